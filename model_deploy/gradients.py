@@ -1,0 +1,73 @@
+"""Gradients of several copies of a model, reduced to one gradient per variable.
+
+Owns the sum over towers or clones, dense and sparse. Does not compute gradients and does not apply
+them. The copies scale their losses first, so that a sum here is the gradient of the whole batch.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import tensorflow as tf
+
+from model_deploy._types import Gradient, Variable
+
+v1 = tf.compat.v1
+
+GradientsAndVariables: TypeAlias = Sequence[tuple[Gradient | None, Variable]]
+
+
+def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None) -> Gradient | None:
+    """Adds up gradients of one variable.
+
+    Sparse gradients stay sparse: rows and indices are concatenated, and an index that appears
+    twice counts twice. A mixture of dense and sparse gradients becomes dense.
+
+    Args:
+      gradients: Tensors or IndexedSlices of the variable's shape; None entries count as zero.
+      name: Name of the resulting operation.
+
+    Returns:
+      The sum, or None if every entry is None.
+    """
+    present = [gradient for gradient in gradients if gradient is not None]
+    if len(present) <= 1:
+        return present[0] if present else None
+    if all(isinstance(gradient, tf.IndexedSlices) for gradient in present):
+        return _concatenate_slices(present, name)
+    return v1.add_n([v1.convert_to_tensor(gradient) for gradient in present], name=name)
+
+
+def sum_over_copies(
+    copies: Sequence[GradientsAndVariables],
+) -> list[tuple[Gradient, Variable]]:
+    """Adds up the gradients of all copies, variable by variable, on the variable's device.
+
+    Args:
+      copies: For each copy its (gradient, variable) pairs.
+
+    Returns:
+      One (sum, variable) pair for each variable that has a gradient in some copy, in the order in
+      which the variables first appear.
+    """
+    by_variable: dict[object, tuple[Variable, list[Gradient]]] = {}
+    for gradients_and_variables in copies:
+        for gradient, variable in gradients_and_variables:
+            _, gradients = by_variable.setdefault(variable.ref(), (variable, []))
+            if gradient is not None:
+                gradients.append(gradient)
+    summed = []
+    for variable, gradients in by_variable.values():
+        with v1.device(variable.device):
+            total = sum_gradients(gradients, name=f"{variable.op.name}/sum_grads")
+        if total is not None:
+            summed.append((total, variable))
+    return summed
+
+
+def _concatenate_slices(slices: Sequence[tf.IndexedSlices], name: str | None) -> tf.IndexedSlices:
+    with v1.name_scope(name, "concat_slices"):
+        return tf.IndexedSlices(
+            values=tf.concat([part.values for part in slices], axis=0),
+            indices=tf.concat([part.indices for part in slices], axis=0),
+            dense_shape=slices[0].dense_shape,
+        )

@@ -1,0 +1,107 @@
+"""Device names, the plan of towers, and the device function that carries it out."""
+
+import pytest
+import tensorflow as tf
+
+from model_deploy import devices
+
+v1 = tf.compat.v1
+
+
+@pytest.mark.parametrize("name", ["/gpu:1", "/GPU:1", "gpu:1", "/device:gpu:1", "/device:GPU:1"])
+def test_every_form_of_a_device_name_means_the_same(name):
+    assert devices.canonical_device(name) == "/device:GPU:1"
+
+
+def test_device_without_index_is_the_first():
+    assert devices.canonical_device("/cpu") == "/device:CPU:0"
+
+
+def test_job_and_task_stay_in_the_name():
+    assert devices.canonical_device("/job:ps/task:3/cpu:0") == "/job:ps/task:3/device:CPU:0"
+
+
+@pytest.mark.parametrize("name", ["", "gpu one", "/job:worker", 3, None])
+def test_what_is_not_a_device_is_refused(name):
+    with pytest.raises(ValueError, match=r"Not a device: .* Accepted are names such as"):
+        devices.canonical_device(name)
+
+
+def test_local_devices_count_logical_devices():
+    assert devices.local_devices("cpu") == tuple(f"/device:CPU:{index}" for index in range(8))
+
+
+def test_plan_takes_all_devices_by_default():
+    plan = devices.device_plan()
+    assert plan.towers == devices.local_devices()
+    assert plan.parameters == ("/device:CPU:0",)
+    assert plan.consolidation == "/device:CPU:0"
+
+
+def test_plan_may_repeat_a_device():
+    plan = devices.device_plan(["/cpu:1", "/cpu:1"])
+    assert plan.towers == ("/device:CPU:1", "/device:CPU:1")
+
+
+def test_single_gpu_keeps_its_variables(monkeypatch):
+    monkeypatch.setattr(devices, "_count_logical_devices", lambda kind: 1)
+    assert devices.device_plan(["/gpu:0"]).parameters == ("/device:GPU:0",)
+    assert devices.device_plan(["/gpu:0", "/gpu:0"]).parameters == ("/device:CPU:0",)
+
+
+def test_gpus_are_preferred(monkeypatch):
+    monkeypatch.setattr(devices, "_count_logical_devices", {"GPU": 2, "CPU": 1}.__getitem__)
+    assert devices.device_plan().towers == ("/device:GPU:0", "/device:GPU:1")
+
+
+def test_unknown_device_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"Cannot put a tower on /device:GPU:7: this process has"):
+        devices.device_plan(["/gpu:7"])
+    with pytest.raises(ValueError, match=r"CPU:99: .*set_logical_device_configuration"):
+        devices.device_plan(["/cpu:99"])
+
+
+def test_device_of_a_cluster_is_left_to_the_session():
+    plan = devices.device_plan(["/job:worker/task:4/gpu:3"])
+    assert plan.towers == ("/job:worker/task:4/device:GPU:3",)
+
+
+def test_a_string_instead_of_a_list_is_refused():
+    with pytest.raises(TypeError, match=r"Write devices=\['/gpu:0'\]"):
+        devices.device_plan("/gpu:0")
+
+
+def test_plan_reads_as_one_line():
+    line = str(devices.device_plan(["/cpu:0", "/cpu:1"]))
+    assert line == "2 towers: /device:CPU:0 /device:CPU:1   variables on /device:CPU:0"
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_placer_puts_variables_on_parameter_devices_in_turn(graph, use_resource):
+    placer = devices.VariablePlacer(["/device:CPU:2", "/device:CPU:3"])
+    made = []
+    for tower in ("/device:CPU:4", "/device:CPU:5"):
+        with v1.device(placer.on(tower)), v1.variable_scope(tower[-1], use_resource=use_resource):
+            made += [v1.get_variable(name, shape=[]) for name in ("a", "b", "c")]
+            product = made[-1] * 2.0
+            assert product.device == tower
+    assert [variable.device[-1] for variable in made] == list("232323")
+
+
+def test_inner_device_wins_field_by_field(graph):
+    placer = devices.VariablePlacer(["/job:ps/task:1/device:CPU:0"])
+    with v1.device(placer.on("/device:CPU:1")), v1.device("/device:CPU:6"):
+        assert tf.constant(1.0).device == "/device:CPU:6"
+        variable = v1.get_variable("v", shape=[])
+    assert variable.device == "/job:ps/task:1/device:CPU:6"
+
+
+def test_placed_variables_train_from_another_device(graph):
+    placer = devices.VariablePlacer(["/device:CPU:0"])
+    with v1.device(placer.on("/device:CPU:5")):
+        weight = v1.get_variable("w", initializer=3.0)
+        train = v1.train.GradientDescentOptimizer(0.5).minimize(weight * weight)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        assert session.run(weight) == 0.0

@@ -1,0 +1,76 @@
+"""Sums of gradients over copies of a model."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model_deploy.gradients import sum_gradients, sum_over_copies
+
+v1 = tf.compat.v1
+
+
+def slices(values, indices, rows=4):
+    values = tf.constant(values, tf.float32)
+    return tf.IndexedSlices(values, tf.constant(indices), tf.constant([rows, values.shape[1]]))
+
+
+def dense(gradient):
+    with v1.Session() as session:
+        return session.run(v1.convert_to_tensor(gradient))
+
+
+def test_dense_gradients_add_up(graph):
+    total = sum_gradients([tf.constant([1.0, 2.0]), None, tf.constant([10.0, 20.0])])
+    np.testing.assert_array_equal(dense(total), [11.0, 22.0])
+
+
+def test_one_gradient_is_itself(graph):
+    gradient = tf.constant([1.0])
+    assert sum_gradients([None, gradient]) is gradient
+
+
+def test_no_gradient_is_none(graph):
+    assert sum_gradients([None, None]) is None
+
+
+def test_sparse_gradients_stay_sparse_and_repeated_rows_add_up(graph):
+    total = sum_gradients([slices([[1.0, 2.0]], [3]), slices([[4.0, 5.0], [6.0, 7.0]], [3, 0])])
+    assert isinstance(total, tf.IndexedSlices)
+    np.testing.assert_array_equal(dense(total), [[6, 7], [0, 0], [0, 0], [5, 7]])
+
+
+def test_mixture_becomes_dense(graph):
+    total = sum_gradients([tf.ones([4, 2]), slices([[1.0, 2.0]], [1])])
+    assert isinstance(total, tf.Tensor)
+    np.testing.assert_array_equal(dense(total), [[1, 1], [2, 3], [1, 1], [1, 1]])
+
+
+@pytest.fixture
+def pair(graph):
+    with v1.device("/device:CPU:1"):
+        first = v1.get_variable("first", shape=[])
+    with v1.device("/device:CPU:2"):
+        second = v1.get_variable("second", shape=[])
+    return first, second
+
+
+def test_copies_are_summed_by_variable_where_the_variable_lives(pair):
+    first, second = pair
+    copies = [
+        [(tf.constant(1.0), first), (tf.constant(10.0), second)],
+        [(tf.constant(20.0), second), (tf.constant(2.0), first)],
+    ]
+    (total, variable), (other_total, other) = sum_over_copies(copies)
+    assert (variable, other) == (first, second)
+    assert (total.device, other_total.device) == ("/device:CPU:1", "/device:CPU:2")
+    assert total.op.name == "first/sum_grads"
+    assert dense(total) == 3.0
+    assert dense(other_total) == 30.0
+
+
+def test_variable_without_gradient_is_left_out(pair):
+    first, second = pair
+    copies = [[(None, first), (tf.constant(1.0), second)], [(None, first), (None, second)]]
+    [(total, variable)] = sum_over_copies(copies)
+    assert variable is second
+    assert dense(total) == 1.0
