@@ -1,0 +1,182 @@
+"""The shape of the project: mirrored tests, public names, what sources may not do."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("kfac", "model_deploy", "replicate")
+MAX_LINES = 500
+
+# The public names, in full: a change of the API is a change of this table.
+PUBLIC = {
+    "kfac": [
+        "KfacOptimizer",
+        "LayerCollection",
+        "PeriodicInvCovUpdateKfacOpt",
+        "estimator",
+        "fisher_blocks",
+        "fisher_factors",
+        "graph_layer_collection",
+        "layer_collection",
+        "linalg",
+        "loss_functions",
+        "optimizer",
+        "periodic",
+        "placement",
+    ],
+    "model_deploy": [
+        "DevicePlan",
+        "SharedVariables",
+        "VariablePlacer",
+        "canonical_device",
+        "device_plan",
+        "local_devices",
+        "sum_gradients",
+        "sum_over_copies",
+    ],
+    "replicate": [
+        "CheckpointError",
+        "Estimator",
+        "EstimatorSpec",
+        "ModeKeys",
+        "NonFiniteError",
+        "RunConfig",
+        "TowerContext",
+        "TowerOptimizer",
+        "TrainingInterrupted",
+        "current_tower",
+        "model_table",
+        "replicate_model_fn",
+    ],
+}
+
+
+def modules(*folders):
+    """Paths of the Python files in `folders`, relative to the project."""
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+SOURCES = modules(*PACKAGES)
+
+
+def dotted(node):
+    """The dotted name that an expression spells, or "" if it is something else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and dotted(node.value):
+        return f"{dotted(node.value)}.{node.attr}"
+    return ""
+
+
+def forbidden(tree):
+    """Yields (line, reason) for each thing in `tree` that no package may do."""
+    for node in ast.walk(tree):
+        name = dotted(node)
+        if name == "tf.device":
+            yield node.lineno, "tf.device refuses device functions: v1.device"
+        elif name.startswith(("tf.python.", "tensorflow.python.")):
+            yield node.lineno, "private TensorFlow API"
+        elif name.endswith((".disable_v2_behavior", ".disable_eager_execution")):
+            yield node.lineno, "process-wide switch"
+        elif name in ("os.putenv", "os.unsetenv") or writes_environment(node):
+            yield node.lineno, "changes an environment variable"
+        elif "tensorflow.python" in imported(node):
+            yield node.lineno, "private TensorFlow API"
+
+
+def imported(node):
+    """The modules that an import statement names, as one text."""
+    if isinstance(node, ast.Import):
+        return " ".join(alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return " ".join(f"{node.module}.{alias.name}" for alias in node.names)
+    return ""
+
+
+def writes_environment(node):
+    """Whether `node` assigns to, deletes from, or calls a mutating method of os.environ."""
+    if isinstance(node, ast.Subscript):
+        return dotted(node.value) == "os.environ" and not isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Call):
+        owner, _, method = dotted(node.func).rpartition(".")
+        return owner == "os.environ" and method in {"clear", "pop", "setdefault", "update"}
+    return False
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_source_does_nothing_forbidden(path):
+    tree = ast.parse((ROOT / path).read_text())
+    assert list(forbidden(tree)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tf.device('/cpu:0')",
+        "from tensorflow.python import ops",
+        "import tensorflow.python.ops as ops",
+        "tf.python.ops.add()",
+        "v1.disable_v2_behavior()",
+        "tf.compat.v1.disable_eager_execution()",
+        "os.environ['A'] = '1'",
+        "del os.environ['A']",
+        "os.environ.setdefault('A', '1')",
+        "os.putenv('A', '1')",
+    ],
+)
+def test_the_check_sees_what_is_forbidden(line):
+    assert list(forbidden(ast.parse(line)))
+
+
+@pytest.mark.parametrize("line", ["v1.device('/cpu:0')", "os.environ['A']", "os.environ.get('A')"])
+def test_the_check_lets_through_what_is_allowed(line):
+    assert not list(forbidden(ast.parse(line)))
+
+
+def test_every_module_has_its_test_file():
+    wanted = {
+        Path("tests", *path.parts[:-1], f"test_{path.name}")
+        for path in SOURCES
+        if path.name not in ("__init__.py", "_types.py")
+    }
+    there = {
+        path
+        for path in modules(*(f"tests/{name}" for name in PACKAGES))
+        if path.name != "conftest.py"
+    }
+    assert sorted(map(str, wanted - there)) == [], "modules without a test file"
+    assert sorted(map(str, there - wanted)) == [], "test files without a module"
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES, "examples", "tests", "benchmarks"), ids=str)
+def test_file_is_short(path):
+    assert len((ROOT / path).read_text().splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_module_has_a_docstring(path):
+    assert ast.get_docstring(ast.parse((ROOT / path).read_text()))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_has_its_typing_marker(package):
+    assert (ROOT / package / "py.typed").exists()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_the_agreed_ones(package):
+    assert sorted(importlib.import_module(package).__all__) == sorted(PUBLIC[package])
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package in PACKAGES for name in PUBLIC[package]]
+)
+def test_public_name_is_there_and_documented(package, name):
+    public = getattr(importlib.import_module(package), name)
+    if inspect.isclass(public) or inspect.isroutine(public) or inspect.ismodule(public):
+        assert public.__doc__

@@ -1,0 +1,135 @@
+"""The distribution: wheel, sdist, version, lock, and an import without TensorFlow."""
+
+import email
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import replicate
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("kfac", "model_deploy", "replicate")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCK = ROOT / "requirements.lock"
+
+
+def python(*args, cwd):
+    """Runs Python with `args`; its exit code, standard output and standard error."""
+    command = [sys.executable, *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def run(*args, cwd):
+    """Runs Python with `args` and returns its standard output; fails with all that it printed."""
+    done = python(*args, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Paths of the wheel and the sdist, built without network from a copy of the project."""
+    source = tmp_path_factory.mktemp("build") / "project"
+    skip = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+    shutil.copytree(ROOT, source, ignore=skip)
+    run("-m", "build", "--no-isolation", "--sdist", "--wheel", ".", cwd=source)
+    (wheel,) = (source / "dist").glob("*.whl")
+    (sdist,) = (source / "dist").glob("*.tar.gz")
+    return wheel, sdist
+
+
+@pytest.fixture(scope="module")
+def wheel_names(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        return wheel.namelist()
+
+
+def test_wheel_holds_the_three_packages_and_nothing_else(wheel_names):
+    tops = {name.split("/")[0] for name in wheel_names}
+    dist_info = f"replicate_model_fn-{PROJECT['version']}.dist-info"
+    assert tops == {*PACKAGES, dist_info}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_wheel_holds_every_module_and_the_typing_marker(wheel_names, package):
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / package).rglob("*.py")}
+    packed = {name for name in wheel_names if name.startswith(f"{package}/")}
+    assert packed == modules | {f"{package}/py.typed"}
+
+
+def test_wheel_passes_check_wheel_contents(built):
+    run("-m", "check_wheel_contents", "--config", str(ROOT / "pyproject.toml"), built[0], cwd=ROOT)
+
+
+def test_wheel_metadata(built):
+    dist_info = f"replicate_model_fn-{PROJECT['version']}.dist-info"
+    with zipfile.ZipFile(built[0]) as wheel:
+        meta = email.message_from_bytes(wheel.read(f"{dist_info}/METADATA"))
+        licence = wheel.read(f"{dist_info}/licenses/LICENSE").decode()
+    assert meta["Name"] == "replicate-model-fn"
+    assert meta["Version"] == PROJECT["version"]
+    assert meta["Requires-Python"] == ">=3.10"
+    assert meta["License-Expression"] == "Apache-2.0"
+    assert set(meta.get_all("Provides-Extra")) == {"cpu", "gpu", "examples", "legacy", "dev"}
+    needed = {req for req in meta.get_all("Requires-Dist") if "extra ==" not in req}
+    assert needed == {"absl-py", "numpy", "tqdm"}
+    assert "Apache License" in licence
+
+
+def test_sdist_holds_the_sources_without_examples(built):
+    with tarfile.open(built[1]) as sdist:
+        names = [name.partition("/")[2] for name in sdist.getnames()]
+    assert {"pyproject.toml", "setup.py", "README.md", "LICENSE"} <= set(names)
+    assert {f"{package}/__init__.py" for package in PACKAGES} <= set(names)
+    assert not [name for name in names if name.startswith(("examples", "tests"))]
+
+
+def test_version_is_the_same_everywhere():
+    assert run("setup.py", "--version", cwd=ROOT).split()[-1] == PROJECT["version"]
+    assert metadata.version("replicate-model-fn") == PROJECT["version"]
+    assert replicate.__version__ == PROJECT["version"]
+
+
+def test_version_is_written_once():
+    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    quoted = re.compile(rf"""["']{re.escape(PROJECT["version"])}["']""")
+    assert not [path for path in sources if quoted.search(path.read_text())]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_import_without_tensorflow_says_what_to_install(package):
+    program = f"import sys; sys.modules['tensorflow'] = None; import {package}"
+    done = python("-c", program, cwd=ROOT)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(rf"ImportError: {package} .*TensorFlow.*replicate-model-fn\[cpu\].*", last)
+    assert "During handling" not in done.stderr
+
+
+def test_lock_names_no_place():
+    text = LOCK.read_text()
+    assert not re.findall(r"https?:|file:|://|--(?:extra-)?index-url|--find-links|@ ", text)
+    pins = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    assert not [line for line in pins if not re.match(r"[a-z0-9-]+==\S+ .*\\$", line)]
+
+
+def test_lock_pins_every_direct_dependency_with_hashes():
+    blocks = re.split(r"\n(?=[a-z0-9])", LOCK.read_text())
+    hashed = {block.split("==")[0] for block in blocks if "--hash=sha256:" in block}
+    extras = PROJECT["optional-dependencies"]
+    direct = PROJECT["dependencies"] + extras["cpu"] + extras["examples"] + extras["dev"]
+    assert {canonicalize_name(Requirement(line).name) for line in direct} <= hashed
