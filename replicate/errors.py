@@ -1,0 +1,69 @@
+"""Errors that are found while a step runs, told as if they had been found before.
+
+A check that needs the data itself (does this batch divide, is this gradient finite) is an operation
+of the graph, and TensorFlow reports its failure as "Graph execution error" with a traceback of
+the graph. The checks made here carry a marked sentence, and `user_errors`, which the runtime wraps
+around every run of a session, raises that sentence as the error the user should see.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from replicate._types import Operation, Tensor
+
+v1 = tf.compat.v1
+
+
+class NonFiniteError(ArithmeticError):
+    """A loss or gradient is NaN or infinite; the step that found it changed no variable."""
+
+
+_KINDS: dict[str, type[Exception]] = {"ValueError": ValueError, "NonFiniteError": NonFiniteError}
+_MARKED = re.compile(r"<<(?P<kind>\w+)\| (?P<text>.*?) \|>>", re.DOTALL)
+
+
+def batch_check(condition: Tensor, text: str, *values: Tensor) -> Operation:
+    """Makes an operation that fails with `ValueError(text)` unless the condition holds.
+
+    Args:
+      condition: Boolean scalar.
+      text: The message; each `{}` in it is replaced by one of `values`.
+      values: Scalars, known when the step runs.
+    """
+    message = tf.strings.format(f"<<ValueError| {text} |>>", values)
+    return v1.debugging.Assert(condition, [message])
+
+
+def finite_check(tensor: Tensor, text: str) -> Tensor:
+    """Returns the tensor; its evaluation fails with `NonFiniteError(text)` on a NaN or infinity.
+
+    Args:
+      tensor: Floating point, any shape.
+      text: The message, which names what the tensor is.
+    """
+    return v1.debugging.check_numerics(tensor, f"<<NonFiniteError| {text} |>>")
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Turns the failure of a check made in this module into the error that it stands for.
+
+    Raises:
+      ValueError: A `batch_check` failed inside the context.
+      NonFiniteError: A `finite_check` failed inside the context.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = _MARKED.search(error.message)
+        if found is None:
+            raise
+        raise _KINDS[found["kind"]](_unescaped(found["text"])) from error
+
+
+def _unescaped(text: str) -> str:
+    """Undoes the C escapes (quotes, octal bytes) with which an assertion prints its message."""
+    return text.encode().decode("unicode_escape").encode("latin-1").decode()

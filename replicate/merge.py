@@ -1,0 +1,110 @@
+"""The specs of all towers, merged into the one that an Estimator runs.
+
+TRAIN follows the last tower, whose train_op applies everybody's gradients; EVAL and PREDICT follow
+the first, with metrics over the whole batch and predictions in the order of its rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Spec, Tensor, Variable
+from replicate.metrics import merge_metrics
+from replicate.spec import ModeKeys
+
+v1 = tf.compat.v1
+
+
+def merge_specs(
+    mode: str,
+    specs: Sequence[Spec],
+    metric_variables: Sequence[Sequence[Variable]],
+    device: str,
+    rows: Tensor | None = None,
+) -> Spec:
+    """Merges what the towers returned.
+
+    Args:
+      mode: One of `ModeKeys`.
+      specs: The EstimatorSpec of each tower, losses already scaled.
+      metric_variables: The metric variables that each tower made.
+      device: Where merging computes.
+      rows: Rows of the batch where the towers' shards hold more than those, else None.
+
+    Returns:
+      A spec of the same type. One spec alone is returned as it is.
+
+    Raises:
+      TypeError: A prediction or an export output is of a kind that cannot be merged.
+      ValueError: Towers made different numbers of metric variables.
+    """
+    if len(specs) == 1:
+        return specs[0]
+    with v1.device(device):
+        if mode == ModeKeys.TRAIN:
+            return specs[-1]._replace(loss=_total_loss(specs))
+        if mode == ModeKeys.EVAL:
+            metrics = merge_metrics([spec.eval_metric_ops for spec in specs], metric_variables)
+            return specs[0]._replace(
+                loss=_total_loss(specs),
+                eval_metric_ops=metrics,
+                predictions=_concatenated([spec.predictions for spec in specs], rows),
+            )
+        return specs[0]._replace(
+            predictions=_concatenated([spec.predictions for spec in specs], rows),
+            export_outputs=_merged_exports([spec.export_outputs or {} for spec in specs], rows),
+        )
+
+
+def _total_loss(specs: Sequence[Spec]) -> Tensor:
+    return v1.add_n([spec.loss for spec in specs], name="loss")
+
+
+def _concatenated(parts: Sequence[Any], rows: Tensor | None) -> Any:
+    """Concatenates the towers' predictions, a Tensor or a dict of them, in the batch's order."""
+    if parts[0] is None:
+        return None
+    if not isinstance(parts[0], dict):
+        return _joined(parts, rows, "predictions")
+    return {
+        key: _joined([part[key] for part in parts if key in part], rows, key)
+        for key in dict.fromkeys(key for part in parts for key in part)
+    }
+
+
+def _joined(parts: Sequence[Tensor], rows: Tensor | None, name: str) -> Tensor:
+    joined = tf.concat(parts, axis=0, name=name)
+    return joined if rows is None else joined[:rows]
+
+
+def _merged_exports(exports: Sequence[dict[str, Any]], rows: Tensor | None) -> dict[str, Any]:
+    return {
+        key: _merged_export(key, [export[key] for export in exports if key in export], rows)
+        for key in dict.fromkeys(key for export in exports for key in export)
+    }
+
+
+def _merged_export(key: str, outputs: Sequence[Any], rows: Tensor | None) -> Any:
+    """Merges export outputs of one of the three kinds, told apart by their fields."""
+    kind = type(outputs[0])
+    if hasattr(kind, "outputs"):
+        return kind(_concatenated([output.outputs for output in outputs], rows))
+    if hasattr(kind, "value"):
+        return kind(_concatenated([output.value for output in outputs], rows))
+    if hasattr(kind, "scores"):
+        return kind(
+            scores=_concatenated([output.scores for output in outputs], rows),
+            classes=_joined_classes([output.classes for output in outputs], rows),
+        )
+    raise TypeError(
+        f"Cannot merge export output {key!r} over towers: it is {outputs[0]!r}. Accepted are "
+        f"PredictOutput, RegressionOutput and ClassificationOutput."
+    )
+
+
+def _joined_classes(classes: Sequence[Tensor | None], rows: Tensor | None) -> Tensor | None:
+    """Concatenates along the batch; scalars, one from each tower, become a vector."""
+    if classes[0] is not None and classes[0].shape.rank == 0:
+        return tf.stack(classes)
+    return _concatenated(classes, rows)

@@ -1,0 +1,179 @@
+"""replicate_model_fn: one `model_fn`, run once per device.
+
+The function made here reads in the order of a training step: the batch is split, the user's
+`model_fn` builds a tower on each shard, the towers' specs become one. Gradients meet on the way, in
+`TowerOptimizer`, which the user's `model_fn` calls.
+"""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from model_deploy import DevicePlan, device_plan
+from replicate._types import ModelFn, Nest, Spec, Variable
+from replicate.merge import merge_specs
+from replicate.spec import ModeKeys
+from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
+from replicate.tower_optimizer import TowerOptimizer, different_calls
+from replicate.towers import TowerBuild, tower_build
+
+v1 = tf.compat.v1
+Reduction = v1.losses.Reduction
+
+
+class Tower(NamedTuple):
+    """What one call of the user's `model_fn` built.
+
+    Attributes:
+      spec: What it returned, its loss scaled to the tower's part of the batch.
+      metric_variables: The metric variables that it made, in order.
+    """
+
+    spec: Spec
+    metric_variables: list[Variable]
+
+
+def replicate_model_fn(
+    model_fn: ModelFn,
+    loss_reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+    devices: Sequence[str] | None = None,
+    uneven: Uneven = "error",
+    unsplit: Collection[str] = (),
+) -> ModelFn:
+    """Makes a `model_fn` that runs the given one on several devices at once.
+
+    Each device gets an equal part of the batch and computes loss and gradients on it (a tower);
+    variables are shared. N towers train as one tower does on the whole batch. `model_fn` must wrap
+    its optimizers in `TowerOptimizer`.
+
+    Args:
+      model_fn: Function of features, labels, mode, params and config (the last four optional, by
+        name) that returns an EstimatorSpec: ours, or that of tf.estimator.
+      loss_reduction: How `model_fn` reduces the losses of examples to one number, of
+        `tf.compat.v1.losses.Reduction`: with SUM the towers' losses are added, with any mean they
+        are averaged.
+      devices: A device name for each tower. None means all local GPUs or, with none, all CPUs.
+      uneven: What to do with a batch that the number of towers does not divide, in TRAIN and EVAL:
+        "error" refuses it; "pad" repeats its last row, which then counts more than once; "weighted"
+        gives the first towers one row more and weights each tower's loss by its rows, so that
+        loss, gradients and metrics are those of one tower. PREDICT takes any batch.
+      unsplit: Keys of dicts in features and labels whose values every tower gets whole.
+
+    Returns:
+      A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
+      that `model_fn` returns.
+
+    Raises:
+      TypeError: `model_fn` is not callable, or `devices` is one string.
+      ValueError: The reduction is NONE or unknown, a device does not exist, or `uneven` is unknown.
+    """
+    if not callable(model_fn):
+        raise TypeError(f"model_fn must be a function, got {model_fn!r}.")
+    averages_loss = _averages(loss_reduction)
+    plan = device_plan(devices)
+    splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
+
+    def replicated_model_fn(
+        features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
+    ) -> Spec:
+        how = _splitting_in(mode, splitting)
+        with v1.device(plan.consolidation):
+            shards = split_batch(features, labels, how)
+            rows = batch_rows(features, how) if how.uneven == "pad" else None
+        arguments = _named_arguments(model_fn, mode=mode, params=params, config=config)
+        towers = build_towers(model_fn, arguments, shards, plan, averages_loss)
+        return merge_specs(
+            mode,
+            [tower.spec for tower in towers],
+            [tower.metric_variables for tower in towers],
+            plan.consolidation,
+            rows,
+        )
+
+    return replicated_model_fn
+
+
+def build_towers(
+    model_fn: ModelFn,
+    arguments: dict[str, Any],
+    shards: Sequence[Shard],
+    plan: DevicePlan,
+    averages_loss: bool,
+) -> list[Tower]:
+    """Calls the user's `model_fn` once for each shard, in order, each on its device.
+
+    Args:
+      model_fn: The user's function.
+      arguments: What it is given besides features and labels.
+      shards: One for each tower.
+      plan: Devices of towers and variables.
+      averages_loss: Whether losses are weighted by the tower's share of the batch.
+
+    Raises:
+      ValueError: A tower trains without TowerOptimizer though there are several, or towers make
+        different optimizer calls or variables.
+    """
+    with tower_build(plan, averages_loss) as build:
+        towers = [
+            _build_tower(model_fn, arguments, shard, build, index)
+            for index, shard in enumerate(shards)
+        ]
+        _check_optimizer_calls(towers, build)
+        return towers
+
+
+def _build_tower(
+    model_fn: ModelFn, arguments: dict[str, Any], shard: Shard, build: TowerBuild, index: int
+) -> Tower:
+    before = len(v1.get_collection(v1.GraphKeys.METRIC_VARIABLES))
+    given = dict(arguments)
+    if "labels" in inspect.signature(model_fn).parameters:
+        given["labels"] = shard.labels
+    with build.building(index, shard.weight):
+        spec = model_fn(features=shard.features, **given)
+        if getattr(spec, "loss", None) is not None:
+            spec = spec._replace(loss=build.scaled(spec.loss))
+    return Tower(spec, v1.get_collection(v1.GraphKeys.METRIC_VARIABLES)[before:])
+
+
+def _named_arguments(model_fn: ModelFn, **arguments: Any) -> dict[str, Any]:
+    """Copies the arguments that the function names, so that no tower changes the caller's."""
+    names = inspect.signature(model_fn).parameters
+    return {name: copy.deepcopy(arguments[name]) for name in arguments if name in names}
+
+
+def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
+    if len(towers) == 1:
+        return
+    if len({len(calls) for calls in build.calls}) > 1:
+        raise different_calls(build)
+    if towers[-1].spec.train_op is not None and not TowerOptimizer.has_been_used():
+        raise ValueError(
+            f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "
+            f"TowerOptimizer, so each tower would train on its own part of the batch. Please wrap "
+            f"optimizers with TowerOptimizer in model_fn: "
+            f"optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
+        )
+
+
+def _splitting_in(mode: str, splitting: Splitting) -> Splitting:
+    """Predictions weigh nothing, so that PREDICT has no need to refuse a batch."""
+    if mode == ModeKeys.PREDICT and splitting.uneven == "error":
+        return dataclasses.replace(splitting, uneven="weighted")
+    return splitting
+
+
+def _averages(loss_reduction: str) -> bool:
+    accepted = [reduction for reduction in Reduction.all() if reduction != Reduction.NONE]
+    if loss_reduction == Reduction.NONE:
+        raise ValueError(
+            f"Cannot replicate a model_fn whose loss is not reduced: there is no one loss to "
+            f"add up over towers when 'none' reduction is specified. Accepted: {accepted}."
+        )
+    if loss_reduction not in accepted:
+        raise ValueError(f"loss_reduction must be one of {accepted}, got {loss_reduction!r}.")
+    return bool(loss_reduction != Reduction.SUM)

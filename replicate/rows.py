@@ -1,0 +1,74 @@
+"""Rows of a batch: counting them, adding some, cutting a tensor between them.
+
+Each function takes the three kinds of tensor that a batch may hold: dense, sparse and ragged.
+Called by `split.py` alone.
+"""
+
+from itertools import accumulate
+
+import tensorflow as tf
+
+from replicate._types import Tensor
+
+v1 = tf.compat.v1
+
+
+def rows_of(leaf: Tensor) -> Tensor:
+    """Returns the rows: an int where it is known while building, else an integer scalar Tensor.
+
+    Args:
+      leaf: Tensor or array [rows, ...], SparseTensor or RaggedTensor.
+    """
+    if isinstance(leaf, tf.RaggedTensor):
+        return leaf.nrows()
+    if isinstance(leaf, tf.SparseTensor):
+        return leaf.dense_shape[0]
+    tensor = v1.convert_to_tensor(leaf)
+    static = tf.compat.dimension_value(tensor.shape[0]) if tensor.shape.rank else None
+    return v1.shape(tensor)[0] if static is None else static
+
+
+def shard_sizes(rows: Tensor, num_shards: int) -> list[Tensor]:
+    """Returns the rows of each shard: as equal as can be, the larger ones first.
+
+    Args:
+      rows: Rows of the batch, an int or an integer scalar Tensor.
+      num_shards: Number of shards, ≥ 1.
+    """
+    return [(rows + num_shards - 1 - shard) // num_shards for shard in range(num_shards)]
+
+
+def padded(leaf: Tensor, rows: Tensor, multiple: int) -> Tensor:
+    """Repeats the last row until the number of rows is a multiple; sparse rows are added empty.
+
+    Args:
+      leaf: Tensor [rows, ...], SparseTensor or RaggedTensor.
+      rows: As `rows_of(leaf)` gives it, ≥ 1.
+      multiple: ≥ 1.
+    """
+    wanted = (rows + multiple - 1) // multiple * multiple
+    if isinstance(leaf, tf.SparseTensor):
+        shape = tf.concat([[wanted], leaf.dense_shape[1:]], axis=0)
+        return tf.SparseTensor(leaf.indices, leaf.values, shape)
+    return tf.gather(leaf, tf.minimum(tf.range(wanted), rows - 1))
+
+
+def cut(leaf: Tensor, rows: Tensor, num_shards: int, equal: bool) -> list[Tensor]:
+    """Cuts between rows, into shards of `shard_sizes`.
+
+    Args:
+      leaf: Tensor [rows, ...], SparseTensor or RaggedTensor.
+      rows: As `rows_of(leaf)` gives it.
+      num_shards: Number of shards, ≥ 1.
+      equal: Whether `num_shards` is known to divide the rows; shapes then stay as known as can be.
+    """
+    if isinstance(leaf, tf.SparseTensor):
+        return list(v1.sparse_split(sp_input=leaf, num_split=num_shards, axis=0))
+    sizes = shard_sizes(rows, num_shards)
+    if isinstance(leaf, tf.RaggedTensor):
+        ends = list(accumulate(sizes))
+        return [leaf[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    if equal or (isinstance(rows, int) and rows % num_shards == 0):
+        # An identity, so that checks of the rows hold for the split of a constant, too.
+        return list(tf.split(tf.identity(leaf), num_shards, name="split"))
+    return list(tf.split(tf.identity(leaf), sizes, num=num_shards, name="split"))

@@ -1,0 +1,199 @@
+"""TowerOptimizer: the gradients of all towers, applied once.
+
+Each tower computes the gradients of its own part of the loss. All towers but the last only hand
+theirs over; the last adds them up, variable by variable, and lets the wrapped optimizer apply the
+sums as if there were one tower. Outside of `replicate_model_fn` it passes everything through.
+
+A NaN or an infinity in any tower's gradient fails the step before any variable changes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from model_deploy import sum_over_copies
+from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.errors import finite_check
+from replicate.towers import COLLECTION, TowerBuild, TowerContext, TowerGradients, current_build
+
+v1 = tf.compat.v1
+
+OptimizerFn: TypeAlias = Callable[[], v1.train.Optimizer]
+
+
+class TowerOptimizer(v1.train.Optimizer):
+    """Wraps an optimizer so that it sees the gradients of all towers, once a step.
+
+    ```
+    optimizer = TowerOptimizer(v1.train.AdamOptimizer(0.001))
+    train_op = optimizer.minimize(loss, global_step=v1.train.get_global_step())
+    ```
+    """
+
+    COLLECTION_FOR_GRAPH_STATES = COLLECTION
+
+    def __init__(self, optimizer_or_optimizer_fn: v1.train.Optimizer | OptimizerFn):
+        """Wraps an optimizer.
+
+        The constructor of the base class is not called: this optimizer has no state.
+
+        Args:
+          optimizer_or_optimizer_fn: An optimizer, or a function without arguments that makes one.
+            The function is called at first use, once for all towers, outside of the towers' names
+            and devices: this is where an optimizer that makes variables belongs.
+
+        Raises:
+          TypeError: It is neither.
+        """
+        is_optimizer = isinstance(optimizer_or_optimizer_fn, v1.train.Optimizer)
+        if not is_optimizer and not callable(optimizer_or_optimizer_fn):
+            raise TypeError(
+                f"TowerOptimizer wraps a tf.compat.v1.train.Optimizer or a function without "
+                f"arguments that returns one; got {optimizer_or_optimizer_fn!r}."
+            )
+        self._optimizer = optimizer_or_optimizer_fn if is_optimizer else None
+        self._optimizer_fn = optimizer_or_optimizer_fn
+
+    @staticmethod
+    def has_been_used() -> bool:
+        """Whether the replicated call being built has let a wrapped optimizer apply gradients."""
+        build = current_build()
+        return build is not None and bool(build.calls[-1])
+
+    @property
+    def wrapped(self) -> v1.train.Optimizer:
+        """The optimizer inside, made now if a function was given and this is its first use."""
+        if self._optimizer is None:
+            self._optimizer = self._make_optimizer(current_build())
+        return self._optimizer
+
+    def get_name(self) -> str:
+        """Returns the name of the wrapped optimizer."""
+        return str(self.wrapped.get_name())
+
+    def get_slot(self, var: Variable, name: str) -> Variable | None:
+        """Returns the wrapped optimizer's slot `name` for the variable."""
+        return self.wrapped.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Returns the names of the wrapped optimizer's slots."""
+        return list(self.wrapped.get_slot_names())
+
+    def variables(self) -> list[Variable]:
+        """Returns the wrapped optimizer's variables."""
+        return list(self.wrapped.variables())
+
+    def compute_gradients(
+        self, loss: Tensor, *args: Any, **kwargs: Any
+    ) -> list[tuple[Gradient | None, Variable]]:
+        """Computes the gradients of this tower's part of the loss.
+
+        Args:
+          loss: Scalar, over this tower's shard of the batch.
+          *args: Further arguments of the wrapped optimizer's `compute_gradients`.
+          **kwargs: Likewise.
+
+        Returns:
+          (gradient, variable) pairs; the gradient is None where the loss does not depend on the
+          variable.
+        """
+        build = current_build()
+        scaled = build.scaled(loss) if build else loss
+        return list(self.wrapped.compute_gradients(scaled, *args, **kwargs))
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Gradient | None, Variable]],
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        """Applies the gradients of all towers, in the last tower; before it, hands them over.
+
+        Args:
+          grads_and_vars: As returned by `compute_gradients`.
+          global_step: Variable that is incremented once a step.
+          name: Name of the operation.
+
+        Returns:
+          In the last tower the operation that trains; before it, one that only ends the tower.
+
+        Raises:
+          ValueError: An earlier tower made fewer calls than this one.
+        """
+        build = current_build()
+        tower = build.tower if build else None
+        with v1.name_scope("finite_gradients"):
+            checked = [(_checked(grad, var, tower), var) for grad, var in grads_and_vars]
+        if build is None or tower is None:
+            return self._apply([checked], [], global_step, name)
+        call = len(build.calls[tower.index])
+        done = v1.group(*_evaluated(checked), name="train_op_placeholder")
+        build.calls[tower.index].append(TowerGradients(checked, done))
+        if not tower.is_last:
+            return done
+        towers = [calls[call] for calls in build.calls if call < len(calls)]
+        if len(towers) < tower.count:
+            raise different_calls(build)
+        with build.outside_towers():
+            return self._apply(
+                [part.gradients_and_variables for part in towers],
+                [part.done for part in towers],
+                global_step,
+                name,
+            )
+
+    def _apply(
+        self,
+        towers: Sequence[list[tuple[Gradient | None, Variable]]],
+        after: Sequence[Operation],
+        global_step: Variable | None,
+        name: str | None,
+    ) -> Operation:
+        """Lets the wrapped optimizer apply the sums, after every gradient was found finite."""
+        with v1.name_scope("gradient_aggregating"):
+            summed = sum_over_copies(towers)
+        with v1.control_dependencies([*after, *_evaluated(summed)]):
+            return self.wrapped.apply_gradients(summed, global_step=global_step, name=name)
+
+    def _make_optimizer(self, build: TowerBuild | None) -> v1.train.Optimizer:
+        if build is None:
+            return self._optimizer_fn()
+        return build.shared_optimizer(self._optimizer_fn)
+
+
+def different_calls(build: TowerBuild) -> ValueError:
+    """The error for towers that did not make the same calls of `apply_gradients`."""
+    counts = ", ".join(
+        f"tower {index} made {len(calls)}" for index, calls in enumerate(build.calls)
+    )
+    return ValueError(
+        f"Towers disagree: each call of model_fn was supposed to make the same optimizer calls "
+        f"(minimize or apply_gradients), but {counts}. Look for an `if` on Python state, or for "
+        f"randomness, around an optimizer in model_fn."
+    )
+
+
+def _checked(
+    gradient: Gradient | None, variable: Variable, tower: TowerContext | None
+) -> Gradient | None:
+    if gradient is None:
+        return None
+    where = f"In {tower.label}, the" if tower and tower.count > 1 else "The"
+    text = (
+        f"{where} gradient of {variable.op.name} is NaN or infinite; no variable was changed in "
+        f"this step. Look for a learning rate that is too high, log(0), or bad input."
+    )
+    if isinstance(gradient, tf.IndexedSlices):
+        values = finite_check(gradient.values, text)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return finite_check(gradient, text)
+
+
+def _evaluated(gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]) -> list[Tensor]:
+    """Tensors that are known once the gradients are."""
+    return [
+        gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+        for gradient, _ in gradients_and_variables
+        if gradient is not None
+    ]

@@ -1,0 +1,166 @@
+"""Towers: the copies of a `model_fn`, one per device, while they are being built.
+
+`TowerContext` is what a `model_fn` may ask about the tower it is building. `TowerBuild` is the
+state that the parts of one replicated call share: which variables the towers have in common, how
+their losses are scaled, and the gradients that `TowerOptimizer` gathers. It hangs on the graph for
+exactly as long as the towers are being built, and is gone after an error too.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+from model_deploy import DevicePlan, SharedVariables, VariablePlacer
+from replicate._types import Gradient, Operation, Tensor, Variable
+
+v1 = tf.compat.v1
+
+COLLECTION = "replicate_model_fn_tower_build"
+
+
+@dataclasses.dataclass(frozen=True)
+class TowerContext:
+    """The tower that a `model_fn` is building.
+
+    Attributes:
+      index: Number of the tower, from 0.
+      count: Number of towers.
+      device: The device that it computes on.
+    """
+
+    index: int
+    count: int
+    device: str
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the tower whose variables and names the others follow."""
+        return self.index == 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this is the tower in which gradients are reduced and applied."""
+        return self.index == self.count - 1
+
+    @property
+    def label(self) -> str:
+        """How errors call this tower."""
+        return f"tower {self.index} ({self.device})"
+
+
+@dataclasses.dataclass(frozen=True)
+class TowerGradients:
+    """What one tower passed to one call of `apply_gradients`.
+
+    Attributes:
+      gradients_and_variables: The pairs, gradients checked to be finite when they are evaluated.
+      done: Operation that ends this tower's part of the step.
+    """
+
+    gradients_and_variables: list[tuple[Gradient | None, Variable]]
+    done: Operation
+
+
+class TowerBuild:
+    """State of one replicated `model_fn` call, from its first tower to its last."""
+
+    def __init__(self, plan: DevicePlan, averages_loss: bool):
+        """Makes the state for one call.
+
+        Args:
+          plan: Devices of towers and variables.
+          averages_loss: Whether a tower's loss is a mean over its shard, so that it is weighted
+            by its share of the batch; else losses add up as they are.
+        """
+        self.plan = plan
+        self.tower: TowerContext | None = None
+        self.calls: list[list[TowerGradients]] = [[] for _ in plan.towers]
+        """For each tower, what its calls of `apply_gradients` passed, in order."""
+        self._averages_loss = averages_loss
+        self._optimizers: list[v1.train.Optimizer] = []
+        self._optimizers_taken = [0] * len(plan.towers)
+        self._placer = VariablePlacer(plan.parameters)
+        self._variables = SharedVariables()
+        self._weight: Tensor = 1.0
+        self._variable_scope = v1.get_variable_scope()
+        self._name_scope = v1.get_default_graph().get_name_scope()
+
+    @contextlib.contextmanager
+    def building(self, index: int, weight: Tensor) -> Iterator[TowerContext]:
+        """Builds tower `index` inside this context: its device, names and shared variables.
+
+        Args:
+          index: Number of the tower; they are built in order.
+          weight: Share of the batch that the tower sees.
+        """
+        device = self.plan.towers[index]
+        self.tower = TowerContext(index, len(self.plan.towers), device)
+        self._weight = weight
+        names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
+        placement = v1.device(self._placer.on(device))
+        try:
+            with names, placement, self._variables.copy(index, self.tower.label):
+                yield self.tower
+        finally:
+            self.tower = None
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Returns the current tower's part of the whole batch's loss."""
+        if not self._averages_loss or len(self.plan.towers) == 1:
+            return loss
+        weight = tf.cast(self._weight, loss.dtype)
+        return tf.multiply(loss, weight, name="averaged_loss")
+
+    def shared_optimizer(self, make: Callable[[], v1.train.Optimizer]) -> v1.train.Optimizer:
+        """Returns the next optimizer of the current tower, which is the same one in each tower.
+
+        Args:
+          make: Makes it; called in the first tower that asks, outside of towers.
+        """
+        index = self.tower.index if self.tower else 0
+        position = self._optimizers_taken[index]
+        self._optimizers_taken[index] += 1
+        if position == len(self._optimizers):
+            with self.outside_towers():
+                self._optimizers.append(make())
+        return self._optimizers[position]
+
+    @contextlib.contextmanager
+    def outside_towers(self) -> Iterator[None]:
+        """Leaves the tower's device, names and variable sharing, to build what is made once.
+
+        Variables still go to the parameter devices. Control dependencies stay.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._variables.suspended())
+            stack.enter_context(v1.variable_scope(self._variable_scope, auxiliary_name_scope=False))
+            stack.enter_context(v1.name_scope(f"{self._name_scope}/" if self._name_scope else None))
+            stack.enter_context(v1.device(None))
+            stack.enter_context(v1.device(self._placer.on("")))
+            yield
+
+
+@contextlib.contextmanager
+def tower_build(plan: DevicePlan, averages_loss: bool) -> Iterator[TowerBuild]:
+    """Hangs a new `TowerBuild` on the current graph for the length of the context."""
+    builds = v1.get_collection_ref(COLLECTION)
+    build = TowerBuild(plan, averages_loss)
+    builds.append(build)
+    try:
+        yield build
+    finally:
+        builds.remove(build)
+
+
+def current_build() -> TowerBuild | None:
+    """Returns the state of the replicated call that is being built in the current graph."""
+    builds = v1.get_collection_ref(COLLECTION)
+    return builds[-1] if builds else None
+
+
+def current_tower() -> TowerContext | None:
+    """Returns the tower that is being built, or None outside of a replicated `model_fn`."""
+    build = current_build()
+    return build.tower if build else None

@@ -1,0 +1,36 @@
+"""Checks that run inside a step and surface as readable errors."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate import errors
+
+v1 = tf.compat.v1
+
+
+def run(fetch, feed=None):
+    with v1.Session() as session, errors.user_errors():
+        return session.run(fetch, feed)
+
+
+def test_batch_check_fails_with_its_text(graph):
+    rows = v1.placeholder(tf.int32, [])
+    check = errors.batch_check(rows > 2, "Cannot use {} rows of {}.", rows, tf.constant(9))
+    run(check, {rows: 3})
+    with pytest.raises(ValueError, match=r"^Cannot use 1 rows of 9\.$"):
+        run(check, {rows: 1})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_finite_check_fails_with_its_text(graph, value):
+    number = v1.placeholder(tf.float32, [2])
+    checked = errors.finite_check(number, "The loss is not finite.")
+    np.testing.assert_array_equal(run(checked, {number: [1, 2]}), [1, 2])
+    with pytest.raises(errors.NonFiniteError, match=r"^The loss is not finite\.$"):
+        run(checked, {number: [1, value]})
+
+
+def test_other_errors_pass_unchanged(graph):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not ours"):
+        run(v1.debugging.Assert(tf.constant(False), ["not ours"]))

@@ -1,0 +1,218 @@
+"""replicate_model_fn: N towers train, evaluate and predict as one tower on the whole batch."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.errors import user_errors
+from replicate.model_fn import replicate_model_fn
+from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.tower_optimizer import TowerOptimizer
+from replicate.towers import COLLECTION, current_tower
+
+v1 = tf.compat.v1
+Reduction = v1.losses.Reduction
+
+FEATURES = np.array([[1.0], [2.0]], np.float32)
+LABELS = np.array([[1.0], [2.0]], np.float32)
+TWO = ["/cpu:1", "/cpu:2"]
+
+
+def reference_model_fn(features, labels, mode, params):
+    """|c · x − y| with c = 10, summed over examples, as the old system's tests had it."""
+    c = v1.get_variable("c", initializer=tf.constant(10.0))
+    prediction = c * features
+    loss = accuracy = train_op = None
+    if mode != ModeKeys.PREDICT:
+        loss = v1.losses.absolute_difference(labels, prediction, reduction=Reduction.SUM)
+        accuracy = {"accuracy": v1.metrics.accuracy(labels, prediction / 10.0)}
+    if mode == ModeKeys.TRAIN:
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(params["rate"]))
+        train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+    return EstimatorSpec(
+        mode,
+        loss=loss,
+        train_op=train_op,
+        eval_metric_ops=accuracy,
+        predictions={"p": prediction},
+    )
+
+
+def run(fetches, *more):
+    with v1.Session() as session, user_errors():
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        return [session.run(fetch) for fetch in (fetches, *more)]
+
+
+def call(mode, model_fn=reference_model_fn, features=FEATURES, labels=LABELS, **how):
+    how = {"loss_reduction": Reduction.SUM, "devices": TWO, **how}
+    return replicate_model_fn(model_fn, **how)(features, labels, mode, params={"rate": 1.0})
+
+
+def value_of_c():
+    return next(variable for variable in v1.global_variables() if variable.op.name == "c")
+
+
+@pytest.mark.parametrize(
+    ("reduction", "loss", "after"),
+    [(Reduction.SUM, 27.0, 7.0), (Reduction.MEAN, 13.5, 8.5)],
+)
+def test_training_step(graph, reduction, loss, after):
+    spec = call(ModeKeys.TRAIN, loss_reduction=reduction)
+    got, _, c = run(spec.loss, spec.train_op, value_of_c())
+    assert (got, c) == (loss, after)
+    assert [variable.op.name for variable in v1.global_variables()] == ["c", "global_step"]
+    assert value_of_c().device == "/device:CPU:0"
+
+
+def test_evaluation(graph):
+    spec = call(ModeKeys.EVAL)
+    value, update = spec.eval_metric_ops["accuracy"]
+    loss, _, accuracy = run(spec.loss, update, value)
+    assert (loss, accuracy) == (27.0, 1.0)
+
+
+def test_prediction_without_labels(graph):
+    spec = call(ModeKeys.PREDICT, labels=None)
+    np.testing.assert_array_equal(run(spec.predictions["p"])[0], [[10.0], [20.0]])
+
+
+def test_one_device_runs_the_whole_batch_with_a_plain_optimizer(graph):
+    def model_fn(features, labels, mode, params):
+        assert (current_tower().index, current_tower().count) == (0, 1)
+        c = v1.get_variable("c", initializer=10.0)
+        loss = tf.reduce_sum(tf.abs(c * features - labels))
+        optimizer = v1.train.GradientDescentOptimizer(params["rate"])
+        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
+
+    three_rows = np.ones([3, 1], np.float32)
+    spec = call(
+        ModeKeys.TRAIN,
+        model_fn,
+        three_rows,
+        three_rows,
+        devices=["/cpu:1"],
+        loss_reduction=Reduction.MEAN,
+    )
+    loss, _, c = run(spec.loss, spec.train_op, value_of_c())
+    assert (loss, c) == (27.0, 7.0)
+
+
+@pytest.mark.parametrize("rows", [5, 7, 8])
+def test_weighted_shards_train_as_one_tower_does(graph, rows):
+    random = np.random.default_rng(rows)
+    features = random.normal(size=[rows, 3]).astype(np.float32)
+    labels = random.normal(size=[rows, 1]).astype(np.float32)
+
+    def model_fn(features, labels, mode):
+        weights = v1.get_variable("c", initializer=tf.ones([3, 1]))
+        loss = tf.reduce_mean(tf.square(features @ weights - labels))
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
+
+    batch = v1.placeholder_with_default(features, [None, 3])
+    spec = call(
+        ModeKeys.TRAIN,
+        model_fn,
+        batch,
+        labels,
+        devices=["/cpu:0", "/cpu:1", "/cpu:2"],
+        loss_reduction=Reduction.MEAN,
+        uneven="weighted",
+    )
+    loss, _, c = run(spec.loss, spec.train_op, value_of_c())
+    error = features @ np.ones([3, 1]) - labels
+    np.testing.assert_allclose(loss, np.mean(error**2), rtol=1e-6)
+    np.testing.assert_allclose(c, 1 - 0.2 * features.T @ error / rows, rtol=1e-5)
+
+
+def test_arguments_are_copied_and_given_by_name(graph):
+    given = {"rate": 1.0, "sizes": [1]}
+
+    def model_fn(features, mode, config, params):
+        assert config == "configuration"
+        params["sizes"].append(2)
+        return EstimatorSpec(mode, predictions=features * 1.0)
+
+    replicate_model_fn(model_fn, devices=TWO)(
+        FEATURES, None, ModeKeys.PREDICT, params=given, config="configuration"
+    )
+    assert given == {"rate": 1.0, "sizes": [1]}
+
+
+def test_unwrapped_optimizer_is_refused_with_what_to_write(graph):
+    def model_fn(features, labels, mode):
+        loss = tf.reduce_sum(v1.get_variable("c", shape=[]) * features)
+        train_op = v1.train.GradientDescentOptimizer(1.0).minimize(loss)
+        return EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    with pytest.raises(
+        ValueError, match=r"Please wrap optimizers with TowerOptimizer in model_fn: optimizer = "
+    ):
+        call(ModeKeys.TRAIN, model_fn)
+    assert not v1.get_collection(COLLECTION)
+
+
+def test_last_tower_with_fewer_optimizer_calls_is_refused(graph):
+    def model_fn(features, labels, mode):
+        loss = tf.reduce_sum(v1.get_variable("c", shape=[]) * features)
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0))
+        train_op = optimizer.minimize(loss)
+        if current_tower().is_first:
+            optimizer.minimize(loss)
+        return EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    with pytest.raises(ValueError, match="was supposed to make the same optimizer calls"):
+        call(ModeKeys.TRAIN, model_fn)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_batch_that_does_not_divide_is_refused(graph, known):
+    batch = v1.placeholder_with_default(np.ones([3, 1], np.float32), [3 if known else None, 1])
+    with pytest.raises(ValueError, match=r"(features|labels) has 3 rows, which 2 does not"):
+        run(call(ModeKeys.EVAL, features=batch, labels=batch).loss)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("uneven", ["error", "pad", "weighted"])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_prediction_takes_any_batch(graph, rows, uneven, known):
+    values = np.arange(rows, dtype=np.float32).reshape(rows, 1)
+    batch = v1.placeholder_with_default(values, [rows if known else None, 1])
+    devices = ["/cpu:0", "/cpu:1", "/cpu:2"]
+    spec = call(ModeKeys.PREDICT, features=batch, labels=None, devices=devices, uneven=uneven)
+    np.testing.assert_array_equal(run(spec.predictions["p"])[0], 10 * values)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "match"),
+    [
+        ({"model_fn": 3}, TypeError, "model_fn must be a function, got 3"),
+        ({"loss_reduction": Reduction.NONE}, ValueError, "none. reduction is specified"),
+        ({"loss_reduction": "average"}, ValueError, "loss_reduction must be one of .*'average'"),
+        ({"devices": ["/gpu:9"]}, ValueError, "Cannot put a tower on /device:GPU:9"),
+        ({"uneven": "drop"}, ValueError, "uneven must be one of .*'drop'"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(how, error, match):
+    with pytest.raises(error, match=match):
+        replicate_model_fn(**{"model_fn": reference_model_fn, **how})
+
+
+def test_metrics_that_were_there_before_do_not_disturb(graph):
+    v1.metrics.mean(tf.constant([1.0]))
+    test_evaluation(graph)
+
+
+def test_keras_layers_and_bare_variables_are_shared_by_towers(graph):
+    def model_fn(features, labels, mode):
+        hidden = tf.keras.layers.Dense(2)(features)
+        shift = tf.Variable(0.5, name="shift")
+        loss = tf.reduce_mean(tf.square(hidden + shift))
+        optimizer = TowerOptimizer(v1.train.AdamOptimizer(0.1))
+        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
+
+    spec = call(ModeKeys.TRAIN, model_fn, loss_reduction=Reduction.MEAN)
+    assert len(v1.trainable_variables()) == 3
+    before, _, after = run(spec.loss, spec.train_op, spec.loss)
+    assert after < before

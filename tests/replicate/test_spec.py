@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
+
+v1 = tf.compat.v1
+
+pytestmark = pytest.mark.usefixtures("graph")
+
+
+def train_spec(**changes):
+    fields = {"loss": tf.constant(1.0), "train_op": tf.no_op(), **changes}
+    return EstimatorSpec(ModeKeys.TRAIN, **fields)
+
+
+def test_modes_have_the_values_of_tf_estimator():
+    assert (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT) == ("train", "eval", "infer")
+
+
+def test_defaults():
+    spec = EstimatorSpec(ModeKeys.PREDICT, tf.zeros([2]))
+    assert spec.loss is None
+    assert spec.train_op is None
+    assert spec.eval_metric_ops == {}
+    assert spec.export_outputs is None
+    assert spec.scaffold is None
+    assert spec.training_hooks == spec.training_chief_hooks == ()
+    assert spec.evaluation_hooks == spec.prediction_hooks == ()
+    assert train_spec().predictions == {}
+
+
+def test_fields_keep_their_values():
+    hook = v1.train.SessionRunHook()
+    pair = (tf.constant(1.0), tf.no_op())
+    scaffold = v1.train.Scaffold()
+    spec = train_spec(
+        training_hooks=[hook], eval_metric_ops={"a": pair}, scaffold=scaffold, predictions={}
+    )
+    assert spec.training_hooks == (hook,)
+    assert spec.eval_metric_ops == {"a": pair}
+    assert spec.scaffold is scaffold
+
+
+def test_loss_of_one_element_becomes_a_scalar():
+    loss = train_spec(loss=tf.constant([3.0])).loss
+    assert loss.shape.rank == 0
+    with v1.Session() as session:
+        assert session.run(loss) == np.float32(3.0)
+
+
+def test_loss_of_unknown_shape_is_accepted():
+    loss = v1.placeholder(tf.float32)
+    assert train_spec(loss=loss).loss is loss
+
+
+def test_train_op_may_be_what_an_assignment_returns():
+    counter = v1.get_variable("n", initializer=0)
+    spec = train_spec(train_op=counter.assign_add(1))
+    with v1.Session() as session:
+        session.run(counter.initializer)
+        session.run(spec.train_op)
+        assert session.run(counter) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "fields", "error", "text"),
+    [
+        ("learn", {}, ValueError, "mode is 'learn', which is none of"),
+        ("train", {"train_op": True}, ValueError, "loss is None"),
+        ("eval", {}, ValueError, "loss is None"),
+        ("train", {"loss": []}, ValueError, "train_op is None"),
+        ("infer", {}, ValueError, "predictions is None"),
+        ("eval", {"loss": [2]}, ValueError, r"must be a scalar, got shape \(2,\)"),
+    ],
+)
+def test_missing_or_misshapen_fields(mode, fields, error, text):
+    made = {
+        name: tf.no_op() if name == "train_op" else tf.zeros(shape)
+        for name, shape in fields.items()
+    }
+    with pytest.raises(error, match=text):
+        EstimatorSpec(mode, **made)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"loss": 1.0}, "loss must be a scalar Tensor, got 1.0"),
+        ({"train_op": print}, "train_op must be an Operation or a Tensor"),
+        ({"predictions": {"a": [1]}}, r"predictions must be .* got \[1\] for 'a'"),
+        ({"eval_metric_ops": [1]}, "eval_metric_ops must be a dict"),
+        ({"eval_metric_ops": {"a": 1}}, r"eval_metric_ops\['a'\] must be a pair"),
+        ({"eval_metric_ops": {"a": (1, 2)}}, r"eval_metric_ops\['a'\] must be a pair"),
+        ({"export_outputs": "a"}, "export_outputs must be a dict"),
+        ({"training_hooks": [print]}, "training_hooks must hold instances of"),
+        ({"scaffold": 1}, "scaffold must be a tf.compat.v1.train.Scaffold, got 1"),
+    ],
+)
+def test_fields_of_a_wrong_type(fields, text):
+    with pytest.raises(TypeError, match=text):
+        train_spec(**fields)
+
+
+def test_replace_changes_and_checks():
+    spec = train_spec()
+    loss = tf.constant([5.0])
+    assert spec._replace(loss=loss).loss.shape.rank == 0
+    assert spec._replace(loss=loss).train_op is spec.train_op
+    with pytest.raises(ValueError, match="loss is None"):
+        spec._replace(loss=None)
+
+
+def test_replace_refuses_another_mode_and_unknown_fields():
+    spec = train_spec()
+    assert spec._replace(mode=ModeKeys.TRAIN).mode == ModeKeys.TRAIN
+    with pytest.raises(ValueError, match="Cannot change the mode"):
+        spec._replace(mode=ModeKeys.EVAL)
+    with pytest.raises(ValueError, match=r"Cannot replace \['losses'\]"):
+        spec._replace(losses=1)
+
+
+def test_checked_hooks_names_the_argument():
+    with pytest.raises(TypeError, match="my_hooks must hold"):
+        checked_hooks("my_hooks", [1])
+    assert checked_hooks("my_hooks", None) == ()

@@ -1,0 +1,101 @@
+"""The context of a tower and the state of a replicated call."""
+
+import pytest
+import tensorflow as tf
+
+from model_deploy import device_plan
+from replicate import towers
+
+v1 = tf.compat.v1
+
+PLAN = device_plan(["/cpu:1", "/cpu:2"])
+
+
+def test_model_fn_can_ask_which_tower_it_builds(graph):
+    seen = []
+    with towers.tower_build(PLAN, averages_loss=True) as build:
+        for index in range(2):
+            with build.building(index, 0.5):
+                seen.append(towers.current_tower())
+    assert seen == [
+        towers.TowerContext(0, 2, "/device:CPU:1"),
+        towers.TowerContext(1, 2, "/device:CPU:2"),
+    ]
+    assert [(tower.is_first, tower.is_last) for tower in seen] == [(True, False), (False, True)]
+    assert seen[1].label == "tower 1 (/device:CPU:2)"
+    assert towers.current_tower() is None
+
+
+def test_names_devices_and_variables_of_towers(graph):
+    with towers.tower_build(PLAN, averages_loss=True) as build:
+        products = []
+        for index in range(2):
+            with build.building(index, 0.5):
+                weight = v1.get_variable("w", shape=[])
+                products.append(tf.multiply(weight, 2.0, name="product"))
+    assert [product.op.name for product in products] == ["product", "tower_1/product"]
+    assert [product.device for product in products] == ["/device:CPU:1", "/device:CPU:2"]
+    assert [variable.device for variable in v1.global_variables()] == ["/device:CPU:0"]
+
+
+def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
+    with towers.tower_build(PLAN, averages_loss=True) as build, build.building(1, 0.25):
+        scaled = build.scaled(tf.constant(8.0))
+    assert scaled.op.name == "tower_1/averaged_loss"
+    assert scaled.device == "/device:CPU:2"
+    with v1.Session() as session:
+        assert session.run(scaled) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("devices", "averages"), [(["/cpu:0"], True), (["/cpu:0", "/cpu:1"], False)]
+)
+def test_sums_and_single_towers_are_not_scaled(graph, devices, averages):
+    loss = tf.constant(8.0)
+    with towers.tower_build(device_plan(devices), averages) as build, build.building(0, 1.0):
+        assert build.scaled(loss) is loss
+
+
+def test_outside_towers_leaves_names_device_and_sharing(graph):
+    with v1.variable_scope("model"), towers.tower_build(PLAN, averages_loss=True) as build:
+        for index in range(2):
+            with build.building(index, 0.5):
+                v1.get_variable("w", shape=[])
+        with build.building(1, 0.5):
+            v1.get_variable("w", shape=[])
+            with build.outside_towers():
+                slot = v1.get_variable("slot", shape=[])
+                number = tf.constant(1.0, name="number")
+    assert slot.op.name == "model/slot"
+    assert slot.device == "/device:CPU:0"
+    assert number.op.name == "model/number"
+    assert not number.device
+
+
+def test_state_leaves_the_graph_after_an_error_too(graph):
+    def build_and_fail():
+        with towers.tower_build(PLAN, averages_loss=True) as build, build.building(0, 0.5):
+            assert towers.current_build() is build
+            raise RuntimeError("in the model")
+
+    with pytest.raises(RuntimeError, match="in the model"):
+        build_and_fail()
+    assert towers.current_build() is None
+    assert not v1.get_collection(towers.COLLECTION)
+
+
+def test_shared_optimizers_are_made_once_each_in_order(graph):
+    made = []
+
+    def make():
+        made.append(towers.current_tower().index)
+        return v1.train.GradientDescentOptimizer(0.1 + len(made))
+
+    taken = []
+    with towers.tower_build(PLAN, averages_loss=True) as build:
+        for index in range(2):
+            with build.building(index, 0.5):
+                taken.append([build.shared_optimizer(make), build.shared_optimizer(make)])
+    assert made == [0, 0]
+    assert taken[0] == taken[1]
+    assert taken[0][0] is not taken[0][1]
