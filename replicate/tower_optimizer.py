@@ -15,7 +15,14 @@ import tensorflow as tf
 from model_deploy import sum_over_copies
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.errors import finite_check
-from replicate.towers import COLLECTION, TowerBuild, TowerContext, TowerGradients, current_build
+from replicate.towers import (
+    COLLECTION,
+    REDUCED_GRADIENTS,
+    TowerBuild,
+    TowerContext,
+    TowerGradients,
+    current_build,
+)
 
 v1 = tf.compat.v1
 
@@ -153,6 +160,7 @@ class TowerOptimizer(v1.train.Optimizer):
         """Lets the wrapped optimizer apply the sums, after every gradient was found finite."""
         with v1.name_scope("gradient_aggregating"):
             summed = sum_over_copies(towers)
+        v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
         with v1.control_dependencies([*after, *_evaluated(summed)]):
             return self.wrapped.apply_gradients(summed, global_step=global_step, name=name)
 

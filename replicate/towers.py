@@ -18,6 +18,11 @@ from replicate._types import Gradient, Operation, Tensor, Variable
 v1 = tf.compat.v1
 
 COLLECTION = "replicate_model_fn_tower_build"
+REDUCED_GRADIENTS = ("replicate", "reduced_gradients")
+"""Key of the (gradient, variable) pairs that a graph's TowerOptimizers let their optimizers apply.
+
+Not a string, so that it is not a collection of an exported MetaGraph.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

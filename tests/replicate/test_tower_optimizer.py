@@ -7,7 +7,7 @@ import tensorflow as tf
 from model_deploy import device_plan
 from replicate import errors
 from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import tower_build
+from replicate.towers import REDUCED_GRADIENTS, tower_build
 
 v1 = tf.compat.v1
 
@@ -44,6 +44,9 @@ def test_sum_of_towers_is_applied_once(graph):
         return optimizer.minimize(absolute_error(index), global_step=step)
 
     assert train(model) == ({"c": 6.0, "global_step": 1}, True)
+    [(_, reduced)] = v1.get_collection(REDUCED_GRADIENTS)
+    assert reduced.op.name == "c"
+    assert not [key for key in graph.get_all_collection_keys() if "reduced" in key]
 
 
 def test_mean_of_towers_is_applied_once(graph):
