@@ -31,8 +31,13 @@ class _Copy:
 
     index: int
     label: str
+    substitute: Callable[[Variable], Variable] | None
     taken: int = 0
     """How many shared variables this copy has asked for, `get_variable` aside."""
+
+    def given(self, variable: Variable) -> Variable:
+        """Returns what this copy gets when it asks for a shared variable."""
+        return self.substitute(variable) if self.substitute else variable
 
 
 class SharedVariables:
@@ -53,17 +58,23 @@ class SharedVariables:
         self._in_get_variable = False
 
     @contextlib.contextmanager
-    def copy(self, index: int, label: str) -> Iterator[None]:
+    def copy(
+        self,
+        index: int,
+        label: str,
+        substitute: Callable[[Variable], Variable] | None = None,
+    ) -> Iterator[None]:
         """Builds copy `index` inside this context: 0 makes the variables, the others share them.
 
         Args:
           index: Number of the copy; 0 comes first.
           label: What errors call this copy.
+          substitute: What the copy gets in place of a shared variable, by default the variable.
 
         Raises:
           ValueError: A later copy made more, fewer or other variables than the first.
         """
-        copy = _Copy(index, label)
+        copy = _Copy(index, label, substitute)
         if index == 0:
             self._first_label = label
         scope = v1.variable_scope(
@@ -97,7 +108,8 @@ class SharedVariables:
         """Custom getter: `get_variable` is shared by its own name, through the scope's reuse."""
         outer, self._in_get_variable = self._in_get_variable, True
         try:
-            return getter(name, *args, **kwargs)
+            variable = getter(name, *args, **kwargs)
+            return self._copy.given(variable) if self._copy else variable
         except ValueError as error:
             if self._is_later_copy() and "does not exist" in str(error):
                 raise self._only_later(name) from error
@@ -132,7 +144,7 @@ class SharedVariables:
                 f"{dtype.name}",
             )
         copy.taken += 1
-        return variable
+        return copy.given(variable)
 
     def _is_later_copy(self) -> bool:
         return self._copy is not None and self._copy.index > 0

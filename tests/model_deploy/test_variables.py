@@ -86,6 +86,17 @@ def test_suspended_makes_variables_as_usual(graph):
     assert len(v1.global_variables()) == 2
 
 
+@pytest.mark.parametrize("model", [get_variable, bare_variable])
+def test_a_copy_may_get_a_substitute(graph, model):
+    shared = SharedVariables()
+    with shared.copy(0, "copy 0"):
+        first = model(0)
+    stand_in = tf.Variable(first.initial_value, name="stand_in")
+    substitutes = {first.ref(): stand_in}
+    with shared.copy(1, "copy 1", substitute=lambda variable: substitutes[variable.ref()]):
+        assert model(1) is stand_in
+
+
 def test_outer_auto_reuse_scope_is_kept(graph):
     with v1.variable_scope("outer", reuse=v1.AUTO_REUSE):
         first = build_copies(get_variable, count=2)
