@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from model_deploy import DevicePlan, device_plan
+from model_deploy import device_plan
 from replicate._types import ModelFn, Nest, Spec, Variable
+from replicate.batch_statistics import BatchStatistics, UpdateOps
 from replicate.merge import merge_specs
 from replicate.spec import ModeKeys
 from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
@@ -43,6 +44,7 @@ def replicate_model_fn(
     devices: Sequence[str] | None = None,
     uneven: Uneven = "error",
     unsplit: Collection[str] = (),
+    update_ops: UpdateOps = "mean",
 ) -> ModelFn:
     """Makes a `model_fn` that runs the given one on several devices at once.
 
@@ -62,6 +64,9 @@ def replicate_model_fn(
         gives the first towers one row more and weights each tower's loss by its rows, so that
         loss, gradients and metrics are those of one tower. PREDICT takes any batch.
       unsplit: Keys of dicts in features and labels whose values every tower gets whole.
+      update_ops: Whose updates of batch normalization's moving averages count, see
+        `BatchStatistics`: "mean" of all towers, which is nearest to one tower, the "first"
+        tower's, or "all" one after the other. They run with every training step.
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
@@ -76,6 +81,7 @@ def replicate_model_fn(
     averages_loss = _averages(loss_reduction)
     plan = device_plan(devices)
     splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
+    BatchStatistics(update_ops)
 
     def replicated_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
@@ -85,24 +91,23 @@ def replicate_model_fn(
             shards = split_batch(features, labels, how)
             rows = batch_rows(features, how) if how.uneven == "pad" else None
         arguments = _named_arguments(model_fn, mode=mode, params=params, config=config)
-        towers = build_towers(model_fn, arguments, shards, plan, averages_loss)
+        statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
+        with tower_build(plan, averages_loss, statistics) as build:
+            towers = build_towers(model_fn, arguments, shards, build)
         return merge_specs(
             mode,
             [tower.spec for tower in towers],
             [tower.metric_variables for tower in towers],
             plan.consolidation,
             rows,
+            statistics.merged() if statistics else None,
         )
 
     return replicated_model_fn
 
 
 def build_towers(
-    model_fn: ModelFn,
-    arguments: dict[str, Any],
-    shards: Sequence[Shard],
-    plan: DevicePlan,
-    averages_loss: bool,
+    model_fn: ModelFn, arguments: dict[str, Any], shards: Sequence[Shard], build: TowerBuild
 ) -> list[Tower]:
     """Calls the user's `model_fn` once for each shard, in order, each on its device.
 
@@ -110,34 +115,30 @@ def build_towers(
       model_fn: The user's function.
       arguments: What it is given besides features and labels.
       shards: One for each tower.
-      plan: Devices of towers and variables.
-      averages_loss: Whether losses are weighted by the tower's share of the batch.
+      build: What the towers have in common.
 
     Raises:
       ValueError: A tower trains without TowerOptimizer though there are several, or towers make
         different optimizer calls or variables.
     """
-    with tower_build(plan, averages_loss) as build:
-        towers = [
-            _build_tower(model_fn, arguments, shard, build, index)
-            for index, shard in enumerate(shards)
-        ]
-        _check_optimizer_calls(towers, build)
-        return towers
+    towers = [
+        _build_tower(model_fn, arguments, shard, build, index) for index, shard in enumerate(shards)
+    ]
+    _check_optimizer_calls(towers, build)
+    return towers
 
 
 def _build_tower(
     model_fn: ModelFn, arguments: dict[str, Any], shard: Shard, build: TowerBuild, index: int
 ) -> Tower:
-    before = len(v1.get_collection(v1.GraphKeys.METRIC_VARIABLES))
     given = dict(arguments)
     if "labels" in inspect.signature(model_fn).parameters:
         given["labels"] = shard.labels
-    with build.building(index, shard.weight):
+    with build.building(index, shard.weight, (shard.features, shard.labels)):
         spec = model_fn(features=shard.features, **given)
         if getattr(spec, "loss", None) is not None:
             spec = spec._replace(loss=build.scaled(spec.loss))
-    return Tower(spec, v1.get_collection(v1.GraphKeys.METRIC_VARIABLES)[before:])
+        return Tower(spec, build.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
 
 
 def _named_arguments(model_fn: ModelFn, **arguments: Any) -> dict[str, Any]:

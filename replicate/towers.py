@@ -9,11 +9,14 @@ exactly as long as the towers are being built, and is gone after an error too.
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from model_deploy import DevicePlan, SharedVariables, VariablePlacer
-from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate._types import Gradient, Nest, Operation, Tensor, Variable
+from replicate.batch_statistics import BatchStatistics
+from replicate.tower_collections import TowerCollections
 
 v1 = tf.compat.v1
 
@@ -71,19 +74,24 @@ class TowerGradients:
 class TowerBuild:
     """State of one replicated `model_fn` call, from its first tower to its last."""
 
-    def __init__(self, plan: DevicePlan, averages_loss: bool):
+    def __init__(
+        self, plan: DevicePlan, averages_loss: bool, statistics: BatchStatistics | None = None
+    ):
         """Makes the state for one call.
 
         Args:
           plan: Devices of towers and variables.
           averages_loss: Whether a tower's loss is a mean over its shard, so that it is weighted
             by its share of the batch; else losses add up as they are.
+          statistics: What brings the towers' update operations together, where they are to run.
         """
         self.plan = plan
+        self.collections = TowerCollections("every" if averages_loss else "first")
         self.tower: TowerContext | None = None
         self.calls: list[list[TowerGradients]] = [[] for _ in plan.towers]
         """For each tower, what its calls of `apply_gradients` passed, in order."""
         self._averages_loss = averages_loss
+        self._statistics = statistics
         self._optimizers: list[v1.train.Optimizer] = []
         self._optimizers_taken = [0] * len(plan.towers)
         self._placer = VariablePlacer(plan.parameters)
@@ -93,23 +101,54 @@ class TowerBuild:
         self._name_scope = v1.get_default_graph().get_name_scope()
 
     @contextlib.contextmanager
-    def building(self, index: int, weight: Tensor) -> Iterator[TowerContext]:
+    def building(self, index: int, weight: Tensor, batch: Nest = None) -> Iterator[TowerContext]:
         """Builds tower `index` inside this context: its device, names and shared variables.
 
         Args:
           index: Number of the tower; they are built in order.
           weight: Share of the batch that the tower sees.
+          batch: The tower's shard.
         """
         device = self.plan.towers[index]
         self.tower = TowerContext(index, len(self.plan.towers), device)
         self._weight = weight
         names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
-        placement = v1.device(self._placer.on(device))
-        try:
-            with names, placement, self._variables.copy(index, self.tower.label):
+        with contextlib.ExitStack() as stack:
+            stack.callback(setattr, self, "tower", None)
+            stack.enter_context(names)
+            stack.enter_context(v1.device(self._placer.on(device)))
+            stack.enter_context(
+                self._variables.copy(
+                    index, self.tower.label, substitute=self._substitute(self.tower)
+                )
+            )
+            stack.enter_context(self.collections.tower(index))
+            with self._recording(batch):
                 yield self.tower
-        finally:
-            self.tower = None
+
+    def _substitute(self, tower: TowerContext) -> Callable[[Variable], Variable] | None:
+        if self._statistics is None or tower.is_first:
+            return None
+        return self._statistics.substitute(tower.device, self._variables.suspended)
+
+    @contextlib.contextmanager
+    def _recording(self, batch: Nest) -> Iterator[None]:
+        """Records the update operations of the tower that is built inside."""
+        graph = v1.get_default_graph()
+        before = len(graph.get_operations())
+        yield
+        if self._statistics is not None:
+            self._statistics.record(
+                graph.get_operations()[before:],
+                self.collections.of_tower(v1.GraphKeys.UPDATE_OPS),
+                [
+                    leaf
+                    for leaf in tf.nest.flatten(batch, expand_composites=True)
+                    if isinstance(leaf, tf.Tensor)
+                ],
+                self._variables.made,
+                self._weight,
+            )
 
     def scaled(self, loss: Tensor) -> Tensor:
         """Returns the current tower's part of the whole batch's loss."""
@@ -148,10 +187,12 @@ class TowerBuild:
 
 
 @contextlib.contextmanager
-def tower_build(plan: DevicePlan, averages_loss: bool) -> Iterator[TowerBuild]:
+def tower_build(
+    plan: DevicePlan, averages_loss: bool, statistics: BatchStatistics | None = None
+) -> Iterator[TowerBuild]:
     """Hangs a new `TowerBuild` on the current graph for the length of the context."""
     builds = v1.get_collection_ref(COLLECTION)
-    build = TowerBuild(plan, averages_loss)
+    build = TowerBuild(plan, averages_loss, statistics)
     builds.append(build)
     try:
         yield build
@@ -169,3 +210,18 @@ def current_tower() -> TowerContext | None:
     """Returns the tower that is being built, or None outside of a replicated `model_fn`."""
     build = current_build()
     return build.tower if build else None
+
+
+def per_tower_collection(key: str) -> list[Any]:
+    """Returns what the tower that is being built has added to a graph collection.
+
+    Args:
+      key: Name of the collection, such as `tf.compat.v1.GraphKeys.UPDATE_OPS`.
+
+    Returns:
+      The tower's own entries; outside of a replicated `model_fn`, the whole collection.
+    """
+    build = current_build()
+    if build is None or build.tower is None:
+        return list(v1.get_collection(key))
+    return build.collections.of_tower(key)

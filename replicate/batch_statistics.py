@@ -1,0 +1,206 @@
+"""Running statistics of the batch (batch normalization's moving averages) over several towers.
+
+Each tower sees its own shard and would push the shared moving averages its own way. Here the
+towers after the first keep a copy of every such variable, let their update operations write to the
+copy, and once a step the copies and the shared variable are brought together.
+
+Update operations are those in UPDATE_OPS, and assignments of values computed from the batch that
+are in no collection, which is how Keras layers make theirs.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import tensorflow as tf
+
+from replicate._types import Operation, Tensor, Variable
+
+v1 = tf.compat.v1
+
+UpdateOps: TypeAlias = Literal["first", "all", "mean"]
+"""Whose update operations count: the first tower's, each one's in turn, or the mean of all."""
+
+ASSIGNMENTS = frozenset(
+    {
+        "Assign",
+        "AssignAdd",
+        "AssignAddVariableOp",
+        "AssignSub",
+        "AssignSubVariableOp",
+        "AssignVariableOp",
+    }
+)
+
+
+class BatchStatistics:
+    """The update operations of the towers of one replicated call."""
+
+    def __init__(self, update_ops: UpdateOps):
+        """Begins with no tower.
+
+        Args:
+          update_ops: "mean" sets each statistic to the mean of what the towers' updates make of it,
+            weighted by their rows (a count, to what the first tower's make of it); "first" to what
+            the first tower's make of it; "all" lets every tower update the shared variable itself,
+            in no particular order.
+
+        Raises:
+          ValueError: `update_ops` is none of these.
+        """
+        if update_ops not in get_args(UpdateOps):
+            raise ValueError(
+                f"update_ops must be one of {get_args(UpdateOps)}, got {update_ops!r}."
+            )
+        self._update_ops = update_ops
+        self._updates: list[list[Operation]] = []
+        self._weights: list[Tensor] = []
+        self._copies: dict[Any, list[Variable]] = {}
+        """Reference of each shared statistic → its copies, in the order of the towers."""
+
+    def record(
+        self,
+        operations: Collection[Operation],
+        in_collection: Iterable[Any],
+        batch: Collection[Tensor],
+        unlisted: Iterable[Variable],
+        weight: Tensor,
+    ) -> None:
+        """Takes note of the updates of a tower that has been built; towers come in order.
+
+        Args:
+          operations: All operations of the tower.
+          in_collection: What it added to UPDATE_OPS.
+          batch: The tensors of its shard.
+          unlisted: Variables whose assignments may be in no collection.
+          weight: Rows of the shard ÷ rows of the batch.
+        """
+        explicit = [
+            entry if isinstance(entry, tf.Operation) else entry.op for entry in in_collection
+        ]
+        within = set(operations)
+        reached = _ancestors(explicit, within)
+        unlisted_ops = self._operations_of(unlisted)
+        hidden = [
+            operation
+            for operation in operations
+            if operation.type in ASSIGNMENTS
+            and operation not in reached
+            and operation.inputs[0].op in unlisted_ops
+            and _depends_on_batch(operation, batch, within)
+        ]
+        if not self._updates and self._update_ops != "all":
+            targets = {op.inputs[0].op for op in reached | set(hidden) if op.type in ASSIGNMENTS}
+            self._copies = {
+                variable.ref(): []
+                for variable in v1.global_variables()
+                if variable.op in targets and not variable.trainable
+            }
+        self._updates.append(explicit + hidden)
+        self._weights.append(weight)
+
+    def substitute(
+        self, device: str, suspended: Callable[[], Any]
+    ) -> Callable[[Variable], Variable]:
+        """Returns the function that gives the next tower its own copy of a statistic.
+
+        Args:
+          device: The tower's device.
+          suspended: Makes the context in which variables are made outside of towers.
+        """
+        made: dict[Any, Variable] = {}
+
+        def own(variable: Variable) -> Variable:
+            if variable.ref() not in self._copies:
+                return variable
+            if variable.ref() not in made:
+                with suspended():
+                    made[variable.ref()] = _local_copy(variable, device)
+                self._copies[variable.ref()].append(made[variable.ref()])
+            return made[variable.ref()]
+
+        return own
+
+    def merged(self) -> Operation | None:
+        """Returns the operation that runs all updates and brings the copies together, if any."""
+        updates = [update for tower in self._updates for update in tower]
+        if not updates:
+            return None
+        shared = {ref: copies for ref, copies in self._copies.items() if copies}
+        with v1.name_scope("batch_statistics"), v1.control_dependencies(updates):
+            values = {
+                ref: self._merged_value(ref.deref(), copies) for ref, copies in shared.items()
+            }
+            with v1.control_dependencies(list(values.values())):
+                return v1.group(
+                    *(
+                        v1.assign(variable, values[ref])
+                        for ref, copies in shared.items()
+                        for variable in (ref.deref(), *copies)
+                    ),
+                    name="update",
+                )
+
+    def _merged_value(self, variable: Variable, copies: Sequence[Variable]) -> Tensor:
+        if self._update_ops == "first" or not variable.dtype.is_floating:
+            return tf.identity(variable.read_value())
+        parts = [
+            _weighted(part.read_value(), weight)
+            for part, weight in zip((variable, *copies), self._weights, strict=True)
+        ]
+        return v1.add_n(parts)
+
+    def _operations_of(self, variables: Iterable[Variable]) -> set[Operation]:
+        """Operations that stand for the variables, and for the copies of them."""
+        owned: set[Operation] = set()
+        for variable in variables:
+            if not variable.trainable:
+                owned.update(each.op for each in (variable, *self._copies.get(variable.ref(), [])))
+        return owned
+
+
+def _weighted(value: Tensor, weight: Tensor) -> Tensor:
+    """Weight × value; an empty shard's value, which may be NaN, counts as zero."""
+    weight = tf.cast(weight, value.dtype)
+    return tf.where(weight > 0, weight * value, tf.zeros_like(value))
+
+
+def _local_copy(variable: Variable, device: str) -> Variable:
+    """Makes a variable of this process alone, on a device, that begins as the other one is."""
+    with v1.control_dependencies(None), v1.device(variable.device):
+        value = tf.cond(
+            v1.is_variable_initialized(variable),
+            variable.read_value,
+            lambda: variable.initial_value,
+        )
+    with v1.control_dependencies(None), v1.device(device):
+        return v1.Variable(
+            value,
+            trainable=False,
+            collections=[v1.GraphKeys.LOCAL_VARIABLES],
+            name=f"{variable.op.name}/tower",
+        )
+
+
+def _depends_on_batch(
+    operation: Operation, batch: Iterable[Tensor], within: Collection[Operation]
+) -> bool:
+    sources = {tensor.op for tensor in batch}
+    values = [tensor.op for tensor in operation.inputs[1:]]
+    return not sources.isdisjoint(_ancestors(values, {*within, *sources}, control=False))
+
+
+def _ancestors(
+    operations: Iterable[Operation], within: Collection[Operation], control: bool = True
+) -> set[Operation]:
+    """The operations and all that they need, as far as it lies `within`."""
+    found: set[Operation] = set()
+    pending = list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation in found or operation not in within:
+            continue
+        found.add(operation)
+        pending += [tensor.op for tensor in operation.inputs]
+        if control:
+            pending += operation.control_inputs
+    return found
