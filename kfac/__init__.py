@@ -1,0 +1,53 @@
+"""K-FAC: Kronecker-factored natural gradient for TensorFlow graphs.
+
+A `LayerCollection` is told which tensors and parameters form which layer, a `KfacOptimizer` (or
+`PeriodicInvCovUpdateKfacOpt`, which also refreshes the curvature by itself) trains with it. This
+file is the whole public surface; everything else in the package is an implementation detail.
+
+References:
+  Martens & Grosse (2015), "Optimizing Neural Networks with Kronecker-factored Approximate
+  Curvature", arXiv:1503.05671.
+  Grosse & Martens (2016), "A Kronecker-factored approximate Fisher matrix for convolution
+  layers", arXiv:1602.01407.
+"""
+
+try:
+    import tensorflow as _tensorflow  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "tensorflow":
+        raise
+    raise ImportError(
+        "kfac needs TensorFlow, which is not installed: "
+        "pip install 'replicate-model-fn[cpu]' (or [gpu])."
+    ) from None
+
+from kfac import (
+    estimator,
+    fisher_blocks,
+    fisher_factors,
+    layer_collection,
+    linalg,
+    loss_functions,
+    optimizer,
+    periodic,
+    placement,
+)
+from kfac.layer_collection import LayerCollection, graph_layer_collection
+from kfac.optimizer import KfacOptimizer
+from kfac.periodic import PeriodicInvCovUpdateKfacOpt
+
+__all__ = [
+    "KfacOptimizer",
+    "LayerCollection",
+    "PeriodicInvCovUpdateKfacOpt",
+    "estimator",
+    "fisher_blocks",
+    "fisher_factors",
+    "graph_layer_collection",
+    "layer_collection",
+    "linalg",
+    "loss_functions",
+    "optimizer",
+    "periodic",
+    "placement",
+]

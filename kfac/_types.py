@@ -1,0 +1,21 @@
+"""Names for TensorFlow's types in signatures.
+
+TensorFlow carries no type information, so to a type checker these are all `Any`. They tell a reader
+what is meant.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+Tensor: TypeAlias = Any
+Variable: TypeAlias = Any
+Operation: TypeAlias = Any
+Graph: TypeAlias = Any
+DType: TypeAlias = Any
+Scalar: TypeAlias = Any
+"""A Python number, or a Tensor or Variable of shape []."""
+
+Parameters: TypeAlias = Any
+"""What one layer trains: a weight, or a (weight, bias) tuple."""
+
+GradsAndVars: TypeAlias = Sequence[tuple[Tensor | None, Variable]]

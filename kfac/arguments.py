@@ -1,0 +1,54 @@
+"""Checks of constructor arguments, made before any state is set.
+
+Python values only: Tensors and Variables have no value while the graph is built, and pass. Called
+by the optimizers and the estimator.
+"""
+
+import math
+import numbers
+from collections.abc import Callable, Collection
+from typing import Any
+
+
+def check_number(
+    argument: str, value: Any, accepted: str, is_accepted: Callable[[float], bool]
+) -> None:
+    """Checks a Python number; lets None, Tensors and Variables pass.
+
+    Args:
+      argument: Name of the argument.
+      value: What was given.
+      accepted: What is accepted, in words.
+      is_accepted: The same as a function of finite numbers.
+
+    Raises:
+      ValueError: The number is not finite, or not accepted.
+    """
+    if not isinstance(value, numbers.Real):
+        return
+    if not (math.isfinite(value) and is_accepted(float(value))):
+        raise ValueError(f"Cannot set up K-FAC: {argument}={value!r}. It must be {accepted}.")
+
+
+def check_choice(argument: str, value: Any, accepted: Collection[str]) -> None:
+    """Checks that an argument is one of a few names.
+
+    Raises:
+      ValueError: It is none of them.
+    """
+    if value not in accepted:
+        names = ", ".join(repr(name) for name in accepted)
+        raise ValueError(f"Cannot set up K-FAC: {argument}={value!r}. Accepted are {names}.")
+
+
+def check_period(argument: str, value: Any) -> None:
+    """Checks a number of steps.
+
+    Raises:
+      ValueError: It is not an int of at least 1.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(
+            f"Cannot set up K-FAC: {argument}={value!r}. It must be a number of steps, an int of "
+            "at least 1."
+        )

@@ -1,0 +1,117 @@
+"""A small network in TensorFlow, built the way a replicated model function builds it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+
+v1 = tf.compat.v1
+
+CLASSES = 3
+
+
+@dataclasses.dataclass
+class Network:
+    """Convolution (3x3, SAME) with bias, ReLU, dense layer with bias, softmax."""
+
+    collection: kfac.LayerCollection
+    features: list
+    labels: list
+    losses: list
+    variables: list
+
+    def feed(self, features, labels):
+        """Feeds one array per tower."""
+        return dict(zip(self.features + self.labels, list(features) + list(labels), strict=True))
+
+    def mean_gradients(self, optimizer):
+        """Gradients of the mean over equal towers, from one compute_gradients call per tower."""
+        share = 1.0 / len(self.losses)
+        towers = [optimizer.compute_gradients(share * loss) for loss in self.losses]
+        return [
+            (tf.add_n([gradient for gradient, _ in of_variable]), of_variable[0][1])
+            for of_variable in zip(*towers, strict=True)
+        ]
+
+
+def initial_weights(seed=0):
+    random = np.random.RandomState(seed)
+    return {
+        "conv/w": random.randn(3, 3, 2, 4) / 4,
+        "conv/b": random.randn(4) / 4,
+        "fc/w": random.randn(4 * 4 * 4, CLASSES) / 4,
+        "fc/b": random.randn(CLASSES) / 4,
+    }
+
+
+def _tower(collection, x, y, dtype):
+    initial = initial_weights()
+
+    def weight(name):
+        value = initial[name].astype(dtype)
+        return v1.get_variable(name, dtype=dtype, initializer=tf.constant(value))
+
+    conv, fc = (weight("conv/w"), weight("conv/b")), (weight("fc/w"), weight("fc/b"))
+    s = tf.nn.conv2d(x, conv[0], 1, "SAME") + conv[1]
+    collection.register_conv2d(conv, (1, 1, 1, 1), "SAME", x, s)
+    a = tf.reshape(tf.nn.relu(s), [-1, 4 * 4 * 4])
+    logits = tf.matmul(a, fc[0]) + fc[1]
+    collection.register_fully_connected(fc, a, logits)
+    collection.register_categorical_predictive_distribution(logits, targets=y, name="logits")
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+    return loss, [*conv, *fc]
+
+
+@pytest.fixture
+def build_network(graph):
+    """A function that builds the network in the current graph, with placeholders per tower."""
+
+    def build(towers=1, dtype="float32", use_resource=True, size=4):
+        collection = kfac.graph_layer_collection()
+        network = Network(collection, [], [], [], [])
+        for tower in range(towers):
+            x = v1.placeholder(dtype, [None, size, size, 2])
+            y = v1.placeholder(tf.int64, [None])
+            scope = v1.variable_scope("", reuse=tower > 0, use_resource=use_resource)
+            with scope, v1.device(f"/cpu:{tower}"):
+                loss, network.variables = _tower(collection, x, y, dtype)
+            network.features.append(x)
+            network.labels.append(y)
+            network.losses.append(loss)
+        return network
+
+    return build
+
+
+@pytest.fixture
+def batch():
+    """Features [12, 4, 4, 2] in float64 and labels [12]."""
+    random = np.random.RandomState(7)
+    return random.randn(12, 4, 4, 2), random.randint(0, CLASSES, 12)
+
+
+@pytest.fixture
+def session(graph):
+    """A session of the graph; run the initializer when everything is built."""
+    with v1.Session(graph=graph) as session:
+        yield session
+
+
+@pytest.fixture(params=["v2", "v1"])
+def behavior(request):
+    """TensorFlow as it is, and with what `disable_v2_behavior` changes in graphs."""
+    if request.param == "v2":
+        yield
+        return
+    v1.disable_control_flow_v2()
+    v1.disable_v2_tensorshape()
+    v1.disable_resource_variables()
+    try:
+        yield
+    finally:
+        v1.enable_resource_variables()
+        v1.enable_v2_tensorshape()
+        v1.enable_control_flow_v2()

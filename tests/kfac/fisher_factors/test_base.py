@@ -1,0 +1,136 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.fisher_factors import FisherFactor, FullyConnectedKroneckerFactor
+from kfac.state import assign_all
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def rows(graph):
+    return v1.placeholder(tf.float64, [None, 2])
+
+
+@pytest.fixture
+def factor(rows):
+    factor = FullyConnectedKroneckerFactor(((rows,),), False, ("",), name="fc/input")
+    factor.instantiate_cov_variables()
+    return factor
+
+
+def moment(x):
+    return x.T @ x / len(x)
+
+
+def test_is_abstract():
+    with pytest.raises(TypeError, match=r"abstract"):
+        FisherFactor((), (), "name")
+
+
+def test_variables_are_named_after_the_factor(factor):
+    names = [variable.op.name for variable in factor.get_cov_vars()]
+    assert names == [f"kfac/fc/input/{leaf}" for leaf in ("cov", "cov_weight", "cov_refused")]
+
+
+def test_making_variables_twice_makes_them_once(factor):
+    before = factor.get_cov_vars()
+    factor.instantiate_cov_variables()
+    assert factor.get_cov_vars() == before
+
+
+def test_average_of_two_batches_is_free_of_the_zero_start(factor, rows, session):
+    first, second = np.random.RandomState(0).randn(2, 5, 2)
+    update = factor.make_covariance_update_op(0.8)
+    session.run(v1.global_variables_initializer())
+    session.run(update, {rows: first})
+    np.testing.assert_allclose(session.run(factor.cov), moment(first), rtol=1e-12)
+    session.run(update, {rows: second})
+    expected = (0.8 * moment(first) + moment(second)) / 1.8
+    np.testing.assert_allclose(session.run(factor.cov), expected, rtol=1e-12)
+    np.testing.assert_allclose(session.run(factor.trace()), np.trace(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("has_bias", "expected"),
+    [(False, [[3, 3.5], [3.5, 5.5]]), (True, [[3, 3.5, 1], [3.5, 5.5, 1.5], [1, 1.5, 1]])],
+)
+def test_known_average_with_an_identity(graph, session, has_bias, expected):
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    factor = FullyConnectedKroneckerFactor(((x,),), has_bias, ("",), name="fc/input")
+    factor.instantiate_cov_variables()
+    total, weight, _ = factor.get_cov_vars()
+    update = factor.make_covariance_update_op(0.5, 0.5)
+    session.run(v1.global_variables_initializer())
+    session.run([v1.assign(total, tf.eye(len(expected))), v1.assign(weight, 1.0)])
+    session.run(update)
+    np.testing.assert_allclose(session.run(factor.cov), expected)
+
+
+def test_sources_are_summed(graph, session):
+    x, y = np.random.RandomState(0).randn(2, 6, 2)
+    tensors = ((tf.constant(x[:3]), tf.constant(x[3:])), (tf.constant(y[:3]), tf.constant(y[3:])))
+    factor = FullyConnectedKroneckerFactor(tensors, False, ("", ""), name="fc/output")
+    np.testing.assert_allclose(session.run(factor.batch_statistic()), moment(x) + moment(y))
+
+
+def test_substitutes_replace_the_tensors(factor, rows, session):
+    other = np.array([[1.0, 2.0]])
+    statistic = factor.batch_statistic({rows.ref(): tf.constant(other)})
+    np.testing.assert_allclose(session.run(statistic), moment(other))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_non_finite_statistic_is_refused_and_counted(factor, rows, session, bad):
+    update = factor.make_covariance_update_op(0.8)
+    session.run(v1.global_variables_initializer())
+    session.run(update, {rows: [[1.0, 2.0]]})
+    before = session.run(factor.get_cov_vars())
+    session.run(update, {rows: [[1.0, bad], [1.0, 1.0]]})
+    after = session.run(factor.get_cov_vars())
+    np.testing.assert_array_equal(before[0], after[0])
+    assert before[1] == after[1] == 1.0
+    assert (before[2], after[2]) == (0, 1)
+
+
+def test_refused_batch_changes_nothing(factor, session):
+    statistic = tf.eye(2, dtype=tf.float64)
+    update = assign_all(factor.updated_average(statistic, tf.constant(False), 0.8))
+    session.run(v1.global_variables_initializer())
+    session.run(update)
+    total, weight, refused = session.run(factor.get_cov_vars())
+    assert (np.abs(total).max(), weight, refused) == (0, 0, 1)
+
+
+def test_empty_batch_is_refused(factor, rows, session):
+    update = factor.make_covariance_update_op(0.8)
+    session.run(v1.global_variables_initializer())
+    session.run(update, {rows: np.zeros([0, 2])})
+    assert session.run(factor.get_cov_vars()[1:]) == (0.0, 1)
+
+
+def test_inverse_before_any_statistic_stays_zero(factor, session):
+    slot = factor.register_inverse("fc/input", lambda: tf.constant(0.1, tf.float64))
+    factor.instantiate_inv_variables()
+    session.run(v1.global_variables_initializer())
+    session.run(factor.make_inverse_update_ops())
+    np.testing.assert_array_equal(session.run(slot.read()), np.zeros([2, 2]))
+    assert tuple(session.run(slot.read_rare_paths())) == (0, 0, 1)
+
+
+def test_two_inverses_of_one_factor(factor, rows, session):
+    slots = [
+        factor.register_inverse(name, lambda d=d: tf.constant(d, tf.float64))
+        for name, d in (("a", 0.1), ("b", 2.0))
+    ]
+    assert factor.register_inverse("a", lambda: None) is slots[0]
+    factor.instantiate_inv_variables()
+    x = np.random.RandomState(0).randn(4, 2)
+    session.run(v1.global_variables_initializer())
+    session.run(factor.make_covariance_update_op(0.9), {rows: x})
+    session.run(factor.make_inverse_update_ops())
+    for slot, damping in zip(slots, (0.1, 2.0), strict=True):
+        expected = np.linalg.inv(moment(x) + damping * np.eye(2))
+        np.testing.assert_allclose(session.run(slot.read()), expected, rtol=1e-10)
+    assert len(factor.get_inv_vars()) == 4

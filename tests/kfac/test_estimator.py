@@ -1,0 +1,244 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.estimator import FisherEstimator
+
+v1 = tf.compat.v1
+
+
+def make(network, mode="empirical", **kwargs):
+    return FisherEstimator(None, 0.9, 0.1, network.collection, estimation_mode=mode, **kwargs)
+
+
+def averages_after_one_update(network, session, features, labels, mode="empirical"):
+    estimator = make(network, mode)
+    update = estimator.make_cov_update_op()
+    session.run(v1.global_variables_initializer())
+    session.run(update, network.feed(features, labels))
+    return session.run([factor.cov for factor in estimator.factors])
+
+
+@pytest.fixture
+def one_batch_averages(build_network, batch):
+    """The factors of one tower on the whole batch, from a graph of its own."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        network = build_network(1, "float64")
+        return averages_after_one_update(network, session, [batch[0]], [batch[1]])
+
+
+@pytest.mark.parametrize("cuts", [(4, 8), (2, 9)])
+def test_three_towers_give_the_factors_of_one_batch(
+    build_network, session, batch, one_batch_averages, cuts
+):
+    network = build_network(3, "float64")
+    found = averages_after_one_update(network, session, *(np.split(a, cuts) for a in batch))
+    for expected, average in zip(one_batch_averages, found, strict=True):
+        np.testing.assert_allclose(average, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_towers_work_on_their_own_devices(build_network, graph):
+    estimator = make(build_network(2))
+    before = set(graph.get_operations())
+    estimator.make_cov_update_op()
+    new = [op for op in graph.get_operations() if op not in before]
+    patches = [op.device for op in new if op.type == "ExtractImagePatches"]
+    backward = {op.device for op in new if op.type == "ReluGrad"}
+    assert patches == ["/device:CPU:0", "/device:CPU:1"]
+    assert backward == {"/device:CPU:0", "/device:CPU:1"}
+
+
+def test_inverses_are_spread_by_size(build_network, graph):
+    estimator = make(build_network(2))
+    estimator.make_inv_update_op()
+    sizes = [factor.dimension for factor in estimator.factors]
+    devices = [factor.get_inv_vars()[0].device for factor in estimator.factors]
+    assert sizes == [19, 4, 65, 3]
+    assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:1"]
+    cholesky = {op.device for op in graph.get_operations() if op.type == "Cholesky"}
+    assert cholesky >= {"/device:CPU:0", "/device:CPU:1"}
+
+
+def test_named_devices(build_network):
+    estimator = make(build_network(2), cov_devices=["/cpu:3"], inv_devices=["/cpu:4"])
+    estimator.make_vars()
+    averages = [v for factor in estimator.factors for v in factor.get_cov_vars()]
+    assert {v.device for v in averages} == {"/device:CPU:3"}
+    assert {v.device for v in estimator.get_inv_vars()} == {"/device:CPU:4"}
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_variable_names_do_not_depend_on_the_towers(build_network, towers):
+    estimator = make(build_network(towers))
+    with v1.variable_scope("somewhere"), v1.name_scope("else"):
+        estimator.make_vars()
+    names = [variable.op.name for variable in estimator.get_cov_vars()]
+    leaves = ("cov", "cov_weight", "cov_refused")
+    factors = ("conv/w/input", "conv/w/output", "fc/w/input", "fc/w/output")
+    expected = [f"kfac/{factor}/{leaf}" for factor in factors for leaf in leaves]
+    assert names == [*expected, "kfac/sample_step"]
+    assert estimator.get_inv_vars()[0].op.name == "kfac/conv/w/input/inverse"
+    state = {*estimator.get_cov_vars(), *estimator.get_inv_vars()}
+    assert not state & set(v1.trainable_variables())
+    assert state <= set(v1.global_variables())
+
+
+def test_sampled_statistics_approach_the_exact_fisher_matrix(graph, session):
+    random = np.random.RandomState(0)
+    x = np.repeat(random.randn(3, 2), 4000, axis=0)
+    w = random.randn(2, 4)
+    weight = v1.get_variable("w", initializer=tf.constant(w))
+    logits = tf.matmul(tf.constant(x), weight)
+    collection = kfac.LayerCollection()
+    collection.register_fully_connected(weight, tf.constant(x), logits)
+    collection.register_categorical_predictive_distribution(logits)
+    estimator = FisherEstimator([weight], 1.0, 0.1, collection)
+    update = estimator.make_cov_update_op()
+    session.run(v1.global_variables_initializer())
+    for _ in range(5):
+        session.run(update)
+    p = np.exp(x[::4000] @ w)
+    p /= p.sum(1, keepdims=True)
+    exact = np.mean([np.diag(row) - np.outer(row, row) for row in p], axis=0)
+    found = session.run(estimator.factors[1].cov)
+    np.testing.assert_allclose(found, exact, atol=4e-3)
+
+
+def test_every_update_draws_anew_and_the_draws_repeat(build_network, session, batch):
+    network = build_network(1)
+    estimator = make(network, "gradients")
+    update = estimator.make_cov_update_op()
+    output = estimator.factors[-1].get_cov_vars()[0]
+    feed = network.feed([batch[0]], [batch[1]])
+
+    def draws():
+        session.run(v1.global_variables_initializer())
+        return [session.run([update, output.read_value()], feed)[1] for _ in range(3)][1:]
+
+    first, again = draws(), draws()
+    np.testing.assert_array_equal(first, again)
+    assert (first[0] / (1 + 0.9) != first[1]).any()
+    assert session.run(estimator.get_cov_vars()[-1]) == 3
+
+
+def test_coefficient_scales_the_statistics():
+    """By c when sampling, because g gᵀ sees the square of √c; by c² with data."""
+    for mode, expected in (("gradients", 3.0), ("empirical", 9.0)):
+        statistics = []
+        for coeff in (1.0, 3.0):
+            with tf.Graph().as_default(), v1.Session() as session:
+                x = tf.constant(np.random.RandomState(0).randn(5, 2))
+                w = v1.get_variable("w", initializer=tf.ones([2, 3], tf.float64))
+                logits = tf.matmul(x, w)
+                collection = kfac.LayerCollection()
+                collection.register_fully_connected(w, x, logits)
+                collection.register_categorical_predictive_distribution(
+                    logits, targets=tf.constant([0, 1, 2, 0, 1]), coeff=coeff, name="loss"
+                )
+                estimator = FisherEstimator(None, 0.9, 0.1, collection, estimation_mode=mode)
+                update = estimator.make_cov_update_op()
+                session.run(v1.global_variables_initializer())
+                session.run(update)
+                statistics.append(session.run(estimator.factors[1].cov))
+        np.testing.assert_allclose(statistics[1], expected * statistics[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_update_that_is_not_due_changes_nothing(build_network, session, batch, use_resource):
+    network = build_network(2, use_resource=use_resource)
+    with v1.variable_scope("", use_resource=use_resource):
+        estimator = make(network, "gradients")
+        due = v1.placeholder(tf.bool, [])
+        averages = estimator.make_cov_update_op(due)
+        with v1.control_dependencies([averages]):
+            both = estimator.make_inv_update_op(due)
+    state = [*estimator.get_cov_vars(), *estimator.get_inv_vars()]
+    halves = [np.split(array, 2) for array in batch]
+    session.run(v1.global_variables_initializer())
+    session.run(both, {due: True, **network.feed(*halves)})
+    before = session.run(state)
+    session.run(both, {due: False, **network.feed(*halves)})
+    for old, new in zip(before, session.run(state), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert np.abs(before[-2]).max() > 0
+
+
+def test_branch_computes_what_the_unconditional_op_computes(build_network, session, batch):
+    feed = ([batch[0]], [batch[1]])
+    network = build_network(1)
+    estimator = make(network, "gradients")
+    update = estimator.make_cov_update_op(tf.constant(True))
+    session.run(v1.global_variables_initializer())
+    session.run(update, network.feed(*feed))
+    found = session.run([factor.cov for factor in estimator.factors])
+    with tf.Graph().as_default(), v1.Session() as other:
+        expected = averages_after_one_update(build_network(1), other, *feed, mode="gradients")
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_thunks_update_one_factor_each(build_network, session, batch):
+    network = build_network(1)
+    estimator = make(network)
+    averages, inverses = estimator.make_vars_and_create_op_thunks()
+    averages, inverses = [f() for f in averages], [f() for f in inverses]
+    session.run(v1.global_variables_initializer())
+    session.run(averages[1], network.feed([batch[0]], [batch[1]]))
+    weights = [factor.get_cov_vars()[1] for factor in estimator.factors]
+    assert session.run(weights) == [0, 1, 0, 0]
+    session.run(averages, network.feed([batch[0]], [batch[1]]))
+    session.run(inverses[2])
+    inverted = [session.run(f.get_inv_vars()[0]).any() for f in estimator.factors]
+    assert inverted == [False, False, True, False]
+
+
+def test_four_lists_of_thunks(build_network):
+    estimator = make(build_network(1))
+    cov_variables, cov_updates, inv_variables, inv_updates = estimator.create_ops_and_vars_thunks()
+    assert [len(x) for x in (cov_variables, cov_updates, inv_variables, inv_updates)] == [4] * 4
+    made = [variable for thunk in cov_variables for variable in thunk()]
+    assert made == estimator.get_cov_vars()[:-1]
+    assert estimator.get_inv_vars() == []
+    made = [variable for thunk in inv_variables for variable in thunk()]
+    assert made == estimator.get_inv_vars()
+
+
+def test_products_come_in_the_order_of_the_vectors(build_network, session, batch):
+    network = build_network(1)
+    estimator = make(network)
+    update = estimator.make_cov_update_op()
+    with v1.control_dependencies([update]):
+        update = estimator.make_inv_update_op()
+    pairs = [(tf.ones(v.shape), v) for v in network.variables]
+    forward = estimator.multiply_inverse(pairs)
+    backward = estimator.multiply_inverse(pairs[::-1])
+    assert [v for _, v in backward] == network.variables[::-1]
+    session.run(v1.global_variables_initializer())
+    session.run(update, network.feed([batch[0]], [batch[1]]))
+    for (a, v), (b, _) in zip(forward, backward[::-1], strict=True):
+        assert a.shape == v.shape
+        np.testing.assert_array_equal(*session.run([a, b]))
+
+
+def test_unknown_mode(build_network):
+    with pytest.raises(ValueError, match=r"estimation_mode='exact'. Accepted are 'gradients'"):
+        make(build_network(1), "exact")
+
+
+def test_outputs_that_no_loss_reaches(graph):
+    w = v1.get_variable("w", [2, 3])
+    x = tf.ones([4, 2])
+    collection = kfac.LayerCollection()
+    collection.register_fully_connected(w, x, tf.identity(tf.matmul(x, w), name="dangling"))
+    collection.register_categorical_predictive_distribution(tf.matmul(x, w))
+    estimator = FisherEstimator(None, 0.9, 0.1, collection)
+    with pytest.raises(ValueError, match=r"no registered loss depends on.*dangling:0"):
+        estimator.make_vars()
+
+
+def test_variables_must_be_the_registered_ones(build_network):
+    network = build_network(1)
+    estimator = FisherEstimator(network.variables[:2], 0.9, 0.1, network.collection)
+    with pytest.raises(ValueError, match=r"fc/w, fc/b would be left out"):
+        estimator.make_vars()

@@ -1,0 +1,373 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+
+v1 = tf.compat.v1
+
+SETTINGS = {"learning_rate": 0.2, "damping": 0.3, "estimation_mode": "empirical"}
+
+
+# An independent K-FAC in NumPy, for the network of conftest.py.
+
+
+def patches_of(images):
+    """Patches [n, 16, 18] of 3x3 windows with zeros around [n, 4, 4, 2]."""
+    padded = np.pad(images, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    windows = [padded[:, i : i + 3, j : j + 3].reshape(-1, 18) for i in range(4) for j in range(4)]
+    return np.stack(windows, axis=1)
+
+
+def with_ones(rows):
+    return np.concatenate([rows, np.ones([*rows.shape[:-1], 1])], axis=-1)
+
+
+def backpropagate(weights, images, labels):
+    """Gradients of the mean loss, and (A, G, locations), for both layers as matrices."""
+    n = len(images)
+    p = with_ones(patches_of(images))
+    s = p @ weights["conv"]
+    a = with_ones(np.maximum(s, 0).reshape(n, 64))
+    z = a @ weights["fc"]
+    e = np.exp(z - z.max(1, keepdims=True))
+    gz = e / e.sum(1, keepdims=True) - np.eye(3)[labels]
+    gs = (gz @ weights["fc"][:-1].T).reshape(n, 16, 4) * (s > 0)
+    gradients = {"conv": np.einsum("nti,nto->io", p, gs) / n, "fc": a.T @ gz / n}
+    p, gs = p.reshape(-1, 19), gs.reshape(-1, 4)
+    factors = {
+        "conv": (p.T @ p / (16 * n), gs.T @ gs / (16 * n), 16),
+        "fc": (a.T @ a / n, gz.T @ gz / n, 1),
+    }
+    return gradients, factors
+
+
+def precondition(averages, gradients, damping):
+    products = {}
+    for layer, (a, g, locations) in averages.items():
+        pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+        root = np.sqrt(damping / locations)
+        left = np.linalg.inv(a + pi * root * np.eye(len(a)))
+        right = np.linalg.inv(g + root / pi * np.eye(len(g)))
+        products[layer] = left @ gradients[layer] @ right / locations
+    return products
+
+
+def constrain(products, vectors, rate, constraint):
+    if constraint is None:
+        return products
+    inner = sum(np.sum(products[k] * vectors[k]) for k in products)
+    factor = min(1.0, np.sqrt(constraint / (rate**2 * inner)))
+    return {k: factor * products[k] for k in products}
+
+
+def train_in_numpy(weights, batches, momentum_type, norm_constraint):
+    """Trains with decay 0.9 and momentum 0.8, refreshing everything at every step."""
+    rate, damping, beta, decay = 0.2, 0.3, 0.8, 0.9
+    sums, total = {}, 0.0
+    velocity = {k: np.zeros_like(w) for k, w in weights.items()}
+    for images, labels in batches:
+        gradients, factors = backpropagate(weights, images, labels)
+        total = decay * total + 1
+        averages = {}
+        for k, (a, g, t) in factors.items():
+            old_a, old_g = sums.get(k, (0, 0))
+            sums[k] = (decay * old_a + a, decay * old_g + g)
+            averages[k] = (sums[k][0] / total, sums[k][1] / total, t)
+        if momentum_type == "adam":
+            velocity = {k: beta * velocity[k] + gradients[k] for k in weights}
+            step = constrain(
+                precondition(averages, velocity, damping), velocity, rate, norm_constraint
+            )
+        else:
+            direction = constrain(
+                precondition(averages, gradients, damping), gradients, rate, norm_constraint
+            )
+            velocity = {k: beta * velocity[k] + direction[k] for k in weights}
+            step = velocity
+        weights = {k: weights[k] - rate * step[k] for k in weights}
+    return weights
+
+
+def as_matrices(values):
+    conv_w, conv_b, fc_w, fc_b = values
+    return {
+        "conv": np.vstack([conv_w.reshape(18, 4), conv_b]),
+        "fc": np.vstack([fc_w, fc_b]),
+    }
+
+
+@pytest.mark.parametrize("norm_constraint", [None, 1e-3])
+@pytest.mark.parametrize("momentum_type", ["adam", "regular"])
+def test_training_equals_numpy(build_network, session, batch, momentum_type, norm_constraint):
+    """Each of the first three updates of a dense and of a convolutional layer."""
+    network = build_network(1, "float64")
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=1,
+        layer_collection=network.collection,
+        cov_ema_decay=0.9,
+        momentum=0.8,
+        momentum_type=momentum_type,
+        norm_constraint=norm_constraint,
+        **SETTINGS,
+    )
+    train = optimizer.minimize(network.losses[0])
+    random = np.random.RandomState(3)
+    batches = [(batch[0] + random.randn(*batch[0].shape) / 9, batch[1]) for _ in range(3)]
+    session.run(v1.global_variables_initializer())
+    start = as_matrices(session.run(network.variables))
+    for step, (images, labels) in enumerate(batches):
+        session.run(train, network.feed([images], [labels]))
+        found = as_matrices(session.run(network.variables))
+        expected = train_in_numpy(start, batches[: step + 1], momentum_type, norm_constraint)
+        for layer in expected:
+            change = np.abs(expected[layer] - start[layer]).max()
+            assert change > 1e-4
+            np.testing.assert_allclose(found[layer], expected[layer], atol=1e-10 * change)
+
+
+# Behaviour.
+
+
+def make(network, **kwargs):
+    return kfac.KfacOptimizer(layer_collection=network.collection, **{**SETTINGS, **kwargs})
+
+
+def train_with_curvature(network, optimizer):
+    """One op: averages, inverses, step; as a user without the periodic class writes it."""
+    averages, inverses = optimizer.make_vars_and_create_op_thunks()
+    with v1.control_dependencies([update() for update in averages]):
+        inverted = [update() for update in inverses]
+    with v1.control_dependencies(inverted):
+        return optimizer.apply_gradients(network.mean_gradients(optimizer))
+
+
+def test_step_before_the_first_inverse_changes_nothing(build_network, session, batch):
+    network = build_network()
+    train = make(network).minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    before = session.run(network.variables)
+    session.run(train, network.feed([batch[0]], [batch[1]]))
+    for old, new in zip(before, session.run(network.variables), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_thunks_by_hand(build_network, session, batch, use_resource):
+    network = build_network(use_resource=use_resource)
+    with v1.variable_scope("", use_resource=use_resource):
+        train = train_with_curvature(network, make(network))
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    first = session.run(network.losses[0], feed)
+    for _ in range(10):
+        session.run(train, feed)
+    assert session.run(network.losses[0], feed) < first / 3
+
+
+def test_two_towers_equal_one(build_network, batch):
+    weights = []
+    for towers in (1, 2):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_network(towers, "float64")
+            train = train_with_curvature(network, make(network))
+            session.run(v1.global_variables_initializer())
+            for _ in range(5):
+                session.run(train, network.feed(*(np.split(a, towers) for a in batch)))
+            weights.append(session.run(network.variables))
+    for one, two in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, two, rtol=0, atol=1e-11)
+
+
+def test_towers_register_after_compute_gradients(build_network):
+    network = build_network()
+    optimizer = make(network)
+    optimizer.compute_gradients(network.losses[0])
+    build_more = v1.variable_scope("", reuse=True)
+    with build_more:
+        network.collection.register_categorical_predictive_distribution(
+            tf.zeros([2, 3]), name="logits"
+        )
+    assert not network.collection.is_final
+
+
+def test_settings_may_be_tensors_and_variables(build_network, session, batch):
+    network = build_network()
+    rate = v1.get_variable("rate", initializer=0.1, trainable=False)
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=1,
+        learning_rate=rate,
+        damping=v1.placeholder_with_default(0.3, []),
+        momentum=tf.constant(0.0),
+        layer_collection=network.collection,
+        estimation_mode="empirical",
+    )
+    train = optimizer.minimize(network.losses[0])
+    feed = network.feed([batch[0]], [batch[1]])
+    steps = []
+    for value in (0.1, 0.2):
+        session.run(v1.global_variables_initializer())
+        session.run(v1.assign(rate, value))
+        before = session.run(network.variables[2])
+        session.run(train, feed)
+        steps.append(session.run(network.variables[2]) - before)
+    np.testing.assert_allclose(steps[1], 2 * steps[0], rtol=1e-3, atol=1e-6)
+    assert (optimizer.learning_rate, optimizer.layers) == (rate, network.collection)
+
+
+def test_global_step_and_counter_advance_once(build_network, session, batch):
+    network = build_network()
+    optimizer = make(network)
+    step = v1.train.get_or_create_global_step()
+    train = optimizer.minimize(network.losses[0], global_step=step)
+    session.run(v1.global_variables_initializer())
+    for _ in range(3):
+        session.run(train, network.feed([batch[0]], [batch[1]]))
+    assert session.run([step, optimizer.counter, optimizer.skipped_steps]) == [3, 3, 0]
+
+
+@pytest.mark.parametrize("spoil", ["features", "learning_rate"])
+def test_non_finite_step_changes_nothing(build_network, session, batch, spoil):
+    network = build_network()
+    rate = v1.placeholder_with_default(0.1, [])
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=1, layer_collection=network.collection, **{**SETTINGS, "learning_rate": rate}
+    )
+    train = optimizer.minimize(network.losses[0])
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    for _ in range(2):
+        session.run(train, feed)
+    matrices = [v for v in v1.global_variables() if v.shape.rank]
+    before = session.run(matrices)
+    bad = dict(feed)
+    if spoil == "features":
+        features = batch[0].copy()
+        features[3, 1, 1, 0] = np.nan
+        bad[network.features[0]] = features
+    else:
+        bad[rate] = np.nan
+    session.run(train, bad)
+    for variable, old, new in zip(matrices, before, session.run(matrices), strict=True):
+        assert np.isfinite(new).all()
+        if spoil == "features" or not variable.op.name.startswith("kfac/"):
+            np.testing.assert_array_equal(old, new, err_msg=variable.op.name)
+    assert session.run([optimizer.counter, optimizer.skipped_steps]) == [3, 1]
+    session.run(train, feed)
+    assert session.run(optimizer.skipped_steps) == 1
+    assert (session.run(matrices[0]) != before[0]).any()
+
+
+def test_variables_and_slots(build_network):
+    network = build_network()
+    optimizer = make(network)
+    assert optimizer.variables() == []
+    optimizer.minimize(network.losses[0])
+    assert optimizer.get_slot_names() == ["velocity"]
+    made = set(v1.global_variables()) - set(network.variables)
+    assert {v.ref() for v in optimizer.variables()} == {v.ref() for v in made}
+    assert optimizer.get_slot(network.variables[0], "velocity").op.name == "conv/w/KFAC"
+    assert optimizer.registered_variables == tuple(network.variables)
+    assert len(optimizer.factors) == 4
+
+
+def test_summaries(build_network, session):
+    network = build_network()
+    make(network).minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    found = {value.tag: value.simple_value for value in summary.value}
+    names = ("skipped_steps", "refused_statistics", "retried_inverses", "eigen_inverses")
+    zeros = {f"kfac/monitor/{name}": 0.0 for name in (*names, "kept_inverses")}
+    assert found == {"kfac/monitor/damping": pytest.approx(0.3), **zeros}
+
+
+@pytest.mark.parametrize("towers_after", [1, 2])
+def test_resume_is_exact(build_network, batch, tmp_path, towers_after):
+    """Three steps, save, restore in a new graph, two steps: equal to five steps at once."""
+
+    def run(steps, towers=1, restore=None, save=None):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_network(towers)
+            optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+                invert_every=2,
+                layer_collection=network.collection,
+                **{**SETTINGS, "estimation_mode": "gradients"},
+            )
+            train = optimizer.apply_gradients(network.mean_gradients(optimizer))
+            saver = v1.train.Saver()
+            session.run(v1.global_variables_initializer())
+            if restore:
+                saver.restore(session, restore)
+            for _ in range(steps):
+                session.run(train, network.feed(*(np.split(a, towers) for a in batch)))
+            if save:
+                saver.save(session, save)
+            variables = v1.global_variables()
+            return dict(zip((v.op.name for v in variables), session.run(variables), strict=True))
+
+    path = str(tmp_path / "model.ckpt")
+    saved = run(3, save=path)
+    assert saved["kfac/sample_step"] == 3
+    if towers_after == 1:
+        whole, resumed = run(5), run(2, restore=path)
+    else:
+        whole, resumed = saved, run(0, towers=2, restore=path)
+    assert whole.keys() == resumed.keys()
+    for name, value in whole.items():
+        np.testing.assert_array_equal(value, resumed[name], err_msg=name)
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf"), np.float32("nan")])
+@pytest.mark.parametrize("argument", ["learning_rate", "damping"])
+def test_rates_must_be_positive(graph, argument, value):
+    arguments = {**SETTINGS, argument: value}
+    with pytest.raises(ValueError, match=rf"{argument}=.*{abs(value)}.*must be > 0"):
+        kfac.KfacOptimizer(layer_collection=kfac.LayerCollection(), **arguments)
+    assert not graph.get_operations()
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("cov_ema_decay", 1.5, r"cov_ema_decay=1.5. It must be in \[0, 1\]"),
+        ("momentum", -1.0, "momentum=-1.0. It must be >= 0"),
+        ("norm_constraint", 0.0, "norm_constraint=0.0. It must be > 0, or None"),
+        ("momentum_type", "qmodel", "momentum_type='qmodel'. Accepted are 'adam', 'regular'"),
+        ("estimation_mode", "exact", "estimation_mode='exact'. Accepted are 'gradients'"),
+    ],
+)
+def test_bad_arguments(graph, argument, value, message):
+    with pytest.raises(ValueError, match=message):
+        kfac.KfacOptimizer(layer_collection=kfac.LayerCollection(), **{**SETTINGS, argument: value})
+
+
+def test_variable_that_no_layer_covers(build_network):
+    network = build_network()
+    scale = v1.get_variable("scale", initializer=1.0)
+    with pytest.raises(ValueError, match=r"cannot train scale: no layer.*register_conv2d"):
+        make(network).minimize(network.losses[0] * scale)
+
+
+def test_uncovered_variable_without_gradient_is_no_error(build_network):
+    network = build_network()
+    v1.get_variable("unused", initializer=1.0)
+    make(network).minimize(network.losses[0])
+
+
+def test_registered_variable_without_gradient(build_network):
+    network = build_network()
+    optimizer = make(network)
+    pairs = optimizer.compute_gradients(network.losses[0])
+    with pytest.raises(ValueError, match=r"no gradient for conv/w, which are registered"):
+        optimizer.apply_gradients([(None, pairs[0][1]), *pairs[1:]])
+    assert not network.collection.is_final
+
+
+def test_var_list_must_be_the_registered_variables(build_network):
+    network = build_network()
+    with pytest.raises(ValueError, match=r"no gradient for fc/w, fc/b"):
+        make(network, var_list=network.variables[:2]).minimize(network.losses[0])

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac import state
+
+v1 = tf.compat.v1
+
+
+def test_names_are_absolute_and_getters_are_not_asked(graph):
+    def refuse(*_, **__):
+        raise AssertionError("a custom getter must not see K-FAC's variables")
+
+    with v1.variable_scope("model", custom_getter=refuse), v1.name_scope("tower_1"):
+        variable = state.make_variable("conv/w/cov", [2, 2], tf.float64)
+        counter = state.make_counter("counter")
+    assert (variable.op.name, counter.op.name) == ("kfac/conv/w/cov", "kfac/counter")
+    assert (variable.dtype.base_dtype, counter.dtype.base_dtype) == (tf.float64, tf.int64)
+    assert v1.global_variables() == [variable, counter]
+    assert v1.trainable_variables() == []
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_kind_of_variable_follows_the_scope(graph, use_resource):
+    with v1.variable_scope("", use_resource=use_resource):
+        variable = state.make_counter("counter")
+    assert (variable.op.type == "VarHandleOp") is use_resource
+
+
+def test_initial_value_does_not_wait_for_control_dependencies(graph, session):
+    failing = tf.debugging.Assert(False, ["never to be run"])
+    with v1.control_dependencies([failing]):
+        variable = state.make_counter("counter")
+    session.run(variable.initializer)
+    assert session.run(variable) == 0
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("condition", [True, False, None])
+def test_assign_if(graph, session, use_resource, condition):
+    with v1.variable_scope("", use_resource=use_resource):
+        a = state.make_variable("a", [2], tf.float32, "/cpu:1")
+        b = state.make_counter("b")
+    fed = v1.placeholder_with_default(tf.constant(bool(condition)), [])
+
+    def compute():
+        return [
+            state.Assignment(a, state.read(a) + 1.5),
+            state.Assignment(b, state.read(b) + 2),
+        ]
+
+    with v1.device("/cpu:2"):
+        op = state.assign_if(True if condition else fed, [a, b], compute)
+    session.run(v1.global_variables_initializer())
+    session.run(op)
+    expected = ([1.5, 1.5], 2) if condition else ([0, 0], 0)
+    np.testing.assert_array_equal(session.run(a), expected[0])
+    assert session.run(b) == expected[1]
+    session.run(op, {fed: True})
+    assert session.run(b) == expected[1] + 2
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_branch_reads_after_the_control_dependencies(graph, session, use_resource):
+    with v1.variable_scope("", use_resource=use_resource):
+        source, target = state.make_counter("source"), state.make_counter("target")
+    due = v1.placeholder_with_default(tf.constant(True), [])
+    slow = tf.reduce_sum(tf.linalg.svd(tf.random.stateless_normal([60, 60], [1, 2]))[0])
+    with v1.control_dependencies([slow]):
+        first = state.assign_all([state.Assignment(source, state.read(source) + 1)])
+    with v1.control_dependencies([first]):
+        op = state.assign_if(due, [target], lambda: [state.Assignment(target, state.read(source))])
+    session.run(v1.global_variables_initializer())
+    for expected in (1, 2, 3):
+        session.run(op)
+        assert session.run(target) == expected
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_what_was_read_does_not_change_with_the_variable(graph, session, use_resource):
+    with v1.variable_scope("", use_resource=use_resource):
+        variable = state.make_counter("counter")
+    before = state.read(variable)
+    with v1.control_dependencies([state.assign_all([state.Assignment(variable, before + 1)])]):
+        later = 1 * before
+    session.run(v1.global_variables_initializer())
+    assert session.run([before, later]) == [0, 0]
