@@ -1,6 +1,7 @@
-"""Copies of one model on several devices: devices, shared variables, reduced gradients.
+"""Copies of one model on several devices: clones, shared variables, reduced gradients.
 
-This package is usable alone; `replicate` builds its towers on it.
+`deploy` does it all; `create_clones` and `optimize_clones` are its halves. This package is usable
+alone; `replicate` builds its towers on the parts below them.
 """
 
 try:
@@ -13,23 +14,37 @@ except ModuleNotFoundError as error:
         "pip install 'replicate-model-fn[cpu]' (or [gpu])."
     ) from None
 
+from model_deploy.clones import Clone, create_clones
+from model_deploy.config import DeploymentConfig
+from model_deploy.deploy import DeployedModel, deploy
 from model_deploy.devices import (
     DevicePlan,
+    SharedPlacement,
     VariablePlacer,
     canonical_device,
     device_plan,
     local_devices,
 )
 from model_deploy.gradients import sum_gradients, sum_over_copies
+from model_deploy.optimize import optimize_clones
+from model_deploy.packing import cross_in_packs
 from model_deploy.variables import SharedVariables
 
 __all__ = [
+    "Clone",
+    "DeployedModel",
+    "DeploymentConfig",
     "DevicePlan",
+    "SharedPlacement",
     "SharedVariables",
     "VariablePlacer",
     "canonical_device",
+    "create_clones",
+    "cross_in_packs",
+    "deploy",
     "device_plan",
     "local_devices",
+    "optimize_clones",
     "sum_gradients",
     "sum_over_copies",
 ]

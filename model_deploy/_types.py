@@ -1,6 +1,6 @@
 """Names for TensorFlow's types, which carry no annotations of their own."""
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Device: TypeAlias = str
 Gradient: TypeAlias = Any
@@ -8,3 +8,4 @@ Gradient: TypeAlias = Any
 Operation: TypeAlias = Any
 Tensor: TypeAlias = Any
 Variable: TypeAlias = Any
+VariablePlacement: TypeAlias = Literal["round_robin", "by_bytes"]

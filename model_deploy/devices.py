@@ -8,16 +8,19 @@ Looking devices up here never makes a GPU context, so no GPU memory is taken by 
 """
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias, get_args
 
 import tensorflow as tf
 
-from model_deploy._types import Device, Operation
+from model_deploy._types import Device, Operation, VariablePlacement
 
 v1 = tf.compat.v1
 
 CPU = "/device:CPU:0"
+
+SharedPlacement: TypeAlias = Literal["local", "round_robin"]
+"""Where the variables that towers share live: together, or on the towers' devices in turn."""
 
 VARIABLE_OPS = frozenset(
     {
@@ -32,6 +35,22 @@ VARIABLE_OPS = frozenset(
     }
 )
 """Types of the operations that hold state: reference and resource variables, lookup tables."""
+
+SUMMARY_OPS = frozenset(
+    {
+        "AudioSummary",
+        "AudioSummaryV2",
+        "HistogramSummary",
+        "ImageSummary",
+        "MergeSummary",
+        "ScalarSummary",
+        "TensorSummary",
+        "TensorSummaryV2",
+    }
+)
+"""Types of the operations that write summaries; they exist on CPUs only."""
+
+VARIABLE_PLACEMENTS: tuple[VariablePlacement, ...] = ("round_robin", "by_bytes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,19 +108,26 @@ def local_devices(kind: str | None = None) -> tuple[Device, ...]:
     return tuple(f"/device:{kind}:{index}" for index in range(_count_logical_devices(kind)))
 
 
-def device_plan(devices: Sequence[str] | None = None) -> DevicePlan:
-    """Plans towers on the given devices, with variables on the CPU they share.
-
-    Variables of a single GPU tower stay on that GPU.
+def device_plan(
+    devices: Sequence[str] | None = None, variables: SharedPlacement = "local"
+) -> DevicePlan:
+    """Plans towers on the given devices.
 
     Args:
       devices: One name for each tower; None or empty means every local GPU or, with none, every
         local CPU.
+      variables: "local" keeps them on the CPU that all towers share, or on the GPU if there is one
+        tower and it is there; "round_robin" puts them on the towers' devices in turn.
 
     Raises:
       TypeError: `devices` is a single string.
-      ValueError: A name is not that of a device, or this process has no such device.
+      ValueError: A name is not that of a device, this process has no such device, or `variables`
+        is unknown.
     """
+    if variables not in get_args(SharedPlacement):
+        raise ValueError(
+            f"variables must be one of {get_args(SharedPlacement)}, got {variables!r}."
+        )
     if isinstance(devices, str):
         raise TypeError(
             f"devices must be a list of device names, one for each tower; got the string "
@@ -112,31 +138,81 @@ def device_plan(devices: Sequence[str] | None = None) -> DevicePlan:
         _check_exists(name)
     alone_on_gpu = len(towers) == 1 and "/device:GPU:" in towers[0]
     consolidation = towers[0] if alone_on_gpu else CPU
-    return DevicePlan(towers=towers, parameters=(consolidation,), consolidation=consolidation)
+    parameters = towers if variables == "round_robin" else (consolidation,)
+    return DevicePlan(towers=towers, parameters=parameters, consolidation=consolidation)
 
 
 class VariablePlacer:
     """Device functions that put state on parameter devices and all else on a worker.
 
-    One placer serves all towers of a graph, since its turn over the parameter devices goes on
-    from tower to tower.
+    One placer serves all copies of a model in a graph, since its choice among the parameter devices
+    goes on from copy to copy. Graphs that make the same variables in the same order, as those of
+    the replicas of a cluster, get the same placement.
     """
 
-    def __init__(self, parameters: Sequence[Device]):
-        self._turn: Iterator[Device] = itertools.cycle(parameters)
+    def __init__(
+        self, parameters: Sequence[Device], placement: VariablePlacement = "round_robin"
+    ) -> None:
+        """Starts with nothing on any device.
+
+        Args:
+          parameters: The devices that hold variables.
+          placement: "round_robin" takes them in turn; "by_bytes" takes the one that holds the
+            fewest bytes so far, the first of several. Lookup tables, and variables whose shape the
+            graph does not know, count as 0 bytes.
+
+        Raises:
+          ValueError: `placement` is unknown.
+        """
+        if placement not in VARIABLE_PLACEMENTS:
+            raise ValueError(
+                f"Cannot place variables {placement!r}: variable placement is one of "
+                f"{', '.join(map(repr, VARIABLE_PLACEMENTS))}."
+            )
+        self._parameters = tuple(parameters)
+        self._loads = [0] * len(self._parameters)
+        self._by_bytes = placement == "by_bytes"
 
     def on(self, worker: Device) -> Callable[[Operation], Device]:
         """Returns a function for `v1.device` that computes on `worker` ("" leaves that open).
 
-        Fields of a device that are set inside the scope win over those given here.
+        Summaries of a worker that is no CPU are written on its first CPU. Fields of a device that
+        are set inside the scope win over those given here.
         """
+        cpu = _cpu_beside(worker)
 
         def place(operation: Operation) -> Device:
-            device = next(self._turn) if operation.type in VARIABLE_OPS else worker
+            if operation.type in VARIABLE_OPS:
+                device = self._next(operation)
+            else:
+                device = cpu if operation.type in SUMMARY_OPS else worker
             inner = tf.DeviceSpec.from_string(operation.device or "")
             return str(tf.DeviceSpec.from_string(device).make_merged_spec(inner).to_string())
 
         return place
+
+    def _next(self, operation: Operation) -> Device:
+        """Takes the device with the least load; with loads of 1 that is each in turn."""
+        index = self._loads.index(min(self._loads))
+        self._loads[index] += _state_bytes(operation) if self._by_bytes else 1
+        return self._parameters[index]
+
+
+def _cpu_beside(worker: Device) -> Device:
+    """The CPU that writes the summaries of what `worker` computes."""
+    spec = tf.DeviceSpec.from_string(worker)
+    if spec.device_type in (None, "CPU"):
+        return worker
+    return str(spec.replace(device_type="CPU", device_index=0).to_string())
+
+
+def _state_bytes(operation: Operation) -> int:
+    """Bytes that a variable takes, from the attributes of its operation; 0 if they do not say."""
+    attributes = operation.node_def.attr
+    if "shape" not in attributes or "dtype" not in attributes:
+        return 0
+    elements = tf.TensorShape(operation.get_attr("shape")).num_elements()
+    return (elements or 0) * int(operation.get_attr("dtype").size)
 
 
 def _count_logical_devices(kind: str) -> int:

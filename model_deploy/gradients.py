@@ -4,6 +4,7 @@ Owns the sum over towers or clones, dense and sparse. Does not compute gradients
 them. The copies scale their losses first, so that a sum here is the gradient of the whole batch.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -38,12 +39,14 @@ def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None)
 
 
 def sum_over_copies(
-    copies: Sequence[GradientsAndVariables],
+    copies: Sequence[GradientsAndVariables], on_variable_device: bool = True
 ) -> list[tuple[Gradient, Variable]]:
-    """Adds up the gradients of all copies, variable by variable, on the variable's device.
+    """Adds up the gradients of all copies, variable by variable.
 
     Args:
       copies: For each copy its (gradient, variable) pairs.
+      on_variable_device: Whether each sum is computed where its variable lives, whatever device
+        scope this is called in; else the scope decides.
 
     Returns:
       One (sum, variable) pair for each variable that has a gradient in some copy, in the order in
@@ -57,7 +60,8 @@ def sum_over_copies(
                 gradients.append(gradient)
     summed = []
     for variable, gradients in by_variable.values():
-        with v1.device(variable.device):
+        device = v1.device(variable.device) if on_variable_device else contextlib.nullcontext()
+        with device:
             total = sum_gradients(gradients, name=f"{variable.op.name}/sum_grads")
         if total is not None:
             summed.append((total, variable))

@@ -11,7 +11,7 @@ and by `model_deploy` for clones; it knows nothing of devices or gradients.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,13 +27,18 @@ VariableMaker = Callable[..., Variable]
 
 @dataclasses.dataclass
 class _Copy:
-    """The copy of the model that is being built."""
+    """A copy of the model, being built or built."""
 
     index: int
     label: str
-    substitute: Callable[[Variable], Variable] | None
+    substitute: Callable[[Variable], Variable] | None = None
+    name_scope: str = ""
     taken: int = 0
     """How many shared variables this copy has asked for, `get_variable` aside."""
+    asked: dict[str, None] = dataclasses.field(default_factory=dict)
+    """What it asked for, in order, in the words that errors use."""
+    trained: dict[str, None] = dataclasses.field(default_factory=dict)
+    """Names of the trainable variables that it got from `get_variable`, in order."""
 
     def given(self, variable: Variable) -> Variable:
         """Returns what this copy gets when it asks for a shared variable."""
@@ -53,9 +58,14 @@ class SharedVariables:
 
     def __init__(self) -> None:
         self._made: list[Variable] = []
-        self._first_label = ""
+        self._first = _Copy(0, "")
         self._copy: _Copy | None = None
         self._in_get_variable = False
+
+    @property
+    def made(self) -> Sequence[Variable]:
+        """The variables that the first copy made in other ways than `get_variable`, in order."""
+        return tuple(self._made)
 
     @contextlib.contextmanager
     def copy(
@@ -63,6 +73,7 @@ class SharedVariables:
         index: int,
         label: str,
         substitute: Callable[[Variable], Variable] | None = None,
+        name_scope: str = "",
     ) -> Iterator[None]:
         """Builds copy `index` inside this context: 0 makes the variables, the others share them.
 
@@ -70,13 +81,15 @@ class SharedVariables:
           index: Number of the copy; 0 comes first.
           label: What errors call this copy.
           substitute: What the copy gets in place of a shared variable, by default the variable.
+          name_scope: The name scope that the copy has for itself, as entered (`outer/clone_0/`).
+            Variables made in it are named as if its last part, `clone_0/`, were not there.
 
         Raises:
           ValueError: A later copy made more, fewer or other variables than the first.
         """
-        copy = _Copy(index, label, substitute)
+        copy = _Copy(index, label, substitute, name_scope)
         if index == 0:
-            self._first_label = label
+            self._first = copy
         scope = v1.variable_scope(
             v1.get_variable_scope(),
             reuse=True if index else None,
@@ -85,8 +98,8 @@ class SharedVariables:
         )
         with scope, v1.variable_creator_scope(self._create), self._building(copy):
             yield
-        if index and copy.taken != len(self._made):
-            raise self._disagreement(copy, f"it made only {copy.taken} of them")
+        if index:
+            self._check_complete(copy)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
@@ -106,16 +119,21 @@ class SharedVariables:
         self, getter: VariableMaker, name: str, *args: Any, **kwargs: Any
     ) -> Variable:
         """Custom getter: `get_variable` is shared by its own name, through the scope's reuse."""
+        copy = self._copy
         outer, self._in_get_variable = self._in_get_variable, True
         try:
             variable = getter(name, *args, **kwargs)
-            return self._copy.given(variable) if self._copy else variable
         except ValueError as error:
-            if self._is_later_copy() and "does not exist" in str(error):
-                raise self._only_later(name) from error
+            if copy is not None and copy.index and "does not exist" in str(error):
+                raise self._only_later(copy, name) from error
             raise
         finally:
             self._in_get_variable = outer
+        if copy is not None and not _is_local(kwargs):
+            copy.asked[name] = None
+            if kwargs.get("trainable") is not False:
+                copy.trained[name] = None
+        return copy.given(variable) if copy else variable
 
     def _create(self, next_creator: VariableMaker, **kwargs: Any) -> Variable:
         """Variable creator: records what the first copy makes, hands it to the later ones."""
@@ -124,46 +142,84 @@ class SharedVariables:
             return next_creator(**kwargs)
         if self._in_get_variable:
             if copy.index:  # Reuse would have found it: nobody made it in the first copy.
-                raise self._only_later(kwargs.get("name"))
+                raise self._only_later(copy, str(kwargs.get("name")))
             return next_creator(**kwargs)
         if copy.index == 0:
-            self._made.append(next_creator(**kwargs))
-            return self._made[-1]
+            variable = _create_outside(copy.name_scope, next_creator, kwargs)
+            self._made.append(variable)
+            copy.asked[_described(variable.op.name, variable.shape, variable.dtype)] = None
+            return variable
         return self._take(copy, kwargs)
 
     def _take(self, copy: _Copy, kwargs: Mapping[str, Any]) -> Variable:
-        if copy.taken == len(self._made):
-            raise self._disagreement(copy, f"it also makes {kwargs.get('name')!r}")
-        variable = self._made[copy.taken]
+        """Returns the next variable of the first copy, if it is one that `kwargs` ask for."""
         shape, dtype = _requested(kwargs)
+        requested = _described(_outside(copy.name_scope, _full_name(kwargs)), shape, dtype)
+        copy.asked[requested] = None
+        if copy.taken == len(self._made):
+            raise self._disagreement(copy, f"it also makes {requested}")
+        variable = self._made[copy.taken]
         if not variable.shape.is_compatible_with(shape) or variable.dtype.base_dtype != dtype:
-            raise self._disagreement(
-                copy,
-                f"in place of {variable.op.name!r} {variable.shape} "
-                f"{variable.dtype.base_dtype.name} it makes {kwargs.get('name')!r} {shape} "
-                f"{dtype.name}",
-            )
+            made = _described(variable.op.name, variable.shape, variable.dtype)
+            raise self._disagreement(copy, f"in place of {made} it makes {requested}")
         copy.taken += 1
         return copy.given(variable)
 
-    def _is_later_copy(self) -> bool:
-        return self._copy is not None and self._copy.index > 0
+    def _check_complete(self, copy: _Copy) -> None:
+        """Raises if a later copy, now built, left out some of the first copy's variables."""
+        missing = [name for name in self._first.trained if name not in copy.trained]
+        missing += [variable.op.name for variable in self._made[copy.taken :]]
+        if missing:
+            raise self._disagreement(copy, f"it does not make {', '.join(missing)}")
 
-    def _only_later(self, name: str | None) -> ValueError:
-        label = self._copy.label if self._copy else ""
-        return ValueError(
-            f"Cannot share variables: {label} makes variable {name!r}, which {self._first_label} "
-            f"did not make. The model function must make the same variables on every call; look "
-            f"for Python randomness, or for code that runs on one call only."
-        )
+    def _only_later(self, copy: _Copy, name: str) -> ValueError:
+        copy.asked[name] = None
+        return self._disagreement(copy, f"it also makes {name}")
 
     def _disagreement(self, copy: _Copy, difference: str) -> ValueError:
-        made = ", ".join(f"{variable.op.name} {variable.shape}" for variable in self._made)
+        first = self._first
         return ValueError(
-            f"Cannot share variables: {copy.label} disagrees with {self._first_label}: "
-            f"{difference}. {self._first_label} made, outside get_variable: [{made}]. The model "
-            f"function must make the same variables, in the same order, on every call."
+            f"Cannot share variables: {copy.label} disagrees with {first.label}: {difference}. "
+            f"{first.label} made [{', '.join(first.asked)}]; "
+            f"{copy.label} made [{', '.join(copy.asked)}]. The model function must make the same "
+            f"variables, in the same order, on every call; look for Python randomness, or for "
+            f"code that runs on one call only."
         )
+
+
+def _create_outside(
+    name_scope: str, next_creator: VariableMaker, kwargs: Mapping[str, Any]
+) -> Variable:
+    """Makes a variable under its name without the last part of `name_scope`.
+
+    The name is taken inside `name_scope` too, since there it would be if the scope were not: the
+    operations that follow get the same suffixes with and without the scope.
+    """
+    inside = f"{v1.get_default_graph().get_name_scope()}/"
+    if not name_scope or not inside.startswith(name_scope):
+        return next_creator(**kwargs)
+    name = _outside(name_scope, _full_name(kwargs, take=True))
+    scope, _, name = name.rpartition("/")
+    with v1.name_scope(f"{scope}/" if scope else None):
+        return next_creator(**{**kwargs, "name": name})
+
+
+def _full_name(kwargs: Mapping[str, Any], take: bool = False) -> str:
+    """The name, with scopes, that a variable with these arguments would get; `take` reserves it."""
+    name = kwargs.get("name") or "Variable"
+    return str(v1.get_default_graph().unique_name(name, mark_as_used=take))
+
+
+def _outside(name_scope: str, name: str) -> str:
+    """Returns `name` without the last part of `name_scope`, if it starts with that scope."""
+    if not name_scope or not name.startswith(name_scope):
+        return name
+    outer, slash, _ = name_scope.rstrip("/").rpartition("/")
+    return outer + slash + name.removeprefix(name_scope)
+
+
+def _described(name: str, shape: tf.TensorShape, dtype: tf.DType) -> str:
+    return f"{name} {shape} {dtype.base_dtype.name}"
 
 
 def _is_local(kwargs: Mapping[str, Any]) -> bool:

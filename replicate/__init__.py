@@ -18,16 +18,18 @@ except ModuleNotFoundError as error:
 
 from replicate.errors import NonFiniteError
 from replicate.estimator import CheckpointError, Estimator, RunConfig, TrainingInterrupted
+from replicate.loss_scale import DynamicLossScale
 from replicate.model_fn import replicate_model_fn
 from replicate.model_table import model_table
 from replicate.spec import EstimatorSpec, ModeKeys
 from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import TowerContext, current_tower
+from replicate.towers import TowerContext, current_tower, per_tower_collection
 
 __version__ = importlib.metadata.version("replicate-model-fn")
 
 __all__ = [
     "CheckpointError",
+    "DynamicLossScale",
     "Estimator",
     "EstimatorSpec",
     "ModeKeys",
@@ -38,5 +40,6 @@ __all__ = [
     "TrainingInterrupted",
     "current_tower",
     "model_table",
+    "per_tower_collection",
     "replicate_model_fn",
 ]

@@ -9,11 +9,12 @@ are in no collection, which is how Keras layers make theirs.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
+from replicate.arguments import check_choice
 
 v1 = tf.compat.v1
 
@@ -47,10 +48,7 @@ class BatchStatistics:
         Raises:
           ValueError: `update_ops` is none of these.
         """
-        if update_ops not in get_args(UpdateOps):
-            raise ValueError(
-                f"update_ops must be one of {get_args(UpdateOps)}, got {update_ops!r}."
-            )
+        check_choice("update_ops", update_ops, UpdateOps)
         self._update_ops = update_ops
         self._updates: list[list[Operation]] = []
         self._weights: list[Tensor] = []

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from model_deploy import device_plan
+from model_deploy import SharedPlacement, device_plan
 from replicate._types import ModelFn, Nest, Spec, Variable
+from replicate.arguments import check_choice
 from replicate.batch_statistics import BatchStatistics, UpdateOps
 from replicate.merge import merge_specs
 from replicate.spec import ModeKeys
 from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
+from replicate.tower_collections import Summaries
 from replicate.tower_optimizer import TowerOptimizer, different_calls
 from replicate.towers import TowerBuild, tower_build
 
@@ -42,9 +44,12 @@ def replicate_model_fn(
     model_fn: ModelFn,
     loss_reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
     devices: Sequence[str] | None = None,
+    *,
+    variables: SharedPlacement = "local",
     uneven: Uneven = "error",
     unsplit: Collection[str] = (),
     update_ops: UpdateOps = "mean",
+    summaries: Summaries = "first",
 ) -> ModelFn:
     """Makes a `model_fn` that runs the given one on several devices at once.
 
@@ -59,6 +64,8 @@ def replicate_model_fn(
         `tf.compat.v1.losses.Reduction`: with SUM the towers' losses are added, with any mean they
         are averaged.
       devices: A device name for each tower. None means all local GPUs or, with none, all CPUs.
+      variables: "local" keeps them together on the CPU (on the GPU of a single tower);
+        "round_robin" puts them on the towers' devices in turn.
       uneven: What to do with a batch that the number of towers does not divide, in TRAIN and EVAL:
         "error" refuses it; "pad" repeats its last row, which then counts more than once; "weighted"
         gives the first towers one row more and weights each tower's loss by its rows, so that
@@ -67,6 +74,7 @@ def replicate_model_fn(
       update_ops: Whose updates of batch normalization's moving averages count, see
         `BatchStatistics`: "mean" of all towers, which is nearest to one tower, the "first"
         tower's, or "all" one after the other. They run with every training step.
+      summaries: Whose summaries are written: the "first" tower's, or "all".
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
@@ -74,14 +82,15 @@ def replicate_model_fn(
 
     Raises:
       TypeError: `model_fn` is not callable, or `devices` is one string.
-      ValueError: The reduction is NONE or unknown, a device does not exist, or `uneven` is unknown.
+      ValueError: The reduction is NONE or unknown, a device does not exist, or a choice is unknown.
     """
     if not callable(model_fn):
         raise TypeError(f"model_fn must be a function, got {model_fn!r}.")
     averages_loss = _averages(loss_reduction)
-    plan = device_plan(devices)
+    plan = device_plan(devices, variables)
     splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
-    BatchStatistics(update_ops)
+    check_choice("update_ops", update_ops, UpdateOps)
+    check_choice("summaries", summaries, Summaries)
 
     def replicated_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
@@ -92,7 +101,7 @@ def replicate_model_fn(
             rows = batch_rows(features, how) if how.uneven == "pad" else None
         arguments = _named_arguments(model_fn, mode=mode, params=params, config=config)
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
-        with tower_build(plan, averages_loss, statistics) as build:
+        with tower_build(plan, averages_loss, statistics, summaries) as build:
             towers = build_towers(model_fn, arguments, shards, build)
         return merge_specs(
             mode,

@@ -7,12 +7,13 @@ the consolidation device; `rows.py` knows how each kind of tensor is cut.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
+from replicate.arguments import check_choice
 from replicate.errors import batch_check
 from replicate.rows import cut, padded, rows_of, shard_sizes
 
@@ -44,8 +45,7 @@ class Splitting:
         Raises:
           ValueError: `uneven` is unknown.
         """
-        if self.uneven not in get_args(Uneven):
-            raise ValueError(f"uneven must be one of {get_args(Uneven)}, got {self.uneven!r}.")
+        check_choice("uneven", self.uneven, Uneven)
 
 
 class Shard(NamedTuple):

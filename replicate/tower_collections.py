@@ -3,29 +3,34 @@
 Layers leave losses, update operations and summaries in collections of the whole graph, and code in
 a `model_fn` reads them back as if it were alone. Here each tower sees what was there before the
 towers, and its own; afterwards the collections hold everything again, but for summaries, which are
-those of the first tower.
+those of the first tower unless asked for all.
 """
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
 v1 = tf.compat.v1
 Keys = v1.GraphKeys
 
+Summaries: TypeAlias = Literal["first", "all"]
+"""Whose summaries are written: the first tower's, or those of all."""
+
 
 class TowerCollections:
     """Hides the towers of one replicated call from each other in the graph's collections."""
 
-    def __init__(self, regularization: str):
+    def __init__(self, regularization: Literal["every", "first"], summaries: Summaries = "first"):
         """Notes what the collections hold before the first tower.
 
         Args:
           regularization: "every" if each tower's loss may add the regularization losses, because
             towers are averaged; "first" if only the first tower's may, because they are added.
+          summaries: Whose summaries are kept.
         """
+        self._summaries = summaries
         self._separate = [Keys.LOSSES, Keys.UPDATE_OPS, Keys.SUMMARIES]
         self._hidden_later = [Keys.REGULARIZATION_LOSSES] if regularization == "first" else []
         self._ambient = {key: v1.get_collection(key) for key in self._separate}
@@ -53,7 +58,7 @@ class TowerCollections:
 
     def _restore(self, index: int, held: dict[str, list[Any]]) -> None:
         for key in self._separate:
-            if key != Keys.SUMMARIES or index == 0:
+            if key != Keys.SUMMARIES or index == 0 or self._summaries == "all":
                 self._added[key] += self.of_tower(key)
             v1.get_collection_ref(key)[:] = [*self._ambient[key], *self._added[key]]
         for key, values in held.items():

@@ -4,17 +4,21 @@ Each tower computes the gradients of its own part of the loss. All towers but th
 theirs over; the last adds them up, variable by variable, and lets the wrapped optimizer apply the
 sums as if there were one tower. Outside of `replicate_model_fn` it passes everything through.
 
-A NaN or an infinity in any tower's gradient fails the step before any variable changes.
+A NaN or an infinity in any tower's gradient fails the step before any variable changes; with loss
+scaling it is skipped instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from model_deploy import sum_over_copies
+from model_deploy import cross_in_packs, sum_over_copies
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.errors import finite_check
+from replicate.gradient_accumulation import GradientAccumulation
+from replicate.loss_scale import DynamicLossScale, LossScaling, all_finite
 from replicate.towers import (
     COLLECTION,
     REDUCED_GRADIENTS,
@@ -26,6 +30,7 @@ from replicate.towers import (
 
 v1 = tf.compat.v1
 
+GradientsAndVariables: TypeAlias = Sequence[tuple[Gradient | None, Variable]]
 OptimizerFn: TypeAlias = Callable[[], v1.train.Optimizer]
 
 
@@ -40,7 +45,15 @@ class TowerOptimizer(v1.train.Optimizer):
 
     COLLECTION_FOR_GRAPH_STATES = COLLECTION
 
-    def __init__(self, optimizer_or_optimizer_fn: v1.train.Optimizer | OptimizerFn):
+    def __init__(
+        self,
+        optimizer_or_optimizer_fn: v1.train.Optimizer | OptimizerFn,
+        *,
+        accumulate_steps: int = 1,
+        clip_norm: float | None = None,
+        loss_scale: DynamicLossScale | None = None,
+        pack_bytes: int | None = None,
+    ):
         """Wraps an optimizer.
 
         The constructor of the base class is not called: this optimizer has no state.
@@ -49,9 +62,18 @@ class TowerOptimizer(v1.train.Optimizer):
           optimizer_or_optimizer_fn: An optimizer, or a function without arguments that makes one.
             The function is called at first use, once for all towers, outside of the towers' names
             and devices: this is where an optimizer that makes variables belongs.
+          accumulate_steps: Steps whose gradients make one update, ≥ 1. The update follows their
+            mean, or their sum where towers are summed; the global step counts updates.
+          clip_norm: Global norm that the gradients of an update are scaled down to, > 0.
+          loss_scale: How the loss is scaled where gradients are 16-bit floats. A step with a
+            gradient that is not finite is then skipped. `compute_gradients` returns the gradients
+            of the scaled loss.
+          pack_bytes: Gradients that cross from one device to another travel in packs of at most so
+            many bytes; None sends each one by itself.
 
         Raises:
-          TypeError: It is neither.
+          TypeError: It wraps something that is not an optimizer.
+          ValueError: A setting is out of range.
         """
         is_optimizer = isinstance(optimizer_or_optimizer_fn, v1.train.Optimizer)
         if not is_optimizer and not callable(optimizer_or_optimizer_fn):
@@ -59,8 +81,14 @@ class TowerOptimizer(v1.train.Optimizer):
                 f"TowerOptimizer wraps a tf.compat.v1.train.Optimizer or a function without "
                 f"arguments that returns one; got {optimizer_or_optimizer_fn!r}."
             )
+        _check_settings(accumulate_steps, clip_norm, pack_bytes)
         self._optimizer = optimizer_or_optimizer_fn if is_optimizer else None
         self._optimizer_fn = optimizer_or_optimizer_fn
+        self._accumulate_steps = accumulate_steps
+        self._clip_norm = clip_norm
+        self._loss_scale = loss_scale
+        self._scaling: LossScaling | None = None
+        self._pack_bytes = pack_bytes
 
     @staticmethod
     def has_been_used() -> bool:
@@ -72,7 +100,7 @@ class TowerOptimizer(v1.train.Optimizer):
     def wrapped(self) -> v1.train.Optimizer:
         """The optimizer inside, made now if a function was given and this is its first use."""
         if self._optimizer is None:
-            self._optimizer = self._make_optimizer(current_build())
+            self._optimizer = _shared(self._optimizer_fn)
         return self._optimizer
 
     def get_name(self) -> str:
@@ -107,6 +135,9 @@ class TowerOptimizer(v1.train.Optimizer):
         """
         build = current_build()
         scaled = build.scaled(loss) if build else loss
+        if self._loss_scale is not None:
+            self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
+            scaled = self._scaling.scaled(scaled)
         return list(self.wrapped.compute_gradients(scaled, *args, **kwargs))
 
     def apply_gradients(
@@ -130,10 +161,12 @@ class TowerOptimizer(v1.train.Optimizer):
         """
         build = current_build()
         tower = build.tower if build else None
-        with v1.name_scope("finite_gradients"):
-            checked = [(_checked(grad, var, tower), var) for grad, var in grads_and_vars]
+        checked = list(grads_and_vars)
+        if self._loss_scale is None:
+            with v1.name_scope("finite_gradients"):
+                checked = [(_checked(grad, var, tower), var) for grad, var in checked]
         if build is None or tower is None:
-            return self._apply([checked], [], global_step, name)
+            return self._apply([checked], [], True, global_step, name)
         call = len(build.calls[tower.index])
         done = v1.group(*_evaluated(checked), name="train_op_placeholder")
         build.calls[tower.index].append(TowerGradients(checked, done))
@@ -146,28 +179,73 @@ class TowerOptimizer(v1.train.Optimizer):
             return self._apply(
                 [part.gradients_and_variables for part in towers],
                 [part.done for part in towers],
+                build.averages_loss,
                 global_step,
                 name,
             )
 
     def _apply(
         self,
-        towers: Sequence[list[tuple[Gradient | None, Variable]]],
+        towers: Sequence[GradientsAndVariables],
         after: Sequence[Operation],
+        average: bool,
         global_step: Variable | None,
         name: str | None,
     ) -> Operation:
-        """Lets the wrapped optimizer apply the sums, after every gradient was found finite."""
+        """Sums the towers' gradients and lets the wrapped optimizer apply them, when it is time."""
         with v1.name_scope("gradient_aggregating"):
+            if self._pack_bytes is not None:
+                towers = [cross_in_packs(tower, self._pack_bytes) for tower in towers]
             summed = sum_over_copies(towers)
+            accepted = tf.constant(True)
+            if self._scaling is not None:
+                summed = self._scaling.unscaled(summed)
+                accepted = all_finite(summed)
         v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
+        apply = partial(self._apply_now, global_step=global_step, name=name)
         with v1.control_dependencies([*after, *_evaluated(summed)]):
-            return self.wrapped.apply_gradients(summed, global_step=global_step, name=name)
+            accepted = tf.identity(accepted)  # A branch waits for its condition, whatever else.
+            if self._accumulate_steps > 1:
+                train_op = self._accumulate(summed, accepted, average, apply)
+            elif self._scaling is not None:
+                train_op = _only_if(accepted, partial(apply, summed))
+            else:
+                return apply(summed)
+        if self._scaling is None:
+            return train_op
+        with v1.control_dependencies([train_op]):
+            return self._scaling.update(accepted)
 
-    def _make_optimizer(self, build: TowerBuild | None) -> v1.train.Optimizer:
-        if build is None:
-            return self._optimizer_fn()
-        return build.shared_optimizer(self._optimizer_fn)
+    def _apply_now(
+        self,
+        gradients_and_variables: Sequence[tuple[Gradient, Variable]],
+        global_step: Variable | None,
+        name: str | None,
+    ) -> Operation:
+        if self._clip_norm is not None:
+            gradients, variables = zip(*gradients_and_variables, strict=True)
+            clipped, _ = tf.clip_by_global_norm(gradients, self._clip_norm)
+            gradients_and_variables = list(zip(clipped, variables, strict=True))
+        return self.wrapped.apply_gradients(
+            gradients_and_variables, global_step=global_step, name=name
+        )
+
+    def _accumulate(
+        self,
+        gradients_and_variables: Sequence[tuple[Gradient, Variable]],
+        accepted: Tensor,
+        average: bool,
+        apply: Callable[[Sequence[tuple[Gradient, Variable]]], Operation],
+    ) -> Operation:
+        accumulation = GradientAccumulation(
+            gradients_and_variables, self._accumulate_steps, average, accepted
+        )
+
+        def update() -> Operation:
+            with v1.control_dependencies([apply(accumulation.totals)]):
+                return accumulation.reset()
+
+        return _only_if(accumulation.due, update)
 
 
 def different_calls(build: TowerBuild) -> ValueError:
@@ -196,6 +274,31 @@ def _checked(
         values = finite_check(gradient.values, text)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     return finite_check(gradient, text)
+
+
+def _shared(make: Callable[[], Any]) -> Any:
+    """Makes something once for all towers, or just makes it where there are none."""
+    build = current_build()
+    return build.shared(make) if build else make()
+
+
+def _only_if(condition: Tensor, make: Callable[[], Operation]) -> Operation:
+    """Returns an operation that runs what `make` makes in the steps that meet the condition."""
+
+    def run() -> Tensor:
+        with v1.control_dependencies([make()]):
+            return tf.constant(True)
+
+    return v1.group(tf.cond(condition, run, lambda: tf.constant(False)))
+
+
+def _check_settings(accumulate_steps: int, clip_norm: float | None, pack_bytes: int | None) -> None:
+    if not isinstance(accumulate_steps, int) or accumulate_steps < 1:
+        raise ValueError(f"accumulate_steps must be an int ≥ 1, got {accumulate_steps!r}.")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"clip_norm must be > 0, or None not to clip; got {clip_norm!r}.")
+    if pack_bytes is not None and pack_bytes < 1:
+        raise ValueError(f"pack_bytes must be ≥ 1, or None not to pack; got {pack_bytes!r}.")
 
 
 def _evaluated(gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]) -> list[Tensor]:

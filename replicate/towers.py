@@ -16,7 +16,7 @@ import tensorflow as tf
 from model_deploy import DevicePlan, SharedVariables, VariablePlacer
 from replicate._types import Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
-from replicate.tower_collections import TowerCollections
+from replicate.tower_collections import Summaries, TowerCollections
 
 v1 = tf.compat.v1
 
@@ -75,7 +75,11 @@ class TowerBuild:
     """State of one replicated `model_fn` call, from its first tower to its last."""
 
     def __init__(
-        self, plan: DevicePlan, averages_loss: bool, statistics: BatchStatistics | None = None
+        self,
+        plan: DevicePlan,
+        averages_loss: bool,
+        statistics: BatchStatistics | None = None,
+        summaries: Summaries = "first",
     ):
         """Makes the state for one call.
 
@@ -84,16 +88,17 @@ class TowerBuild:
           averages_loss: Whether a tower's loss is a mean over its shard, so that it is weighted
             by its share of the batch; else losses add up as they are.
           statistics: What brings the towers' update operations together, where they are to run.
+          summaries: Whose summaries are kept.
         """
         self.plan = plan
-        self.collections = TowerCollections("every" if averages_loss else "first")
+        self.collections = TowerCollections("every" if averages_loss else "first", summaries)
         self.tower: TowerContext | None = None
         self.calls: list[list[TowerGradients]] = [[] for _ in plan.towers]
         """For each tower, what its calls of `apply_gradients` passed, in order."""
-        self._averages_loss = averages_loss
+        self.averages_loss = averages_loss
         self._statistics = statistics
-        self._optimizers: list[v1.train.Optimizer] = []
-        self._optimizers_taken = [0] * len(plan.towers)
+        self._shared: list[Any] = []
+        self._shared_taken = [0] * len(plan.towers)
         self._placer = VariablePlacer(plan.parameters)
         self._variables = SharedVariables()
         self._weight: Tensor = 1.0
@@ -152,24 +157,24 @@ class TowerBuild:
 
     def scaled(self, loss: Tensor) -> Tensor:
         """Returns the current tower's part of the whole batch's loss."""
-        if not self._averages_loss or len(self.plan.towers) == 1:
+        if not self.averages_loss or len(self.plan.towers) == 1:
             return loss
         weight = tf.cast(self._weight, loss.dtype)
         return tf.multiply(loss, weight, name="averaged_loss")
 
-    def shared_optimizer(self, make: Callable[[], v1.train.Optimizer]) -> v1.train.Optimizer:
-        """Returns the next optimizer of the current tower, which is the same one in each tower.
+    def shared(self, make: Callable[[], Any]) -> Any:
+        """Returns the next thing that the towers have in common, the same one in each tower.
 
         Args:
           make: Makes it; called in the first tower that asks, outside of towers.
         """
         index = self.tower.index if self.tower else 0
-        position = self._optimizers_taken[index]
-        self._optimizers_taken[index] += 1
-        if position == len(self._optimizers):
+        position = self._shared_taken[index]
+        self._shared_taken[index] += 1
+        if position == len(self._shared):
             with self.outside_towers():
-                self._optimizers.append(make())
-        return self._optimizers[position]
+                self._shared.append(make())
+        return self._shared[position]
 
     @contextlib.contextmanager
     def outside_towers(self) -> Iterator[None]:
@@ -188,11 +193,14 @@ class TowerBuild:
 
 @contextlib.contextmanager
 def tower_build(
-    plan: DevicePlan, averages_loss: bool, statistics: BatchStatistics | None = None
+    plan: DevicePlan,
+    averages_loss: bool,
+    statistics: BatchStatistics | None = None,
+    summaries: Summaries = "first",
 ) -> Iterator[TowerBuild]:
     """Hangs a new `TowerBuild` on the current graph for the length of the context."""
     builds = v1.get_collection_ref(COLLECTION)
-    build = TowerBuild(plan, averages_loss, statistics)
+    build = TowerBuild(plan, averages_loss, statistics, summaries)
     builds.append(build)
     try:
         yield build

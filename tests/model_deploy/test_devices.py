@@ -43,6 +43,17 @@ def test_plan_may_repeat_a_device():
     assert plan.towers == ("/device:CPU:1", "/device:CPU:1")
 
 
+def test_variables_may_go_round_the_towers():
+    plan = devices.device_plan(["/cpu:1", "/cpu:2"], variables="round_robin")
+    assert plan.parameters == ("/device:CPU:1", "/device:CPU:2")
+    assert plan.consolidation == "/device:CPU:0"
+
+
+def test_unknown_choice_for_variables_is_refused():
+    with pytest.raises(ValueError, match=r"variables must be one of .*'round_robin'.*got 'ps'"):
+        devices.device_plan(variables="ps")
+
+
 def test_single_gpu_keeps_its_variables(monkeypatch):
     monkeypatch.setattr(devices, "_count_logical_devices", lambda kind: 1)
     assert devices.device_plan(["/gpu:0"]).parameters == ("/device:GPU:0",)
@@ -86,6 +97,62 @@ def test_placer_puts_variables_on_parameter_devices_in_turn(graph, use_resource)
             product = made[-1] * 2.0
             assert product.device == tower
     assert [variable.device[-1] for variable in made] == list("232323")
+
+
+def test_placer_by_bytes_takes_the_emptiest_device(any_graph):
+    placer = devices.VariablePlacer(["/device:CPU:1", "/device:CPU:2"], "by_bytes")
+    shapes = [[10], [4], [3], [4], [2, 2], []]  # 40 | 16, 12, 16 -> 44 | 40 + 16 | 44 + 4
+    with v1.device(placer.on("")):
+        made = [v1.get_variable(f"v{i}", shape=shape) for i, shape in enumerate(shapes)]
+    assert [variable.device[-1] for variable in made] == list("122212")
+
+
+def test_placer_by_bytes_reads_the_type(any_graph):
+    placer = devices.VariablePlacer(["/device:CPU:1", "/device:CPU:2"], "by_bytes")
+    with v1.device(placer.on("")):
+        made = [
+            v1.get_variable(name, shape=[3], dtype=dtype, initializer=v1.zeros_initializer())
+            for name, dtype in [("a", tf.float64), ("b", tf.int32), ("c", tf.int8), ("d", tf.int32)]
+        ]
+    assert [variable.device[-1] for variable in made] == list("1222")  # 24 | 12 + 3 + 12
+
+
+def test_state_of_unknown_size_weighs_nothing(any_graph):
+    placer = devices.VariablePlacer(["/device:CPU:1", "/device:CPU:2"], "by_bytes")
+    with v1.device(placer.on("")):
+        unknown = v1.get_variable(
+            "unknown", initializer=v1.placeholder(tf.float32), validate_shape=False
+        )
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(["a"], tf.constant([1], tf.int64)), -1
+        )
+        known = v1.get_variable("known", shape=[1])
+        other = v1.get_variable("other", shape=[1])
+    found = [state.device[-1] for state in (unknown, table.resource_handle, known, other)]
+    assert found == list("1112")
+
+
+def test_unknown_placement_is_refused():
+    with pytest.raises(ValueError, match=r"'by_luck': .* one of 'round_robin', 'by_bytes'"):
+        devices.VariablePlacer([devices.CPU], "by_luck")
+
+
+@pytest.mark.parametrize(
+    ("worker", "writer"),
+    [
+        ("/device:GPU:1", "/device:CPU:0"),
+        ("/job:worker/device:GPU:1", "/job:worker/device:CPU:0"),
+        ("/device:CPU:3", "/device:CPU:3"),
+        ("", ""),
+    ],
+)
+def test_summaries_are_written_on_a_cpu(graph, worker, writer):
+    placer = devices.VariablePlacer([devices.CPU])
+    with v1.device(placer.on(worker)):
+        value = tf.constant(1.0)
+        written = [v1.summary.scalar("a", value), v1.summary.histogram("b", value)]
+    assert value.device == worker
+    assert [summary.device for summary in written] == [writer, writer]
 
 
 def test_inner_device_wins_field_by_field(graph):

@@ -68,6 +68,14 @@ def test_copies_are_summed_by_variable_where_the_variable_lives(pair):
     assert dense(other_total) == 30.0
 
 
+def test_device_of_the_sum_may_be_left_to_the_scope(pair):
+    copies = [[(tf.constant(1.0), pair[0])], [(tf.constant(2.0), pair[0])]]
+    [(bare, _)] = sum_over_copies(copies, on_variable_device=False)
+    with v1.device("/device:CPU:3"):
+        [(scoped, _)] = sum_over_copies(copies, on_variable_device=False)
+    assert (bare.device, scoped.device) == ("", "/device:CPU:3")
+
+
 def test_variable_without_gradient_is_left_out(pair):
     first, second = pair
     copies = [[(None, first), (tf.constant(1.0), second)], [(None, first), (None, second)]]

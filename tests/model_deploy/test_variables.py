@@ -86,6 +86,14 @@ def test_suspended_makes_variables_as_usual(graph):
     assert len(v1.global_variables()) == 2
 
 
+def test_made_lists_what_get_variable_did_not_make(graph):
+    shared = SharedVariables()
+    with shared.copy(0, "copy 0"):
+        get_variable(0)
+        bare = bare_variable(0)
+    assert shared.made == (bare,)
+
+
 @pytest.mark.parametrize("model", [get_variable, bare_variable])
 def test_a_copy_may_get_a_substitute(graph, model):
     shared = SharedVariables()
@@ -104,25 +112,55 @@ def test_outer_auto_reuse_scope_is_kept(graph):
     assert first[0] is again[1]
 
 
-def test_missing_variable_is_named(graph):
-    def model(index):
-        tf.Variable(1.0, name="a")
-        if index == 0:
-            tf.Variable(1.0, name="b")
-
-    with pytest.raises(
-        ValueError, match=r"copy 1 disagrees with copy 0: it made only 1.*a \(\), b"
+@pytest.mark.parametrize(
+    ("first", "second", "difference"),
+    [
+        ([], ["b"], r"also makes b \(\) float32\. copy 0 made \[\]; copy 1 made \[b"),
+        (["a", "b"], ["a"], r"does not make b\. copy 0 made \[a .*, b .*\]; copy 1 made \[a"),
+    ],
+)
+def test_other_number_of_bare_variables_is_refused(graph, first, second, difference):
+    shared = SharedVariables()
+    with shared.copy(0, "copy 0"):
+        for name in first:
+            tf.Variable(1.0, name=name)
+    with (
+        pytest.raises(ValueError, match=rf"copy 1 disagrees with copy 0: it {difference}"),
+        v1.name_scope("copy_1") as scope,
+        shared.copy(1, "copy 1", name_scope=scope),
     ):
-        build_copies(model)
+        for name in second:
+            tf.Variable(1.0, name=name)
 
 
-def test_additional_variable_is_named(graph):
+def test_fewer_trainable_variables_of_get_variable_are_refused(graph):
     def model(index):
-        if index:
-            tf.Variable(1.0, name="extra")
+        for name in "ab"[: 2 - index]:
+            v1.get_variable(name, shape=[2])
 
-    with pytest.raises(ValueError, match=r"copy 1 disagrees .* it also makes 'extra'"):
+    with pytest.raises(ValueError, match=r"does not make b\. copy 0 made \[a, b\]; copy 1 made \[a\]"):
         build_copies(model)
+
+
+def test_both_lists_are_in_the_error(graph):
+    def model(index):
+        v1.get_variable("a", shape=[2])
+        tf.Variable(1.0 if index else [1.0, 2.0], name="b")
+
+    shared = SharedVariables()
+    with shared.copy(0, "tower 0"):
+        model(0)
+    with (
+        pytest.raises(
+            ValueError,
+            match=r"tower 1 disagrees with tower 0: in place of b \(2,\) float32 it makes "
+            r"b \(\) float32\. tower 0 made \[a, b \(2,\) float32\]; "
+            r"tower 1 made \[a, b \(\) float32\]\. .* on every call",
+        ),
+        v1.name_scope("tower_1") as scope,
+        shared.copy(1, "tower 1", name_scope=scope),
+    ):
+        model(1)
 
 
 @pytest.mark.parametrize("reuse", [None, v1.AUTO_REUSE])
@@ -134,19 +172,39 @@ def test_additional_get_variable_is_named(graph, reuse):
                 v1.get_variable("late", shape=[2])
 
     with pytest.raises(
-        ValueError, match=r"copy 1 makes variable 'layer/late', which copy 0 did not"
+        ValueError,
+        match=r"it also makes layer/late\. copy 0 made \[layer/w\]; "
+        r"copy 1 made \[layer/w, layer/late\]",
     ):
         build_copies(model)
 
 
-@pytest.mark.parametrize(
-    ("initial", "found"), [([1.0, 2.0], r"\(2,\) float32"), (1, r"\(\) int32")]
-)
-def test_other_shape_or_type_is_named(graph, initial, found):
+def test_another_type_is_refused(graph):
     def model(index):
-        tf.Variable(initial if index else 1.0, name="w")
+        tf.Variable(1 if index else 1.0, name="w")
 
-    with pytest.raises(ValueError, match=rf"in place of 'w' \(\) float32 it makes 'w' {found}"):
+    with pytest.raises(ValueError, match=r"in place of w \(\) float32 it makes .*w \(\) int32"):
+        build_copies(model)
+
+
+def test_what_only_the_first_copy_counts_with_is_not_missed(graph):
+    def model(index):
+        weight = v1.get_variable("w", shape=[2])
+        if index == 0:
+            v1.get_variable("steps", shape=[], trainable=False)
+        return weight
+
+    first, second = build_copies(model, count=2)
+    assert first is second
+
+
+def test_an_error_inside_a_copy_comes_out_as_it_is(graph):
+    def model(index):
+        if index:
+            raise KeyError("mine")
+        tf.Variable(1.0)
+
+    with pytest.raises(KeyError, match="mine"):
         build_copies(model)
 
 
@@ -156,3 +214,45 @@ def test_ordinary_errors_of_get_variable_pass(graph):
 
     with pytest.raises(ValueError, match="shape"):
         build_copies(model)
+
+
+def named(model, scope_name):
+    """Builds one copy in its own name scope and returns the names of its variables."""
+    shared = SharedVariables()
+    with v1.name_scope(scope_name) as scope, shared.copy(0, "copy 0", name_scope=scope):
+        model(0)
+    return [variable.op.name for variable in v1.global_variables()]
+
+
+@pytest.mark.parametrize("model", [bare_variable, v1_variable, get_variable])
+def test_own_name_scope_is_not_in_names(graph, model):
+    plain = "layer/w" if model is get_variable else "w"
+    assert named(model, "clone_0") == [plain]
+
+
+def test_scopes_around_and_inside_the_copy_stay_in_names(graph):
+    def model(index):
+        with v1.name_scope("inner"):
+            bare_variable(index)
+        with v1.name_scope("inner"):
+            bare_variable(index)
+        with v1.name_scope(None):
+            bare_variable(index)
+
+    with v1.name_scope("outer"):
+        assert named(model, "clone_0") == ["outer/inner/w", "outer/inner_1/w", "w"]
+
+
+def test_a_name_taken_in_the_copy_is_taken_for_its_variables(graph):
+    def model(index):
+        tf.constant(1.0, name="w")
+        bare_variable(index)
+        assert tf.constant(1.0, name="w").op.name == "clone_0/w_2"
+
+    assert named(model, "clone_0") == ["w_1"]
+
+
+def test_initial_values_are_made_without_the_scope_too(graph):
+    named(v1_variable, "clone_0")
+    inside = [each.name for each in graph.get_operations() if each.name.startswith("clone_0/")]
+    assert inside == []

@@ -161,5 +161,5 @@ def test_assignments_that_do_not_see_the_batch_are_left_alone(graph):
 
 
 def test_unknown_choice_is_refused():
-    with pytest.raises(ValueError, match=r"update_ops must be one of .*got 'last'"):
+    with pytest.raises(ValueError, match=r"update_ops must be one of .*; got 'last'"):
         BatchStatistics("last")

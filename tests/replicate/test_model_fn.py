@@ -192,6 +192,9 @@ def test_prediction_takes_any_batch(graph, rows, uneven, known):
         ({"loss_reduction": "average"}, ValueError, "loss_reduction must be one of .*'average'"),
         ({"devices": ["/gpu:9"]}, ValueError, "Cannot put a tower on /device:GPU:9"),
         ({"uneven": "drop"}, ValueError, "uneven must be one of .*'drop'"),
+        ({"update_ops": "last"}, ValueError, "update_ops must be one of .*'last'"),
+        ({"summaries": "none"}, ValueError, "summaries must be one of .*'none'"),
+        ({"variables": "ps"}, ValueError, "variables must be one of .*'ps'"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(how, error, match):
@@ -216,3 +219,17 @@ def test_keras_layers_and_bare_variables_are_shared_by_towers(graph):
     assert len(v1.trainable_variables()) == 3
     before, _, after = run(spec.loss, spec.train_op, spec.loss)
     assert after < before
+
+
+def test_variables_may_go_round_the_devices(graph):
+    def model_fn(features, labels, mode):
+        made = [v1.get_variable(name, initializer=1.0) for name in "abcd"]
+        return EstimatorSpec(mode, predictions=features * tf.add_n(made))
+
+    call(ModeKeys.PREDICT, model_fn, labels=None, variables="round_robin")
+    assert [v.device[-1] for v in v1.global_variables()] == list("1212")
+
+
+def test_predictions_of_evaluation_are_those_of_the_whole_batch(graph):
+    spec = call(ModeKeys.EVAL)
+    np.testing.assert_array_equal(run(spec.predictions["p"])[0], [[10.0], [20.0]])

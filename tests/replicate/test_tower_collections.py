@@ -26,14 +26,15 @@ def test_towers_see_what_was_there_and_their_own(graph, key):
     assert names(key) == ["ambient", "tower 0", "tower 1", "tower 2"]
 
 
-def test_summaries_are_those_of_the_first_tower(graph):
+@pytest.mark.parametrize(("summaries", "later"), [("first", 0), ("all", 2)])
+def test_summaries_are_those_of_the_first_tower_or_of_all(graph, summaries, later):
     v1.summary.scalar("ambient", 0.0)
-    collections = TowerCollections("every")
+    collections = TowerCollections("every", summaries)
     for index in range(3):
         with collections.tower(index):
             v1.summary.scalar("loss", float(index))
             assert len(v1.get_collection(Keys.SUMMARIES)) == 2
-    assert names(Keys.SUMMARIES) == ["ambient", "loss"]
+    assert names(Keys.SUMMARIES) == ["ambient", "loss", "loss_1", "loss_2"][: 2 + later]
 
 
 @pytest.mark.parametrize(("regularization", "seen"), [("every", [1, 1, 1]), ("first", [1, 0, 0])])

@@ -214,6 +214,44 @@ def test_later_tower_with_more_calls_is_refused(graph):
         train(model)
 
 
+@pytest.mark.parametrize("towers", [1, 2])
+def test_clipping_follows_aggregation(graph, towers):
+    def model(index):
+        c, d = variable("c", 10.0), variable("d", 4.0)
+        loss = (3.0 * c + 4.0 * d) / towers
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), clip_norm=1.0)
+        return optimizer.minimize(loss)
+
+    values, _ = train(model, towers=towers)
+    np.testing.assert_allclose([values["c"], values["d"]], [9.4, 3.2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("pack_bytes", [None, 4, 10**6])
+def test_packing_changes_no_value(graph, pack_bytes):
+    def model(index):
+        weights = [variable(f"v{k}", [1.0 + k, 2.0]) for k in range(4)]
+        loss = tf.add_n([tf.reduce_sum(tf.square(w)) * (index + 1) for w in weights])
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1), pack_bytes=pack_bytes)
+        return optimizer.minimize(loss)
+
+    values, _ = train(model)
+    for k in range(4):
+        np.testing.assert_allclose(values[f"v{k}"], 0.4 * np.array([1.0 + k, 2.0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("setting", "match"),
+    [
+        ({"clip_norm": 0.0}, r"clip_norm must be > 0, or None not to clip; got 0\.0"),
+        ({"clip_norm": float("nan")}, r"clip_norm must be > 0, or None not to clip; got nan"),
+        ({"pack_bytes": 0}, r"pack_bytes must be ≥ 1, or None not to pack; got 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(setting, match):
+    with pytest.raises(ValueError, match=match):
+        TowerOptimizer(v1.train.AdamOptimizer(0.1), **setting)
+
+
 @pytest.mark.parametrize("wrong", [None, 0.1, "adam"])
 def test_what_is_not_an_optimizer_is_refused(wrong):
     with pytest.raises(TypeError, match=r"TowerOptimizer wraps a .*Optimizer or a function .* got"):

@@ -84,7 +84,7 @@ def test_state_leaves_the_graph_after_an_error_too(graph):
     assert not v1.get_collection(towers.COLLECTION)
 
 
-def test_shared_optimizers_are_made_once_each_in_order(graph):
+def test_what_towers_share_is_made_once_each_in_order(graph):
     made = []
 
     def make():
@@ -95,7 +95,7 @@ def test_shared_optimizers_are_made_once_each_in_order(graph):
     with towers.tower_build(PLAN, averages_loss=True) as build:
         for index in range(2):
             with build.building(index, 0.5):
-                taken.append([build.shared_optimizer(make), build.shared_optimizer(make)])
+                taken.append([build.shared(make), build.shared(make)])
     assert made == [0, 0]
     assert taken[0] == taken[1]
     assert taken[0][0] is not taken[0][1]

@@ -1,0 +1,19 @@
+"""Checks of arguments that several modules share."""
+
+from typing import Any, get_args
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Checks an argument that takes one of a few strings.
+
+    Args:
+      name: Name of the argument.
+      value: What was given.
+      choices: The Literal type that lists what is accepted.
+
+    Raises:
+      ValueError: The value is not one of them.
+    """
+    if value not in get_args(choices):
+        accepted = ", ".join(map(repr, get_args(choices)))
+        raise ValueError(f"{name} must be one of {accepted}; got {value!r}.")

@@ -1,0 +1,126 @@
+"""Calls of the functions that a user hands to an Estimator.
+
+Owns the agreement on arguments: an input_fn or a model_fn receives, of the optional arguments,
+those that it names. Knows nothing of graphs or sessions. `inputs.py` and `estimator.py` call it.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from replicate._types import ModelFn, Nest
+from replicate.estimator.run_config import RunConfig
+from replicate.spec import EstimatorSpec
+
+_INPUT_ARGUMENTS = ("mode", "params", "config")
+_MODEL_ARGUMENTS = ("labels", "mode", "params", "config")
+
+
+def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Any:
+    """Returns what input_fn returns, called with those of mode, params and config that it names.
+
+    Raises:
+      TypeError: input_fn is not callable or requires other arguments.
+    """
+    if not callable(input_fn):
+        raise TypeError(
+            f"input_fn must be a function that returns a dataset or (features, labels), got "
+            f"{input_fn!r}. Pass the function itself, not its result."
+        )
+    named = _named_arguments("input_fn", input_fn, _INPUT_ARGUMENTS)
+    given = {"mode": mode, "params": params, "config": config}
+    return input_fn(**{name: given[name] for name in named})
+
+
+def check_model_fn(model_fn: ModelFn, params: Any) -> None:
+    """Checks the signature of a model_fn.
+
+    Args:
+      model_fn: fn(features, labels, mode, params, config), the last four optional.
+      params: What the user gave for params; None if nothing.
+
+    Raises:
+      TypeError: It is not callable, does not take features, or requires other arguments.
+      ValueError: params are given, and it does not name params.
+    """
+    if not callable(model_fn):
+        raise TypeError(
+            f"model_fn must be a function fn(features, labels, mode, params, config), got "
+            f"{model_fn!r}."
+        )
+    named = _named_arguments("model_fn", model_fn, _MODEL_ARGUMENTS, first="features")
+    if params is not None and "params" not in named:
+        raise ValueError(
+            f"params are given, but model_fn {_where(model_fn)} does not name an argument params. "
+            "Add it to its signature, or leave params out."
+        )
+
+
+def call_model_fn(
+    model_fn: ModelFn,
+    features: Nest,
+    labels: Nest,
+    mode: str,
+    params: Any,
+    config: RunConfig,
+) -> EstimatorSpec:
+    """Returns the spec that model_fn builds, given those of the optional arguments that it names.
+
+    Raises:
+      ValueError: There are labels and model_fn does not name labels.
+      TypeError: model_fn returns something else than an EstimatorSpec.
+    """
+    named = _named_arguments("model_fn", model_fn, _MODEL_ARGUMENTS, first="features")
+    if labels is not None and "labels" not in named:
+        raise ValueError(
+            f"input_fn returned labels, but model_fn {_where(model_fn)} does not name an argument "
+            "labels. Add it to its signature, or return features only."
+        )
+    given = {"labels": labels, "mode": mode, "params": params, "config": config}
+    spec = model_fn(features, **{name: given[name] for name in named})
+    if not isinstance(spec, EstimatorSpec):
+        raise TypeError(
+            f"model_fn {_where(model_fn)} must return a replicate.EstimatorSpec in mode {mode!r}, "
+            f"got {spec!r}. Look for a branch that returns nothing."
+        )
+    return spec
+
+
+def _named_arguments(
+    role: str, function: Callable[..., Any], known: tuple[str, ...], first: str | None = None
+) -> list[str]:
+    """The names in `known` that a function takes; all of them if it takes any keyword.
+
+    Raises:
+      TypeError: The function lacks the argument `first`, or requires one that is not in `known`.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    kinds = {parameter.kind for parameter in parameters}
+    anything = inspect.Parameter.VAR_KEYWORD in kinds
+    names = [parameter.name for parameter in parameters]
+    if first is not None and first not in names and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        raise TypeError(
+            f"{role} {_where(function)} takes the arguments {names}, but must take {first} as the "
+            "first one. Correct its signature."
+        )
+    strange = [
+        parameter.name
+        for parameter in parameters
+        if parameter.name not in (*known, first)
+        and parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if strange:
+        raise TypeError(
+            f"{role} {_where(function)} requires the arguments {strange}, which nobody passes. It "
+            f"may name {[*([first] if first else []), *known]}; give others a default, or bind "
+            "them with functools.partial."
+        )
+    return [name for name in known if anything or name in names]
+
+
+def _where(function: Callable[..., Any]) -> str:
+    """The name and place of a user's function, for an error message."""
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name

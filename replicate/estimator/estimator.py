@@ -1,0 +1,310 @@
+"""Estimator: a model_fn and a directory, to train, evaluate and predict with.
+
+Owns the user's arguments: it checks them, builds a fresh graph for every call, and hands it to the
+loop of that call. The loops are in `training.py`, `evaluating.py` and `predicting.py`. No graph or
+session outlives the call that made it; all that lasts is in the model directory.
+"""
+
+import copy
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from replicate._types import ModelFn, Nest
+from replicate.estimator.calling import call_model_fn, check_model_fn
+from replicate.estimator.checkpoint import newest_checkpoint, open_checkpoint, read_variable
+from replicate.estimator.evaluating import run_evaluation, write_results
+from replicate.estimator.input_position import is_position_key
+from replicate.estimator.inputs import Inputs, build_inputs
+from replicate.estimator.model_dir import prepare_model_dir, remove_remains
+from replicate.estimator.predicting import batches, examples, open_prediction_session, select
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.training import TrainRequest, run_training
+from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
+
+v1 = tf.compat.v1
+
+
+class Estimator:
+    """Trains, evaluates and predicts with the model that a model_fn builds."""
+
+    def __init__(
+        self,
+        model_fn: ModelFn,
+        model_dir: str | os.PathLike[str] | None = None,
+        config: RunConfig | None = None,
+        params: Any = None,
+    ):
+        """Checks and keeps the arguments; builds nothing.
+
+        Args:
+          model_fn: fn(features, labels, mode, params, config) → EstimatorSpec; all but features
+            are optional and passed by name.
+          model_dir: Directory of checkpoints and event files. None takes that of the config, or
+            else a new temporary directory.
+          config: Settings of the runs, None for the defaults.
+          params: Passed on to model_fn and input_fn, as a deep copy.
+
+        Raises:
+          TypeError: model_fn or config is of the wrong kind.
+          ValueError: model_dir differs from that of the config, or params cannot be passed on.
+        """
+        check_model_fn(model_fn, params)
+        self._model_fn = model_fn
+        self._params = {} if params is None else copy.deepcopy(params)
+        self._config = _config_with_model_dir(config, model_dir)
+
+    @property
+    def model_fn(self) -> Callable[..., EstimatorSpec]:
+        """The model_fn, bound to the params: fn(features, labels, mode, config)."""
+
+        def bound(features: Nest, labels: Nest, mode: str, config: RunConfig) -> EstimatorSpec:
+            return call_model_fn(self._model_fn, features, labels, mode, self.params, config)
+
+        return bound
+
+    @property
+    def model_dir(self) -> str:
+        """Directory of checkpoints and event files."""
+        return str(self._config.model_dir)
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of the runs, with the model_dir filled in."""
+        return self._config
+
+    @property
+    def params(self) -> Any:
+        """A deep copy of the params."""
+        return copy.deepcopy(self._params)
+
+    def train(
+        self,
+        input_fn: Callable[..., Any],
+        hooks: Iterable[Any] | None = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Iterable[Any] | None = None,
+    ) -> "Estimator":
+        """Trains the model, from where the newest checkpoint is.
+
+        SIGINT or SIGTERM in the main thread saves the step reached and raises TrainingInterrupted.
+
+        Args:
+          input_fn: Returns a dataset, features, or (features, labels); may name the arguments
+            mode, params and config.
+          hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the training.
+          steps: Steps to make in this call. None: until the input ends, or `max_steps`.
+          max_steps: Global step to stop at; nothing is done if the checkpoint is there already.
+          saving_listeners: `tf.compat.v1.train.CheckpointSaverListener`s, told of every save.
+
+        Returns:
+          This Estimator.
+
+        Raises:
+          ValueError: Both steps and max_steps are given, one is not positive, or nothing can be
+            written to the model directory.
+          TypeError: A hook or listener is of the wrong class.
+          CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
+          NonFiniteError: The loss became NaN or infinite.
+          TrainingInterrupted: A signal asked for the end.
+        """
+        if steps is not None and max_steps is not None:
+            raise ValueError(
+                f"train() takes steps or max_steps, got both: {steps} and {max_steps}. steps are "
+                "counted from the checkpoint, max_steps is the global step to stop at. Give one."
+            )
+        _check_positive("steps", steps)
+        _check_positive("max_steps", max_steps)
+        request = TrainRequest(
+            checked_hooks("hooks", hooks), _checked_listeners(saving_listeners), steps, max_steps
+        )
+        prepare_model_dir(self.model_dir)
+        if max_steps is not None and self._trained_steps() >= max_steps:
+            logging.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
+            return self
+        remove_remains(self.model_dir)
+        with tf.Graph().as_default():
+            inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
+            run_training(inputs, spec, self.model_dir, self._config, request)
+        return self
+
+    def evaluate(
+        self,
+        input_fn: Callable[..., Any],
+        steps: int | None = None,
+        hooks: Iterable[Any] | None = None,
+        checkpoint_path: str | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Measures the model, and writes the results to an event file in `eval_dir(name)`.
+
+        Args:
+          input_fn: As for `train`.
+          steps: Batches to take, None for all.
+          hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the evaluation.
+          checkpoint_path: Checkpoint to evaluate. None: the newest; the initial variables if
+            there is none.
+          name: Tells evaluations on different data apart.
+
+        Returns:
+          The metrics by name, "loss" (mean over the batches) and "global_step".
+
+        Raises:
+          ValueError: steps is not positive, or there was no batch.
+          TypeError: A hook is of the wrong class.
+          CheckpointError: The checkpoint cannot be loaded.
+        """
+        _check_positive("steps", steps)
+        hooks = checked_hooks("hooks", hooks)
+        checkpoint = self._checkpoint_to_load(checkpoint_path)
+        with tf.Graph().as_default():
+            inputs, spec = self._build(ModeKeys.EVAL, input_fn)
+            results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
+        write_results(self.eval_dir(name), results)
+        return results
+
+    def predict(
+        self,
+        input_fn: Callable[..., Any],
+        predict_keys: str | Sequence[str] | None = None,
+        hooks: Iterable[Any] | None = None,
+        checkpoint_path: str | None = None,
+        yield_single_examples: bool = True,
+    ) -> Iterator[Any]:
+        """Yields predictions, until the input ends.
+
+        Args:
+          input_fn: As for `train`; labels are dropped.
+          predict_keys: Keys of the predictions to compute, None for all.
+          hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the prediction.
+          checkpoint_path: Checkpoint to predict with. None: the newest; the initial variables if
+            there is none.
+          yield_single_examples: Whether batches are cut into examples.
+
+        Yields:
+          The predictions of one example (or one batch), in the form that model_fn gave them.
+
+        Raises:
+          ValueError: A key is unknown, or predictions cannot be cut into examples.
+          TypeError: A hook is of the wrong class.
+          CheckpointError: The checkpoint cannot be loaded.
+        """
+        hooks = checked_hooks("hooks", hooks)
+        checkpoint = self._checkpoint_to_load(checkpoint_path)
+        with tf.Graph().as_default() as graph:
+            _, spec = self._build(ModeKeys.PREDICT, input_fn)
+            predictions = select(spec.predictions, predict_keys)
+            session = open_prediction_session(spec, checkpoint, self._config, hooks)
+        for values in batches(session, graph, predictions):
+            if yield_single_examples:
+                yield from examples(values)
+            else:
+                yield values
+
+    def latest_checkpoint(self) -> str | None:
+        """Returns the path of the newest checkpoint, None if there never was one.
+
+        Raises:
+          CheckpointError: There was one, and none is left that can be used.
+        """
+        return newest_checkpoint(self.model_dir)
+
+    def eval_dir(self, name: str | None = None) -> str:
+        """Returns the directory of the event files of evaluations under this name."""
+        return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
+
+    def get_variable_names(self) -> list[str]:
+        """Returns the names of all variables in the newest checkpoint, sorted.
+
+        Raises:
+          ValueError: Nothing was trained yet.
+          CheckpointError: The checkpoint cannot be read.
+        """
+        shapes = open_checkpoint(self._existing_checkpoint()).get_variable_to_shape_map()
+        return sorted(name for name in shapes if not is_position_key(name))
+
+    def get_variable_value(self, name: str) -> Any:
+        """Returns the value of a variable in the newest checkpoint, as a NumPy array.
+
+        Raises:
+          ValueError: Nothing was trained yet.
+          CheckpointError: The checkpoint cannot be read, or does not hold the variable.
+        """
+        return read_variable(self._existing_checkpoint(), name)
+
+    def _build(self, mode: str, input_fn: Callable[..., Any]) -> tuple[Inputs, EstimatorSpec]:
+        """Builds input and model in the default graph."""
+        v1.set_random_seed(self._config.tf_random_seed)
+        v1.train.create_global_step()
+        inputs = build_inputs(input_fn, mode, self.params, self._config)
+        spec = self.model_fn(inputs.features, inputs.labels, mode, self._config)
+        if spec.mode != mode:
+            raise ValueError(
+                f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of mode "
+                f"{spec.mode!r}. Pass on the mode that it receives."
+            )
+        return inputs, spec
+
+    def _trained_steps(self) -> int:
+        checkpoint = self.latest_checkpoint()
+        return 0 if checkpoint is None else int(read_variable(checkpoint, "global_step"))
+
+    def _checkpoint_to_load(self, checkpoint_path: str | None) -> str | None:
+        if checkpoint_path is not None:
+            return checkpoint_path
+        checkpoint = self.latest_checkpoint()
+        if checkpoint is None:
+            logging.warning("%s holds no checkpoint: using initial variables.", self.model_dir)
+        return checkpoint
+
+    def _existing_checkpoint(self) -> str:
+        checkpoint = self.latest_checkpoint()
+        if checkpoint is None:
+            raise ValueError(
+                f"There is no trained model in {self.model_dir!r}: it holds no checkpoint. Train "
+                "first, or correct model_dir."
+            )
+        return checkpoint
+
+
+def _config_with_model_dir(
+    config: RunConfig | None, model_dir: str | os.PathLike[str] | None
+) -> RunConfig:
+    config = RunConfig() if config is None else config
+    if not isinstance(config, RunConfig):
+        raise TypeError(
+            f"Estimator: config must be a replicate.RunConfig, got {config!r}. Pass None for the "
+            "defaults."
+        )
+    given = None if model_dir is None else os.fspath(model_dir)
+    if given is not None and config.model_dir not in (None, given):
+        raise ValueError(
+            f"Estimator: model_dir is {given!r}, but config.model_dir is {config.model_dir!r}. "
+            "Give one of them, or the same twice."
+        )
+    chosen = given or config.model_dir
+    if chosen is None:
+        chosen = tempfile.mkdtemp(prefix="replicate_")
+        logging.warning("No model_dir given: using the temporary directory %s", chosen)
+    return config.replace(model_dir=chosen)
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    if value is not None and value <= 0:
+        raise ValueError(f"{name} must be greater than 0, or None, got {value!r}. Correct it.")
+
+
+def _checked_listeners(listeners: Iterable[Any] | None) -> tuple[Any, ...]:
+    checked = tuple(listeners or ())
+    for listener in checked:
+        if not isinstance(listener, v1.train.CheckpointSaverListener):
+            raise TypeError(
+                "saving_listeners must hold instances of "
+                f"tf.compat.v1.train.CheckpointSaverListener, got {listener!r}."
+            )
+    return checked

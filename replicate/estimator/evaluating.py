@@ -1,0 +1,119 @@
+"""The evaluation loop: from a checkpoint and labelled input to a dict of numbers.
+
+Owns the accumulation of the model's metrics and of the mean loss over all batches, and the event
+file that shows them beside the training curves. `Estimator.evaluate` calls it inside the model's
+graph.
+"""
+
+import contextlib
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from replicate._types import Operation
+from replicate.errors import user_errors
+from replicate.estimator.inputs import Inputs, batch_size
+from replicate.estimator.progress import ProgressHook
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.saving import build_savers
+from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.training import STOP_GRACE_SECS
+from replicate.spec import EstimatorSpec
+
+v1 = tf.compat.v1
+
+_RESERVED = ("loss", "global_step")
+
+
+def run_evaluation(
+    inputs: Inputs,
+    spec: EstimatorSpec,
+    checkpoint: str | None,
+    config: RunConfig,
+    hooks: Sequence[Any] = (),
+    steps: int | None = None,
+) -> dict[str, Any]:
+    """Returns the metrics of the model of the default graph over the batches of its input.
+
+    Args:
+      inputs: The batch that the model reads.
+      spec: The model.
+      checkpoint: What to load; None to evaluate freshly initialised variables.
+      config: Settings of the run.
+      hooks: The caller's hooks.
+      steps: Batches to take, None for all.
+
+    Returns:
+      Each metric by its name, "loss" (mean over the batches) and "global_step".
+
+    Raises:
+      ValueError: A metric takes one of those two names, or there was not a single batch.
+      CheckpointError: The checkpoint cannot be loaded.
+    """
+    update, values = _accumulators(spec)
+    scaffold = spec.scaffold or v1.train.Scaffold()
+    saver = build_savers(scaffold, None, config).variables
+    creator = RestoringSessionCreator(scaffold, saver, lambda: checkpoint, config.session_config)
+    progress = ProgressHook(
+        "eval", spec.loss, batch_size(inputs.features), num_steps=steps, mode=config.progress
+    )
+    final = v1.train.FinalOpsHook(values)
+    with contextlib.closing(progress):
+        batches = _loop(creator, [*hooks, *spec.evaluation_hooks, progress, final], update, steps)
+    if batches == 0:
+        raise ValueError(
+            "Cannot evaluate: the input ended before its first batch. Look at what input_fn "
+            "returns in mode 'eval': an empty file list, or a batch larger than the data with "
+            "drop_remainder=True."
+        )
+    return {**final.final_ops_values, "global_step": int(final.final_ops_values["global_step"])}
+
+
+def write_results(eval_dir: str, results: dict[str, Any]) -> None:
+    """Writes the results of one evaluation to an event file, at their global step.
+
+    Numbers become scalars, arrays become tensors, bytes are taken as a serialised Summary.
+    """
+    summary = v1.Summary()
+    for name, value in sorted(results.items()):
+        if name == "global_step":
+            continue
+        if isinstance(value, bytes):
+            summary.MergeFromString(value)
+        elif isinstance(value, (numbers.Number, np.generic)) or np.ndim(value) == 0:
+            summary.value.add(tag=name, simple_value=float(value))
+        else:
+            summary.value.add(tag=name, tensor=tf.make_tensor_proto(value))
+    with tf.Graph().as_default(), contextlib.closing(v1.summary.FileWriter(eval_dir)) as writer:
+        writer.add_summary(summary, results["global_step"])
+
+
+def _accumulators(spec: EstimatorSpec) -> tuple[Operation, dict[str, Any]]:
+    """The operation that takes in a batch, and the values to read at the end."""
+    taken = sorted(set(_RESERVED) & set(spec.eval_metric_ops))
+    if taken:
+        raise ValueError(
+            f"eval_metric_ops must not hold {taken}: evaluate() reports these itself. Rename them."
+        )
+    metrics = {**spec.eval_metric_ops, "loss": v1.metrics.mean(spec.loss)}
+    values = {name: value for name, (value, _) in metrics.items()}
+    values["global_step"] = v1.train.get_global_step()
+    return tf.group(*(update for _, update in metrics.values())), values
+
+
+def _loop(
+    creator: v1.train.SessionCreator, hooks: list[Any], update: Operation, steps: int | None
+) -> int:
+    """Takes in batches until the input ends or `steps` are done; returns how many there were."""
+    batches = 0
+    with (
+        user_errors(),
+        v1.train.MonitoredSession(creator, hooks, STOP_GRACE_SECS) as session,
+    ):
+        while not session.should_stop() and (steps is None or batches < steps):
+            session.run(update)
+            batches += 1
+    return batches

@@ -1,0 +1,201 @@
+"""Saving: when a checkpoint is written, with what in it, and which old ones are kept.
+
+Owns the savers of a training graph and the hook that uses them: at the start of a run that restored
+nothing, at every interval, and at the end. The position of the input is part of the checkpoint
+whenever it can be. It loads nothing.
+"""
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Tensor
+from replicate.estimator.checkpoint import (
+    CheckpointError,
+    indexed_checkpoints,
+    listed_checkpoints,
+)
+from replicate.estimator.input_position import InputPosition
+from replicate.estimator.model_dir import CHECKPOINT_NAME
+from replicate.estimator.run_config import RunConfig
+
+v1 = tf.compat.v1
+
+
+@dataclasses.dataclass(frozen=True)
+class Savers:
+    """How a graph is saved and loaded.
+
+    Attributes:
+      variables: Loads and saves the variables.
+      everything: Saves the variables and the position of the input.
+    """
+
+    variables: v1.train.Saver
+    everything: v1.train.Saver
+
+
+def build_savers(
+    scaffold: v1.train.Scaffold, position: InputPosition | None, config: RunConfig
+) -> Savers:
+    """Returns the savers of the default graph; builds those that the model did not bring.
+
+    A saver of the model's own (in the scaffold, or in the collection SAVERS) is used for both
+    purposes, hence without the position of the input.
+
+    Args:
+      scaffold: Of the model; it takes the saver from the collection when it is finalised.
+      position: The input whose position shall be saved.
+      config: Says how many checkpoints are kept.
+    """
+    own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
+    if own is not None:
+        return Savers(own, own)
+    variables = _saver(config)
+    v1.add_to_collection(v1.GraphKeys.SAVERS, variables)
+    if position is None:
+        return Savers(variables, variables)
+    v1.add_to_collection(v1.GraphKeys.SAVEABLE_OBJECTS, position.saveable)
+    return Savers(variables, _saver(config))
+
+
+class CheckpointHook(v1.train.SessionRunHook):
+    """Saves the first step, the last one, and one per interval in between."""
+
+    def __init__(
+        self,
+        model_dir: str,
+        savers: Savers,
+        config: RunConfig,
+        position: InputPosition | None = None,
+        listeners: Sequence[v1.train.CheckpointSaverListener] = (),
+    ):
+        """Keeps the settings.
+
+        Args:
+          model_dir: Where checkpoints go.
+          savers: Of the graph that is trained.
+          config: Says how often to save.
+          position: Of the input; decides, once a session runs, which saver can be used.
+          listeners: Told before and after every save.
+        """
+        self._model_dir = model_dir
+        self._savers = savers
+        self._position = position
+        self._listeners = listeners
+        self._timer = v1.train.SecondOrStepTimer(
+            every_secs=config.save_checkpoints_secs, every_steps=config.save_checkpoints_steps
+        )
+        self._global_step: Tensor = None
+        self._saved_step: int | None = None
+
+    def begin(self) -> None:
+        """Finds the step counter and starts the listeners."""
+        self._global_step = v1.train.get_global_step()
+        for listener in self._listeners:
+            listener.begin()
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Takes up the list of kept checkpoints, and saves unless this step is saved already."""
+        del coord
+        step = int(session.run(self._global_step))
+        kept = _kept_checkpoints(self._model_dir)
+        self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
+        if self._path(step) in kept:
+            self._timer.update_last_triggered_step(step)
+            self._saved_step = step
+        else:
+            self._save(session, step)
+
+    def before_run(self, run_context: Any) -> Any:
+        """Asks for the step counter."""
+        del run_context
+        return v1.train.SessionRunArgs(self._global_step)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Saves when the interval is over; stops training if a listener wants it."""
+        if not self._timer.should_trigger_for_step(run_values.results + 1):
+            return
+        step = int(run_context.session.run(self._global_step))
+        if self._timer.should_trigger_for_step(step) and self._save(run_context.session, step):
+            run_context.request_stop()
+
+    def end(self, session: v1.Session) -> None:
+        """Saves the last step, unless it is saved already."""
+        step = int(session.run(self._global_step))
+        if step != self._saved_step:
+            self._save(session, step)
+        for listener in self._listeners:
+            listener.end(session, step)
+
+    @property
+    def saved(self) -> tuple[int, str]:
+        """The step that was saved last, and the path of its checkpoint.
+
+        Raises:
+          RuntimeError: Nothing was saved yet.
+        """
+        if self._saved_step is None:
+            raise RuntimeError(f"No step has been saved in {self._model_dir} yet.")
+        return self._saved_step, self._path(self._saved_step)
+
+    @property
+    def _saver(self) -> v1.train.Saver:
+        whole = self._position is not None and self._position.can_be_saved
+        return self._savers.everything if whole else self._savers.variables
+
+    def _path(self, step: int) -> str:
+        return f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}-{step}"
+
+    def _save(self, session: v1.Session, step: int) -> bool:
+        """Saves one step; returns whether a listener asks for training to stop."""
+        self._timer.update_last_triggered_step(step)
+        for listener in self._listeners:
+            listener.before_save(session, step)
+        self._write(session, step)
+        self._saved_step = step
+        answers = [listener.after_save(session, step) for listener in self._listeners]
+        return any(answers)
+
+    def _write(self, session: v1.Session, step: int) -> None:
+        prefix = f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}"
+        try:
+            self._saver.save(session, prefix, global_step=step, write_meta_graph=False)
+        except (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError) as error:
+            raise CheckpointError(
+                f"Cannot save {self._path(step)}: {error.message.splitlines()[0]}"
+                f"{_free_space(self._model_dir)}. The checkpoints before it are whole. Make room "
+                "and start again to continue from the newest one."
+            ) from error
+
+
+def _saver(config: RunConfig) -> v1.train.Saver:
+    return v1.train.Saver(
+        allow_empty=True,
+        max_to_keep=config.keep_checkpoint_max or None,
+        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+        save_relative_paths=True,
+    )
+
+
+def _kept_checkpoints(model_dir: str) -> list[str]:
+    """The whole checkpoints that count against the limit, oldest first."""
+    whole = indexed_checkpoints(model_dir)
+    listed = [path for path in listed_checkpoints(model_dir) if path in whole]
+    return listed or whole
+
+
+def _saved_at(path: str) -> float:
+    """When a checkpoint was written, in seconds since the epoch."""
+    return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
+
+
+def _free_space(model_dir: str) -> str:
+    """How much room is left, for a directory on a local file system."""
+    try:
+        return f" ({shutil.disk_usage(model_dir).free:,} bytes free)"
+    except OSError:
+        return ""

@@ -1,0 +1,115 @@
+"""Sessions: made, filled from a checkpoint or by initialisers, and checked before the first step.
+
+Owns the order in which a fresh session gets its state: variables, then local variables, tables and
+iterators, then the position of the input. The same creator serves training, evaluation and
+prediction, and is asked again when a session was lost, whereupon it looks for the newest checkpoint
+once more. It saves nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Graph, Tensor
+from replicate.estimator.checkpoint import restore_variables
+from replicate.estimator.input_position import InputPosition
+
+v1 = tf.compat.v1
+
+
+class RestoringSessionCreator(v1.train.SessionCreator):
+    """Makes sessions that start where the newest checkpoint ends."""
+
+    def __init__(
+        self,
+        scaffold: v1.train.Scaffold,
+        saver: v1.train.Saver,
+        find_checkpoint: Callable[[], str | None],
+        session_config: v1.ConfigProto | None = None,
+        position: InputPosition | None = None,
+    ):
+        """Keeps what a session will need; makes none yet.
+
+        Args:
+          scaffold: The initialisers and checks of the current graph.
+          saver: Loads the variables.
+          find_checkpoint: Returns the path to load, or None to initialise. Asked at every session.
+          session_config: Options of the session; None for soft placement and defaults.
+          position: The input whose position the checkpoint may hold.
+        """
+        self._graph: Graph = v1.get_default_graph()
+        self._scaffold = scaffold
+        self._saver = saver
+        self._find_checkpoint = find_checkpoint
+        self._config = complete_config(session_config)
+        self._position = position
+
+    def create_session(self) -> v1.Session:
+        """Returns a session in which every variable, table and iterator has its state.
+
+        Raises:
+          CheckpointError: The checkpoint to start from cannot be loaded.
+          RuntimeError: Something is still uninitialised at the end.
+        """
+        with self._graph.as_default():
+            self._scaffold.finalize()
+            session = v1.Session(graph=self._graph, config=self._config)
+            try:
+                self._fill(session)
+            except BaseException:
+                session.close()
+                raise
+        return session
+
+    def _fill(self, session: v1.Session) -> None:
+        scaffold = self._scaffold
+        checkpoint = self._find_checkpoint()
+        if checkpoint is None:
+            session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
+            if scaffold.init_fn is not None:
+                scaffold.init_fn(session)
+        else:
+            restore_variables(session, self._saver, checkpoint)
+        _require_ready(session, scaffold.ready_for_local_init_op)
+        session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
+        _require_ready(session, scaffold.ready_op)
+        if self._position is not None:
+            self._position.begin(session, checkpoint)
+
+
+def complete_config(session_config: v1.ConfigProto | None) -> Any:
+    """Returns a copy of the options in which the logical CPU devices of the process are counted.
+
+    TensorFlow gives a session with options only one CPU device unless they say otherwise. The
+    devices are counted from the settings, so that no GPU is touched.
+
+    Args:
+      session_config: A ConfigProto, or None for one that allows soft placement.
+    """
+    completed = v1.ConfigProto(allow_soft_placement=True)
+    if session_config is not None:
+        completed.CopyFrom(session_config)
+    if "CPU" not in completed.device_count:
+        completed.device_count["CPU"] = _logical_cpus()
+    return completed
+
+
+def _logical_cpus() -> int:
+    configured = [
+        tf.config.get_logical_device_configuration(cpu) or [None]
+        for cpu in tf.config.list_physical_devices("CPU")
+    ]
+    return max(1, sum(map(len, configured)))
+
+
+def _require_ready(session: v1.Session, uninitialized: Tensor) -> None:
+    """Raises when the scaffold's check names anything that has no value."""
+    names = [] if uninitialized is None else list(session.run(uninitialized).ravel())
+    if names:
+        shown = ", ".join(name.decode() for name in names)
+        raise RuntimeError(
+            f"The model cannot start: no value for {shown}. Every variable must be in "
+            "GLOBAL_VARIABLES or LOCAL_VARIABLES, and be initialised by the Scaffold's init_op or "
+            "local_init_op."
+        )

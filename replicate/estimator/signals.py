@@ -1,0 +1,116 @@
+"""Signals: SIGINT and SIGTERM end training between two steps, after a save.
+
+Owns the handlers while training runs in the main thread. The first signal only sets a flag, which
+the training loop reads between steps; no file is written inside a handler. The second one ends the
+process at once. A Python handler cannot run while TensorFlow computes, so signals are also read
+from a pipe by a small thread: it answers at once even in the middle of a long step.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STANDARD_ERROR = 2
+
+
+class TrainingInterrupted(SystemExit):
+    """Training was stopped by a signal and its last step was saved.
+
+    Not caught, it ends the process with the exit code that shells give to the signal.
+
+    Attributes:
+      code: 128 + signum: 130 for SIGINT, 143 for SIGTERM.
+      signum: The signal.
+      step: The last step that was made.
+      checkpoint: The path of the checkpoint of that step.
+    """
+
+    def __init__(self, signum: int, step: int, checkpoint: str):
+        super().__init__(128 + signum)
+        self.signum = signum
+        self.step = step
+        self.checkpoint = checkpoint
+
+
+class Interruption:
+    """Whether, and by which signal, training was asked to stop.
+
+    Attributes:
+      signum: The first signal received, None so far.
+    """
+
+    def __init__(self) -> None:
+        """Starts without a signal."""
+        self.signum: int | None = None
+
+    def request(self, signum: int) -> None:
+        """Asks training to stop after the present step."""
+        if self.signum is None:
+            self.signum = signum
+
+
+@contextlib.contextmanager
+def interruptions() -> Iterator[Interruption]:
+    """Listens to SIGINT and SIGTERM inside the context; previous handlers are restored after it.
+
+    In another than the main thread nothing is installed, and a signal that the process was started
+    to ignore stays ignored.
+
+    Yields:
+      The Interruption to look at between two steps.
+    """
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    with _second_signal_ends_process():
+        try:
+            for number, handler in previous.items():
+                if handler is not signal.SIG_IGN:
+                    signal.signal(number, lambda signum, _: interruption.request(signum))
+            yield interruption
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextlib.contextmanager
+def _second_signal_ends_process() -> Iterator[None]:
+    """Runs the thread that reads signals from a pipe, which the interpreter fills at once."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(reader,), name="signals", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(previous)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
+
+
+def _watch(reader: int) -> None:
+    """Announces the first signal and ends the process at the second, until the pipe is closed."""
+    asked = False
+    while number := os.read(reader, 1):
+        signum = number[0]
+        if signum not in _SIGNALS:
+            continue
+        if asked:
+            _tell("Ended at once, nothing saved since the last checkpoint.")
+            os._exit(128 + signum)
+        asked = True
+        name = signal.Signals(signum).name
+        _tell(f"{name}: saving after this step. A second signal ends the process at once.")
+
+
+def _tell(text: str) -> None:
+    """Writes a line to standard error, below a progress bar if there is one."""
+    with contextlib.suppress(OSError):
+        os.write(_STANDARD_ERROR, f"\n{text}\n".encode())

@@ -1,0 +1,128 @@
+"""Results on N towers equal those on one, whatever the wrapped optimizer."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+
+v1 = tf.compat.v1
+
+STEPS, BATCH, CLASSES = 20, 16, 4
+TOLERANCE = 2e-6
+"""Of the largest weight, in float32."""
+
+
+def momentum():
+    return v1.train.MomentumOptimizer(0.05, 0.9)
+
+
+def adam():
+    return v1.train.AdamOptimizer(0.01)
+
+
+def empirical_kfac():
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.05,
+        damping=0.1,
+        layer_collection=kfac.graph_layer_collection(),
+        momentum=0.9,
+        norm_constraint=0.01,
+        estimation_mode="empirical",
+        invert_every=3,
+    )
+
+
+OPTIMIZERS = {"momentum": momentum, "adam": adam, "kfac": empirical_kfac}
+
+
+def batches():
+    """Noisy images of four patterns: STEPS batches of (images, labels)."""
+    random = np.random.default_rng(1)
+    patterns = random.normal(size=[CLASSES, 6, 6, 1])
+    labels = random.integers(0, CLASSES, [STEPS, BATCH])
+    images = patterns[labels] + 0.5 * random.normal(size=[STEPS, BATCH, 6, 6, 1])
+    return images.astype(np.float32), labels.astype(np.int32)
+
+
+def initial(shape, seed):
+    values = np.random.default_rng(seed).normal(size=shape) / np.sqrt(np.prod(shape[:-1]))
+    return tf.constant(values.astype(np.float32))
+
+
+def model_fn(features, labels, mode, params):
+    kernel = v1.get_variable("conv/w", initializer=initial([3, 3, 1, 5], 2))
+    bias = v1.get_variable("conv/b", initializer=tf.zeros([5]))
+    convolved = tf.nn.bias_add(tf.nn.conv2d(features, kernel, 1, "SAME"), bias)
+    pooled = tf.nn.max_pool2d(tf.nn.relu(convolved), 3, 2, "SAME")
+    flat = tf.reshape(pooled, [-1, 3 * 3 * 5])
+    weights = v1.get_variable("dense/w", initializer=initial([45, CLASSES], 3))
+    offset = v1.get_variable("dense/b", initializer=tf.zeros([CLASSES]))
+    logits = flat @ weights + offset
+    loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
+    if params["optimizer"] == "kfac":
+        layers = kfac.graph_layer_collection()
+        layers.register_conv2d((kernel, bias), (1, 1, 1, 1), "SAME", features, convolved)
+        layers.register_fully_connected((weights, offset), flat, logits)
+        layers.register_categorical_predictive_distribution(logits, targets=labels, name="logits")
+    optimizer = replicate.TowerOptimizer(OPTIMIZERS[params["optimizer"]])
+    train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def train(optimizer, towers, checkpoint=None):
+    """Returns every global variable by name, and the losses, after STEPS steps."""
+    images, labels = batches()
+    with tf.Graph().as_default():
+        features = v1.placeholder(tf.float32, [BATCH, 6, 6, 1])
+        targets = v1.placeholder(tf.int32, [BATCH])
+        replicated = replicate.replicate_model_fn(
+            model_fn,
+            loss_reduction=v1.losses.Reduction.MEAN,
+            devices=[f"/cpu:{index}" for index in range(towers)],
+        )
+        spec = replicated(features, targets, "train", params={"optimizer": optimizer})
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            losses = [
+                session.run([spec.loss, spec.train_op], {features: x, targets: y})[0]
+                for x, y in zip(images, labels, strict=True)
+            ]
+            if checkpoint:
+                v1.train.Saver().save(session, checkpoint)
+            return session.run({v.op.name: v for v in v1.global_variables()}), losses
+
+
+@pytest.fixture(scope="module", params=sorted(OPTIMIZERS))
+def one_tower(request):
+    return request.param, *train(request.param, towers=1)
+
+
+@pytest.mark.parametrize("towers", [2, 4])
+def test_towers_equal_one_tower(one_tower, towers):
+    optimizer, expected, expected_losses = one_tower
+    got, losses = train(optimizer, towers)
+    assert sorted(got) == sorted(expected)
+    assert losses[-1] < 0.7 * losses[0], "the model must have learned for this to mean something"
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+    weights = ["conv/w", "conv/b", "dense/w", "dense/b"]
+    largest = max(np.abs(expected[name]).max() for name in weights)
+    for name in weights:
+        assert np.abs(got[name] - expected[name]).max() <= TOLERANCE * largest, name
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+def test_checkpoint_of_two_towers_loads_in_one(optimizer, tmp_path):
+    path = str(tmp_path / "model.ckpt")
+    saved, _ = train(optimizer, 2, checkpoint=path)
+    with tf.Graph().as_default():
+        features = tf.zeros([BATCH, 6, 6, 1])
+        targets = tf.zeros([BATCH], tf.int32)
+        replicate.replicate_model_fn(model_fn, devices=["/cpu:0"])(
+            features, targets, "train", params={"optimizer": optimizer}
+        )
+        with v1.Session() as session:
+            v1.train.Saver().restore(session, path)
+            for variable in v1.global_variables():
+                np.testing.assert_array_equal(session.run(variable), saved[variable.op.name])

@@ -1,0 +1,124 @@
+"""DeploymentConfig: from counts to devices."""
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+
+from model_deploy import DeploymentConfig
+
+v1 = tf.compat.v1
+
+
+def test_defaults_are_one_clone_on_the_first_gpu():
+    config = DeploymentConfig()
+    assert dataclasses.astuple(config) == (1, False, 0, 1, 0, "worker", "ps", "round_robin")
+    assert config.caching_device() is None
+    assert config.clone_device(0) == "/device:GPU:0"
+    assert config.clone_scope(0) == ""
+    assert config.optimizer_device() == "/device:CPU:0"
+    assert config.inputs_device() == "/device:CPU:0"
+    assert config.variables_device() == "/device:CPU:0"
+    assert (config.worker_device, config.ps_device) == ("", "")
+
+
+@pytest.mark.parametrize("num_clones", [1, 3])
+def test_clones_on_the_cpu_share_it(num_clones):
+    config = DeploymentConfig(num_clones=num_clones, clone_on_cpu=True)
+    found = [config.clone_device(index) for index in range(num_clones)]
+    assert found == ["/device:CPU:0"] * num_clones
+
+
+def test_several_clones_have_a_gpu_and_a_name_each():
+    config = DeploymentConfig(num_clones=2)
+    assert [config.clone_device(index) for index in (0, 1)] == ["/device:GPU:0", "/device:GPU:1"]
+    assert [config.clone_scope(index) for index in (0, 1)] == ["clone_0", "clone_1"]
+    assert config.variables_device() == "/device:CPU:0"
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_jobs_appear_with_parameter_servers_and_tasks_of_workers_never(num_replicas):
+    config = DeploymentConfig(
+        num_clones=2, replica_id=num_replicas - 1, num_replicas=num_replicas, num_ps_tasks=1
+    )
+    assert config.clone_device(1) == "/job:worker/device:GPU:1"
+    assert config.optimizer_device() == "/job:worker/device:CPU:0"
+    assert config.inputs_device() == "/job:worker/device:CPU:0"
+    assert (config.worker_device, config.ps_device) == ("/job:worker", "/job:ps")
+
+
+def test_jobs_may_have_other_names():
+    config = DeploymentConfig(
+        clone_on_cpu=True, num_ps_tasks=1, worker_job_name="trainer", ps_job_name="store"
+    )
+    assert config.clone_device(0) == "/job:trainer/device:CPU:0"
+    assert config.ps_device == "/job:store"
+
+
+def test_variables_go_to_parameter_servers_in_turn_and_nothing_else_does(any_graph):
+    config = DeploymentConfig(num_ps_tasks=2)
+    with v1.device(config.variables_device()):
+        made = [v1.get_variable(name, shape=[]) for name in ("a", "b", "c")]
+        made.append(v1.Variable(0.0))
+        other = tf.no_op()
+        with v1.device("/device:GPU:3"):
+            pinned = v1.get_variable("pinned", shape=[])
+    expected = [f"/job:ps/task:{task}/device:CPU:0" for task in (0, 1, 0, 1)]
+    assert [variable.device for variable in made] == expected
+    assert (other.device, pinned.device) == ("", "/device:GPU:3")
+
+
+def test_reference_variable_is_read_where_it_lives_and_its_cache_where_it_is_used(new_graph):
+    config = DeploymentConfig(num_ps_tasks=1)
+    with new_graph(use_resource=False), v1.device(config.variables_device()):
+        plain = v1.get_variable("plain", shape=[])
+        cached = v1.get_variable("cached", shape=[], caching_device=config.caching_device())
+    assert plain.value().device == plain.device == cached.device
+    assert cached.value().device == ""
+
+
+def test_each_variables_device_starts_with_empty_servers(graph):
+    config = DeploymentConfig(num_ps_tasks=2)
+    made = []
+    for name in ("a", "b"):
+        with v1.device(config.variables_device()):
+            made.append(v1.get_variable(name, shape=[]))
+    assert made[0].device == made[1].device == "/job:ps/task:0/device:CPU:0"
+
+
+def test_variables_balance_by_bytes_on_request(any_graph):
+    config = DeploymentConfig(num_ps_tasks=2, variable_placement="by_bytes")
+    with v1.device(config.variables_device()):
+        made = [v1.get_variable(f"v{n}", shape=[n]) for n in (100, 30, 40, 20, 5)]
+    assert [variable.device[len("/job:ps/task:")] for variable in made] == list("01111")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"num_clones": 0}, "num_clones is 0; it must be at least 1"),
+        ({"replica_id": -1}, "replica_id is -1; it must be at least 0"),
+        ({"num_replicas": 0}, "num_replicas is 0; it must be at least 1"),
+        ({"num_ps_tasks": -2}, "num_ps_tasks is -2; it must be at least 0"),
+        ({"num_replicas": 2, "replica_id": 2, "num_ps_tasks": 1}, "replica_id is 2, but .* 2 repl"),
+        ({"num_replicas": 2}, "2 replicas .* num_ps_tasks must be at least 1"),
+        ({"num_ps_tasks": 1, "worker_job_name": ""}, "worker_job_name is empty"),
+        ({"num_ps_tasks": 1, "ps_job_name": ""}, "ps_job_name is empty"),
+        ({"variable_placement": "fair"}, "'fair'; accepted are 'round_robin', 'by_bytes'"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, reason):
+    with pytest.raises(ValueError, match=f"Cannot make a DeploymentConfig: .*{reason}"):
+        DeploymentConfig(**arguments)
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+@pytest.mark.parametrize("method", ["clone_device", "clone_scope"])
+def test_there_is_no_clone_beyond_the_last(method, index):
+    with pytest.raises(ValueError, match=f"no clone {index}: num_clones is 2"):
+        getattr(DeploymentConfig(num_clones=2), method)(index)
+
+
+def test_it_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DeploymentConfig().num_clones = 2

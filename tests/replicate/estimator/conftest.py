@@ -1,0 +1,130 @@
+"""The linear model that these tests train, and its twin in NumPy.
+
+Child processes load this file too (see `stub`), so that parent and child train the same model.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator import Estimator, RunConfig
+from replicate.spec import EstimatorSpec, ModeKeys
+
+v1 = tf.compat.v1
+
+ROWS, BATCH, RATE, MOMENTUM = 12, 4, 0.05, 0.9
+_random = np.random.RandomState(0)
+X = _random.randn(ROWS, 3).astype(np.float32)
+Y = (X @ [[1.0], [-2.0], [0.5]] + 0.1 * _random.randn(ROWS, 1)).astype(np.float32)
+
+
+def model_fn(features, labels, mode, params):
+    """A linear layer with a squared error, trained by momentum."""
+    weights = v1.get_variable("w", [3, 1], initializer=v1.zeros_initializer())
+    bias = v1.get_variable("b", [1], initializer=v1.zeros_initializer())
+    outputs = tf.matmul(features, weights) + bias
+    if mode == ModeKeys.PREDICT:
+        return EstimatorSpec(mode, predictions={"y": outputs, "double": 2 * outputs})
+    loss = tf.reduce_mean(tf.square(outputs - labels))
+    optimizer = v1.train.MomentumOptimizer(params.get("rate", RATE), MOMENTUM)
+    return EstimatorSpec(
+        mode,
+        loss=loss,
+        train_op=optimizer.minimize(loss, global_step=v1.train.get_global_step()),
+        eval_metric_ops={"mae": v1.metrics.mean_absolute_error(labels, outputs)},
+    )
+
+
+def input_fn():
+    """Batches of 4 in order, for ever."""
+    return tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(BATCH)
+
+
+def shuffled_input_fn():
+    """Batches of 4 in an order that depends on every batch before."""
+    return tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(ROWS).repeat().batch(BATCH)
+
+
+def once_input_fn():
+    """Every row once, in batches of 5, 5 and 2."""
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(5)
+
+
+def trained(steps):
+    """Weights and biases that NumPy reaches after some steps of `input_fn`."""
+    parameters = np.zeros([4, 1], np.float32)
+    velocity = np.zeros_like(parameters)
+    inputs = np.hstack([X, np.ones([ROWS, 1], np.float32)])
+    for step in range(steps):
+        rows = np.arange(step * BATCH, (step + 1) * BATCH) % ROWS
+        errors = inputs[rows] @ parameters - Y[rows]
+        velocity = MOMENTUM * velocity + 2 * inputs[rows].T @ errors / BATCH
+        parameters = parameters - RATE * velocity
+    return parameters[:3], parameters[3]
+
+
+def make_estimator(model_dir, model_fn=model_fn, params=None, **settings):
+    """An Estimator of the linear model that shows no progress."""
+    config = RunConfig(**{"progress": "off", "save_checkpoints_steps": 5, **settings})
+    return Estimator(model_fn, str(model_dir), config, params)
+
+
+class CallHook(v1.train.SessionRunHook):
+    """Calls a function with the number of steps that are done, after each step."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def begin(self):
+        self.global_step = v1.train.get_global_step()
+
+    def after_run(self, run_context, run_values):
+        self.function(int(run_context.session.run(self.global_step)))
+
+
+def values(estimator):
+    """All variables of the newest checkpoint."""
+    return {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
+
+
+@pytest.fixture
+def linear():
+    """The linear model and what belongs to it."""
+    return SimpleNamespace(**globals())
+
+
+# A background job of a shell script ignores SIGINT, and its children inherit that.
+_PRELUDE = """
+import runpy, signal, sys, types
+signal.signal(signal.SIGINT, signal.default_int_handler)
+linear = types.SimpleNamespace(**runpy.run_path(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def stub():
+    """Runs a script in a child process, with this file loaded as `linear`; ends the child."""
+    children = []
+
+    def start(script, *arguments):
+        child = subprocess.Popen(
+            [sys.executable, "-u", "-c", _PRELUDE + script, __file__, *map(str, arguments)],
+            cwd=pathlib.Path(__file__).parents[3],
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()

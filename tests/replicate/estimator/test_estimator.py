@@ -1,0 +1,209 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator import CheckpointError, Estimator, RunConfig
+from replicate.spec import EstimatorSpec, ModeKeys
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(scope="module")
+def trained_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("trained")
+
+
+@pytest.fixture
+def seven_steps(linear, trained_dir):
+    """An Estimator trained for 7 steps; trained once for all tests of this file."""
+    estimator = linear.make_estimator(trained_dir)
+    return estimator.train(linear.input_fn, max_steps=7)
+
+
+def test_train_equals_numpy(linear, seven_steps):
+    weights, bias = linear.trained(7)
+    np.testing.assert_allclose(seven_steps.get_variable_value("w"), weights, rtol=2e-6)
+    np.testing.assert_allclose(seven_steps.get_variable_value("b"), bias, rtol=2e-6)
+    assert seven_steps.get_variable_value("global_step") == 7
+
+
+def test_get_variable_names_lists_variables_and_slots_only(seven_steps):
+    assert seven_steps.get_variable_names() == [
+        "b",
+        "b/Momentum",
+        "global_step",
+        "w",
+        "w/Momentum",
+    ]
+
+
+def test_evaluate_equals_numpy(linear, seven_steps):
+    weights, bias = linear.trained(7)
+    errors = linear.X @ weights + bias - linear.Y
+    results = seven_steps.evaluate(linear.once_input_fn)
+    batch_losses = [np.mean(np.square(part)) for part in np.split(errors, [5, 10])]
+    assert sorted(results) == ["global_step", "loss", "mae"]
+    assert results["global_step"] == 7
+    assert results["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
+    assert results["loss"] == pytest.approx(np.mean(batch_losses), rel=1e-5)
+
+
+def test_evaluate_takes_the_given_number_of_batches_of_the_given_checkpoint(linear, seven_steps):
+    path = f"{seven_steps.model_dir}/model.ckpt-5"
+    results = seven_steps.evaluate(linear.once_input_fn, steps=1, checkpoint_path=path, name="five")
+    weights, bias = linear.trained(5)
+    errors = (linear.X @ weights + bias - linear.Y)[:5]
+    assert results["global_step"] == 5
+    assert results["loss"] == pytest.approx(np.mean(np.square(errors)), rel=1e-5)
+    assert tf.io.gfile.glob(f"{seven_steps.model_dir}/eval_five/events*")
+
+
+def test_predict_equals_numpy(linear, seven_steps):
+    weights, bias = linear.trained(7)
+    predictions = list(seven_steps.predict(linear.once_input_fn))
+    expected = linear.X @ weights + bias
+    np.testing.assert_allclose([each["y"] for each in predictions], expected, rtol=1e-5)
+    np.testing.assert_allclose([each["double"] for each in predictions], 2 * expected, rtol=1e-5)
+
+
+def test_predict_yields_batches_of_the_chosen_keys(linear, seven_steps):
+    predictions = list(
+        seven_steps.predict(linear.once_input_fn, predict_keys="y", yield_single_examples=False)
+    )
+    assert [{k: v.shape for k, v in each.items()} for each in predictions] == [
+        {"y": (5, 1)},
+        {"y": (5, 1)},
+        {"y": (2, 1)},
+    ]
+
+
+def test_predict_may_be_left_early_and_leaves_the_default_graph_alone(linear, seven_steps):
+    with tf.Graph().as_default() as graph:
+        predictions = seven_steps.predict(linear.input_fn)
+        next(predictions)
+        assert v1.get_default_graph() is graph
+        predictions.close()
+
+
+def test_steps_count_from_the_checkpoint_and_max_steps_does_not(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    steps = []
+    estimator.train(linear.input_fn, steps=2)
+    estimator.train(linear.input_fn, steps=2, hooks=[linear.CallHook(steps.append)])
+    estimator.train(linear.input_fn, max_steps=6, hooks=[linear.CallHook(steps.append)])
+    assert steps == [3, 4, 5, 6]
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-6"
+    weights, _ = linear.trained(6)
+    np.testing.assert_allclose(estimator.get_variable_value("w"), weights, rtol=2e-6)
+
+
+def test_max_steps_already_reached_does_nothing(linear, seven_steps):
+    def must_not_be_called():
+        raise AssertionError("input_fn was called")
+
+    assert seven_steps.train(must_not_be_called, max_steps=7) is seven_steps
+
+
+def test_without_checkpoint_evaluation_uses_initial_variables(linear, tmp_path):
+    results = linear.make_estimator(tmp_path).evaluate(linear.once_input_fn)
+    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
+    assert results["global_step"] == 0
+
+
+def test_params_are_deep_copies(linear, tmp_path):
+    params = {"sizes": [1, 2]}
+
+    def model_fn(features, labels, mode, params):
+        params["sizes"].append(3)
+        return linear.model_fn(features, labels, mode, params)
+
+    estimator = Estimator(model_fn, str(tmp_path), RunConfig(progress="off"), params)
+    params["sizes"].append(99)
+    estimator.params["sizes"].append(98)
+    estimator.evaluate(linear.once_input_fn)
+    assert estimator.params == {"sizes": [1, 2]}
+
+
+def test_model_fn_is_bound_to_params(linear, tmp_path, graph):
+    v1.train.create_global_step()
+    estimator = linear.make_estimator(tmp_path, params={"rate": 0.5})
+    spec = estimator.model_fn(tf.ones([2, 3]), tf.ones([2, 1]), ModeKeys.EVAL, estimator.config)
+    assert spec.mode == ModeKeys.EVAL
+
+
+def test_each_call_has_the_same_seed(linear, tmp_path):
+    def model_fn(features, mode):
+        noise = tf.random.uniform([1])
+        return EstimatorSpec(mode, predictions=noise + 0 * tf.reduce_sum(features))
+
+    estimator = linear.make_estimator(tmp_path, model_fn)
+    first, second = (next(estimator.predict(lambda: tf.ones([1, 3]))) for _ in range(2))
+    assert first == second
+
+
+def test_model_dir_none_takes_a_temporary_directory(linear, caplog):
+    estimator = Estimator(linear.model_fn)
+    assert estimator.model_dir in caplog.text
+    assert tf.io.gfile.isdir(estimator.model_dir)
+    assert estimator.config.model_dir == estimator.model_dir
+    tf.io.gfile.rmtree(estimator.model_dir)
+
+
+def test_model_dir_may_come_from_the_config(linear):
+    assert Estimator(linear.model_fn, config=RunConfig(model_dir="here")).model_dir == "here"
+    assert Estimator(linear.model_fn, "a", RunConfig(model_dir="a")).model_dir == "a"
+
+
+def test_model_dir_must_not_differ_from_the_config(linear):
+    with pytest.raises(ValueError, match=r"model_dir is 'a', but config.model_dir is 'b'"):
+        Estimator(linear.model_fn, "a", RunConfig(model_dir="b"))
+
+
+def test_eval_dir(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    assert estimator.eval_dir() == f"{tmp_path}/eval"
+    assert estimator.eval_dir("test") == f"{tmp_path}/eval_test"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"steps": 1, "max_steps": 1}, "takes steps or max_steps, got both: 1 and 1"),
+        ({"steps": 0}, "steps must be greater than 0"),
+        ({"max_steps": -1}, "max_steps must be greater than 0"),
+    ],
+)
+def test_train_refuses_wrong_numbers_of_steps(linear, tmp_path, arguments, text):
+    with pytest.raises(ValueError, match=text):
+        linear.make_estimator(tmp_path).train(linear.input_fn, **arguments)
+
+
+def test_train_refuses_what_is_no_hook_or_listener(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    with pytest.raises(TypeError, match=r"hooks must hold instances of .*SessionRunHook"):
+        estimator.train(linear.input_fn, hooks=[print])
+    with pytest.raises(TypeError, match=r"saving_listeners must hold .*CheckpointSaverListener"):
+        estimator.train(linear.input_fn, saving_listeners=[print])
+
+
+def test_wrong_mode_of_the_spec(linear, tmp_path):
+    def model_fn(features, labels, mode, params):
+        return linear.model_fn(features, labels, ModeKeys.EVAL, params)
+
+    with pytest.raises(ValueError, match="in mode 'train' and returned an EstimatorSpec of mode"):
+        linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=1)
+
+
+def test_config_must_be_a_run_config(linear):
+    with pytest.raises(TypeError, match=r"config must be a replicate.RunConfig"):
+        Estimator(linear.model_fn, config={"model_dir": "a"})
+
+
+def test_reading_variables_of_an_untrained_model(linear, tmp_path):
+    with pytest.raises(ValueError, match="There is no trained model"):
+        linear.make_estimator(tmp_path).get_variable_names()
+
+
+def test_evaluating_a_checkpoint_that_does_not_exist(linear, tmp_path):
+    with pytest.raises(CheckpointError, match=r"nowhere.index does not exist"):
+        linear.make_estimator(tmp_path).evaluate(linear.once_input_fn, checkpoint_path="nowhere")

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from replicate.estimator.evaluating import run_evaluation, write_results
+from replicate.estimator.inputs import Inputs
+from replicate.estimator.run_config import RunConfig
+from replicate.spec import EstimatorSpec, ModeKeys
+
+v1 = tf.compat.v1
+CONFIG = RunConfig(progress="off")
+
+
+def evaluate(rows, steps=None, hooks=(), **metrics):
+    """Evaluates a model whose loss is the mean of each batch."""
+    v1.train.create_global_step()
+    dataset = tf.data.Dataset.from_tensor_slices(np.array(rows, np.float32)).batch(2)
+    iterator = v1.data.make_initializable_iterator(dataset)
+    v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+    features = iterator.get_next()
+    made = {name: make(features) for name, make in metrics.items()}
+    spec = EstimatorSpec(ModeKeys.EVAL, loss=tf.reduce_mean(features), eval_metric_ops=made)
+    return run_evaluation(Inputs(features, None, None), spec, None, CONFIG, hooks, steps)
+
+
+def test_metrics_weigh_rows_and_the_loss_weighs_batches(graph):
+    results = evaluate([1, 2, 6], mean=v1.metrics.mean)
+    assert results == {"mean": 3.0, "loss": np.mean([1.5, 6]), "global_step": 0}
+
+
+def test_steps_limit_the_batches(graph):
+    assert evaluate([1, 2, 6], steps=1)["loss"] == 1.5
+
+
+def test_more_steps_than_batches(graph):
+    assert evaluate([1, 2, 6], steps=9)["loss"] == np.mean([1.5, 6])
+
+
+def test_hooks_see_every_batch(graph, linear):
+    seen = []
+    evaluate([1, 2, 6], hooks=[linear.CallHook(seen.append)])
+    assert seen == [0, 0]
+
+
+def test_no_batch_is_an_error(graph):
+    with pytest.raises(ValueError, match="the input ended before its first batch"):
+        evaluate([])
+
+
+@pytest.mark.parametrize("name", ["loss", "global_step"])
+def test_reserved_names(graph, name):
+    with pytest.raises(ValueError, match=rf"must not hold \['{name}'\]"):
+        evaluate([1.0], **{name: v1.metrics.mean})
+
+
+def test_results_are_written_at_their_step(tmp_path):
+    image = v1.Summary(value=[v1.Summary.Value(tag="text", simple_value=5.0)])
+    write_results(
+        str(tmp_path),
+        {
+            "accuracy": np.float32(0.5),
+            "matrix": np.eye(2, dtype=np.float32),
+            "own": image.SerializeToString(),
+            "global_step": 30,
+        },
+    )
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("accuracy")] == [(30, 0.5)]
+    assert [(e.step, e.value) for e in events.Scalars("text")] == [(30, 5.0)]
+    (matrix,) = events.Tensors("matrix")
+    np.testing.assert_array_equal(tf.make_ndarray(matrix.tensor_proto), np.eye(2))

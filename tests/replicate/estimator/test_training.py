@@ -1,0 +1,266 @@
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from replicate.errors import NonFiniteError
+from replicate.estimator import CheckpointError, TrainingInterrupted
+from replicate.spec import EstimatorSpec
+
+v1 = tf.compat.v1
+
+
+def assert_identical(found, expected):
+    assert sorted(found) == sorted(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+# Resuming
+
+
+def test_resume_on_shuffled_input_is_bit_identical(linear, tmp_path):
+    whole = linear.make_estimator(tmp_path / "whole")
+    whole.train(linear.shuffled_input_fn, max_steps=13)
+    parts = linear.make_estimator(tmp_path / "parts")
+    for steps in (4, 9, 13):
+        parts.train(linear.shuffled_input_fn, max_steps=steps)
+    assert_identical(linear.values(parts), linear.values(whole))
+
+
+KILLED = """
+def tell(step):
+    print(step, flush=True)
+    if step == 13:
+        signal.pause()
+estimator = linear.make_estimator(sys.argv[2])
+estimator.train(linear.shuffled_input_fn, max_steps=20, hooks=[linear.CallHook(tell)])
+"""
+
+
+def test_kill_and_resume_is_bit_identical(linear, stub, tmp_path):
+    whole = linear.make_estimator(tmp_path / "whole")
+    whole.train(linear.shuffled_input_fn, max_steps=20)
+    child = stub(KILLED, tmp_path / "killed")
+    while child.stdout.readline() != "13\n":
+        assert child.poll() is None, child.stderr.read()
+    child.kill()
+    child.wait(timeout=10)
+    resumed = linear.make_estimator(tmp_path / "killed")
+    assert resumed.latest_checkpoint().endswith("-10")
+    (tmp_path / "killed" / "model.ckpt-15_temp").mkdir()
+    resumed.train(linear.shuffled_input_fn, max_steps=20)
+    assert_identical(linear.values(resumed), linear.values(whole))
+    assert not (tmp_path / "killed" / "model.ckpt-15_temp").exists()
+
+
+def test_input_that_cannot_be_saved_trains_and_saves(linear, tmp_path, caplog):
+    def input_fn():
+        return linear.input_fn().map(
+            lambda x, y: (
+                tf.ensure_shape(tf.numpy_function(np.copy, [x], tf.float32), [None, 3]),
+                y,
+            )
+        )
+
+    estimator = linear.make_estimator(tmp_path).train(input_fn, max_steps=2)
+    np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(2)[0], rtol=2e-6)
+    assert "cannot be saved" in caplog.text
+
+
+def test_training_ends_with_the_input(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path).train(linear.once_input_fn)
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-3"
+
+
+@pytest.mark.parametrize("state", [None, b"", b"garbage {"], ids=["missing", "empty", "garbage"])
+def test_unusable_state_file_does_not_restart_at_zero(linear, tmp_path, state, caplog):
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    (tmp_path / "checkpoint").unlink()
+    if state is not None:
+        (tmp_path / "checkpoint").write_bytes(state)
+    steps = []
+    estimator.train(linear.input_fn, max_steps=8, hooks=[linear.CallHook(steps.append)])
+    assert steps == [7, 8]
+    assert "taking the newest one found" in caplog.text
+
+
+def test_damaged_checkpoint_stops_before_anything_is_overwritten(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    (tmp_path / "model.ckpt-6.data-00000-of-00001").write_bytes(b"short")
+    kept = {path: path.read_bytes() for path in tmp_path.glob("*ckpt*")}
+    with pytest.raises(CheckpointError, match=r"damaged file .*model\.ckpt-6\.data-00000-of-00001"):
+        estimator.train(linear.input_fn, max_steps=8)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*ckpt*")} == kept
+
+
+def test_changed_model_is_told_with_both_shapes(linear, tmp_path):
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
+
+    def wider(features, labels, mode, params):
+        features = tf.concat([features, features], axis=1)
+        v1.get_variable_scope().set_custom_getter(
+            lambda getter, name, shape, **kwargs: getter(
+                name, [6, 1] if name == "w" else shape, **kwargs
+            )
+        )
+        return linear.model_fn(features, labels, mode, params)
+
+    with pytest.raises(CheckpointError, match=r"w: saved \[3, 1\], wanted \[6, 1\]"):
+        linear.make_estimator(tmp_path, wider).train(linear.input_fn, max_steps=2)
+
+
+@pytest.mark.parametrize("place", ["file", "/proc/model"])
+def test_unusable_model_dir_fails_before_any_work(linear, tmp_path, place):
+    (tmp_path / "file").write_text("")
+
+    def must_not_be_called():
+        raise AssertionError("input_fn was called")
+
+    with pytest.raises(ValueError, match="Cannot train in model_dir"):
+        linear.make_estimator(tmp_path / place).train(must_not_be_called, steps=1)
+
+
+# Hooks
+
+
+class Recorder(v1.train.SessionRunHook):
+    """Notes the order of all calls of all recorders."""
+
+    def __init__(self, name, calls):
+        self.note = lambda call: calls.append(f"{name} {call}")
+
+    def begin(self):
+        self.note("begin")
+
+    def after_create_session(self, session, coord):
+        self.note("session")
+
+    def before_run(self, run_context):
+        self.note("before")
+
+    def after_run(self, run_context, run_values):
+        self.note("after")
+
+    def end(self, session):
+        self.note("end")
+
+
+def test_hooks_are_called_in_order(linear, tmp_path):
+    calls = []
+
+    def model_fn(features, labels, mode, params):
+        spec = linear.model_fn(features, labels, mode, params)
+        return spec._replace(
+            training_hooks=[Recorder("model", calls)],
+            training_chief_hooks=[Recorder("chief", calls)],
+        )
+
+    estimator = linear.make_estimator(tmp_path, model_fn)
+    estimator.train(linear.input_fn, steps=2, hooks=[Recorder("user", calls)])
+    step = [f"{name} {call}" for call in ("before", "after") for name in ("user", "model", "chief")]
+    around = {
+        call: [f"{name} {call}" for name in ("user", "model", "chief")]
+        for call in ("begin", "session", "end")
+    }
+    assert calls == [*around["begin"], *around["session"], *step, *step, *around["end"]]
+
+
+def test_hook_that_asks_for_the_end(linear, tmp_path):
+    class Stop(v1.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            run_context.request_stop()
+
+    estimator = linear.make_estimator(tmp_path)
+    estimator.train(linear.input_fn, max_steps=9, hooks=[Stop()])
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-1"
+
+
+# Numbers
+
+
+def test_loss_that_is_not_finite_stops_and_the_newest_checkpoint_is_finite(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path, params={"rate": 1e8}, save_checkpoints_steps=1)
+    with pytest.raises(NonFiniteError, match=r"Training stopped at step \d+"):
+        estimator.train(linear.input_fn, max_steps=100)
+    assert all(np.isfinite(value).all() for value in linear.values(estimator).values())
+    assert estimator.get_variable_value("global_step") > 0
+
+
+def test_variable_that_is_not_finite_is_not_saved(linear, tmp_path):
+    def model_fn(features, labels, mode):
+        weight = v1.get_variable("w", initializer=1.0)
+        step = v1.train.get_global_step()
+        with tf.control_dependencies([weight.assign(tf.where(step < 3, 2.0, np.nan))]):
+            return EstimatorSpec(mode, loss=tf.constant(1.0), train_op=step.assign_add(1))
+
+    estimator = linear.make_estimator(tmp_path, model_fn, save_checkpoints_steps=2)
+    with pytest.raises(NonFiniteError, match="stopped at step 4: not finite: w"):
+        estimator.train(linear.input_fn, max_steps=9)
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-2"
+
+
+# What it shows and writes
+
+
+def test_event_file_holds_loss_and_speed(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path, save_summary_steps=2, log_step_count_steps=3)
+    estimator.train(linear.input_fn, steps=6)
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5]
+    assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6]
+    assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
+
+
+def test_progress_lines_go_to_standard_error(linear, tmp_path, capsys):
+    linear.make_estimator(tmp_path, progress="auto").train(linear.input_fn, max_steps=3)
+    assert "train  step 3/3  " in capsys.readouterr().err
+
+
+# Signals
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_saves_the_step_reached(linear, tmp_path, signum, code):
+    def send(step):
+        if step == 7:
+            signal.raise_signal(signum)
+
+    estimator = linear.make_estimator(tmp_path)
+    with pytest.raises(TrainingInterrupted) as caught:
+        estimator.train(linear.input_fn, max_steps=20, hooks=[linear.CallHook(send)])
+    assert (caught.value.code, caught.value.signum, caught.value.step) == (code, signum, 7)
+    assert caught.value.checkpoint == estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-7"
+    np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(7)[0], rtol=2e-6)
+
+
+INTERRUPTED = """
+def tell(step):
+    print(step, flush=True)
+estimator = linear.make_estimator(sys.argv[2], save_checkpoints_steps=10**6)
+estimator.train(linear.input_fn, hooks=[linear.CallHook(tell)])
+"""
+
+
+def test_signal_to_a_process_ends_it_with_the_exit_code(linear, stub, tmp_path):
+    child = stub(INTERRUPTED, tmp_path)
+    while child.stdout.readline() != "5\n":
+        assert child.poll() is None, child.stderr.read()
+    os.kill(child.pid, signal.SIGTERM)
+    printed, _ = child.communicate(timeout=30)
+    assert child.returncode == 143
+    last = int(["5", *printed.split()][-1])
+    estimator = linear.make_estimator(tmp_path)
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-{last}"
+
+
+def test_training_works_outside_of_the_main_thread(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    thread = threading.Thread(target=estimator.train, args=(linear.input_fn,), kwargs={"steps": 2})
+    thread.start()
+    thread.join()
+    assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-2"
