@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from model_deploy._types import Variable
@@ -120,6 +121,8 @@ class SharedVariables:
     ) -> Variable:
         """Custom getter: `get_variable` is shared by its own name, through the scope's reuse."""
         copy = self._copy
+        if copy is not None and copy.index:
+            kwargs = _with_type_of_value(kwargs)
         outer, self._in_get_variable = self._in_get_variable, True
         try:
             variable = getter(name, *args, **kwargs)
@@ -224,6 +227,14 @@ def _described(name: str, shape: tf.TensorShape, dtype: tf.DType) -> str:
 
 def _is_local(kwargs: Mapping[str, Any]) -> bool:
     return not _NOT_SHARED.isdisjoint(kwargs.get("collections") or ())
+
+
+def _with_type_of_value(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Asks for the type of an initial value: reuse compares types, though it makes nothing."""
+    initializer = kwargs.get("initializer")
+    if isinstance(initializer, tf.Tensor | np.ndarray):
+        return {**kwargs, "dtype": tf.as_dtype(initializer.dtype)}
+    return kwargs
 
 
 def _requested(kwargs: Mapping[str, Any]) -> tuple[tf.TensorShape, tf.DType]:

@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
         "pip install 'replicate-model-fn[cpu]' (or [gpu])."
     ) from None
 
+from replicate.check import Difference, ReplicationCheck, check_replication
 from replicate.errors import NonFiniteError
 from replicate.estimator import CheckpointError, Estimator, RunConfig, TrainingInterrupted
 from replicate.loss_scale import DynamicLossScale
@@ -29,15 +30,18 @@ __version__ = importlib.metadata.version("replicate-model-fn")
 
 __all__ = [
     "CheckpointError",
+    "Difference",
     "DynamicLossScale",
     "Estimator",
     "EstimatorSpec",
     "ModeKeys",
     "NonFiniteError",
+    "ReplicationCheck",
     "RunConfig",
     "TowerContext",
     "TowerOptimizer",
     "TrainingInterrupted",
+    "check_replication",
     "current_tower",
     "model_table",
     "per_tower_collection",

@@ -55,7 +55,7 @@ class Shard(NamedTuple):
       features: As the whole batch, each Tensor [rows of the shard, ...].
       labels: Likewise, or None.
       weight: Rows of the shard ÷ rows of the batch: a float where all shards are equal, else a
-        Tensor, float32 [].
+        Tensor, float64 [].
     """
 
     features: Nest
@@ -170,8 +170,8 @@ def _weights(rows: Tensor, splitting: Splitting) -> list[Tensor]:
     count = splitting.num_shards
     if splitting.uneven != "weighted" or (isinstance(rows, int) and rows % count == 0):
         return [1.0 / count] * count
-    total = tf.cast(rows, tf.float32)
-    return [tf.cast(size, tf.float32) / total for size in shard_sizes(rows, count)]
+    total = tf.cast(rows, tf.float64)
+    return [tf.cast(size, tf.float64) / total for size in shard_sizes(rows, count)]
 
 
 def _literals_to_arrays(nest: Nest) -> Nest:

@@ -27,7 +27,8 @@ class TowerCollections:
 
         Args:
           regularization: "every" if each tower's loss may add the regularization losses, because
-            towers are averaged; "first" if only the first tower's may, because they are added.
+            towers are averaged; "first" if only the first tower's may, because they are added:
+            the others then see zeros.
           summaries: Whose summaries are kept.
         """
         self._summaries = summaries
@@ -43,8 +44,8 @@ class TowerCollections:
         held = {key: v1.get_collection(key) for key in self._hidden_later if index}
         for key in self._separate:
             v1.get_collection_ref(key)[:] = self._ambient[key]
-        for key in held:
-            v1.get_collection_ref(key).clear()
+        for key, values in held.items():
+            v1.get_collection_ref(key)[:] = [tf.zeros_like(value) for value in values]
         keys = v1.get_default_graph().get_all_collection_keys()
         self._start = {key: len(v1.get_collection_ref(key)) for key in keys}
         try:
@@ -62,5 +63,5 @@ class TowerCollections:
                 self._added[key] += self.of_tower(key)
             v1.get_collection_ref(key)[:] = [*self._ambient[key], *self._added[key]]
         for key, values in held.items():
-            v1.get_collection_ref(key)[:0] = values
+            v1.get_collection_ref(key)[: len(values)] = values
         self._start = {}

@@ -159,8 +159,11 @@ class TowerBuild:
         """Returns the current tower's part of the whole batch's loss."""
         if not self.averages_loss or len(self.plan.towers) == 1:
             return loss
+        if isinstance(self._weight, float):
+            return tf.multiply(loss, tf.constant(self._weight, loss.dtype), name="averaged_loss")
+        # The mean over an empty shard is NaN, and counts nothing.
         weight = tf.cast(self._weight, loss.dtype)
-        return tf.multiply(loss, weight, name="averaged_loss")
+        return tf.math.multiply_no_nan(loss, weight, name="averaged_loss")
 
     def shared(self, make: Callable[[], Any]) -> Any:
         """Returns the next thing that the towers have in common, the same one in each tower.

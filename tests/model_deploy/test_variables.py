@@ -48,6 +48,16 @@ def test_copies_get_the_same_variable(graph, model):
     assert not variables[0].op.name.startswith("copy_")
 
 
+@pytest.mark.parametrize("value", [np.array([1.0, 2.0]), 3])
+def test_initial_value_decides_the_type_in_every_copy(graph, value):
+    def model(_):
+        return v1.get_variable("w", initializer=tf.constant(value))
+
+    variables = build_copies(model)
+    assert all(variable is variables[0] for variable in variables)
+    assert variables[0].dtype.base_dtype == tf.constant(value).dtype
+
+
 def test_keras_layers_are_shared(graph):
     build_copies(keras_dense)
     assert len(v1.trainable_variables()) == 2

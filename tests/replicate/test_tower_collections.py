@@ -37,19 +37,24 @@ def test_summaries_are_those_of_the_first_tower_or_of_all(graph, summaries, late
     assert names(Keys.SUMMARIES) == ["ambient", "loss", "loss_1", "loss_2"][: 2 + later]
 
 
-@pytest.mark.parametrize(("regularization", "seen"), [("every", [1, 1, 1]), ("first", [1, 0, 0])])
+@pytest.mark.parametrize(
+    ("regularization", "seen"), [("every", [8.0, 8.0, 8.0]), ("first", [8.0, 0.0, 0.0])]
+)
 def test_regularization_is_seen_by_every_tower_or_by_the_first(graph, regularization, seen):
     collections = TowerCollections(regularization)
-    counts = []
+    losses = []
     for index in range(3):
         with (
             collections.tower(index),
-            v1.variable_scope("net", reuse=index > 0, regularizer=tf.nn.l2_loss),
+            v1.variable_scope("net", reuse=index > 0, regularizer=tf.reduce_sum),
         ):
-            v1.get_variable("w", shape=[2])
-            counts.append(len(v1.get_collection(Keys.REGULARIZATION_LOSSES)))
-    assert counts == seen
-    assert len(v1.get_collection(Keys.REGULARIZATION_LOSSES)) == 1
+            v1.get_variable("w", [2], tf.float64, tf.constant_initializer(4.0))
+            losses.append(v1.losses.get_regularization_loss())
+    assert {loss.dtype for loss in losses} == {tf.float64}
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        assert session.run(losses) == seen
+        assert session.run(v1.get_collection(Keys.REGULARIZATION_LOSSES)) == [8.0]
 
 
 def test_other_collections_are_shared_but_their_own_part_is_known(graph):

@@ -1,0 +1,432 @@
+"""check_replication: whether N towers make the training step that one tower makes.
+
+Owns the comparison that a program's dry run needs: the model is built twice in memory, on one tower
+and on all of them, gets the same weights and the same batch, and makes one training step. What
+differs is told variable by variable, and nothing is judged but by `ReplicationCheck.ok`. It trains
+no model and writes no file; graphs and sessions end with the call.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from model_deploy import DevicePlan, SharedPlacement, device_plan
+from replicate._types import Gradient, ModelFn, Nest, Spec, Tensor, Variable
+from replicate.batch_statistics import UpdateOps
+from replicate.errors import user_errors
+from replicate.estimator.calling import check_model_fn
+from replicate.estimator.inputs import build_inputs
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session import RestoringSessionCreator
+from replicate.model_fn import replicate_model_fn
+from replicate.model_table import model_table
+from replicate.spec import ModeKeys
+from replicate.split import Uneven
+from replicate.towers import REDUCED_GRADIENTS
+
+v1 = tf.compat.v1
+Reduction = v1.losses.Reduction
+
+Array: TypeAlias = Any
+"""A NumPy array or scalar of any type."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """How far one value on N towers is from that on one tower.
+
+    Attributes:
+      name: "loss", "gradient of <variable>" or the name of a variable.
+      absolute: Largest absolute difference of an element; infinite if one is NaN.
+      relative: The same divided by the largest absolute value of its kind on one tower. The
+        gradients are a kind, the trainable variables are one, and so are all other variables that
+        share the last part of their names, such as the slots of one optimizer: values that cancel
+        to nearly zero are nothing but rounding, of the size of the others.
+    """
+
+    name: str
+    absolute: float
+    relative: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicationCheck:
+    """What `check_replication` found. Its `str` is the report.
+
+    Attributes:
+      plan: The devices of towers and variables.
+      table: The trainable variables, as `model_table` shows them.
+      loss: Difference of the loss before the step.
+      gradients: Differences of the gradients that the optimizers were given, sparse ones as dense
+        arrays; none if one tower trains with optimizers that no TowerOptimizer wraps.
+      variables: Differences of all global variables after the step, slots and global step included.
+      unmatched: What only one of the two models has, as "<name> (only on <count> tower(s))".
+    """
+
+    plan: DevicePlan
+    table: str
+    loss: Difference
+    gradients: tuple[Difference, ...]
+    variables: tuple[Difference, ...]
+    unmatched: tuple[str, ...]
+
+    @property
+    def worst(self) -> Difference:
+        """The largest relative difference; the first of several."""
+        return max(self._all(), key=lambda difference: difference.relative)
+
+    def ok(self, tolerance: float = 2e-6) -> bool:
+        """Whether no relative difference exceeds the tolerance and nothing is unmatched.
+
+        Args:
+          tolerance: ≥ 0; the default suits float32. Rounding is of 1e-15 in float64 and of 1e-3 in
+            float16.
+        """
+        return not self.unmatched and self.worst.relative <= tolerance
+
+    def __str__(self) -> str:
+        """Returns the report: devices, variables, differences, as lines of plain text."""
+        differences = self._all()
+        width = max(len(difference.name) for difference in differences)
+        lines = [
+            f"{'':{width}}  absolute  relative",
+            *(f"{d.name:{width}}  {d.absolute:8.1e}  {d.relative:8.1e}" for d in differences),
+        ]
+        if not self.gradients:
+            lines.append("Gradients: not compared, since no TowerOptimizer wraps the optimizer.")
+        lines += [f"Not compared: {unmatched}." for unmatched in self.unmatched]
+        lines.append(f"Largest relative difference: {self.worst.relative:.1e}, {self.worst.name}.")
+        count = _towers(len(self.plan.towers))
+        title = f"One training step on the same batch, {count} against 1 tower:"
+        return "\n".join([str(self.plan), "", self.table, "", title, *lines])
+
+    def _all(self) -> list[Difference]:
+        return [self.loss, *self.gradients, *self.variables]
+
+
+def check_replication(
+    model_fn: ModelFn,
+    input_fn: Callable[..., Any],
+    devices: Sequence[str] | None = None,
+    params: Any = None,
+    loss_reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+    *,
+    variables: SharedPlacement = "local",
+    uneven: Uneven = "error",
+    unsplit: Collection[str] = (),
+    update_ops: UpdateOps = "mean",
+    config: RunConfig | None = None,
+    output: Callable[[str], Any] | None = print,
+) -> ReplicationCheck:
+    """Makes one training step on one tower and on several, and compares them.
+
+    Both start from the weights that one tower was initialised with, and see one and the same batch,
+    the first of `input_fn`. Rounding aside, they agree, except where a model is not a function of
+    weights and batch, or not a mean (or sum) over rows: dropout and other random operations draw
+    other numbers on each tower, so switch them off through `params`; statistics of the batch, as
+    of batch normalisation, are those of each tower's own rows; the last row that uneven="pad"
+    repeats counts more than once. Random initialisers do no harm, since weights are copied.
+
+    Hooks of the EstimatorSpec do not run, so an optimizer that needs one to make a step, such as
+    SyncReplicasOptimizer, must be left out.
+
+    Args:
+      model_fn: The function that `replicate_model_fn` would be given, not one that it returned.
+      input_fn: As for `Estimator.train`; called once, one batch is taken.
+      devices: As for `replicate_model_fn`; the one tower is on the first of them.
+      params: Passed on to both functions, as a deep copy to model_fn.
+      loss_reduction: As for `replicate_model_fn`.
+      variables: As for `replicate_model_fn`.
+      uneven: As for `replicate_model_fn`.
+      unsplit: As for `replicate_model_fn`.
+      update_ops: As for `replicate_model_fn`.
+      config: Passed on to both functions; its seed and session options are used. None: defaults.
+      output: Called once with the report; None for silence.
+
+    Returns:
+      The differences.
+
+    Raises:
+      TypeError: A function has a wrong signature, or model_fn returns no EstimatorSpec.
+      ValueError: There is no batch, it cannot be split, model_fn gives no loss or no train_op, or
+        the shape of a variable depends on the number of towers.
+      NonFiniteError: A gradient is NaN or infinite.
+    """
+    check_model_fn(model_fn, params)
+    params = {} if params is None else params
+    config = RunConfig() if config is None else config
+    plan = device_plan(devices, variables)
+    batch = _first_batch(input_fn, params, config)
+
+    def step(towers: Sequence[str], initial: Mapping[str, Array] | None) -> _Step:
+        replicated = replicate_model_fn(
+            model_fn,
+            loss_reduction,
+            towers,
+            variables=variables,
+            uneven=uneven,
+            unsplit=unsplit,
+            update_ops=update_ops,
+        )
+        return _one_step(replicated, batch, params, config, initial)
+
+    one = step(plan.towers[:1], None)
+    many = step(plan.towers, one.initial)
+    check = _compared(plan, one, many)
+    if output is not None:
+        output(str(check))
+    return check
+
+
+class _Batch(NamedTuple):
+    """One batch, outside of any graph.
+
+    Attributes:
+      features: What input_fn gave; its Tensors stand for their places only.
+      labels: Likewise.
+      values: The value of each of these Tensors, by its `ref()`.
+    """
+
+    features: Nest
+    labels: Nest
+    values: dict[Any, Array]
+
+    def placeholders(self) -> tuple[Nest, Nest, dict[Tensor, Array]]:
+        """Returns features and labels in the current graph, and what to feed."""
+        feed: dict[Tensor, Array] = {}
+
+        def placeholder(leaf: Any) -> Any:
+            if not isinstance(leaf, tf.Tensor):
+                return leaf
+            made = v1.placeholder(leaf.dtype, leaf.shape)
+            feed[made] = self.values[leaf.ref()]
+            return made
+
+        return _mapped(placeholder, self.features), _mapped(placeholder, self.labels), feed
+
+
+class _Step(NamedTuple):
+    """One training step of one model.
+
+    Attributes:
+      towers: Number of towers.
+      initial: Every global variable before the step, by name.
+      loss: The loss before the step.
+      gradients: Those of each variable, dense, by the variable's name.
+      variables: Every global variable after the step, by name.
+      trainable: Names of the trainable variables.
+      table: The trainable variables, to be shown.
+    """
+
+    initial: dict[str, Array]
+    loss: Array
+    gradients: dict[str, Array]
+    variables: dict[str, Array]
+    trainable: frozenset[str]
+    table: str
+
+
+def _first_batch(input_fn: Callable[..., Any], params: Any, config: RunConfig) -> _Batch:
+    """Runs the input once, with its tables, iterators and queues, in a graph of its own."""
+    with tf.Graph().as_default():
+        v1.set_random_seed(config.tf_random_seed)
+        v1.train.create_global_step()
+        inputs = build_inputs(input_fn, ModeKeys.TRAIN, params, config)
+        tensors: list[Tensor] = []
+
+        def collect(leaf: Any) -> Any:
+            if isinstance(leaf, tf.Tensor):
+                tensors.append(leaf)
+            return leaf
+
+        for nest in (inputs.features, inputs.labels):
+            _mapped(collect, nest)
+        values = None
+        with v1.train.MonitoredSession(_session_creator(v1.train.Scaffold(), config)) as session:
+            values = session.run(tensors)
+    if values is None:  # The session takes the end of the input for the end of its work.
+        raise ValueError(
+            "Cannot check the replication of model_fn: input_fn gave no batch. Return a dataset "
+            "with at least one batch; look for a filter, or drop_remainder=True with few rows."
+        )
+    keys = [tensor.ref() for tensor in tensors]
+    return _Batch(inputs.features, inputs.labels, dict(zip(keys, values, strict=True)))
+
+
+def _one_step(
+    model_fn: ModelFn,
+    batch: _Batch,
+    params: Any,
+    config: RunConfig,
+    initial: Mapping[str, Array] | None,
+) -> _Step:
+    """Builds a model, gives it its weights, and makes one training step.
+
+    Args:
+      model_fn: A replicated one.
+      batch: What it is trained on.
+      params: Passed on.
+      config: Passed on; its seed and session options are used.
+      initial: The variables to start from, by name; None for the model's own initialisers.
+    """
+    with tf.Graph().as_default() as graph:
+        v1.set_random_seed(config.tf_random_seed)
+        v1.train.create_global_step()
+        features, labels, feed = batch.placeholders()
+        spec = model_fn(features, labels, ModeKeys.TRAIN, params, config)
+        _check_trains(spec)
+        variables = {variable.op.name: variable for variable in v1.global_variables()}
+        scaffold = spec.scaffold or v1.train.Scaffold()
+        with _session_creator(scaffold, config).create_session() as session:
+            if initial is not None:
+                _load(session, variables, initial)
+            before = session.run(variables)
+            with user_errors():
+                pairs = graph.get_collection(REDUCED_GRADIENTS)
+                loss, gradients = session.run([spec.loss, [pair[0] for pair in pairs]], feed)
+                session.run(spec.train_op, feed)
+            after = session.run(variables)
+        trained = v1.trainable_variables()
+        return _Step(
+            before,
+            loss,
+            _dense_gradients(pairs, gradients),
+            after,
+            frozenset(variable.op.name for variable in trained),
+            model_table(trained),
+        )
+
+
+def _session_creator(scaffold: v1.train.Scaffold, config: RunConfig) -> RestoringSessionCreator:
+    """Makes sessions that are initialised, never restored."""
+    return RestoringSessionCreator(scaffold, None, lambda: None, config.session_config)
+
+
+def _check_trains(spec: Spec) -> None:
+    for field in ("loss", "train_op"):
+        if not hasattr(spec, field):
+            raise TypeError(
+                f"Cannot check the replication of model_fn: in mode 'train' it must return an "
+                f"EstimatorSpec with a loss and a train_op, got {spec!r}. Look for a branch that "
+                f"returns nothing."
+            )
+        if getattr(spec, field) is None:
+            raise ValueError(
+                f"Cannot check the replication of model_fn: in mode 'train' its EstimatorSpec must "
+                f"have a loss and a train_op, and has no {field}. Pass it on."
+            )
+
+
+def _load(
+    session: v1.Session, variables: Mapping[str, Variable], values: Mapping[str, Array]
+) -> None:
+    """Gives variables their values; those that have none there stay as they are."""
+    shared = {name: variables[name].initializer for name in variables if name in values}
+    for name in shared:
+        shape = variables[name].shape
+        if not shape.is_compatible_with(np.shape(values[name])):
+            raise ValueError(
+                f"Cannot compare towers: variable {name!r} has shape {shape}, and "
+                f"{np.shape(values[name])} on one tower. The shape of a variable must not depend "
+                f"on the batch size; look for one that model_fn takes from its features."
+            )
+    # The second input of the operation that initialises a variable is its value.
+    feed = {initializer.inputs[1]: values[name] for name, initializer in shared.items()}
+    session.run(list(shared.values()), feed)
+
+
+def _dense_gradients(
+    pairs: Sequence[tuple[Gradient, Variable]], values: Sequence[Array]
+) -> dict[str, Array]:
+    """Keys the values of gradients by the variable's name, with a number if there are several."""
+    dense: dict[str, Array] = {}
+    for (gradient, variable), value in zip(pairs, values, strict=True):
+        name, number = variable.op.name, 1
+        while name in dense:
+            number += 1
+            name = f"{variable.op.name} ({number})"
+        if isinstance(gradient, tf.IndexedSlices):
+            dense[name] = np.zeros(variable.shape.as_list(), value.values.dtype)
+            np.add.at(dense[name], value.indices, value.values)
+        else:
+            dense[name] = value
+    return dense
+
+
+def _compared(plan: DevicePlan, one: _Step, many: _Step) -> ReplicationCheck:
+    def kind(name: str) -> str:
+        return "trainable" if name in one.trainable else f"…/{name.rpartition('/')[2]}"
+
+    [loss] = _differences({"loss": one.loss}, {"loss": many.loss}, str)
+    count = len(plan.towers)
+    of_one, of_many = (
+        {f"gradient of {name}": value for name, value in step.gradients.items()}
+        for step in (one, many)
+    )
+    return ReplicationCheck(
+        plan,
+        many.table,
+        loss,
+        _differences(of_one, of_many, lambda _: "gradient"),
+        _differences(one.variables, many.variables, kind),
+        (
+            *_missing(of_one, of_many, 1),
+            *_missing(of_many, of_one, count),
+            *_missing(one.variables, many.variables, 1),
+            *_missing(many.variables, one.variables, count),
+        ),
+    )
+
+
+def _differences(
+    one: Mapping[str, Array], many: Mapping[str, Array], kind: Callable[[str], str]
+) -> tuple[Difference, ...]:
+    """Compares the values that both have, each relative to the largest of its kind in `one`."""
+    shared = [name for name in one if name in many]
+    largest: dict[str, float] = {}
+    for name in shared:
+        size = _distance(one[name], np.zeros_like(one[name]))
+        largest[kind(name)] = max(largest.get(kind(name), 0.0), size)
+    differences = []
+    for name in shared:
+        absolute = _distance(one[name], many[name])
+        differences.append(Difference(name, absolute, _ratio(absolute, largest[kind(name)])))
+    return tuple(differences)
+
+
+def _ratio(absolute: float, scale: float) -> float:
+    if absolute in (0.0, np.inf):
+        return absolute
+    return absolute / scale if scale else np.inf
+
+
+def _distance(one: Array, many: Array) -> float:
+    """Returns the largest absolute difference: infinite if NaN, or if strings are not equal."""
+    one, many = np.asarray(one), np.asarray(many)
+    if one.dtype.kind in "OSU":
+        return 0.0 if np.array_equal(one, many) else np.inf
+    wide = np.complex128 if one.dtype.kind == "c" else np.float64
+    difference = np.abs(one.astype(wide) - many.astype(wide)).max(initial=0.0)
+    return float(difference) if np.isfinite(difference) else np.inf
+
+
+def _missing(present: Iterable[str], other: Mapping[str, Array], towers: int) -> list[str]:
+    return [f"{name} (only on {_towers(towers)})" for name in present if name not in other]
+
+
+def _towers(count: int) -> str:
+    return f"{count} tower" if count == 1 else f"{count} towers"
+
+
+def _mapped(function: Callable[[Any], Any], nest: Nest) -> Nest:
+    """Applies a function to every leaf of a batch, those of sparse tensors and records included."""
+
+    def on_leaf(leaf: Any) -> Any:
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            return dataclasses.replace(leaf, **_mapped(function, vars(leaf)))
+        return function(leaf)
+
+    return tf.nest.map_structure(on_leaf, nest, expand_composites=True)
