@@ -91,13 +91,16 @@ def _merged_exports(exports: Sequence[dict[str, Any]], rows: Tensor | None) -> d
 
 
 def _merged_export(key: str, outputs: Sequence[Any], rows: Tensor | None) -> Any:
-    """Merges export outputs of one of the three kinds, told apart by their fields."""
+    """Merges export outputs of one of the three kinds, ours or those of tf.estimator.
+
+    They are told apart by their fields, which are the same.
+    """
     kind = type(outputs[0])
-    if hasattr(kind, "outputs"):
+    if hasattr(outputs[0], "outputs"):
         return kind(_concatenated([output.outputs for output in outputs], rows))
-    if hasattr(kind, "value"):
+    if hasattr(outputs[0], "value"):
         return kind(_concatenated([output.value for output in outputs], rows))
-    if hasattr(kind, "scores"):
+    if hasattr(outputs[0], "scores"):
         return kind(
             scores=_concatenated([output.scores for output in outputs], rows),
             classes=_joined_classes([output.classes for output in outputs], rows),

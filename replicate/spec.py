@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Nest, Operation, Tensor
+from replicate.export.outputs import ExportOutput, check_outputs, completed_outputs
 
 v1 = tf.compat.v1
 
@@ -38,7 +39,7 @@ class _Fields(NamedTuple):
     loss: Tensor | None
     train_op: Operation | None
     eval_metric_ops: dict[str, tuple[Tensor, Operation]]
-    export_outputs: dict[str, Any] | None
+    export_outputs: dict[str, ExportOutput] | None
     training_chief_hooks: tuple[Any, ...]
     training_hooks: tuple[Any, ...]
     scaffold: Any
@@ -55,7 +56,9 @@ class EstimatorSpec(_Fields):
       loss: Scalar. Required in TRAIN and EVAL. A loss of shape [1] is reshaped to a scalar.
       train_op: The operation that makes one training step. Required in TRAIN.
       eval_metric_ops: Dict of metric name to (value, update), as `tf.compat.v1.metrics` makes them.
-      export_outputs: Dict of signature name to output, for an exported model.
+      export_outputs: Dict of signature name to `replicate.export.ExportOutput`, for an exported
+        model. In PREDICT one of several must be named "serving_default"; a single one is that too,
+        and without any the predictions are.
       training_chief_hooks: Hooks that run in TRAIN, on the chief only.
       training_hooks: Hooks that run in TRAIN, on every worker.
       scaffold: A `tf.compat.v1.train.Scaffold`, or None for the default one.
@@ -72,7 +75,7 @@ class EstimatorSpec(_Fields):
         loss: Tensor | None = None,
         train_op: Operation | None = None,
         eval_metric_ops: Mapping[str, tuple[Tensor, Operation]] | None = None,
-        export_outputs: Mapping[str, Any] | None = None,
+        export_outputs: Mapping[str, ExportOutput] | None = None,
         training_chief_hooks: Iterable[Any] | None = None,
         training_hooks: Iterable[Any] | None = None,
         scaffold: Any = None,
@@ -82,8 +85,8 @@ class EstimatorSpec(_Fields):
         """Checks and normalises the fields.
 
         Raises:
-          ValueError: A field that the mode requires is missing, the mode is unknown, or the loss
-            is not a scalar.
+          ValueError: A field that the mode requires is missing, the mode is unknown, the loss is
+            not a scalar, or no export output of several is the default.
           TypeError: A field is of a type that cannot be run.
         """
         _check_mode(mode)
@@ -94,7 +97,7 @@ class EstimatorSpec(_Fields):
             loss=_checked_loss(mode, loss),
             train_op=_checked_train_op(mode, train_op),
             eval_metric_ops=_checked_metrics(eval_metric_ops),
-            export_outputs=_checked_dict("export_outputs", export_outputs),
+            export_outputs=_checked_exports(mode, export_outputs, predictions),
             training_chief_hooks=checked_hooks("training_chief_hooks", training_chief_hooks),
             training_hooks=checked_hooks("training_hooks", training_hooks),
             scaffold=_checked_scaffold(scaffold),
@@ -215,6 +218,14 @@ def _checked_metrics(
                 f"Tensor, update Operation), got {pair!r}. Make it with tf.compat.v1.metrics."
             )
     return checked
+
+
+def _checked_exports(
+    mode: str, outputs: Mapping[str, ExportOutput] | None, predictions: Nest
+) -> dict[str, ExportOutput] | None:
+    checked = _checked_dict("export_outputs", outputs)
+    check_outputs(checked or {})
+    return completed_outputs(checked, predictions) if mode == ModeKeys.PREDICT else checked
 
 
 def _checked_dict(field: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -1,14 +1,17 @@
 """RunConfig: how an Estimator runs, as one frozen value.
 
 Owns the settings that are about running and not about the model: where files go, how often things
-are saved and logged, seeds and session options. It is checked once, when it is made, and handed
-down; nothing reads settings from anywhere else.
+are saved and logged, seeds, session options, and the place of this process in a cluster. It is
+checked once, when it is made, and handed down; nothing reads settings from anywhere else.
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
+
+from replicate.estimator.cluster import ClusterConfig, cluster_config_from_environment
 
 v1 = tf.compat.v1
 
@@ -19,6 +22,8 @@ _DEFAULT_SAVE_SECS = 600
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
     """Settings of an Estimator's runs.
+
+    TF_CONFIG is read once, when the value is made, and kept by `replace`.
 
     Attributes:
       model_dir: Directory of checkpoints and event files, made when absent.
@@ -33,6 +38,14 @@ class RunConfig:
       log_step_count_steps: Steps between two `global_step/sec` events, None for none.
       progress: "bar" draws a progress bar, "log" prints a line per interval, "auto" takes the bar
         when standard error is a terminal and lines otherwise, "off" shows nothing.
+      device_fn: Function from an operation to its device, applied to the whole graph of a training
+        run. None puts variables on the parameter servers of the cluster, if it has any.
+      protocol: Of the cluster's servers, None for "grpc".
+      session_creation_timeout_secs: Seconds that a worker waits for the chief to have initialised
+        the model.
+      checkpoint_save_graph_def: Whether the graph is written too, as graph.pbtxt and as one *.meta
+        file per checkpoint.
+      cluster: The cluster and the place of this process in it. None reads TF_CONFIG.
     """
 
     model_dir: str | None = None
@@ -45,14 +58,21 @@ class RunConfig:
     keep_checkpoint_every_n_hours: float = 10000
     log_step_count_steps: int | None = 100
     progress: str = "auto"
+    device_fn: Callable[[Any], str] | None = None
+    protocol: str | None = None
+    session_creation_timeout_secs: float = 7200
+    checkpoint_save_graph_def: bool = False
+    cluster: ClusterConfig = None  # type: ignore[assignment]  # filled in below
 
     def __post_init__(self) -> None:
         """Checks every setting.
 
         Raises:
           ValueError: A setting is out of range, or both checkpoint intervals are given.
-          TypeError: session_config is not a ConfigProto.
+          ClusterConfigError: TF_CONFIG is wrong.
+          TypeError: session_config, device_fn or cluster is of the wrong kind.
         """
+        self._take_cluster()
         if self.model_dir is not None and not str(self.model_dir):
             raise ValueError(
                 'RunConfig: model_dir is "". Give a directory, or None for a temporary one.'
@@ -70,6 +90,7 @@ class RunConfig:
         self._check_at_least("keep_checkpoint_max", 0)
         self._check_positive("save_checkpoints_secs")
         self._check_positive("keep_checkpoint_every_n_hours")
+        self._check_positive("session_creation_timeout_secs")
         if self.progress not in PROGRESS_MODES:
             raise ValueError(
                 f"RunConfig: progress must be one of {list(PROGRESS_MODES)}, got "
@@ -80,6 +101,61 @@ class RunConfig:
                 "RunConfig: session_config must be a tf.compat.v1.ConfigProto, got "
                 f"{self.session_config!r}. Pass None for the default."
             )
+        if self.device_fn is not None and not callable(self.device_fn):
+            raise TypeError(
+                "RunConfig: device_fn must be a function from an operation to its device, got "
+                f"{self.device_fn!r}. Pass None for the default."
+            )
+
+    @property
+    def cluster_spec(self) -> v1.train.ClusterSpec:
+        """The training cluster; empty for a process on its own and for the evaluator."""
+        return self.cluster.cluster_spec
+
+    @property
+    def task_type(self) -> str:
+        """What this process does in the cluster, one of `TaskType`."""
+        return self.cluster.task_type
+
+    @property
+    def task_id(self) -> int:
+        """Index of this process among those of its type."""
+        return self.cluster.task_id
+
+    @property
+    def global_id_in_cluster(self) -> int | None:
+        """Number of this process in the training cluster, None for the evaluator."""
+        return self.cluster.global_id_in_cluster
+
+    @property
+    def master(self) -> str:
+        """Target of the training session."""
+        return self.cluster.master
+
+    @property
+    def evaluation_master(self) -> str:
+        """Target of an evaluation session."""
+        return self.cluster.evaluation_master
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the checkpoints."""
+        return self.cluster.is_chief
+
+    @property
+    def num_ps_replicas(self) -> int:
+        """Parameter servers of the cluster."""
+        return self.cluster.num_ps_replicas
+
+    @property
+    def num_worker_replicas(self) -> int:
+        """Processes of the cluster that train, the chief included."""
+        return self.cluster.num_worker_replicas
+
+    @property
+    def service(self) -> Mapping[str, Any] | None:
+        """What TF_CONFIG holds under "service"."""
+        return self.cluster.service
 
     def replace(self, **changes: Any) -> "RunConfig":
         """Returns a copy with some settings changed, checked like a new one.
@@ -100,6 +176,24 @@ class RunConfig:
         if any(changes.get(name) is not None for name in intervals):
             changes = {**dict.fromkeys(intervals), **changes}
         return dataclasses.replace(self, **changes)
+
+    def _take_cluster(self) -> None:
+        """Reads TF_CONFIG if no cluster is given, and takes the model_dir that it asks for."""
+        if self.cluster is None:
+            object.__setattr__(self, "cluster", cluster_config_from_environment())
+        if not isinstance(self.cluster, ClusterConfig):
+            raise TypeError(
+                f"RunConfig: cluster must be a ClusterConfig, got {self.cluster!r}. Pass None to "
+                "read TF_CONFIG."
+            )
+        asked = self.cluster.model_dir
+        if asked is not None and self.model_dir not in (None, asked):
+            raise ValueError(
+                f"RunConfig: model_dir is {self.model_dir!r}, but TF_CONFIG asks for {asked!r}. "
+                "Give one of them, or the same twice."
+            )
+        if asked is not None:
+            object.__setattr__(self, "model_dir", asked)
 
     def _check_at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
