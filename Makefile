@@ -6,12 +6,16 @@ TF ?= $(if $(wildcard .venv/.ready-gpu),gpu,cpu)
 ARGS ?=
 READY := .venv/.ready-$(TF)
 BIN := .venv/bin
+# A Python 3.10 or 3.11; empty: PYTHON if it is one, else python3.11 or python3.10.
+PYTHON_TF215 ?=
+READY_TF215 := .venv-tf215/.ready-tf215
+TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
 
-.PHONY: help setup train test lint lock clean
+.PHONY: help setup train test test-tf215 lint lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY)  ## make .venv with everything that training and testing need (TF=gpu for GPUs)
 
@@ -21,6 +25,9 @@ train: setup  ## train the example ConvNet with K-FAC on two towers; ARGS="--hel
 test: setup  ## run the tests; ARGS="tests/kfac -k damping" picks some
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
+test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
+	.venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
+
 lint: setup  ## check style, format, types, import rules and spelling
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
@@ -28,12 +35,17 @@ lint: setup  ## check style, format, types, import rules and spelling
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m codespell_lib
 
-lock:  ## write requirements.lock anew from pyproject.toml
+lock:  ## write all requirements*.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" bash tools/lock.sh
 
-clean:  ## remove .venv, caches, build output and runs/ (trained models)
-	rm -rf .venv build dist runs *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+clean:  ## remove .venv*, caches, build output and runs/ (trained models)
+	rm -rf .venv .venv-tf215 build dist runs *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
-$(READY): requirements.lock pyproject.toml setup.py tools/setup_venv.sh
+$(READY): requirements.lock requirements-legacy.lock
 	@PYTHON="$(PYTHON)" bash tools/setup_venv.sh $(TF)
+
+$(READY_TF215): requirements-tf215.lock
+	@PYTHON="$(PYTHON)" PYTHON_TF215="$(PYTHON_TF215)" bash tools/setup_venv.sh tf215
+
+$(READY) $(READY_TF215): pyproject.toml setup.py tools/setup_venv.sh tools/find_python.sh

@@ -43,7 +43,9 @@ class _Copy:
 
     def given(self, variable: Variable) -> Variable:
         """Returns what this copy gets when it asks for a shared variable."""
-        return self.substitute(variable) if self.substitute else variable
+        if self.substitute is None or not isinstance(variable, tf.Variable):
+            return variable  # A partitioned variable is no tf.Variable and has no substitute.
+        return self.substitute(variable)
 
 
 class SharedVariables:

@@ -62,13 +62,23 @@ def cut(leaf: Tensor, rows: Tensor, num_shards: int, equal: bool) -> list[Tensor
       num_shards: Number of shards, ≥ 1.
       equal: Whether `num_shards` is known to divide the rows; shapes then stay as known as can be.
     """
-    if isinstance(leaf, tf.SparseTensor):
-        return list(v1.sparse_split(sp_input=leaf, num_split=num_shards, axis=0))
     sizes = shard_sizes(rows, num_shards)
-    if isinstance(leaf, tf.RaggedTensor):
+    if isinstance(leaf, tf.SparseTensor | tf.RaggedTensor):
+        take = _sparse_rows if isinstance(leaf, tf.SparseTensor) else _ragged_rows
         ends = list(accumulate(sizes))
-        return [leaf[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        return [take(leaf, end - size, size) for size, end in zip(sizes, ends, strict=True)]
     if equal or (isinstance(rows, int) and rows % num_shards == 0):
         # An identity, so that checks of the rows hold for the split of a constant, too.
         return list(tf.split(tf.identity(leaf), num_shards, name="split"))
     return list(tf.split(tf.identity(leaf), sizes, num=num_shards, name="split"))
+
+
+def _ragged_rows(leaf: Tensor, start: Tensor, size: Tensor) -> Tensor:
+    return leaf[start : start + size]
+
+
+def _sparse_rows(leaf: Tensor, start: Tensor, size: Tensor) -> Tensor:
+    """Takes rows of a SparseTensor; unlike `sparse_split` it can take none."""
+    others = leaf.dense_shape[1:]
+    starts = tf.concat([[start], tf.zeros_like(others)], axis=0)
+    return tf.sparse.slice(leaf, starts, tf.concat([[size], others], axis=0))

@@ -169,13 +169,16 @@ class TowerOptimizer(v1.train.Optimizer):
             return self._apply([checked], [], True, global_step, name)
         call = len(build.calls[tower.index])
         done = v1.group(*_evaluated(checked), name="train_op_placeholder")
-        build.calls[tower.index].append(TowerGradients(checked, done))
+        names = v1.get_default_graph().get_name_scope()
+        build.calls[tower.index].append(
+            TowerGradients(checked, done, v1.get_variable_scope(), names)
+        )
         if not tower.is_last:
             return done
         towers = [calls[call] for calls in build.calls if call < len(calls)]
         if len(towers) < tower.count:
             raise different_calls(build)
-        with build.outside_towers():
+        with build.outside_towers(towers[0]):
             return self._apply(
                 [part.gradients_and_variables for part in towers],
                 [part.done for part in towers],

@@ -65,10 +65,14 @@ class TowerGradients:
     Attributes:
       gradients_and_variables: The pairs, gradients checked to be finite when they are evaluated.
       done: Operation that ends this tower's part of the step.
+      variable_scope: The variable scope in which it called, likewise `name_scope`.
+      name_scope: The name scope.
     """
 
     gradients_and_variables: list[tuple[Gradient | None, Variable]]
     done: Operation
+    variable_scope: Any
+    name_scope: str
 
 
 class TowerBuild:
@@ -180,15 +184,21 @@ class TowerBuild:
         return self._shared[position]
 
     @contextlib.contextmanager
-    def outside_towers(self) -> Iterator[None]:
+    def outside_towers(self, first: TowerGradients | None = None) -> Iterator[None]:
         """Leaves the tower's device, names and variable sharing, to build what is made once.
 
         Variables still go to the parameter devices. Control dependencies stay.
+
+        Args:
+          first: The first tower's call whose scopes are entered, so that what is made has the names
+            that it has without replication. None: the scopes in which the towers are built.
         """
+        variable_scope = first.variable_scope if first else self._variable_scope
+        name_scope = first.name_scope if first else self._name_scope
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._variables.suspended())
-            stack.enter_context(v1.variable_scope(self._variable_scope, auxiliary_name_scope=False))
-            stack.enter_context(v1.name_scope(f"{self._name_scope}/" if self._name_scope else None))
+            stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
+            stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
             stack.enter_context(v1.device(None))
             stack.enter_context(v1.device(self._placer.on("")))
             yield

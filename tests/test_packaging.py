@@ -23,8 +23,16 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("kfac", "model_deploy", "replicate")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LOCK = ROOT / "requirements.lock"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+CORE = PROJECT["dependencies"]
+LOCKS = {
+    "requirements.lock": [*CORE, *EXTRAS["cpu"], *EXTRAS["examples"], *EXTRAS["dev"]],
+    "requirements-legacy.lock": EXTRAS["legacy"],
+    "requirements-tf215.lock": [*CORE, *PYPROJECT["dependency-groups"]["tf215"]],
+}
+"""What each lock is made from."""
 
 
 def python(*args, cwd):
@@ -120,16 +128,16 @@ def test_import_without_tensorflow_says_what_to_install(package):
     assert "During handling" not in done.stderr
 
 
-def test_lock_names_no_place():
-    text = LOCK.read_text()
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_names_no_place(lock):
+    text = (ROOT / lock).read_text()
     assert not re.findall(r"https?:|file:|://|--(?:extra-)?index-url|--find-links|@ ", text)
     pins = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
     assert not [line for line in pins if not re.match(r"[a-z0-9-]+==\S+ .*\\$", line)]
 
 
-def test_lock_pins_every_direct_dependency_with_hashes():
-    blocks = re.split(r"\n(?=[a-z0-9])", LOCK.read_text())
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_pins_every_direct_dependency_with_hashes(lock):
+    blocks = re.split(r"\n(?=[a-z0-9])", (ROOT / lock).read_text())
     hashed = {block.split("==")[0] for block in blocks if "--hash=sha256:" in block}
-    extras = PROJECT["optional-dependencies"]
-    direct = PROJECT["dependencies"] + extras["cpu"] + extras["examples"] + extras["dev"]
-    assert {canonicalize_name(Requirement(line).name) for line in direct} <= hashed
+    assert {canonicalize_name(Requirement(line).name) for line in LOCKS[lock]} <= hashed

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes requirements.lock: every package that `make setup` installs, for each supported Python,
-# with hashes. Called by `make lock`. Uses uv where there is one, else a temporary copy of it.
+# Writes requirements.lock, requirements-legacy.lock and requirements-tf215.lock: every package that
+# `make setup` and `make test-tf215` install, for each supported Python, with hashes. Called by
+# `make lock`. Uses uv where there is one, else a temporary copy of it.
 set -euo pipefail
 
 uv=$(command -v uv || true)
@@ -11,7 +12,19 @@ if [[ -z $uv ]]; then
     "$scratch/bin/python" -m pip install --quiet --disable-pip-version-check uv
     uv=$scratch/bin/uv
 fi
-"$uv" pip compile pyproject.toml --quiet --no-config --upgrade --universal --python-version 3.10 \
-    --extra cpu --extra examples --extra dev \
-    --generate-hashes --custom-compile-command "make lock" --output-file requirements.lock
-echo "lock: $(grep -c '^[a-z].*==' requirements.lock) pins in requirements.lock"
+
+# compile LOCK SOURCE OPTION...: what the source, with the extras or groups in the options, needs.
+compile() {
+    local lock=$1 source=$2
+    shift 2
+    "$uv" pip compile "$source" --quiet --no-config --upgrade --universal \
+        --python-version 3.10 --generate-hashes --custom-compile-command "make lock" "$@" \
+        --output-file "$lock"
+    echo "lock: $(grep -c '^[a-z].*==' "$lock") pins in $lock"
+}
+
+compile requirements.lock pyproject.toml --extra cpu --extra examples --extra dev
+compile requirements-tf215.lock pyproject.toml --group tf215
+# Alone: it asks for the distribution `tensorflow`, whose files are those of `tensorflow-cpu`.
+tensorflow=$(sed -n 's/^tensorflow-cpu==\([0-9]*\.[0-9]*\).*/\1/p' requirements.lock | head -n 1)
+compile requirements-legacy.lock - --no-deps <<<"tf-keras==$tensorflow.*"

@@ -41,10 +41,7 @@ def test_several_clones_have_a_scope_each_and_share_variables(any_graph, batch_n
     assert len(v1.trainable_variables()) == 3
     for index, clone in enumerate(clones):
         assert clone.scope == f"clone_{index}/"
-        assert (
-            clone.outputs.op.name
-            == f"clone_{index}/BatchNormClassifier/fully_connected/Sigmoid"
-        )
+        assert clone.outputs.op.name == f"clone_{index}/BatchNormClassifier/fully_connected/Sigmoid"
         assert clone.device == clone.outputs.device == f"/device:GPU:{index}"
         assert len(v1.get_collection(v1.GraphKeys.UPDATE_OPS, clone.scope)) == 2
         assert len(v1.losses.get_losses(clone.scope)) == 1

@@ -1,7 +1,9 @@
 """deploy: one operation that trains all clones."""
 
+import contextlib
 import pathlib
 import re
+import socket
 
 import numpy as np
 import pytest
@@ -230,6 +232,46 @@ def test_parameter_servers_hold_variables_slots_and_the_global_step(any_graph, l
     }
 
 
+def free_addresses(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+
+
+def test_replicas_train_variables_on_parameter_servers_each_on_its_own_task():
+    addresses = free_addresses(4)
+    cluster = tf.train.ClusterSpec({"ps": addresses[:2], "worker": addresses[2:]})
+    servers = {
+        (job, task): v1.train.Server(cluster, job, task)
+        for job in ("ps", "worker")
+        for task in (0, 1)
+    }
+
+    def model():
+        for name in ("v", "w"):
+            value = v1.get_variable(name, initializer=8.0)
+            v1.losses.add_loss(value * value)
+
+    for task in (0, 1):
+        config = DeploymentConfig(2, True, task, 2, num_ps_tasks=2, variable_placement="by_bytes")
+        target = servers["worker", task].target
+        with tf.Graph().as_default(), v1.Session(target) as session:
+            deployed = deploy(config, model, optimizer=sgd(0.25))
+            if task == 0:
+                session.run(v1.global_variables_initializer())
+            trace = v1.RunMetadata()
+            options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+            loss = session.run(deployed.train_op, options=options, run_metadata=trace)
+            assert loss == (128.0, 32.0)[task]  # The second goes on where the first left off.
+            assert session.run(v1.train.get_global_step()) == task + 1
+        used = {
+            re.sub("/replica:0|/device.*", "", each.device) for each in trace.step_stats.dev_stats
+        }
+        assert used == {"/job:ps/task:0", "/job:ps/task:1", f"/job:worker/task:{task}"}
+
+
 def test_optimizer_is_on_the_workers_cpu(any_graph, logistic, data):
     config = DeploymentConfig(num_clones=2, num_ps_tasks=1)
     model = built(logistic, data, config, sgd())
@@ -278,7 +320,7 @@ def test_training_without_a_loss_is_refused(graph):
         deploy(on_cpu(1), lambda: None, optimizer=sgd())
 
 
-def test_program_in_the_documentation_runs(capsys, monkeypatch):
+def test_program_in_the_documentation_runs(capsys):
     (program,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     exec(compile(program, str(DOCUMENT), "exec"), {"__name__": "__main__"})
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", capsys.readouterr().out)]

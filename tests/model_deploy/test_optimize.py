@@ -140,10 +140,7 @@ def test_arguments_reach_compute_gradients(any_graph, logistic, data):
 
 def embedding_model(ids, labels, sparse=True):
     table = v1.get_variable("table", [6, 2], initializer=v1.ones_initializer())
-    if sparse:
-        rows = tf.nn.embedding_lookup(table, ids)
-    else:
-        rows = tf.matmul(tf.one_hot(ids, 6), table)
+    rows = tf.gather(table, ids) if sparse else tf.matmul(tf.one_hot(ids, 6), table)
     v1.losses.mean_squared_error(labels, tf.reduce_sum(rows, axis=1))
 
 

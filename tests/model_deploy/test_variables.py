@@ -115,6 +115,18 @@ def test_a_copy_may_get_a_substitute(graph, model):
         assert model(1) is stand_in
 
 
+def test_a_partitioned_variable_is_shared_without_substitute(graph):
+    def model():
+        return v1.get_variable("p", [4, 1], partitioner=v1.fixed_size_partitioner(2))
+
+    shared = SharedVariables()
+    with shared.copy(0, "copy 0"):
+        first = model()
+    with shared.copy(1, "copy 1", substitute=lambda variable: variable.ref()):
+        second = model()
+    assert [part.ref() for part in second] == [part.ref() for part in first]
+
+
 def test_outer_auto_reuse_scope_is_kept(graph):
     with v1.variable_scope("outer", reuse=v1.AUTO_REUSE):
         first = build_copies(get_variable, count=2)
@@ -131,16 +143,18 @@ def test_outer_auto_reuse_scope_is_kept(graph):
 )
 def test_other_number_of_bare_variables_is_refused(graph, first, second, difference):
     shared = SharedVariables()
-    with shared.copy(0, "copy 0"):
-        for name in first:
-            tf.Variable(1.0, name=name)
-    with (
-        pytest.raises(ValueError, match=rf"copy 1 disagrees with copy 0: it {difference}"),
-        v1.name_scope("copy_1") as scope,
-        shared.copy(1, "copy 1", name_scope=scope),
-    ):
-        for name in second:
-            tf.Variable(1.0, name=name)
+
+    def build(index, names):
+        with (
+            v1.name_scope(f"copy_{index}") as scope,
+            shared.copy(index, f"copy {index}", name_scope=scope),
+        ):
+            for name in names:
+                tf.Variable(1.0, name=name)
+
+    build(0, first)
+    with pytest.raises(ValueError, match=rf"copy 1 disagrees with copy 0: it {difference}"):
+        build(1, second)
 
 
 def test_fewer_trainable_variables_of_get_variable_are_refused(graph):
@@ -148,7 +162,9 @@ def test_fewer_trainable_variables_of_get_variable_are_refused(graph):
         for name in "ab"[: 2 - index]:
             v1.get_variable(name, shape=[2])
 
-    with pytest.raises(ValueError, match=r"does not make b\. copy 0 made \[a, b\]; copy 1 made \[a\]"):
+    with pytest.raises(
+        ValueError, match=r"does not make b\. copy 0 made \[a, b\]; copy 1 made \[a\]"
+    ):
         build_copies(model)
 
 

@@ -125,6 +125,15 @@ def test_ragged_tensors_are_split_between_rows(graph, uneven, expected):
     assert [part.to_list() for part in parts] == expected
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_sparse_tensor_of_fewer_rows_than_shards(graph, rows):
+    sparse = tf.SparseTensor([[row, 1] for row in range(rows)], [5.0, 6.0][:rows], [rows, 4])
+    shards = split.split_batch(sparse, None, Splitting(3, "weighted"))
+    got = evaluate([shard.features for shard in shards])
+    assert [list(part.dense_shape) for part in got] == [[row < rows, 4] for row in range(3)]
+    assert [list(part.values) for part in got] == [[5.0], [6.0][: rows - 1], []]
+
+
 def test_padded_sparse_tensor_gets_empty_rows(graph):
     sparse = tf.SparseTensor([[0, 1], [2, 0]], [1.0, 2.0], [3, 4])
     shards = split.split_batch(sparse, None, Splitting(2, "pad"))

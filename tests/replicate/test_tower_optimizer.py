@@ -81,6 +81,21 @@ def test_slots_are_named_after_the_first_tower_and_made_once(graph):
     assert sorted(values) == ["beta1_power", "beta2_power", "net/c", "net/c/Adam", "net/c/Adam_1"]
 
 
+@pytest.mark.parametrize("towers", [1, 2])
+def test_slots_in_a_scope_have_the_names_of_a_model_that_is_not_replicated(towers):
+    def model(index):
+        with v1.variable_scope("net"):
+            optimizer = TowerOptimizer(v1.train.MomentumOptimizer(1.0, 0.9))
+            return optimizer.minimize(absolute_error(index))
+
+    with tf.Graph().as_default():
+        values, _ = train(model, towers=towers)
+    with tf.Graph().as_default():
+        model(0)
+        plain = [variable.op.name for variable in v1.global_variables()]
+    assert list(values) == plain
+
+
 def test_optimizer_function_is_called_once_outside_of_towers(graph):
     made = []
 
