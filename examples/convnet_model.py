@@ -1,0 +1,137 @@
+"""The ConvNet of the K-FAC tutorials as a model_fn that runs on one tower or on many.
+
+    image -> conv 5x5, 16 -> max pool 3x3/2 -> conv 5x5, 16 -> max pool 3x3/2 -> linear 10
+
+The model_fn describes one tower and its share of the batch; it does not know how many towers
+there are. Two lines are for replication and K-FAC: the optimizer is wrapped in a
+`replicate.TowerOptimizer`, and each layer's inputs and outputs are registered in the graph's
+layer collection, which all towers share.
+
+Flags, files and printing are in `examples/convnet.py`.
+
+Reference: Grosse & Martens (2016), "A Kronecker-factored approximate Fisher matrix for
+convolution layers", arXiv 1602.01407.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+import kfac
+import replicate
+from examples import mnist
+
+v1 = tf.compat.v1
+Tensor = Any
+CHANNELS = 16
+LOSS_REDUCTION = v1.losses.Reduction.MEAN
+"""How `model_fn` makes one loss of many, which decides how the towers' losses are put together."""
+
+
+class Layer(NamedTuple):
+    """What K-FAC has to know of a layer: its parameters, what went in, what came out."""
+
+    weights: Any
+    bias: Any
+    inputs: Tensor
+    outputs: Tensor  # before the non-linearity
+
+
+def conv_layer(name: str, inputs: Tensor, size: int, channels: int) -> Layer:
+    """Convolves with `size` x `size` filters, stride 1, SAME padding, and adds a bias.
+
+    Args:
+      name: Variable scope of the layer.
+      inputs: [batch, height, width, channels in].
+      size: Side of the filter, in pixels.
+      channels: Channels out.
+
+    Returns:
+      The Layer; outputs [batch, height, width, channels].
+    """
+    shape = [size, size, inputs.shape[-1], channels]
+    with v1.variable_scope(name):
+        weights = v1.get_variable("weights", shape, initializer=v1.initializers.he_normal())
+        bias = v1.get_variable("bias", [channels], initializer=v1.initializers.zeros())
+    outputs = tf.nn.bias_add(tf.nn.conv2d(inputs, weights, strides=1, padding="SAME"), bias)
+    return Layer(weights, bias, inputs, outputs)
+
+
+def max_pool_layer(inputs: Tensor) -> Tensor:
+    """Takes the largest of each 3x3 window, stride 2: half the height and half the width."""
+    return tf.nn.max_pool2d(inputs, ksize=3, strides=2, padding="SAME")
+
+
+def linear_layer(name: str, inputs: Tensor, units: int) -> Layer:
+    """Multiplies by a matrix and adds a bias: [batch, features] -> [batch, units]."""
+    with v1.variable_scope(name):
+        weights = v1.get_variable(
+            "weights", [inputs.shape[-1], units], initializer=v1.initializers.glorot_uniform()
+        )
+        bias = v1.get_variable("bias", [units], initializer=v1.initializers.zeros())
+    return Layer(weights, bias, inputs, tf.matmul(inputs, weights) + bias)
+
+
+def build_model(images: Tensor) -> tuple[Layer, Layer, Layer]:
+    """Stacks the layers; the outputs of the last one are the logits [batch, 10]."""
+    conv1 = conv_layer("conv1", images, size=5, channels=CHANNELS)
+    pool1 = max_pool_layer(tf.nn.relu(conv1.outputs))
+    conv2 = conv_layer("conv2", pool1, size=5, channels=CHANNELS)
+    pool2 = max_pool_layer(tf.nn.relu(conv2.outputs))
+    features = pool2.shape[1] * pool2.shape[2] * pool2.shape[3]
+    linear = linear_layer("linear", tf.reshape(pool2, [-1, features]), mnist.CLASSES)
+    return conv1, conv2, linear
+
+
+def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
+    """Builds one tower.
+
+    Args:
+      features: This tower's images, [batch, height, width, 1].
+      labels: Their digits, [batch], or None in PREDICT mode.
+      mode: One of replicate.ModeKeys.
+      params: Dict with "optimizer" ("kfac", "momentum" or "adam"), "learning_rate", "momentum"
+        and, for kfac, "damping".
+
+    Returns:
+      A replicate.EstimatorSpec.
+    """
+    conv1, conv2, linear = build_model(features)
+    logits = linear.outputs
+    classes = tf.argmax(logits, axis=1, output_type=tf.int32)
+    predictions = {"class": classes, "probabilities": tf.nn.softmax(logits)}
+    if mode == replicate.ModeKeys.PREDICT:
+        return replicate.EstimatorSpec(mode, predictions=predictions)
+
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+    if mode == replicate.ModeKeys.EVAL:
+        accuracy = v1.metrics.accuracy(labels, classes)
+        return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
+
+    if params["optimizer"] == "kfac":
+        layers = kfac.graph_layer_collection()
+        for conv in (conv1, conv2):
+            layers.register_conv2d(
+                (conv.weights, conv.bias), (1, 1, 1, 1), "SAME", conv.inputs, conv.outputs
+            )
+        layers.register_fully_connected((linear.weights, linear.bias), linear.inputs, logits)
+        layers.register_categorical_predictive_distribution(logits, name="logits")
+    optimizer = replicate.TowerOptimizer(lambda: make_optimizer(params))
+    train_op = optimizer.minimize(loss, global_step=v1.train.get_global_step())
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def make_optimizer(params: Any) -> Any:
+    """Makes the optimizer that `params` names; see `model_fn` for its keys."""
+    if params["optimizer"] == "momentum":
+        return v1.train.MomentumOptimizer(params["learning_rate"], params["momentum"])
+    if params["optimizer"] == "adam":
+        return v1.train.AdamOptimizer(params["learning_rate"], beta1=params["momentum"])
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=10,
+        learning_rate=params["learning_rate"],
+        momentum=params["momentum"],
+        damping=params["damping"],
+        norm_constraint=0.001,
+        layer_collection=kfac.graph_layer_collection(),
+    )

@@ -1,0 +1,94 @@
+"""Draws the loss and the accuracy of a training run against the step, from its event files.
+
+`read` collects the points that TensorBoard would show: from the model directory what was logged
+while training, and from `eval_<name>` below it what each evaluation found. `draw` makes the
+picture. Programs import this at their end, since matplotlib and TensorBoard load here.
+
+    python -m examples.curves runs/convnet "My run"     # draws runs/convnet/curves.png anew
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+class Curve(NamedTuple):
+    """The values of one scalar: two arrays [points]."""
+
+    steps: np.ndarray
+    values: np.ndarray
+
+
+Curves = Mapping[tuple[str, str], Curve]
+"""(run, tag) -> Curve, with run "batch" for training or the name of an evaluation."""
+
+# Okabe and Ito's colours, which stay apart in colour-blind eyes; the markers differ as well.
+_RUNS = {
+    "batch": {"color": "#999999", "linewidth": 0.8, "label": "training batch"},
+    "train": {"color": "#0072B2", "marker": "o", "label": "training set"},
+    "test": {"color": "#D55E00", "marker": "s", "label": "test set"},
+}
+_PIXELS_PER_INCH = 120
+
+
+def read(model_dir: str) -> Curves:
+    """Reads every scalar in the event files of a model directory and of its evaluations."""
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # it warns of several graphs in a run
+    folders = {"batch": Path(model_dir)}
+    folders |= {path.name.removeprefix("eval_"): path for path in Path(model_dir).glob("eval_*/")}
+    curves = {}
+    for run, folder in folders.items():
+        events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+        for tag in events.Tags()["scalars"]:
+            points = events.Scalars(tag)
+            steps, values = [p.step for p in points], [p.value for p in points]
+            curves[run, tag] = Curve(np.array(steps), np.array(values))
+    return curves
+
+
+def draw(curves: Curves, path: str, title: str) -> None:
+    """Draws loss (logarithmic) and accuracy side by side into a PNG file of 1200 x 540 pixels."""
+    figure = Figure(figsize=(10, 4.5), dpi=_PIXELS_PER_INCH, layout="constrained")
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    loss, accuracy = figure.subplots(1, 2, sharex=True)
+    _panel(loss, curves, "loss", "{:.2g}", legend="upper right")
+    _panel(accuracy, curves, "accuracy", "{:.3f}", legend="lower right")
+    loss.set_yscale("log")
+    figure.savefig(path)
+
+
+def _panel(axes: Axes, curves: Curves, tag: str, number: str, legend: str) -> None:
+    """Draws one tag of every run that has it, and writes the last value beside each evaluation."""
+    present = {run: curves[run, tag] for run in _RUNS if (run, tag) in curves}
+    ends = {run: curve.values[-1] for run, curve in present.items() if run != "batch"}
+    for run, (steps, values) in present.items():
+        (line,) = axes.plot(steps, values, markersize=4.5, **_RUNS[run])
+        if run in ends:
+            axes.annotate(
+                number.format(ends[run]),
+                (steps[-1], ends[run]),
+                xytext=(7, 0),
+                textcoords="offset points",
+                va="bottom" if ends[run] == max(ends.values()) else "top",
+                color=line.get_color(),
+            )
+    if present:
+        axes.legend(frameon=False, loc=legend)
+    axes.set_title(tag, loc="left", fontsize=11)
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    axes.grid(color="#E6E6E6")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+if __name__ == "__main__":
+    draw(read(sys.argv[1]), str(Path(sys.argv[1]) / "curves.png"), sys.argv[2])

@@ -1,0 +1,100 @@
+"""How the example programs talk to a terminal: flags in, lines out, an exit code at the end.
+
+`run(main)` starts a program. It exits with 0 when main returns, 2 with one line for flags or
+files that cannot be used, 3 with one line when training diverged, 128 + signal number when it was
+stopped after saving, and 1 with a traceback for everything else. Nothing here trains anything.
+
+TensorFlow is imported by `import_tensorflow`, which programs call when the flags are known to be
+good, so that `--help` and mistakes are answered at once.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+from absl import flags
+
+BAD_INPUT = 2
+DIVERGED = 3
+
+flags.DEFINE_bool("help", False, "Show this help.", short_name="h")
+
+
+def run(main: Callable[[], None]) -> NoReturn:
+    """Parses the flags, runs `main` and exits with the code that says how it went."""
+    try:
+        extra = flags.FLAGS(sys.argv)[1:]
+    except flags.Error as error:
+        fail(str(error), BAD_INPUT)
+    if flags.FLAGS["help"].value:
+        print(sys.modules["__main__"].__doc__)
+        print(flags.FLAGS.main_module_help())
+        sys.exit(0)
+    if extra:
+        fail(f"only --flags are accepted, got {shlex.join(extra)}", BAD_INPUT)
+    try:
+        main()
+    except KeyboardInterrupt:
+        fail("stopped before training began", 128 + signal.SIGINT)
+    sys.exit(0)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Prints one line to standard error and exits."""
+    print(f"{program()}: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def bad_input() -> Iterator[None]:
+    """Answers what the user got wrong, in flags or files, with one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        fail(str(error), BAD_INPUT)
+
+
+def show(label: str, text: object) -> None:
+    """Prints `text` under a label, with the lines of all labels in one column."""
+    head, *rest = str(text).splitlines() or [""]
+    print(f"{label:<16}{head}", *(f"{'':<16}{line}" for line in rest), sep="\n", flush=True)
+
+
+def program() -> str:
+    """Returns the name of the running program, such as `examples.convnet`."""
+    spec = sys.modules["__main__"].__spec__
+    return spec.name if spec else os.path.basename(sys.argv[0])
+
+
+def command() -> str:
+    """Returns the command line that started this process, ready to be typed again."""
+    python = sys.executable
+    if python.startswith(os.getcwd() + os.sep):
+        python = os.path.relpath(python)
+    return shlex.join([python, "-m", program(), *sys.argv[1:]])
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without the lines that its C++ part prints on the way.
+
+    If the import fails, they are printed after all.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as chatter:
+        os.dup2(chatter.fileno(), 2)
+        try:
+            import tensorflow as tf  # noqa: PLC0415
+        except BaseException:
+            chatter.seek(0)
+            os.write(stderr, chatter.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)

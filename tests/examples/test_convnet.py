@@ -1,0 +1,159 @@
+"""The main program as a user runs it: in a process of its own, judged by what it prints."""
+
+import os
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("sklearn")
+
+ROOT = pathlib.Path(__file__).parents[2]
+SHORT = ("--train_steps=3", "--eval_every_steps=3", "--batch_size=32", "--progress=log")
+
+
+def command(model_dir, *flags):
+    return [sys.executable, "-m", "examples.convnet", f"--model_dir={model_dir}", *flags]
+
+
+def run(model_dir, *flags):
+    return subprocess.run(
+        command(model_dir, *flags),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def test_help_does_not_import_tensorflow():
+    probe = (
+        "import runpy, sys\n"
+        "sys.argv = ['convnet', '--help']\n"
+        "try:\n"
+        "    runpy.run_module('examples.convnet', run_name='__main__', alter_sys=True)\n"
+        "except SystemExit as end:\n"
+        "    heavy = {'tensorflow', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "    print('END', end.code, sorted(heavy))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("END 0 []\n")
+    assert "--optimizer: <kfac|momentum|adam>" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--learning_rate=-1", "must be a number above 0"),
+        ("--learning_rate=nan", "must be a number above 0"),
+        ("--damping=0", "must be a number above 0"),
+        ("--damping=nan", "must be a number above 0"),
+        ("--momentum=1", "at least 0 and below 1"),
+        ("--num_towers=0", "positive integer"),
+        ("--optimizer=sgd", "kfac|momentum|adam"),
+        ("--data_dir=nowhere", "nowhere has no train-images-idx3-ubyte"),
+        ("--batch_size=63", "63 cannot be split into 2 equal parts"),
+        ("--devices=/cpu:0,/gpu:9", "/device:GPU:9"),
+    ],
+)
+def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(tmp_path, flag, message):
+    done = run(tmp_path / "model", *SHORT, flag)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not list(tmp_path.glob("model/model.ckpt*"))
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_a_model_dir_that_is_a_file_is_refused(tmp_path, below):
+    path = tmp_path / "file"
+    path.write_text("precious")
+    done = run(f"{path}{below}", *SHORT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert f"--model_dir={path}" in done.stderr
+    assert path.read_text() == "precious"
+
+
+def test_trains_goes_on_and_finds_itself_complete(tmp_path):
+    model_dir = tmp_path / "model"
+    first = run(model_dir, *SHORT)
+    assert first.returncode == 0, first.stderr
+    assert "2 towers: /device:CPU:0 /device:CPU:1" in first.stdout
+    assert "32 = 2 x 16" in first.stdout
+    assert re.search(r"conv1/weights +5x5x1x16 .*ConvKFCBasicFB", first.stdout)
+    assert "6 variables, 7,482 parameters" in first.stdout
+    assert f"none in {model_dir}: starting at step 0" in first.stdout
+    assert evaluated_steps(first.stdout) == ["3"]
+    assert re.search(r"^train accuracy +[01]\.\d{3}$", first.stdout, re.MULTILINE)
+    assert re.search(r"^test accuracy +[01]\.\d{3}$", first.stdout, re.MULTILINE)
+    assert f"{model_dir}/model.ckpt-3\n" in first.stdout
+    assert "Traceback" not in first.stderr
+    assert "WARNING" not in first.stderr
+
+    picture = (model_dir / "curves.png").read_bytes()
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", picture[16:24]) == (1200, 540)
+
+    second = run(model_dir, *SHORT, "--train_steps=7")
+    assert second.returncode == 0, second.stderr
+    assert f"{model_dir}/model.ckpt-3: continuing at step 3" in second.stdout
+    assert evaluated_steps(second.stdout) == ["6", "7"]
+    assert f"{model_dir}/model.ckpt-7\n" in second.stdout
+
+    third = run(model_dir, *SHORT, "--train_steps=7")
+    assert third.returncode == 0, third.stderr
+    assert f"{model_dir}/model.ckpt-7: complete at step 7" in third.stdout
+    assert accuracies(third.stdout) == accuracies(second.stdout)
+
+    other = run(model_dir, *SHORT, "--optimizer=adam")
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "holds checkpoints of kfac" in other.stderr
+
+
+def evaluated_steps(text):
+    return re.findall(r"^evaluation +step (\d+)", text, re.MULTILINE)
+
+
+def accuracies(text):
+    return re.findall(r"^(?:train|test) accuracy +(\S+)$", text, re.MULTILINE)
+
+
+def test_divergence_is_one_line_and_exit_code_3(tmp_path):
+    done = run(tmp_path, *SHORT, "--optimizer=momentum", "--learning_rate=1e30")
+    assert done.returncode == 3
+    assert "training diverged" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_saves_and_says_how_to_go_on(tmp_path):
+    model_dir = tmp_path / "model"
+    flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=log")
+    process = subprocess.Popen(
+        command(model_dir, *flags),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        line = next(line for line in process.stderr if "step/s" in line)
+        process.send_signal(signal.SIGINT)
+        printed, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, line + errors
+    assert "Traceback" not in errors
+    (saved,) = re.findall(r"saved +(\S+)", printed)
+    assert saved.startswith(f"{model_dir}/model.ckpt-")
+    assert pathlib.Path(f"{saved}.index").exists()
+    assert f"-m examples.convnet --model_dir={model_dir} --train_steps=1000000" in printed

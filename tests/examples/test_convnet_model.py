@@ -1,0 +1,96 @@
+"""The network's shapes and arithmetic, its optimizers, and one step of it on two towers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+from examples import convnet_model
+
+v1 = tf.compat.v1
+PARAMS = {"learning_rate": 0.1, "momentum": 0.5, "damping": 0.25}
+
+
+@pytest.mark.parametrize(("side", "features"), [(8, 2 * 2 * 16), (28, 7 * 7 * 16)])
+def test_layers_have_the_shapes_of_the_tutorials(graph, side, features):
+    conv1, conv2, linear = convnet_model.build_model(tf.zeros([3, side, side, 1]))
+    assert conv1.weights.shape.as_list() == [5, 5, 1, 16]
+    assert conv2.weights.shape.as_list() == [5, 5, 16, 16]
+    assert linear.weights.shape.as_list() == [features, 10]
+    assert conv1.outputs.shape.as_list() == [3, side, side, 16]
+    assert conv2.inputs.shape.as_list() == [3, side // 2, side // 2, 16]
+    assert linear.outputs.shape.as_list() == [3, 10]
+    assert len(v1.trainable_variables()) == 6
+
+
+def test_linear_layer_computes_what_it_says(graph):
+    inputs = np.random.RandomState(0).randn(4, 3).astype(np.float32)
+    layer = convnet_model.linear_layer("linear", tf.constant(inputs), 2)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(layer.bias.assign([1.0, -1.0]))
+        weights, outputs = session.run([layer.weights, layer.outputs])
+    np.testing.assert_allclose(outputs, inputs @ weights + [1.0, -1.0], rtol=1e-5)
+
+
+def test_conv_layer_computes_what_it_says(graph):
+    images = np.random.RandomState(0).randn(1, 5, 5, 1).astype(np.float32)
+    layer = convnet_model.conv_layer("conv", tf.constant(images), 3, 2)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(layer.bias.assign([0.5, 0.25]))
+        weights, outputs = session.run([layer.weights, layer.outputs])
+    window = images[0, 1:4, 2:5, 0]  # around row 2, column 3
+    expected = np.einsum("ij,ijc->c", window, weights[:, :, 0]) + np.array([0.5, 0.25])
+    np.testing.assert_allclose(outputs[0, 2, 3], expected, rtol=1e-5)
+
+
+def test_max_pool_layer_takes_the_largest_of_nine(graph):
+    image = np.arange(16, dtype=np.float32).reshape(1, 4, 4, 1)
+    pooled = convnet_model.max_pool_layer(tf.constant(image))
+    with v1.Session() as session:
+        np.testing.assert_array_equal(session.run(pooled)[0, :, :, 0], [[10, 11], [14, 15]])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("momentum", v1.train.MomentumOptimizer),
+        ("adam", v1.train.AdamOptimizer),
+        ("kfac", kfac.PeriodicInvCovUpdateKfacOpt),
+    ],
+)
+def test_make_optimizer_makes_the_named_one(graph, name, kind):
+    assert isinstance(convnet_model.make_optimizer({**PARAMS, "optimizer": name}), kind)
+
+
+@pytest.mark.parametrize("optimizer", ["kfac", "momentum", "adam"])
+def test_two_towers_train_and_share_six_variables(graph, optimizer):
+    random = np.random.RandomState(0)
+    images = tf.constant(random.rand(8, 8, 8, 1).astype(np.float32))
+    labels = tf.constant(random.randint(0, 10, 8), tf.int32)
+    step = v1.train.get_or_create_global_step()
+    model_fn = replicate.replicate_model_fn(
+        convnet_model.model_fn,
+        loss_reduction=convnet_model.LOSS_REDUCTION,
+        devices=["/cpu:0", "/cpu:1"],
+    )
+    params = {**PARAMS, "optimizer": optimizer, "learning_rate": 0.01}
+    spec = model_fn(images, labels, replicate.ModeKeys.TRAIN, params)
+    assert len(v1.trainable_variables()) == 6
+    with v1.train.MonitoredSession() as session:
+        losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(4)]
+        assert session.run(step) == 4
+    assert losses[-1] < losses[0]
+
+
+def test_evaluation_and_prediction_need_no_optimizer(graph):
+    images = tf.zeros([4, 8, 8, 1])
+    labels = tf.constant([1, 2, 3, 4])
+    spec = convnet_model.model_fn(images, labels, replicate.ModeKeys.EVAL, {})
+    assert set(spec.eval_metric_ops) == {"accuracy"}
+    with v1.variable_scope("", reuse=True):
+        spec = convnet_model.model_fn(images, None, replicate.ModeKeys.PREDICT, {})
+    assert spec.predictions["class"].shape.as_list() == [4]
+    assert spec.predictions["probabilities"].shape.as_list() == [4, 10]

@@ -1,0 +1,67 @@
+"""Event files written here come back as curves, and the picture is a PNG of the stated size."""
+
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tensorboard")
+
+from examples import curves
+
+v1 = tf.compat.v1
+
+
+def write_events(folder, tag, points):
+    with tf.Graph().as_default():  # The writer refuses to work beside eager execution.
+        # Files that one second makes would have one name, but for the suffix.
+        suffix = f".{len(list(folder.glob('*')))}"
+        writer = v1.summary.FileWriter(str(folder), filename_suffix=suffix)
+        for step, value in points:
+            summary = v1.Summary(value=[v1.Summary.Value(tag=tag, simple_value=value)])
+            writer.add_summary(summary, step)
+        writer.close()
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    write_events(tmp_path, "loss", [(1, 2.5), (2, 0.5), (3, 0.25)])
+    write_events(tmp_path / "eval_train", "accuracy", [(3, 1.0)])
+    write_events(tmp_path / "eval_test", "accuracy", [(3, 0.75)])
+    write_events(tmp_path / "eval_test", "loss", [(3, 0.5)])
+    return tmp_path
+
+
+def test_read_finds_every_scalar_of_training_and_evaluations(model_dir):
+    found = curves.read(str(model_dir))
+    assert set(found) == {
+        ("batch", "loss"),
+        ("train", "accuracy"),
+        ("test", "accuracy"),
+        ("test", "loss"),
+    }
+    np.testing.assert_array_equal(found["batch", "loss"].steps, [1, 2, 3])
+    np.testing.assert_array_equal(found["batch", "loss"].values, [2.5, 0.5, 0.25])
+    np.testing.assert_array_equal(found["test", "accuracy"].values, [0.75])
+
+
+def test_read_keeps_every_point_of_a_long_run(tmp_path):
+    write_events(tmp_path, "loss", [(step, 1.0 / step) for step in range(1, 20_001)])
+    assert len(curves.read(str(tmp_path))["batch", "loss"].steps) == 20_000
+
+
+def test_read_joins_the_files_of_a_continued_run(model_dir):
+    write_events(model_dir / "eval_test", "accuracy", [(6, 0.875)])
+    found = curves.read(str(model_dir))
+    np.testing.assert_array_equal(found["test", "accuracy"].steps, [3, 6])
+
+
+@pytest.mark.parametrize("present", ["all", "none"])
+def test_draw_writes_a_png_of_1200_by_540_pixels(model_dir, tmp_path, present):
+    path = tmp_path / "curves.png"
+    curves.draw(curves.read(str(model_dir)) if present == "all" else {}, str(path), "A title")
+    content = path.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", content[16:24]) == (1200, 540)

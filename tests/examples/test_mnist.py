@@ -1,0 +1,221 @@
+"""Image files written here, good and damaged, and the batches made of the images."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from examples import mnist
+
+v1 = tf.compat.v1
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+
+
+def idx(array):
+    head = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return head + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture
+def arrays():
+    random = np.random.RandomState(0)
+    return {
+        IMAGES: random.randint(0, 256, (7, 4, 3)),
+        LABELS: np.array([3, 1, 4, 1, 5, 9, 0]),
+        TEST_IMAGES: random.randint(0, 256, (2, 4, 3)),
+        TEST_LABELS: np.array([2, 7]),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path, arrays):
+    for name, array in arrays.items():
+        (tmp_path / name).write_bytes(idx(array))
+    return tmp_path
+
+
+def check_loaded(folder, arrays):
+    data = mnist.load(str(folder))
+    np.testing.assert_allclose(data.train.images[..., 0], arrays[IMAGES] / 255.0, rtol=1e-6)
+    np.testing.assert_allclose(data.test.images[..., 0], arrays[TEST_IMAGES] / 255.0, rtol=1e-6)
+    assert data.train.images.shape == (7, 4, 3, 1)
+    assert data.train.images.dtype == np.float32
+    assert data.train.labels.tolist() == [3, 1, 4, 1, 5, 9, 0]
+    assert data.test.labels.tolist() == [2, 7]
+    assert data.test.labels.dtype == np.int32
+
+
+def test_reads_plain_files(folder, arrays):
+    check_loaded(folder, arrays)
+
+
+def test_reads_gzipped_files_and_names_with_a_dot(folder, arrays):
+    for name in (IMAGES, TEST_LABELS):
+        path = folder / name
+        (folder / f"{name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    (folder / LABELS).rename(folder / "train-labels.idx1-ubyte")
+    (folder / TEST_IMAGES).rename(folder / "t10k-images.idx3-ubyte")
+    check_loaded(folder, arrays)
+
+
+def test_lists_every_missing_file(folder):
+    (folder / LABELS).unlink()
+    (folder / TEST_IMAGES).unlink()
+    with pytest.raises(ValueError, match=f"no {LABELS}, no {TEST_IMAGES}") as caught:
+        mnist.load(str(folder))
+    assert str(folder) in str(caught.value)
+    assert TEST_LABELS not in str(caught.value)
+
+
+def test_refuses_a_folder_that_does_not_exist(tmp_path):
+    with pytest.raises(ValueError, match=IMAGES):
+        mnist.load(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda b: b[:-5], r"95 bytes, expected 100 for shape \(7, 4, 3\)"),
+        (lambda b: b + b"x", r"101 bytes, expected 100"),
+        (lambda b: b[:9], r"9 bytes, expected a 16-byte head"),
+        (lambda b: b"", r"starts with 0x, expected 0x00000803"),
+        (lambda b: b"\x00\x00\x08\x01" + b[4:], r"starts with 0x00000801, expected 0x00000803"),
+        (lambda b: b"\x00\x00\x0d\x03" + b[4:], r"starts with 0x00000d03, expected 0x00000803"),
+        (lambda b: b[:4] + b"\xff" * 12 + b[16:], r"100 bytes, expected \d{20,} for shape"),
+    ],
+)
+def test_refuses_a_damaged_file(folder, damage, message):
+    path = folder / IMAGES
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=message) as caught:
+        mnist.load(str(folder))
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-9], lambda b: b"no gzip", lambda b: b[:30] + b[60:]]
+)
+def test_refuses_a_damaged_gzip_file(folder, damage):
+    packed = gzip.compress((folder / IMAGES).read_bytes())
+    (folder / IMAGES).unlink()
+    path = folder / f"{IMAGES}.gz"
+    path.write_bytes(damage(packed))
+    with pytest.raises(ValueError, match="Expected a whole IDX file") as caught:
+        mnist.load(str(folder))
+    assert str(path) in str(caught.value)
+
+
+def test_refuses_labels_that_do_not_match_the_images(folder):
+    (folder / LABELS).write_bytes(idx(np.zeros(6)))
+    with pytest.raises(ValueError, match=f"{LABELS}: it has 6 labels, expected 7"):
+        mnist.load(str(folder))
+
+
+def test_refuses_labels_that_are_not_digits(folder):
+    (folder / TEST_LABELS).write_bytes(idx(np.array([2, 10])))
+    with pytest.raises(ValueError, match=f"{TEST_LABELS}: it has a label 10"):
+        mnist.load(str(folder))
+
+
+def test_refuses_empty_files(folder):
+    (folder / TEST_IMAGES).write_bytes(idx(np.zeros((0, 4, 3))))
+    (folder / TEST_LABELS).write_bytes(idx(np.zeros(0)))
+    with pytest.raises(ValueError, match="it has no labels"):
+        mnist.load(str(folder))
+
+
+def test_refuses_test_images_of_another_size(folder):
+    (folder / TEST_IMAGES).write_bytes(idx(np.zeros((2, 4, 4))))
+    with pytest.raises(ValueError, match=r"\(4, 4\) pixels, expected \(4, 3\)"):
+        mnist.load(str(folder))
+
+
+def test_digits_are_split_without_overlap_and_with_every_digit_in_both():
+    sklearn_datasets = pytest.importorskip("sklearn.datasets")
+    data = mnist.load()
+    assert data.train.images.shape == (1437, 8, 8, 1)
+    assert data.test.images.shape == (360, 8, 8, 1)
+    rows = np.concatenate([data.train.images, data.test.images]).reshape(1797, 64)
+    assert rows.min() == 0
+    assert rows.max() == 1
+    original = sklearn_datasets.load_digits().data / 16.0
+    # The same multiset of images: nothing is in both parts that was not there twice to begin with.
+    np.testing.assert_array_equal(rows[np.lexsort(rows.T)], original[np.lexsort(original.T)])
+    assert set(np.bincount(data.test.labels)) <= {35, 36, 37}
+    assert np.bincount(data.train.labels).min() > 135
+
+
+def test_digits_are_split_the_same_way_each_time():
+    first, second = mnist.load(), mnist.load()
+    np.testing.assert_array_equal(first.test.images, second.test.images)
+    assert first.test.labels[:8].tolist() == second.test.labels[:8].tolist()
+
+
+def batches(count, **arguments):
+    images = np.arange(10, dtype=np.float32).reshape(10, 1, 1, 1)
+    labels = np.arange(10, dtype=np.int32)
+    with tf.Graph().as_default(), v1.Session() as session:
+        dataset = mnist.input_fn(images, labels, **arguments)
+        following = v1.data.make_one_shot_iterator(dataset).get_next()
+        got = [session.run(following) for _ in range(count)]
+        return following, got
+
+
+def test_training_batches_are_full_and_cover_each_epoch_in_a_new_order():
+    (image, label), got = batches(5, batch_size=4, training=True, seed=1)
+    assert image.shape.as_list() == [4, 1, 1, 1]
+    assert label.shape.as_list() == [4]
+    order = np.concatenate([labels for _, labels in got])
+    for images, labels in got:
+        np.testing.assert_array_equal(images[:, 0, 0, 0], labels)
+    assert sorted(order[:10]) == list(range(10))
+    assert sorted(order[10:]) == list(range(10))
+    assert order[:10].tolist() != order[10:].tolist()
+
+
+def test_training_order_follows_from_the_seed():
+    def order(seed):
+        _, got = batches(5, batch_size=4, training=True, seed=seed)
+        return np.concatenate([labels for _, labels in got]).tolist()
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+
+
+def test_evaluation_reads_everything_once_in_order():
+    _, got = batches(3, batch_size=4, training=False)
+    assert [labels.tolist() for _, labels in got] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    with pytest.raises(tf.errors.OutOfRangeError):
+        batches(4, batch_size=4, training=False)
+
+
+def test_the_arrays_are_not_part_of_the_graph():
+    images, labels = np.zeros((1000, 28, 28, 1), np.float32), np.zeros(1000, np.int32)
+    with tf.Graph().as_default() as graph:
+        v1.data.make_one_shot_iterator(mnist.input_fn(images, labels, 8, training=True)).get_next()
+        assert len(graph.as_graph_def().SerializeToString()) < 100_000
+
+
+def test_a_saved_position_is_taken_up_exactly(tmp_path):
+    images = np.arange(10, dtype=np.float32).reshape(10, 1, 1, 1)
+    labels = np.arange(10, dtype=np.int32)
+
+    def run(steps, restore):
+        with tf.Graph().as_default(), v1.Session() as session:
+            dataset = mnist.input_fn(images, labels, 3, training=True, seed=5)
+            iterator = v1.data.make_initializable_iterator(dataset)
+            _, label = iterator.get_next()
+            saver = v1.train.Saver([v1.data.experimental.make_saveable_from_iterator(iterator)])
+            session.run(iterator.initializer)
+            if restore:
+                saver.restore(session, str(tmp_path / "position"))
+            got = [session.run(label).tolist() for _ in range(steps)]
+            saver.save(session, str(tmp_path / "position"))
+            return got
+
+    whole = run(9, restore=False)
+    assert run(4, restore=False) + run(5, restore=True) == whole

@@ -1,0 +1,49 @@
+"""The README's program runs as it stands, with the optimizer it shows and with K-FAC."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("sklearn")
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PROGRAM, KFAC = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def with_kfac():
+    """The program, its optimizer replaced by the README's second block."""
+    (line,) = re.findall(r"    optimizer = .*\n", PROGRAM)
+    return "import kfac\n" + PROGRAM.replace(line, KFAC)
+
+
+@pytest.mark.parametrize("program", [PROGRAM, with_kfac()], ids=["adam", "kfac"])
+def test_program_trains_and_leaves_a_checkpoint(tmp_path, program):
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/readme/model.ckpt-200.index").exists()
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.e+-]+)", done.stderr)]
+    assert losses[-1] < 1.0
+
+
+def test_program_is_at_most_15_lines():
+    assert len([line for line in PROGRAM.splitlines() if line.strip()]) <= 15
+
+
+def test_readme_is_at_most_120_lines_and_its_links_lead_somewhere():
+    assert README.count("\n") <= 120
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(targets) > 10
+    assert [target for target in targets if not (ROOT / target).exists()] == []

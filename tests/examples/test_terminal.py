@@ -1,0 +1,112 @@
+"""Exit codes, one-line answers and the printed lines of the programs, in small programs."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from examples import terminal
+
+HEAD = """
+    '''Prints a number.'''
+    import sys
+    from absl import flags
+    from examples import terminal
+    flags.DEFINE_integer("number", 3, "What to print.", 0)
+"""
+
+
+def run_program(tmp_path, body, *arguments):
+    """Runs HEAD, a main with the given body, and terminal.run(main) as a module of its own."""
+    text = textwrap.dedent(HEAD) + "def main():\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    (tmp_path / "small.py").write_text(text + "\nterminal.run(main)\n")
+    return subprocess.run(
+        [sys.executable, "-c", BOOT.format(folder=str(tmp_path)), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+BOOT = """
+import runpy, sys
+sys.path.insert(0, {folder!r})
+runpy.run_module("small", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_program_that_ends_well_exits_with_0(tmp_path):
+    done = run_program(tmp_path, "print(flags.FLAGS.number)", "--number=5")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5\n", "")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_shows_the_docstring_and_the_flags_and_exits_with_0(tmp_path, flag):
+    done = run_program(tmp_path, "print('ran')", flag)
+    assert done.returncode == 0
+    assert "Prints a number." in done.stdout
+    assert "--number" in done.stdout
+    assert "ran" not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--number=x"], "--number"),
+        (["--number=-1"], "-1"),
+        (["--numbr=1"], "numbr"),
+        (["stray"], "stray"),
+    ],
+)
+def test_wrong_arguments_get_one_line_and_exit_code_2(tmp_path, arguments, message):
+    done = run_program(tmp_path, "print('ran')", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("error", ["ValueError", "OSError"])
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, error):
+    body = f"with terminal.bad_input():\n    raise {error}('first\\nsecond')"
+    done = run_program(tmp_path, body)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "small: first second\n"
+
+
+def test_other_errors_are_bugs_with_a_traceback_and_exit_code_1(tmp_path):
+    done = run_program(tmp_path, "raise ValueError('a bug')")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_an_interrupt_before_training_is_one_line_and_exit_code_130(tmp_path):
+    done = run_program(tmp_path, "raise KeyboardInterrupt")
+    assert done.returncode == 130
+    assert done.stderr.count("\n") == 1
+
+
+def test_fail_uses_the_given_code(capsys):
+    with pytest.raises(SystemExit) as caught:
+        terminal.fail("training\n diverged", terminal.DIVERGED)
+    assert caught.value.code == 3
+    assert capsys.readouterr().err.endswith(": training diverged\n")
+
+
+def test_show_aligns_labels_and_continues_long_values_in_the_same_column(capsys):
+    terminal.show("model", "one\ntwo")
+    terminal.show("batch", 128)
+    model, rest, batch = capsys.readouterr().out.splitlines()
+    assert model.index("one") == rest.index("two") == batch.index("128")
+
+
+def test_tensorflow_is_imported_silently_and_its_errors_are_not_hidden(tmp_path):
+    done = run_program(tmp_path, "terminal.import_tensorflow()\nprint('tensorflow' in sys.modules)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    (tmp_path / "tensorflow.py").write_text("import os\nos.write(2, b'why it failed')\n1 / 0\n")
+    done = run_program(tmp_path, "terminal.import_tensorflow()")
+    assert done.returncode == 1
+    assert "why it failed" in done.stderr

@@ -1,0 +1,31 @@
+"""Towers and batch sizes: what is chosen, and what is refused. Rounds are run in test_convnet."""
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import model_deploy
+from examples import training
+
+
+def plan(towers):
+    return model_deploy.device_plan(["/cpu:0"] * towers)
+
+
+@pytest.mark.parametrize(("batch", "towers"), [(128, 2), (128, 1), (6, 3), (7, 7)])
+def test_a_batch_that_can_be_shared_is_accepted(batch, towers):
+    training.check_batch_size(batch, plan(towers))
+
+
+@pytest.mark.parametrize(
+    ("batch", "towers", "advice"),
+    [(127, 2, "126 or 128 can"), (2, 3, "; 3 can"), (10, 4, "8 or 12")],
+)
+def test_a_batch_that_cannot_be_shared_is_refused_with_sizes_that_can(batch, towers, advice):
+    with pytest.raises(ValueError, match=f"--batch_size={batch} cannot be split.*{advice}"):
+        training.check_batch_size(batch, plan(towers))
+
+
+def test_devices_and_number_of_towers_must_agree():
+    with pytest.raises(ValueError, match="3 towers cannot go on 2 devices"):
+        training.plan_towers(3, ["/cpu:0", "/cpu:1"])
