@@ -10,10 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PROGRAMS = [
     pytest.param(program, id=f"{page.stem}-{number}")
     for page in PAGES
-    for number, program in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    for number, program in enumerate(PROGRAM.findall(page.read_text()))
 ]
 
 
