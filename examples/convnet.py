@@ -94,16 +94,15 @@ def main() -> None:
             seed=FLAGS.seed,
         )
     except (replicate.TrainingInterrupted, KeyboardInterrupt) as stop:
-        terminal.show("saved", estimator.latest_checkpoint())
+        terminal.show("saved", estimator.latest_checkpoint() or "nothing yet")
         terminal.show("go on with", terminal.command())
         sys.exit(getattr(stop, "code", 128 + signal.SIGINT))
     except replicate.NonFiniteError as error:
         terminal.fail(f"training diverged: {error}", terminal.DIVERGED)
     except replicate.CheckpointError as error:
         terminal.fail(str(error), terminal.BAD_INPUT)
-    training.show_results(
-        estimator, results, f"ConvNet on {data.name}, {FLAGS.optimizer}, {towers} towers"
-    )
+    title = f"ConvNet on {data.name}, {FLAGS.optimizer}, towers: {towers}"
+    training.show_results(estimator, results, title)
 
 
 def claim_model_dir(model_dir: str, purpose: str) -> None:

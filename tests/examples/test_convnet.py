@@ -89,7 +89,7 @@ def test_trains_goes_on_and_finds_itself_complete(tmp_path):
     assert first.returncode == 0, first.stderr
     assert "2 towers: /device:CPU:0 /device:CPU:1" in first.stdout
     assert "32 = 2 x 16" in first.stdout
-    assert re.search(r"conv1/weights +5x5x1x16 .*ConvKFCBasicFB", first.stdout)
+    assert re.search(r"conv1/weights +5x5x1x16 .*kron 26x26", first.stdout)
     assert "6 variables, 7,482 parameters" in first.stdout
     assert f"none in {model_dir}: starting at step 0" in first.stdout
     assert evaluated_steps(first.stdout) == ["3"]
