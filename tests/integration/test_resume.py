@@ -1,0 +1,98 @@
+"""A run on two towers with K-FAC that was killed ends with the very bits of one that was not."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+LAST_STEP, SAVE_EVERY, KILL_AT = 14, 4, 10
+
+PROGRAM = textwrap.dedent(
+    """
+    import sys
+    import numpy as np
+    import tensorflow as tf
+    import kfac, replicate
+
+    v1 = tf.compat.v1
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    tf.config.experimental.enable_op_determinism()
+
+    def input_fn():
+        random = np.random.default_rng(0)
+        images = random.normal(size=[40, 6, 6, 1]).astype(np.float32)
+        dataset = tf.data.Dataset.from_tensor_slices((images, np.arange(40) % 4))
+        return dataset.shuffle(40, seed=5).repeat().batch(8)
+
+    def model_fn(features, labels, mode):
+        kernel, bias = v1.get_variable("conv/w", [3, 3, 1, 4]), v1.get_variable("conv/b", [4])
+        convolved = tf.nn.bias_add(tf.nn.conv2d(features, kernel, 2, "SAME"), bias)
+        flat = tf.reshape(tf.nn.tanh(convolved), [-1, 36])
+        weights = v1.get_variable("dense/w", [36, 4])
+        logits = flat @ weights
+        loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
+        layers = kfac.graph_layer_collection()
+        layers.register_conv2d((kernel, bias), (1, 2, 2, 1), "SAME", features, convolved)
+        layers.register_fully_connected(weights, flat, logits)
+        layers.register_categorical_predictive_distribution(logits, name="logits")
+        optimizer = replicate.TowerOptimizer(lambda: kfac.PeriodicInvCovUpdateKfacOpt(
+            learning_rate=0.05, damping=0.1, layer_collection=layers, invert_every=3))
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    class TellStep(v1.train.SessionRunHook):
+        def before_run(self, context):
+            return v1.train.SessionRunArgs(v1.train.get_global_step())
+
+        def after_run(self, context, values):
+            print("step", int(values.results), flush=True)
+
+    model_dir, last_step, save_every = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    config = replicate.RunConfig(save_checkpoints_steps=save_every, progress="off")
+    replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])
+    estimator = replicate.Estimator(replicated, model_dir, config)
+    estimator.train(input_fn, hooks=[TellStep()], max_steps=last_step)
+    """
+)
+
+
+def start(model_dir):
+    arguments = [sys.executable, "-c", PROGRAM, str(model_dir), str(LAST_STEP), str(SAVE_EVERY)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(model_dir):
+    """Runs to the end; returns what was printed and all that the last checkpoint holds."""
+    child = start(model_dir)
+    output, errors = child.communicate(timeout=100)
+    assert child.returncode == 0, errors
+    reader = tf.train.load_checkpoint(str(Path(model_dir) / f"model.ckpt-{LAST_STEP}"))
+    names = [name for name in reader.get_variable_to_shape_map() if not name.endswith("_STATE")]
+    return output, {name: reader.get_tensor(name) for name in names}
+
+
+def kill_at(step, model_dir):
+    with start(model_dir) as child:
+        for line in child.stdout:
+            if int(line.split()[1]) >= step:
+                child.kill()
+                break
+    assert child.returncode == -signal.SIGKILL
+
+
+def test_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path):
+    _, expected = finish(tmp_path / "whole")
+    kill_at(KILL_AT, tmp_path / "killed")
+    output, got = finish(tmp_path / "killed")
+    first = int(output.split()[1])
+    assert 0 < first <= KILL_AT + 1, "the second run must have gone on from a checkpoint"
+    assert sorted(got) == sorted(expected)
+    assert {"conv/w", "conv/w/KFAC", "kfac/conv/w/input/cov", "kfac/sample_step"} <= set(got)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(got[name], value, err_msg=name)
