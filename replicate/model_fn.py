@@ -69,7 +69,8 @@ def replicate_model_fn(
       uneven: What to do with a batch that the number of towers does not divide, in TRAIN and EVAL:
         "error" refuses it; "pad" repeats its last row, which then counts more than once; "weighted"
         gives the first towers one row more and weights each tower's loss by its rows, so that
-        loss, gradients and metrics are those of one tower. PREDICT takes any batch.
+        loss, gradients and metrics are those of one tower. PREDICT takes any batch: it pads, and
+        drops the predictions of what it added.
       unsplit: Keys of dicts in features and labels whose values every tower gets whole.
       update_ops: Whose updates of batch normalization's moving averages count, see
         `BatchStatistics`: "mean" of all towers, which is nearest to one tower, the "first"
@@ -171,9 +172,9 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
 
 
 def _splitting_in(mode: str, splitting: Splitting) -> Splitting:
-    """Predictions weigh nothing, so that PREDICT has no need to refuse a batch."""
-    if mode == ModeKeys.PREDICT and splitting.uneven == "error":
-        return dataclasses.replace(splitting, uneven="weighted")
+    """PREDICT pads: it refuses no batch, and no tower gets an empty shard, which models fail on."""
+    if mode == ModeKeys.PREDICT:
+        return dataclasses.replace(splitting, uneven="pad")
     return splitting
 
 

@@ -16,6 +16,11 @@ from replicate.export.outputs import ExportOutput, check_outputs, completed_outp
 
 v1 = tf.compat.v1
 
+LOSS_METRIC_KEY = "loss"
+"""Name that `Estimator.evaluate` reports the loss under: its mean over the batches."""
+AVERAGE_LOSS_METRIC_KEY = "average_loss"
+"""Name that a model_fn gives to the mean loss over the examples, where it measures that."""
+
 
 class ModeKeys:
     """The modes that a model_fn is called in.

@@ -4,9 +4,57 @@ Everything here works on an EstimatorSpec, whoever built it, and knows nothing o
 names are those below; the modules are read top-down from `estimator.py`.
 """
 
+from replicate.estimator.added_metrics import add_metrics
 from replicate.estimator.checkpoint import CheckpointError
+from replicate.estimator.cluster import ClusterConfigError, TaskType
+from replicate.estimator.early_stopping import (
+    make_early_stopping_hook,
+    make_stop_at_checkpoint_step_hook,
+    read_eval_metrics,
+    stop_if_higher_hook,
+    stop_if_lower_hook,
+    stop_if_no_decrease_hook,
+    stop_if_no_increase_hook,
+)
 from replicate.estimator.estimator import Estimator
+from replicate.estimator.exporters import (
+    BestExporter,
+    Exporter,
+    FinalExporter,
+    LatestExporter,
+)
+from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.servers import ClusterError
 from replicate.estimator.signals import TrainingInterrupted
+from replicate.estimator.train_and_evaluate import train_and_evaluate
+from replicate.estimator.train_specs import EvalSpec, TrainSpec
+from replicate.estimator.warm_start import VocabInfo, WarmStartSettings
 
-__all__ = ["CheckpointError", "Estimator", "RunConfig", "TrainingInterrupted"]
+__all__ = [
+    "BestExporter",
+    "CheckpointError",
+    "ClusterConfigError",
+    "ClusterError",
+    "Estimator",
+    "EvalSpec",
+    "Exporter",
+    "FinalExporter",
+    "InMemoryEvaluatorHook",
+    "LatestExporter",
+    "RunConfig",
+    "TaskType",
+    "TrainSpec",
+    "TrainingInterrupted",
+    "VocabInfo",
+    "WarmStartSettings",
+    "add_metrics",
+    "make_early_stopping_hook",
+    "make_stop_at_checkpoint_step_hook",
+    "read_eval_metrics",
+    "stop_if_higher_hook",
+    "stop_if_lower_hook",
+    "stop_if_no_decrease_hook",
+    "stop_if_no_increase_hook",
+    "train_and_evaluate",
+]

@@ -86,6 +86,26 @@ def call_model_fn(
     return spec
 
 
+def call_receiver_fn(receiver_fn: Callable[[], Any]) -> Any:
+    """Returns the receiver that an input receiver function makes.
+
+    Raises:
+      TypeError: It is not callable, or returns something else.
+    """
+    if not callable(receiver_fn):
+        raise TypeError(
+            f"An input receiver function must be callable without arguments, got {receiver_fn!r}. "
+            "Make one with replicate.export.build_raw_serving_input_receiver_fn."
+        )
+    receiver = receiver_fn()
+    if not (hasattr(receiver, "features") and hasattr(receiver, "receiver_tensors")):
+        raise TypeError(
+            f"The input receiver function {_where(receiver_fn)} must return a receiver of "
+            f"replicate.export, such as ServingInputReceiver, got {receiver!r}."
+        )
+    return receiver
+
+
 def _named_arguments(
     role: str, function: Callable[..., Any], known: tuple[str, ...], first: str | None = None
 ) -> list[str]:

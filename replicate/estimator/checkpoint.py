@@ -1,77 +1,36 @@
-"""Checkpoints: which one is the newest, and how to load it or say what is wrong with it.
+"""Checkpoints: how to load one, or say what is wrong with it.
 
-Owns the search of a model directory and the translation of everything that can go wrong while a
-checkpoint is read into `CheckpointError`, which names the file and the way out. It writes nothing
-(`saving.py` does) and never decides to start over: a directory that shows signs of an earlier run
-but has no checkpoint that can be used is an error.
+Owns the translation of everything that can go wrong while a checkpoint is read into
+`CheckpointError`, which names the file and the way out. Which checkpoint is read is decided in
+`search.py`, what is written in `saving.py`.
 """
 
+import functools
 import re
+import time
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import Variable
 
 v1 = tf.compat.v1
 
 _READ_ERRORS = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
+_DAMAGE_ERRORS = (
+    tf.errors.DataLossError,
+    tf.errors.InternalError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    tf.errors.OutOfRangeError,
+)
+_CLOCK_TICK = 1_000_000_000
+"""Nanoseconds in which a file may change twice without a new time stamp."""
 _LOST_PEER = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint cannot be read, written, or used for this model. Nothing was overwritten."""
-
-
-def newest_checkpoint(model_dir: str) -> str | None:
-    """Returns the path of the newest checkpoint, None when the directory never had one.
-
-    The state file says which one it is. When that file is missing, damaged, or names files that
-    are gone, the checkpoint with the highest step is taken, with a warning.
-
-    Raises:
-      CheckpointError: There was a checkpoint once, and none is left that can be used.
-    """
-    if not tf.io.gfile.isdir(model_dir):
-        return None
-    listed = listed_checkpoints(model_dir)
-    if listed and tf.io.gfile.exists(f"{listed[-1]}.index"):
-        return listed[-1]
-    whole = indexed_checkpoints(model_dir)
-    if whole:
-        logging.warning(
-            "%s does not name a checkpoint that exists; taking the newest one found, %s.",
-            _state_file(model_dir),
-            whole[-1],
-        )
-        return whole[-1]
-    if tf.io.gfile.exists(_state_file(model_dir)):
-        raise CheckpointError(
-            f"Cannot find a checkpoint in {model_dir}: {_state_file(model_dir)} shows that there "
-            f"was one ({listed[-1] if listed else 'the file is unreadable'}), but no *.index file "
-            "is left. Restore the files from a copy, or use an empty model_dir to start at step 0."
-        )
-    return None
-
-
-def listed_checkpoints(model_dir: str) -> list[str]:
-    """Returns the checkpoints that the state file lists, oldest first; none if it is unusable."""
-    try:
-        state = v1.train.get_checkpoint_state(model_dir)
-    except (ValueError, tf.errors.OpError):
-        return []
-    if state is None:
-        return []
-    newest = state.model_checkpoint_path
-    return [*(path for path in state.all_model_checkpoint_paths if path != newest), newest]
-
-
-def indexed_checkpoints(model_dir: str) -> list[str]:
-    """Returns the checkpoints whose index file is in the directory, lowest step first."""
-    names = [name for name in tf.io.gfile.listdir(model_dir) if name.endswith(".index")]
-    paths = [f"{model_dir.rstrip('/')}/{name.removesuffix('.index')}" for name in names]
-    return sorted(paths, key=lambda path: (_step_in_name(path), path))
 
 
 def open_checkpoint(path: str) -> Any:
@@ -128,6 +87,60 @@ def restore_variables(session: v1.Session, saver: v1.train.Saver, path: str) -> 
         raise _explained(path, variables, saved, error) from error
 
 
+def damage_in(path: str) -> str | None:
+    """Says what is wrong with the files of a checkpoint; None if every byte of it can be read.
+
+    All of it is read, which compares the checksums. A result is remembered until a file changes.
+
+    Args:
+      path: Of a checkpoint.
+    """
+    if not tf.io.gfile.exists(f"{path}.index"):
+        return f"{path}.index does not exist"
+    stats = [tf.io.gfile.stat(file) for file in checkpoint_files(path)]
+    if max(stat.mtime_nsec for stat in stats) > time.time_ns() - _CLOCK_TICK:
+        return _found_damage(path)
+    return _remembered_damage(path, tuple((stat.length, stat.mtime_nsec) for stat in stats))
+
+
+def checkpoint_files(path: str) -> list[str]:
+    """Returns the files of a checkpoint that exist: first the index, then the data, then others."""
+    folder, _, name = path.rpartition("/")
+    kept = re.compile(rf"{re.escape(name)}\.(index|data-\d+-of-\d+|meta)")
+    there = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
+    names = [each for each in there if kept.fullmatch(each)]
+    prefix = f"{folder}/" if folder else ""
+    return [prefix + each for each in sorted(names, key=lambda each: (".index" not in each, each))]
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered_damage(path: str, state_of_files: tuple[tuple[int, int], ...]) -> str | None:
+    """The damage found in files that were in this state, which is what makes them the same."""
+    del state_of_files
+    return _found_damage(path)
+
+
+def _found_damage(path: str) -> str | None:
+    """Reads a whole checkpoint."""
+    try:
+        types = v1.train.load_checkpoint(path).get_variable_to_dtype_map()
+    except _READ_ERRORS as error:
+        return _damage(f"{path}.index", error)
+    config = v1.ConfigProto(device_count={"CPU": 1, "GPU": 0})
+    with tf.Graph().as_default(), v1.Session(config=config) as session:
+        reads = [
+            tf.raw_ops.RestoreV2(
+                prefix=path, tensor_names=[name], shape_and_slices=[""], dtypes=[dtype]
+            )[0].op
+            for name, dtype in types.items()
+        ]
+        try:
+            session.run(reads)
+        except _DAMAGE_ERRORS as error:
+            return _damage(_data_files(path) or f"{path}.data-*, which does not exist", error)
+    return None
+
+
 def _check_shapes(path: str, variables: list[Variable], saved: dict[str, list[int]]) -> None:
     """Raises when a saved shape differs: loading it would change the variable's shape unasked."""
     different = [
@@ -160,28 +173,20 @@ def _explained(
 
 def _damaged(path: str, files: str, error: Exception) -> CheckpointError:
     """The error for a checkpoint whose bytes are wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if re.search("TensorBundle|sstable|Read less bytes", line)]
-    cause = told[0] if told else type(error).__name__
     return CheckpointError(
-        f"Cannot load checkpoint {path}: damaged file {files} ({cause}). Move {path}.* out of the "
+        f"Cannot load checkpoint {path}: {_damage(files, error)}. Move {path}.* out of the "
         "directory to continue from the checkpoint before it, or restore the files from a copy. "
         "Nothing was overwritten."
     )
 
 
+def _damage(files: str, error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = "TensorBundle|sstable|Read less bytes|checksum|decode"
+    told = [line for line in lines if re.search(telling, line)]
+    return f"damaged file {files} ({told[0] if told else type(error).__name__})"
+
+
 def _data_files(path: str) -> str:
     """The names of a checkpoint's data files that exist, separated by commas."""
-    folder, _, name = path.rpartition("/")
-    names = tf.io.gfile.listdir(folder or ".")
-    prefix = f"{folder}/" if folder else ""
-    return ", ".join(sorted(prefix + each for each in names if each.startswith(f"{name}.data-")))
-
-
-def _step_in_name(path: str) -> int:
-    found = re.search(r"-(\d+)$", path)
-    return int(found[1]) if found else -1
-
-
-def _state_file(model_dir: str) -> str:
-    return f"{model_dir.rstrip('/')}/checkpoint"
+    return ", ".join(file for file in checkpoint_files(path) if ".data-" in file)

@@ -8,22 +8,32 @@ session outlives the call that made it; all that lasts is in the model directory
 import copy
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from replicate._types import ModelFn, Nest
-from replicate.estimator.calling import call_model_fn, check_model_fn
-from replicate.estimator.checkpoint import newest_checkpoint, open_checkpoint, read_variable
+from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
+from replicate.estimator.checkpoint import open_checkpoint, read_variable
+from replicate.estimator.cluster_session import training_device
 from replicate.estimator.evaluating import run_evaluation, write_results
+from replicate.estimator.exporting import export_graphs
 from replicate.estimator.input_position import is_position_key
 from replicate.estimator.inputs import Inputs, build_inputs
 from replicate.estimator.model_dir import prepare_model_dir, remove_remains
 from replicate.estimator.predicting import batches, examples, open_prediction_session, select
+from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.search import newest_checkpoint, set_aside_damaged
+from replicate.estimator.train_specs import checked_listeners
 from replicate.estimator.training import TrainRequest, run_training
+from replicate.estimator.warm_start import (
+    WarmStartSettings,
+    apply_warm_start,
+    warm_start_settings,
+)
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -38,6 +48,7 @@ class Estimator:
         model_dir: str | os.PathLike[str] | None = None,
         config: RunConfig | None = None,
         params: Any = None,
+        warm_start_from: WarmStartSettings | str | os.PathLike[str] | None = None,
     ):
         """Checks and keeps the arguments; builds nothing.
 
@@ -48,15 +59,18 @@ class Estimator:
             else a new temporary directory.
           config: Settings of the runs, None for the defaults.
           params: Passed on to model_fn and input_fn, as a deep copy.
+          warm_start_from: Path of a checkpoint or SavedModel whose values the trainable variables
+            begin with, or WarmStartSettings. Used where there is no checkpoint to continue from.
 
         Raises:
-          TypeError: model_fn or config is of the wrong kind.
+          TypeError: model_fn, config or warm_start_from is of the wrong kind.
           ValueError: model_dir differs from that of the config, or params cannot be passed on.
         """
         check_model_fn(model_fn, params)
         self._model_fn = model_fn
         self._params = {} if params is None else copy.deepcopy(params)
         self._config = _config_with_model_dir(config, model_dir)
+        self._warm_start = warm_start_settings(warm_start_from)
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
@@ -66,6 +80,17 @@ class Estimator:
             return call_model_fn(self._model_fn, features, labels, mode, self.params, config)
 
         return bound
+
+    def with_model_fn(self, model_fn: ModelFn) -> "Estimator":
+        """Returns an Estimator that differs in its model_fn alone.
+
+        Raises:
+          TypeError: model_fn is not a function of the known arguments.
+        """
+        check_model_fn(model_fn, None)
+        other = copy.copy(self)
+        other._model_fn = model_fn
+        return other
 
     @property
     def model_dir(self) -> str:
@@ -121,15 +146,21 @@ class Estimator:
         _check_positive("steps", steps)
         _check_positive("max_steps", max_steps)
         request = TrainRequest(
-            checked_hooks("hooks", hooks), _checked_listeners(saving_listeners), steps, max_steps
+            checked_hooks("hooks", hooks), checked_listeners(saving_listeners), steps, max_steps
         )
-        prepare_model_dir(self.model_dir)
+        if self._config.is_chief:
+            prepare_model_dir(self.model_dir)
+            set_aside_damaged(self.model_dir)
         if max_steps is not None and self._trained_steps() >= max_steps:
             logging.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             return self
-        remove_remains(self.model_dir)
-        with tf.Graph().as_default():
+        if self._config.is_chief:
+            remove_unlisted(self.model_dir)
+            remove_remains(self.model_dir)
+        with tf.Graph().as_default(), v1.device(training_device(self._config)):
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
+            if self._warm_start is not None and self.latest_checkpoint() is None:
+                apply_warm_start(self._warm_start)
             run_training(inputs, spec, self.model_dir, self._config, request)
         return self
 
@@ -206,6 +237,74 @@ class Estimator:
             else:
                 yield values
 
+    def export_saved_model(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> bytes:
+        """Writes the model as a SavedModel, in a new directory named after the time.
+
+        Args:
+          export_dir_base: Where the new directory is made.
+          serving_input_receiver_fn: Returns a receiver of `replicate.export`.
+          assets_extra: Files to copy into the subdirectory "assets.extra", by their paths there.
+          as_text: Whether the graph is written in text form.
+          checkpoint_path: Checkpoint to export, None for the newest.
+          experimental_mode: The mode that model_fn is called in.
+
+        Returns:
+          The path of the new directory, as bytes.
+
+        Raises:
+          ValueError: Nothing was trained yet, an asset is missing, or no signature can be made.
+          TypeError: The function returns no receiver.
+          CheckpointError: The checkpoint cannot be loaded.
+        """
+        receiver_fns = {experimental_mode: serving_input_receiver_fn}
+        return self.experimental_export_all_saved_models(
+            export_dir_base, receiver_fns, assets_extra, as_text, checkpoint_path
+        )
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        input_receiver_fn_map: Mapping[str, Callable[[], Any]],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+    ) -> bytes:
+        """Writes the model's graphs of several modes as one SavedModel, tagged train, eval, serve.
+
+        Args:
+          export_dir_base: As for `export_saved_model`, like all arguments but the next.
+          input_receiver_fn_map: The function that returns the receiver, for each mode.
+          assets_extra: Files to copy.
+          as_text: Whether the graphs are written in text form.
+          checkpoint_path: Checkpoint to export, None for the newest.
+
+        Returns:
+          The path of the new directory, as bytes.
+
+        Raises:
+          ValueError: As `export_saved_model`, or no mode is given, or a mode has variables that
+            the first of train, eval and infer has not.
+          TypeError: A function returns no receiver.
+          CheckpointError: The checkpoint cannot be loaded.
+        """
+        return export_graphs(
+            os.fspath(export_dir_base),
+            input_receiver_fn_map,
+            self._build_for_export,
+            checkpoint_path or self._existing_checkpoint(),
+            self._config,
+            assets_extra,
+            as_text,
+        )
+
     def latest_checkpoint(self) -> str | None:
         """Returns the path of the newest checkpoint, None if there never was one.
 
@@ -242,13 +341,27 @@ class Estimator:
         v1.set_random_seed(self._config.tf_random_seed)
         v1.train.create_global_step()
         inputs = build_inputs(input_fn, mode, self.params, self._config)
-        spec = self.model_fn(inputs.features, inputs.labels, mode, self._config)
+        return inputs, self._build_model(mode, inputs.features, inputs.labels)
+
+    def _build_for_export(
+        self, mode: str, receiver_fn: Callable[[], Any]
+    ) -> tuple[Any, EstimatorSpec]:
+        """Builds the input of requests and the model in the default graph."""
+        v1.set_random_seed(self._config.tf_random_seed)
+        v1.train.create_global_step()
+        receiver = call_receiver_fn(receiver_fn)
+        labels = getattr(receiver, "labels", None)
+        return receiver, self._build_model(mode, receiver.features, labels)
+
+    def _build_model(self, mode: str, features: Nest, labels: Nest) -> EstimatorSpec:
+        """Builds the model in the default graph."""
+        spec = self.model_fn(features, labels, mode, self._config)
         if spec.mode != mode:
             raise ValueError(
                 f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of mode "
                 f"{spec.mode!r}. Pass on the mode that it receives."
             )
-        return inputs, spec
+        return spec
 
     def _trained_steps(self) -> int:
         checkpoint = self.latest_checkpoint()
@@ -297,14 +410,3 @@ def _config_with_model_dir(
 def _check_positive(name: str, value: int | None) -> None:
     if value is not None and value <= 0:
         raise ValueError(f"{name} must be greater than 0, or None, got {value!r}. Correct it.")
-
-
-def _checked_listeners(listeners: Iterable[Any] | None) -> tuple[Any, ...]:
-    checked = tuple(listeners or ())
-    for listener in checked:
-        if not isinstance(listener, v1.train.CheckpointSaverListener):
-            raise TypeError(
-                "saving_listeners must hold instances of "
-                f"tf.compat.v1.train.CheckpointSaverListener, got {listener!r}."
-            )
-    return checked

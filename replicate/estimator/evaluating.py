@@ -7,6 +7,7 @@ graph.
 
 import contextlib
 import numbers
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,11 +22,11 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import build_savers
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
-from replicate.spec import EstimatorSpec
+from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
 
 v1 = tf.compat.v1
 
-_RESERVED = ("loss", "global_step")
+_RESERVED = (LOSS_METRIC_KEY, "global_step")
 
 
 def run_evaluation(
@@ -87,7 +88,10 @@ def write_results(eval_dir: str, results: dict[str, Any]) -> None:
             summary.value.add(tag=name, simple_value=float(value))
         else:
             summary.value.add(tag=name, tensor=tf.make_tensor_proto(value))
-    with tf.Graph().as_default(), contextlib.closing(v1.summary.FileWriter(eval_dir)) as writer:
+    suffix = f".{time.time_ns()}"  # Without it, the file of the same second is written over.
+    with tf.Graph().as_default():
+        writer = v1.summary.FileWriter(eval_dir, filename_suffix=suffix)
+    with contextlib.closing(writer):
         writer.add_summary(summary, results["global_step"])
 
 
@@ -98,7 +102,7 @@ def _accumulators(spec: EstimatorSpec) -> tuple[Operation, dict[str, Any]]:
         raise ValueError(
             f"eval_metric_ops must not hold {taken}: evaluate() reports these itself. Rename them."
         )
-    metrics = {**spec.eval_metric_ops, "loss": v1.metrics.mean(spec.loss)}
+    metrics = {**spec.eval_metric_ops, LOSS_METRIC_KEY: v1.metrics.mean(spec.loss)}
     values = {name: value for name, (value, _) in metrics.items()}
     values["global_step"] = v1.train.get_global_step()
     return tf.group(*(update for _, update in metrics.values())), values

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import Tensor
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
@@ -20,7 +20,10 @@ _SPEED = "global_step/sec"
 
 
 def event_hooks(
-    writer: v1.summary.FileWriter, scaffold: v1.train.Scaffold, loss: Tensor, config: RunConfig
+    writer: v1.summary.FileWriter,
+    scaffold: v1.train.Scaffold,
+    readings: StepReadings,
+    config: RunConfig,
 ) -> list[Any]:
     """Returns the hooks that fill the event file of a training run.
 
@@ -29,56 +32,89 @@ def event_hooks(
     Args:
       writer: Of the event file.
       scaffold: Of the model; its summary_op is what gets written.
-      loss: Scalar.
+      readings: Of step and loss.
       config: Says how often.
     """
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
     if not any(summary.op.name == _LOSS for summary in summaries):
-        summaries.append(tf.raw_ops.ScalarSummary(tags=_LOSS, values=loss))
+        summaries.append(tf.raw_ops.ScalarSummary(tags=_LOSS, values=readings.loss_tensor))
     hooks = []
     if config.log_step_count_steps is not None:
-        hooks.append(SpeedHook(writer, config.log_step_count_steps))
+        hooks.append(SpeedHook(writer, readings, config.log_step_count_steps))
     if config.save_summary_steps is not None:
-        hooks.append(
-            v1.train.SummarySaverHook(
-                save_steps=config.save_summary_steps, summary_writer=writer, scaffold=scaffold
-            )
-        )
+        hooks.append(SummaryHook(writer, readings, scaffold, config.save_summary_steps))
     return hooks
 
 
-class SpeedHook(v1.train.SessionRunHook):
-    """Writes the global steps per second; between two events it only counts."""
+class SummaryHook(v1.train.SessionRunHook):
+    """Writes the summaries of the first step and of one per interval."""
 
-    def __init__(self, writer: v1.summary.FileWriter, every_steps: int):
+    def __init__(
+        self,
+        writer: v1.summary.FileWriter,
+        readings: StepReadings,
+        scaffold: v1.train.Scaffold,
+        every_steps: int,
+    ):
+        """Takes what to write where, and the steps between two events."""
+        self._writer = writer
+        self._readings = readings
+        self._scaffold = scaffold
+        self._every_steps = every_steps
+        self._due_step = 0
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Marks the start of a session in the event file, which ends curves of lost steps."""
+        del session, coord
+        start = v1.SessionLog(status=v1.SessionLog.START)
+        self._writer.add_session_log(start, self._readings.step)
+        self._due_step = 0
+
+    def before_run(self, run_context: Any) -> Any:
+        """Asks for the summaries if the next step is due."""
+        del run_context
+        summary_op = self._scaffold.summary_op
+        if summary_op is None or self._readings.step + 1 < self._due_step:
+            return None
+        return v1.train.SessionRunArgs(summary_op)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Writes the summaries if they were asked for."""
+        del run_context
+        if run_values.results is not None:
+            self._writer.add_summary(run_values.results, self._readings.step)
+            self._due_step = self._readings.step + self._every_steps
+
+
+class SpeedHook(v1.train.SessionRunHook):
+    """Writes the global steps per second."""
+
+    def __init__(self, writer: v1.summary.FileWriter, readings: StepReadings, every_steps: int):
         """Takes the writer, and the number of runs between two events."""
         self._writer = writer
+        self._readings = readings
         self._every_steps = every_steps
-        self._global_step: Tensor = None
         self._runs = 0
         self._since_step = 0
         self._since_time = 0.0
 
-    def begin(self) -> None:
-        """Finds the step counter."""
-        self._global_step = v1.train.get_global_step()
-
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Starts the count."""
-        del coord
-        self._restart(int(session.run(self._global_step)))
+        del session, coord
+        self._restart()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Writes the speed if enough runs were made since the last event."""
-        del run_values
+        del run_context, run_values
         self._runs += 1
         if self._runs < self._every_steps:
             return
-        step = int(run_context.session.run(self._global_step))
-        speed = (step - self._since_step) / max(time.monotonic() - self._since_time, 1e-9)
+        steps = self._readings.step - self._since_step
+        speed = steps / max(time.monotonic() - self._since_time, 1e-9)
         summary = v1.Summary(value=[v1.Summary.Value(tag=_SPEED, simple_value=speed)])
-        self._writer.add_summary(summary, step)
-        self._restart(step)
+        self._writer.add_summary(summary, self._readings.step)
+        self._restart()
 
-    def _restart(self, step: int) -> None:
-        self._runs, self._since_step, self._since_time = 0, step, time.monotonic()
+    def _restart(self) -> None:
+        self._runs, self._since_step = 0, self._readings.step
+        self._since_time = time.monotonic()

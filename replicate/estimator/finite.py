@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.errors import NonFiniteError
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
@@ -19,23 +20,19 @@ v1 = tf.compat.v1
 class FiniteLossHook(v1.train.SessionRunHook):
     """Stops training at the first step whose loss is NaN or infinite."""
 
-    def __init__(self, loss: Tensor):
-        """Takes the scalar to watch."""
-        self._loss = loss
-
-    def before_run(self, run_context: Any) -> Any:
-        """Asks for the loss."""
-        del run_context
-        return v1.train.SessionRunArgs(self._loss)
+    def __init__(self, readings: StepReadings):
+        """Takes the readings to watch."""
+        self._readings = readings
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Raises NonFiniteError if the loss is not finite."""
-        loss = float(run_values.results)
-        if math.isfinite(loss):
+        del run_context, run_values
+        loss = self._readings.loss
+        if loss is None or math.isfinite(loss):
             return
-        step = run_context.session.run(v1.train.get_global_step(self._loss.graph))
+        name = self._readings.loss_tensor.op.name
         raise NonFiniteError(
-            f"Training stopped at step {step}: the loss {self._loss.op.name} is {loss}. Nothing "
+            f"Training stopped at step {self._readings.step}: the loss {name} is {loss}. Nothing "
             "was saved since it was last finite. Lower the learning rate, or look for a "
             "division by zero or the logarithm of zero in the model or its input."
         )

@@ -13,7 +13,7 @@ import uuid
 import tensorflow as tf
 from absl import logging
 
-from replicate.estimator.checkpoint import listed_checkpoints
+from replicate.estimator.search import listed_checkpoints
 
 CHECKPOINT_NAME = "model.ckpt"
 """File name of every checkpoint, before its step."""
@@ -21,6 +21,7 @@ CHECKPOINT_NAME = "model.ckpt"
 _HALF_WRITTEN = re.compile(
     rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*|checkpoint\.tmp.*"
 )
+_BESIDE_AN_INDEX = re.compile(rf"({re.escape(CHECKPOINT_NAME)}-\d+)\.(data-\d+-of-\d+|meta)")
 
 
 def prepare_model_dir(model_dir: str) -> None:
@@ -72,16 +73,13 @@ def remove_remains(model_dir: str) -> list[str]:
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Data files of checkpoints that were being deleted; none if the state file is unusable."""
+    """Files of checkpoints that were being deleted; none if the state file is unusable."""
     listed = {pathlib.Path(path).name for path in listed_checkpoints(str(folder))}
     if not listed:
         return []
-    data = [(path, path.name.partition(".data-")[0]) for path in folder.glob("*.data-*-of-*")]
+    found = [(path, _BESIDE_AN_INDEX.fullmatch(path.name)) for path in folder.iterdir()]
     return [
         path
-        for path, name in data
-        if re.fullmatch(rf"{re.escape(CHECKPOINT_NAME)}-\d+", name)
-        and name not in listed
-        and not (folder / f"{name}.index").exists()
-        and not _HALF_WRITTEN.fullmatch(path.name)
+        for path, match in found
+        if match and match[1] not in listed and not (folder / f"{match[1]}.index").exists()
     ]

@@ -13,14 +13,13 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.estimator.checkpoint import (
-    CheckpointError,
-    indexed_checkpoints,
-    listed_checkpoints,
-)
+from replicate.estimator.checkpoint import CheckpointError
 from replicate.estimator.input_position import InputPosition
 from replicate.estimator.model_dir import CHECKPOINT_NAME
+from replicate.estimator.retention import announce, dropped_by, withdraw
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.search import indexed_checkpoints, listed_checkpoints
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
@@ -69,6 +68,7 @@ class CheckpointHook(v1.train.SessionRunHook):
         self,
         model_dir: str,
         savers: Savers,
+        readings: StepReadings,
         config: RunConfig,
         position: InputPosition | None = None,
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
@@ -78,14 +78,17 @@ class CheckpointHook(v1.train.SessionRunHook):
         Args:
           model_dir: Where checkpoints go.
           savers: Of the graph that is trained.
+          readings: Of its step.
           config: Says how often to save.
           position: Of the input; decides, once a session runs, which saver can be used.
           listeners: Told before and after every save.
         """
         self._model_dir = model_dir
         self._savers = savers
+        self._readings = readings
         self._position = position
         self._listeners = listeners
+        self._write_graph = config.checkpoint_save_graph_def
         self._timer = v1.train.SecondOrStepTimer(
             every_secs=config.save_checkpoints_secs, every_steps=config.save_checkpoints_steps
         )
@@ -101,7 +104,9 @@ class CheckpointHook(v1.train.SessionRunHook):
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Takes up the list of kept checkpoints, and saves unless this step is saved already."""
         del coord
-        step = int(session.run(self._global_step))
+        if self._write_graph:
+            tf.io.write_graph(session.graph, self._model_dir, "graph.pbtxt")
+        step = self._readings.step
         kept = _kept_checkpoints(self._model_dir)
         self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
         if self._path(step) in kept:
@@ -110,14 +115,10 @@ class CheckpointHook(v1.train.SessionRunHook):
         else:
             self._save(session, step)
 
-    def before_run(self, run_context: Any) -> Any:
-        """Asks for the step counter."""
-        del run_context
-        return v1.train.SessionRunArgs(self._global_step)
-
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Saves when the interval is over; stops training if a listener wants it."""
-        if not self._timer.should_trigger_for_step(run_values.results + 1):
+        del run_values
+        if not self._timer.should_trigger_for_step(self._readings.step):
             return
         step = int(run_context.session.run(self._global_step))
         if self._timer.should_trigger_for_step(step) and self._save(run_context.session, step):
@@ -163,7 +164,9 @@ class CheckpointHook(v1.train.SessionRunHook):
     def _write(self, session: v1.Session, step: int) -> None:
         prefix = f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}"
         try:
-            self._saver.save(session, prefix, global_step=step, write_meta_graph=False)
+            announce(self._model_dir, [self._path(step), *dropped_by(self._saver)])
+            self._saver.save(session, prefix, global_step=step, write_meta_graph=self._write_graph)
+            withdraw(self._model_dir)
         except (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError) as error:
             raise CheckpointError(
                 f"Cannot save {self._path(step)}: {error.message.splitlines()[0]}"
@@ -178,6 +181,7 @@ def _saver(config: RunConfig) -> v1.train.Saver:
         max_to_keep=config.keep_checkpoint_max or None,
         keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
         save_relative_paths=True,
+        sharded=config.num_ps_replicas > 0,
     )
 
 

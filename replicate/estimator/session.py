@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from replicate._types import Graph, Tensor
 from replicate.estimator.checkpoint import restore_variables
@@ -28,6 +29,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         find_checkpoint: Callable[[], str | None],
         session_config: v1.ConfigProto | None = None,
         position: InputPosition | None = None,
+        target: str = "",
     ):
         """Keeps what a session will need; makes none yet.
 
@@ -37,7 +39,10 @@ class RestoringSessionCreator(v1.train.SessionCreator):
           find_checkpoint: Returns the path to load, or None to initialise. Asked at every session.
           session_config: Options of the session; None for soft placement and defaults.
           position: The input whose position the checkpoint may hold.
+          target: Address of the server that runs the session, "" for this process. On a server,
+            variables that have values keep them: others went on training them.
         """
+        self._target = target
         self._graph: Graph = v1.get_default_graph()
         self._scaffold = scaffold
         self._saver = saver
@@ -54,7 +59,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         """
         with self._graph.as_default():
             self._scaffold.finalize()
-            session = v1.Session(graph=self._graph, config=self._config)
+            session = v1.Session(self._target, graph=self._graph, config=self._config)
             try:
                 self._fill(session)
             except BaseException:
@@ -64,8 +69,11 @@ class RestoringSessionCreator(v1.train.SessionCreator):
 
     def _fill(self, session: v1.Session) -> None:
         scaffold = self._scaffold
-        checkpoint = self._find_checkpoint()
-        if checkpoint is None:
+        is_alive = self._is_alive(session)
+        checkpoint = None if is_alive else self._find_checkpoint()
+        if is_alive:
+            logging.info("The variables have values: going on with them.")
+        elif checkpoint is None:
             session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
             if scaffold.init_fn is not None:
                 scaffold.init_fn(session)
@@ -76,6 +84,11 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         _require_ready(session, scaffold.ready_op)
         if self._position is not None:
             self._position.begin(session, checkpoint)
+
+    def _is_alive(self, session: v1.Session) -> bool:
+        """Whether the variables live on a server and have been initialised before."""
+        check = self._scaffold.ready_for_local_init_op
+        return bool(self._target) and check is not None and not session.run(check).size
 
 
 def complete_config(session_config: v1.ConfigProto | None) -> Any:

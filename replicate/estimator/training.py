@@ -14,15 +14,21 @@ import tensorflow as tf
 
 from replicate._types import Operation
 from replicate.errors import user_errors
-from replicate.estimator.checkpoint import newest_checkpoint
+from replicate.estimator.checkpoint import read_variable
+from replicate.estimator.cluster_session import (
+    WaitingSessionCreator,
+    session_options,
+)
 from replicate.estimator.events import event_hooks
 from replicate.estimator.finite import FiniteLossHook, FiniteVariablesListener
 from replicate.estimator.inputs import Inputs, batch_size
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import CheckpointHook, build_savers
+from replicate.estimator.search import newest_checkpoint
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, TrainingInterrupted, interruptions
+from replicate.estimator.steps import StepReadings, StopHook
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
@@ -57,19 +63,33 @@ def run_training(
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
       NonFiniteError: The loss or a variable is not finite; the newest checkpoint is.
       CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
+      ClusterError: The chief of the cluster has not initialised the model in time.
     """
+    if config.is_chief:
+        _run_chief(inputs, spec, model_dir, config, request)
+    else:
+        _run_worker(inputs, spec, model_dir, config, request)
+
+
+def _run_chief(
+    inputs: Inputs, spec: EstimatorSpec, model_dir: str, config: RunConfig, request: TrainRequest
+) -> None:
+    """Trains, and writes checkpoints and event files."""
     scaffold = spec.scaffold or v1.train.Scaffold()
     savers = build_savers(scaffold, inputs.position, config)
     creator = RestoringSessionCreator(
         scaffold,
         savers.variables,
         lambda: newest_checkpoint(model_dir),
-        config.session_config,
+        session_options(config),
         inputs.position,
+        config.master,
     )
+    readings = StepReadings(spec.train_op, spec.loss)
     checkpoints = CheckpointHook(
         model_dir,
         savers,
+        readings,
         config,
         inputs.position,
         [FiniteVariablesListener(), *request.listeners],
@@ -77,19 +97,43 @@ def run_training(
     progress = _progress(inputs, spec, config, request)
     writer = v1.summary.FileWriter(model_dir, v1.get_default_graph())
     hooks = [
+        readings,
         *request.hooks,
         *spec.training_hooks,
         *spec.training_chief_hooks,
-        FiniteLossHook(spec.loss),
-        *_stop_hooks(request),
+        FiniteLossHook(readings),
+        StopHook(readings, request.steps, request.max_steps),
         progress,
-        *event_hooks(writer, scaffold, spec.loss, config),
+        *event_hooks(writer, scaffold, readings, config),
         checkpoints,
     ]
     with contextlib.closing(writer), contextlib.closing(progress), interruptions() as interruption:
         _loop(creator, hooks, spec.train_op, interruption)
     if interruption.signum is not None:
         raise TrainingInterrupted(interruption.signum, *checkpoints.saved)
+
+
+def _run_worker(
+    inputs: Inputs, spec: EstimatorSpec, model_dir: str, config: RunConfig, request: TrainRequest
+) -> None:
+    """Trains what the chief of a cluster has initialised, and writes nothing."""
+    readings = StepReadings(spec.train_op, spec.loss)
+    creator = WaitingSessionCreator(spec.scaffold or v1.train.Scaffold(), config)
+    progress = _progress(inputs, spec, config, request)
+    hooks = [
+        readings,
+        *request.hooks,
+        *spec.training_hooks,
+        FiniteLossHook(readings),
+        StopHook(readings, request.steps, request.max_steps),
+        progress,
+    ]
+    with contextlib.closing(progress), interruptions() as interruption:
+        _loop(creator, hooks, spec.train_op, interruption)
+    if interruption.signum is not None:
+        saved = newest_checkpoint(model_dir)
+        step = 0 if saved is None else int(read_variable(saved, "global_step"))
+        raise TrainingInterrupted(interruption.signum, step, saved or "")
 
 
 def _loop(
@@ -102,12 +146,6 @@ def _loop(
     ):
         while not (session.should_stop() or until.signum):
             session.run(train_op)
-
-
-def _stop_hooks(request: TrainRequest) -> list[Any]:
-    if request.steps is None and request.max_steps is None:
-        return []
-    return [v1.train.StopAtStepHook(num_steps=request.steps, last_step=request.max_steps)]
 
 
 def _progress(

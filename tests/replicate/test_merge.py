@@ -1,30 +1,21 @@
 """The specs of all towers merged into one."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.export import (
+    ClassificationOutput,
+    PredictOutput,
+    RegressionOutput,
+    TrainOutput,
+)
 from replicate.merge import merge_specs
 from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
 
 NO_METRICS = [[], []]
-
-
-class Predict(NamedTuple):
-    outputs: dict[str, Any]
-
-
-class Regression(NamedTuple):
-    value: Any
-
-
-class Classification(NamedTuple):
-    scores: Any = None
-    classes: Any = None
 
 
 def merge(mode, specs, metric_variables=NO_METRICS):
@@ -93,7 +84,8 @@ def test_predictions_are_concatenated_by_key(graph):
     merged = merge(ModeKeys.PREDICT, specs)
     assert merged.predictions["p"].op.name == "p"
     assert merged.predictions["p"].device == "/device:CPU:3"
-    assert merged.export_outputs == {}
+    default = merged.export_outputs["serving_default"]
+    np.testing.assert_array_equal(evaluate(default.outputs["p"]), [[1], [2], [3]])
     np.testing.assert_array_equal(evaluate(merged.predictions["q"]), [[1], [2], [3]])
 
 
@@ -115,15 +107,15 @@ def merged_exports(first, second):
 def test_export_outputs_keep_their_kind_and_are_concatenated(graph):
     def export(n):
         return {
-            "predict": Predict({"x": tf.constant([n])}),
-            "regress": Regression(tf.constant([float(n)])),
-            "classify": Classification(tf.constant([[0.5, n]]), tf.constant([["a", "b"]])),
-            "scores": Classification(scores=tf.constant([[n]])),
-            "scalar": Classification(classes=tf.constant(str(n))),
+            "serving_default": PredictOutput({"x": tf.constant([n])}),
+            "regress": RegressionOutput(tf.constant([float(n)])),
+            "classify": ClassificationOutput(tf.constant([[0.5, n]]), tf.constant([["a", "b"]])),
+            "scores": ClassificationOutput(scores=tf.constant([[float(n)]])),
+            "scalar": ClassificationOutput(classes=tf.constant(str(n))),
         }
 
     merged = merged_exports(export(1), export(2))
-    np.testing.assert_array_equal(evaluate(merged["predict"].outputs["x"]), [1, 2])
+    np.testing.assert_array_equal(evaluate(merged["serving_default"].outputs["x"]), [1, 2])
     np.testing.assert_array_equal(evaluate(merged["regress"].value), [1.0, 2.0])
     np.testing.assert_array_equal(evaluate(merged["classify"].scores), [[0.5, 1], [0.5, 2]])
     assert merged["classify"].classes.shape == [2, 2]
@@ -133,10 +125,11 @@ def test_export_outputs_keep_their_kind_and_are_concatenated(graph):
 
 
 def test_export_output_of_one_tower_only_is_kept(graph):
-    merged = merged_exports({"a": Regression(tf.constant([1.0]))}, None)
+    both = {"serving_default": PredictOutput(tf.constant([0]))}
+    merged = merged_exports({**both, "a": RegressionOutput(tf.constant([1.0]))}, both)
     np.testing.assert_array_equal(evaluate(merged["a"].value), [1.0])
 
 
 def test_unknown_export_output_is_refused_by_name(graph):
-    with pytest.raises(TypeError, match=r"Cannot merge export output 'odd' over towers: it is 3"):
-        merged_exports({"odd": 3}, {"odd": 3})
+    with pytest.raises(TypeError, match=r"Cannot merge export output 'odd' over towers: it is T"):
+        merged_exports({"odd": TrainOutput()}, {"odd": TrainOutput()})

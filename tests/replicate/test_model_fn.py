@@ -184,6 +184,21 @@ def test_prediction_takes_any_batch(graph, rows, uneven, known):
     np.testing.assert_array_equal(run(spec.predictions["p"])[0], 10 * values)
 
 
+@pytest.mark.parametrize("uneven", ["error", "pad", "weighted"])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_no_tower_predicts_on_an_empty_shard(graph, rows, uneven):
+    def model_fn(features, mode):
+        filled = tf.debugging.assert_positive(tf.shape(features)[0])
+        with tf.control_dependencies([filled]):
+            return EstimatorSpec(mode, predictions={"double": 2 * features})
+
+    values = np.arange(rows, dtype=np.float32)
+    batch = v1.placeholder_with_default(values, [None])
+    devices = ["/cpu:0", "/cpu:1", "/cpu:2"]
+    spec = call(ModeKeys.PREDICT, model_fn, batch, None, devices=devices, uneven=uneven)
+    np.testing.assert_array_equal(run(spec.predictions["double"])[0], 2 * values)
+
+
 @pytest.mark.parametrize(
     ("how", "error", "match"),
     [

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.export import PredictOutput, RegressionOutput
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -23,11 +24,35 @@ def test_defaults():
     assert spec.loss is None
     assert spec.train_op is None
     assert spec.eval_metric_ops == {}
-    assert spec.export_outputs is None
     assert spec.scaffold is None
     assert spec.training_hooks == spec.training_chief_hooks == ()
     assert spec.evaluation_hooks == spec.prediction_hooks == ()
     assert train_spec().predictions == {}
+
+
+def test_predictions_are_the_default_export_output():
+    predictions = {"a": tf.zeros([2]), "b": tf.ones([2])}
+    spec = EstimatorSpec(ModeKeys.PREDICT, predictions)
+    assert list(spec.export_outputs) == ["serving_default"]
+    assert spec.export_outputs["serving_default"].outputs == predictions
+    assert spec._replace(prediction_hooks=[]).export_outputs == spec.export_outputs
+    assert train_spec(predictions=predictions).export_outputs is None
+
+
+def test_single_export_output_is_also_the_default():
+    output = RegressionOutput(tf.zeros([2]))
+    spec = EstimatorSpec(ModeKeys.PREDICT, tf.zeros([2]), export_outputs={"mine": output})
+    assert spec.export_outputs == {"mine": output, "serving_default": output}
+
+
+def test_one_of_several_export_outputs_must_be_the_default():
+    outputs = {"a": PredictOutput(tf.zeros([2])), "b": PredictOutput(tf.ones([2]))}
+    with pytest.raises(ValueError, match=r"there are export_outputs \['a', 'b'\], and none has"):
+        EstimatorSpec(ModeKeys.PREDICT, tf.zeros([2]), export_outputs=outputs)
+    named = {"serving_default": outputs["a"], "b": outputs["b"]}
+    spec = EstimatorSpec(ModeKeys.PREDICT, tf.zeros([2]), export_outputs=named)
+    assert spec.export_outputs == named
+    assert train_spec(export_outputs=outputs).export_outputs == outputs
 
 
 def test_fields_keep_their_values():
@@ -93,6 +118,7 @@ def test_missing_or_misshapen_fields(mode, fields, error, text):
         ({"eval_metric_ops": {"a": 1}}, r"eval_metric_ops\['a'\] must be a pair"),
         ({"eval_metric_ops": {"a": (1, 2)}}, r"eval_metric_ops\['a'\] must be a pair"),
         ({"export_outputs": "a"}, "export_outputs must be a dict"),
+        ({"export_outputs": {"a": 1}}, r"export_outputs\['a'\] must be an instance of .* got 1"),
         ({"training_hooks": [print]}, "training_hooks must hold instances of"),
         ({"scaffold": 1}, "scaffold must be a tf.compat.v1.train.Scaffold, got 1"),
     ],

@@ -117,6 +117,7 @@ def stub():
             [sys.executable, "-u", "-c", _PRELUDE + script, __file__, *map(str, arguments)],
             cwd=pathlib.Path(__file__).parents[3],
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

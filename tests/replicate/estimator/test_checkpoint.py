@@ -1,14 +1,11 @@
-import os
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from replicate.estimator.checkpoint import (
     CheckpointError,
-    indexed_checkpoints,
-    listed_checkpoints,
-    newest_checkpoint,
+    checkpoint_files,
+    damage_in,
     read_variable,
     restore_variables,
 )
@@ -42,51 +39,6 @@ def restore(path, **model):
 
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_newest_is_what_the_state_file_says(saved):
-    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-10"
-    assert listed_checkpoints(str(saved)) == [f"{saved}/model.ckpt-{n}" for n in (9, 10)]
-    (saved / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"')
-    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
-
-
-def test_there_never_was_a_checkpoint(tmp_path):
-    assert newest_checkpoint(str(tmp_path)) is None
-    assert newest_checkpoint(f"{tmp_path}/absent") is None
-
-
-def test_first_save_was_killed(tmp_path):
-    (tmp_path / "model.ckpt-0.data-00000-of-00001").write_text("")
-    assert newest_checkpoint(str(tmp_path)) is None
-
-
-@pytest.mark.parametrize(
-    "state",
-    [None, b"", b"garbage {", b"\xff\xfe", b'model_checkpoint_path: "model.ckpt-77"'],
-    ids=["missing", "empty", "garbage", "bytes", "dangling"],
-)
-def test_unusable_state_file_takes_the_highest_step_and_warns(saved, state, caplog):
-    if state is None:
-        (saved / "checkpoint").unlink()
-    else:
-        (saved / "checkpoint").write_bytes(state)
-    assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-10"
-    assert "taking the newest one found" in caplog.text
-
-
-@pytest.mark.parametrize("state", [b"", b'model_checkpoint_path: "model.ckpt-77"'])
-def test_state_file_without_any_checkpoint_is_an_error(tmp_path, state):
-    (tmp_path / "checkpoint").write_bytes(state)
-    with pytest.raises(CheckpointError, match=r"no \*.index file is left"):
-        newest_checkpoint(str(tmp_path))
-
-
-def test_indexed_checkpoints_are_ordered_by_step(tmp_path):
-    for name in ("model.ckpt-100", "model.ckpt-20", "other"):
-        (tmp_path / f"{name}.index").write_text("")
-    names = [os.path.basename(path) for path in indexed_checkpoints(str(tmp_path))]
-    assert names == ["other", "model.ckpt-20", "model.ckpt-100"]
 
 
 def test_restores(saved):
@@ -125,6 +77,31 @@ def test_damaged_file_is_named_and_nothing_is_changed(saved, damage, name):
         restore(f"{saved}/model.ckpt-10")
     assert not isinstance(caught.value, tf.errors.OutOfRangeError)
     assert contents(saved) == before
+
+
+def test_every_flipped_bit_of_the_data_is_found(saved):
+    path = f"{saved}/model.ckpt-10"
+    assert damage_in(path) is None
+    whole = (saved / DATA).read_bytes()
+    for place in range(len(whole)):
+        (saved / DATA).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert f"damaged file {saved}/{DATA}" in damage_in(path)
+    (saved / DATA).write_bytes(whole)
+    assert damage_in(path) is None
+
+
+def test_missing_files_are_damage(saved):
+    assert damage_in(f"{saved}/model.ckpt-8") == f"{saved}/model.ckpt-8.index does not exist"
+    (saved / DATA).unlink()
+    assert "model.ckpt-10.data-*, which does not exist" in damage_in(f"{saved}/model.ckpt-10")
+
+
+def test_files_of_a_checkpoint(saved):
+    (saved / "model.ckpt-10.meta").write_text("")
+    (saved / f"{DATA}.corrupt").write_text("")
+    names = [path.rpartition("/")[2] for path in checkpoint_files(f"{saved}/model.ckpt-10")]
+    assert names == [INDEX, DATA, "model.ckpt-10.meta"]
+    assert checkpoint_files("/absent/model.ckpt-1") == []
 
 
 def test_missing_data_file_is_named(saved):

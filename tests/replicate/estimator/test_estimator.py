@@ -131,6 +131,15 @@ def test_model_fn_is_bound_to_params(linear, tmp_path, graph):
     assert spec.mode == ModeKeys.EVAL
 
 
+def test_with_model_fn_changes_nothing_else(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path, params={"rate": 0.5})
+    other = estimator.with_model_fn(lambda features: EstimatorSpec("infer", 3 * features))
+    assert (other.model_dir, other.params) == (estimator.model_dir, {"rate": 0.5})
+    assert next(other.predict(lambda: tf.constant([5.0]))) == 15.0
+    with pytest.raises(TypeError, match="model_fn must be a function"):
+        estimator.with_model_fn(3)
+
+
 def test_each_call_has_the_same_seed(linear, tmp_path):
     def model_fn(features, mode):
         noise = tf.random.uniform([1])

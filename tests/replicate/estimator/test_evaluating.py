@@ -70,3 +70,9 @@ def test_results_are_written_at_their_step(tmp_path):
     assert [(e.step, e.value) for e in events.Scalars("text")] == [(30, 5.0)]
     (matrix,) = events.Tensors("matrix")
     np.testing.assert_array_equal(tf.make_ndarray(matrix.tensor_proto), np.eye(2))
+
+
+def test_results_written_within_a_second_are_all_kept(tmp_path):
+    for step in (1, 2):
+        write_results(str(tmp_path), {"loss": 1.0, "global_step": step})
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2

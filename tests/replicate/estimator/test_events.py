@@ -2,8 +2,9 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from replicate.estimator.events import SpeedHook, event_hooks
+from replicate.estimator.events import SpeedHook, SummaryHook, event_hooks
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
@@ -20,9 +21,10 @@ def model(graph):
 def run(folder, train_op, loss, steps, **settings):
     writer = v1.summary.FileWriter(str(folder))
     scaffold = v1.train.Scaffold()
-    hooks = event_hooks(writer, scaffold, loss, RunConfig(**settings))
+    readings = StepReadings(train_op, loss)
+    hooks = event_hooks(writer, scaffold, readings, RunConfig(**settings))
     creator = v1.train.ChiefSessionCreator(scaffold)
-    with v1.train.MonitoredSession(creator, hooks) as session:
+    with v1.train.MonitoredSession(creator, [readings, *hooks]) as session:
         for _ in range(steps):
             session.run(train_op)
     writer.close()
@@ -55,5 +57,19 @@ def test_both_can_be_switched_off(model, tmp_path):
     assert events.Tags()["scalars"] == []
 
 
-def test_speed_asks_for_nothing_between_two_events(model):
-    assert SpeedHook(None, 100).before_run(None) is None
+def test_hooks_ask_for_nothing_between_two_events(graph, tmp_path):
+    v1.train.create_global_step()
+    readings = StepReadings(tf.no_op(), tf.constant(1.0))
+    assert SpeedHook(None, readings, 100).before_run(None) is None
+    writer = v1.summary.FileWriterCache.get(str(tmp_path))
+    hook = SummaryHook(writer, readings, v1.train.Scaffold(summary_op=tf.constant(b"")), 3)
+    hook.after_create_session(None, None)
+    asked = []
+    for step in range(7):
+        readings.step = step
+        request = hook.before_run(None)
+        asked.append(request is not None)
+        if request is not None:
+            readings.step = step + 1
+            hook.after_run(None, v1.train.SessionRunValues(b"", None, None))
+    assert asked == [True, False, False, True, False, False, True]

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from replicate.errors import NonFiniteError
 from replicate.estimator.finite import FiniteLossHook, FiniteVariablesListener
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
@@ -12,7 +13,9 @@ v1 = tf.compat.v1
 def test_loss_that_is_not_finite_stops_the_step(graph, bad):
     v1.train.create_global_step()
     loss = v1.placeholder(tf.float32, [], name="my_loss")
-    with v1.train.MonitoredSession(hooks=[FiniteLossHook(loss)]) as session:
+    readings = StepReadings(loss, loss)
+    hooks = [readings, FiniteLossHook(readings)]
+    with v1.train.MonitoredSession(hooks=hooks) as session:
         session.run(loss, {loss: 1.0})
         with pytest.raises(NonFiniteError, match="stopped at step 0: the loss my_loss is"):
             session.run(loss, {loss: bad})

@@ -44,6 +44,8 @@ WHOLE = [
     "checkpoint",
     "my_model.ckpt-3_temp",
     "events.out.tfevents.1",
+    "model.ckpt-12.index.corrupt",
+    "model.ckpt-12.data-00000-of-00001.corrupt",
 ]
 
 

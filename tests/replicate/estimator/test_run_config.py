@@ -1,8 +1,10 @@
 import dataclasses
+import json
 
 import pytest
 import tensorflow as tf
 
+from replicate.estimator.cluster import ClusterConfig, ClusterConfigError
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -10,7 +12,7 @@ v1 = tf.compat.v1
 
 def test_defaults():
     config = RunConfig()
-    assert dataclasses.asdict(config) == {
+    assert {field.name: getattr(config, field.name) for field in dataclasses.fields(config)} == {
         "model_dir": None,
         "tf_random_seed": 1,
         "save_summary_steps": 100,
@@ -21,6 +23,11 @@ def test_defaults():
         "keep_checkpoint_every_n_hours": 10000,
         "log_step_count_steps": 100,
         "progress": "auto",
+        "device_fn": None,
+        "protocol": None,
+        "session_creation_timeout_secs": 7200,
+        "checkpoint_save_graph_def": False,
+        "cluster": ClusterConfig(),
     }
 
 
@@ -64,6 +71,7 @@ def test_replace_refuses_unknown_settings():
         ({"keep_checkpoint_every_n_hours": 0}, "keep_checkpoint_every_n_hours must be"),
         ({"progress": "loud"}, "progress must be one of .* got 'loud'"),
         ({"model_dir": ""}, "model_dir is"),
+        ({"session_creation_timeout_secs": 0}, "session_creation_timeout_secs must be"),
     ],
 )
 def test_wrong_settings(settings, text):
@@ -75,3 +83,50 @@ def test_session_config_must_be_a_config_proto():
     assert RunConfig(session_config=v1.ConfigProto()).session_config is not None
     with pytest.raises(TypeError, match=r"must be a tf.compat.v1.ConfigProto"):
         RunConfig(session_config={"gpu": 1})
+
+
+def test_device_fn_must_be_a_function():
+    assert RunConfig(device_fn=str).device_fn is str
+    with pytest.raises(TypeError, match="device_fn must be a function"):
+        RunConfig(device_fn="/cpu:0")
+
+
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
+
+
+def set_tf_config(monkeypatch, **config):
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+
+
+def test_cluster_comes_from_the_environment_and_is_kept_by_replace(monkeypatch):
+    task = {"type": "worker", "index": 0}
+    set_tf_config(monkeypatch, cluster=CLUSTER, task=task, service={"a": 1})
+    config = RunConfig()
+    monkeypatch.delenv("TF_CONFIG")
+    config = config.replace(tf_random_seed=3)
+    assert (config.task_type, config.task_id, config.is_chief) == ("worker", 0, False)
+    assert (config.master, config.evaluation_master) == ("grpc://b:1", "")
+    assert (config.num_ps_replicas, config.num_worker_replicas) == (1, 2)
+    assert config.global_id_in_cluster == 1
+    assert config.cluster_spec.as_dict() == CLUSTER
+    assert config.service == {"a": 1}
+
+
+def test_wrong_cluster_is_told_at_once(monkeypatch):
+    set_tf_config(monkeypatch, cluster=CLUSTER)
+    with pytest.raises(ClusterConfigError, match='"task" is missing'):
+        RunConfig()
+
+
+def test_cluster_can_be_given(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{bad")
+    assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief
+    with pytest.raises(TypeError, match="cluster must be a ClusterConfig"):
+        RunConfig(cluster=CLUSTER)
+
+
+def test_model_dir_of_the_environment(monkeypatch):
+    set_tf_config(monkeypatch, model_dir="/tmp/a")
+    assert RunConfig().model_dir == RunConfig(model_dir="/tmp/a").model_dir == "/tmp/a"
+    with pytest.raises(ValueError, match="model_dir is '/tmp/b', but TF_CONFIG asks for '/tmp/a'"):
+        RunConfig(model_dir="/tmp/b")

@@ -3,8 +3,10 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator.checkpoint import CheckpointError
+from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import CheckpointHook, build_savers
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
@@ -38,9 +40,10 @@ def run(folder, steps, *listeners, restore=None, **settings):
         train_op = v1.assign_add(step, 1).op
         scaffold = v1.train.Scaffold()
         savers = build_savers(scaffold, None, config)
-        hook = CheckpointHook(str(folder), savers, config, listeners=listeners)
+        readings = StepReadings(train_op, tf.constant(1.0))
+        hook = CheckpointHook(str(folder), savers, readings, config, listeners=listeners)
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
-        with v1.train.MonitoredSession(creator, [hook]) as session:
+        with v1.train.MonitoredSession(creator, [readings, hook]) as session:
             for _ in range(steps):
                 if not session.should_stop():
                     session.run(train_op)
@@ -98,6 +101,21 @@ def test_keeps_all_if_told_so(tmp_path):
     assert len(saved_steps(tmp_path)) == 8
 
 
+def test_checkpoints_that_are_kept_for_ever_stay(tmp_path):
+    run(tmp_path, 8, keep_checkpoint_max=2, keep_checkpoint_every_n_hours=1e-9)
+    assert len(saved_steps(tmp_path)) == 5
+    assert remove_unlisted(str(tmp_path)) == []
+
+
+def test_graph_is_written_if_asked_for(tmp_path):
+    run(tmp_path, 5, keep_checkpoint_max=2, checkpoint_save_graph_def=True)
+    assert sorted(path.name for path in tmp_path.glob("*.meta")) == [
+        "model.ckpt-4.meta",
+        "model.ckpt-5.meta",
+    ]
+    assert (tmp_path / "graph.pbtxt").stat().st_size > 100
+
+
 def test_directory_may_be_moved(tmp_path):
     (tmp_path / "a").mkdir()
     run(tmp_path / "a", 2)
@@ -131,4 +149,4 @@ def test_nothing_saved_yet(graph, tmp_path):
     v1.train.create_global_step()
     savers = build_savers(v1.train.Scaffold(), None, RunConfig())
     with pytest.raises(RuntimeError, match="No step has been saved"):
-        _ = CheckpointHook(str(tmp_path), savers, RunConfig()).saved
+        _ = CheckpointHook(str(tmp_path), savers, None, RunConfig()).saved

@@ -89,13 +89,30 @@ def test_unusable_state_file_does_not_restart_at_zero(linear, tmp_path, state, c
     assert "taking the newest one found" in caplog.text
 
 
-def test_damaged_checkpoint_stops_before_anything_is_overwritten(linear, tmp_path):
+@pytest.mark.parametrize(
+    "name", ["model.ckpt-6.data-00000-of-00001", "model.ckpt-6.index"], ids=["data", "index"]
+)
+def test_training_continues_before_a_damaged_checkpoint(linear, tmp_path, name, caplog):
     estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
-    (tmp_path / "model.ckpt-6.data-00000-of-00001").write_bytes(b"short")
-    kept = {path: path.read_bytes() for path in tmp_path.glob("*ckpt*")}
-    with pytest.raises(CheckpointError, match=r"damaged file .*model\.ckpt-6\.data-00000-of-00001"):
+    (tmp_path / name).write_bytes(b"short")
+    steps = []
+    estimator.train(linear.input_fn, max_steps=8, hooks=[linear.CallHook(steps.append)])
+    assert steps == [6, 7, 8]
+    assert f"damaged file {tmp_path}/{name}" in caplog.text
+    assert (tmp_path / f"{name}.corrupt").read_bytes() == b"short"
+    np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(8)[0], rtol=2e-6)
+
+
+def test_nothing_is_overwritten_when_all_checkpoints_are_damaged(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    for path in tmp_path.glob("*.data-*"):
+        path.write_bytes(b"short")
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match=r"none of them can be read.*model\.ckpt-6.*ckpt-5"):
         estimator.train(linear.input_fn, max_steps=8)
-    assert {path: path.read_bytes() for path in tmp_path.glob("*ckpt*")} == kept
+    with pytest.raises(CheckpointError, match="none of them can be read"):
+        estimator.evaluate(linear.once_input_fn)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 
 def test_changed_model_is_told_with_both_shapes(linear, tmp_path):

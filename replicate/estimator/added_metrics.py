@@ -1,0 +1,55 @@
+"""add_metrics: an Estimator that measures more than its model_fn does.
+
+Owns the call of the user's metric function on what the model was given and has predicted. The
+model itself stays as it is; only mode EVAL differs.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from replicate._types import Nest
+from replicate.estimator.estimator import Estimator
+from replicate.estimator.run_config import RunConfig
+from replicate.spec import EstimatorSpec, ModeKeys
+
+_ARGUMENTS = ("labels", "predictions", "features", "config")
+
+
+def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimator:
+    """Returns an Estimator of the same model, directory and settings with further metrics.
+
+    Args:
+      estimator: The model.
+      metric_fn: Function of any of labels, predictions, features and config, by name, that returns
+        a dict of name to (value, update), as `tf.compat.v1.metrics` makes them. A metric takes the
+        place of the model's own one of that name.
+
+    Raises:
+      ValueError: metric_fn takes other arguments.
+      TypeError: It is not a function.
+    """
+    if not callable(metric_fn):
+        raise TypeError(f"add_metrics: metric_fn must be a function, got {metric_fn!r}.")
+    names = list(inspect.signature(metric_fn).parameters)
+    unknown = sorted(set(names) - set(_ARGUMENTS))
+    if unknown:
+        raise ValueError(
+            f"add_metrics: metric_fn takes the arguments {unknown}, which nobody passes. It may "
+            f"name {list(_ARGUMENTS)}; bind others with functools.partial."
+        )
+
+    def model_fn(features: Nest, labels: Nest, mode: str, config: RunConfig) -> EstimatorSpec:
+        spec = estimator.model_fn(features, labels, mode, config)
+        if mode != ModeKeys.EVAL:
+            return spec
+        given = {
+            "labels": labels,
+            "predictions": spec.predictions,
+            "features": features,
+            "config": config,
+        }
+        added = metric_fn(**{name: given[name] for name in names})
+        return spec._replace(eval_metric_ops={**spec.eval_metric_ops, **(added or {})})
+
+    return estimator.with_model_fn(model_fn)

@@ -1,0 +1,276 @@
+"""The cluster: which processes train together, and which of them this one is.
+
+Owns the reading of the environment variable TF_CONFIG and every check of it, so that a cluster that
+is described wrongly ends in one clear error before anything is started. It opens no connection:
+`servers.py` starts what is described here. `RunConfig` holds the result.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+_EXAMPLE = (
+    '{"cluster": {"chief": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222"], '
+    '"ps": ["10.0.0.3:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+
+
+class ClusterConfigError(ValueError):
+    """TF_CONFIG does not describe a cluster and a task in it."""
+
+
+class TaskType:
+    """What a process of a cluster does.
+
+    Attributes:
+      MASTER: Old name of the chief; it evaluates as well.
+      PS: Keeps variables.
+      WORKER: Trains.
+      CHIEF: Trains, and writes checkpoints and event files.
+      EVALUATOR: Evaluates the checkpoints of the others, beside the cluster.
+    """
+
+    MASTER = "master"
+    PS = "ps"
+    WORKER = "worker"
+    CHIEF = "chief"
+    EVALUATOR = "evaluator"
+
+
+_CHIEFS = (TaskType.CHIEF, TaskType.MASTER)
+_JOBS = (*_CHIEFS, TaskType.WORKER, TaskType.PS)
+_TASK_TYPES = (*_JOBS, TaskType.EVALUATOR)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterConfig:
+    """A cluster and the place of this process in it; without arguments, a process on its own.
+
+    Attributes:
+      jobs: Addresses, "host:port", of the tasks of each job; empty for a process on its own.
+      task_type: One of `TaskType`.
+      task_id: Index of this task in its job.
+      service: Free settings that TF_CONFIG may hold for the user.
+      model_dir: The model directory that TF_CONFIG asks for, None if it asks for none.
+    """
+
+    jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, hash=False)
+    task_type: str = TaskType.WORKER
+    task_id: int = 0
+    service: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
+    model_dir: str | None = None
+
+    @property
+    def cluster_spec(self) -> v1.train.ClusterSpec:
+        """The training cluster; empty for a process on its own and for the evaluator."""
+        return v1.train.ClusterSpec({job: list(tasks) for job, tasks in self._training.items()})
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the checkpoints."""
+        return self.task_type in _CHIEFS or not (self.jobs or self._is_evaluator)
+
+    @property
+    def master(self) -> str:
+        """Target of the training session: "" in this process, else an address with "grpc://"."""
+        alone = sum(map(len, self._training.values())) <= 1
+        return "" if alone else f"grpc://{self.jobs[self.task_type][self.task_id]}"
+
+    @property
+    def evaluation_master(self) -> str:
+        """Target of an evaluation session: always "", this process."""
+        return ""
+
+    @property
+    def num_ps_replicas(self) -> int:
+        """Parameter servers of the training cluster."""
+        return len(self._training.get(TaskType.PS, ()))
+
+    @property
+    def num_worker_replicas(self) -> int:
+        """Processes that train, the chief included; 0 for the evaluator."""
+        if not self.jobs:
+            return 1
+        return sum(len(self._training.get(job, ())) for job in (*_CHIEFS, TaskType.WORKER))
+
+    @property
+    def global_id_in_cluster(self) -> int | None:
+        """Number of this task, counted chief, workers, parameter servers; None for evaluators."""
+        if self._is_evaluator:
+            return None
+        before = _JOBS[: _JOBS.index(self.task_type)]
+        return sum(len(self.jobs.get(job, ())) for job in before) + self.task_id
+
+    @property
+    def _is_evaluator(self) -> bool:
+        return self.task_type == TaskType.EVALUATOR
+
+    @property
+    def _training(self) -> Mapping[str, tuple[str, ...]]:
+        """The jobs that this process has a connection to."""
+        return {} if self._is_evaluator else self.jobs
+
+
+def cluster_config_from_environment() -> ClusterConfig:
+    """Returns the cluster that the environment variable TF_CONFIG describes, if it is set.
+
+    Raises:
+      ClusterConfigError: It describes none.
+    """
+    return parse_cluster_config(os.environ.get("TF_CONFIG", ""))
+
+
+def parse_cluster_config(text: str) -> ClusterConfig:
+    """Returns the cluster that a TF_CONFIG describes.
+
+    Args:
+      text: JSON object with "cluster" and "task", and optionally "service" and "model_dir". Without
+        cluster and task, or empty, it stands for a process on its own.
+
+    Raises:
+      ClusterConfigError: Anything in it is wrong or missing.
+    """
+    if not text.strip():
+        return ClusterConfig()
+    config = _parsed(text)
+    cluster, task = _object(config, "cluster"), _object(config, "task")
+    service = _object(config, "service") or None
+    model_dir = _model_dir(config)
+    if not cluster and not task:
+        return ClusterConfig(service=service, model_dir=model_dir)
+    if not cluster:
+        raise _error(
+            f'"cluster" is missing beside "task": {task!r}', "list the jobs of the cluster"
+        )
+    if not task:
+        raise _error('"task" is missing', "say which task of the cluster this process is")
+    jobs = _checked_jobs(cluster)
+    task_type, task_id = _checked_task(task, jobs)
+    return ClusterConfig(jobs, task_type, task_id, service, model_dir)
+
+
+def _error(found: str, advice: str) -> ClusterConfigError:
+    return ClusterConfigError(
+        f"Cannot read the cluster from TF_CONFIG: {found}. Correct it: {advice}. A correct "
+        f"TF_CONFIG is, for example: {_EXAMPLE}"
+    )
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        shown = text if len(text) <= 80 else f"{text[:80]}..."
+        raise _error(
+            f"it is not JSON ({error}): {shown!r}", "look for a quote or a comma"
+        ) from error
+    if not isinstance(config, dict):
+        raise _error(f"it must be a JSON object, got {_shown(config)}", "put it in braces")
+    return config
+
+
+def _object(config: dict[str, Any], key: str) -> dict[str, Any]:
+    value = config.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise _error(f'"{key}" must be an object, got {_shown(value)}', "put it in braces")
+    return value or {}
+
+
+def _model_dir(config: dict[str, Any]) -> str | None:
+    value = config.get("model_dir")
+    if value is not None and not isinstance(value, str):
+        raise _error(f'"model_dir" must be a string, got {_shown(value)}', "give a path")
+    return value or None
+
+
+def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    if TaskType.EVALUATOR in cluster:
+        raise _error(
+            '"evaluator" is listed in "cluster"',
+            "leave it out; an evaluator works beside the cluster and needs only its task",
+        )
+    for job in cluster:
+        if job not in _JOBS:
+            raise _error(f'"cluster" holds a job {job!r}', f"the jobs are {list(_JOBS)}")
+    jobs = {job: _checked_tasks(job, cluster[job]) for job in _JOBS if job in cluster}
+    _check_one_chief(jobs)
+    seen: dict[str, str] = {}
+    for job, addresses in jobs.items():
+        for index, address in enumerate(addresses):
+            place = f"{job} {index}"
+            if address in seen:
+                raise _error(
+                    f"{seen[address]} and {place} have the same address {address!r}",
+                    "give every task its own port",
+                )
+            seen[address] = place
+    return jobs
+
+
+def _checked_tasks(job: str, addresses: Any) -> tuple[str, ...]:
+    if not isinstance(addresses, list) or not addresses:
+        raise _error(
+            f'job "{job}" must be a list of addresses, got {_shown(addresses)}',
+            "list one address per task, or leave the job out",
+        )
+    for index, address in enumerate(addresses):
+        found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+        if found is None or not 0 < int(found["port"]) < 2**16:
+            raise _error(
+                f"{job} {index} has the address {_shown(address)}",
+                'write it as "host:port" with a port from 1 to 65535',
+            )
+    return tuple(addresses)
+
+
+def _check_one_chief(jobs: Mapping[str, tuple[str, ...]]) -> None:
+    chiefs = [job for job in _CHIEFS if job in jobs]
+    if len(chiefs) == 2:
+        raise _error(
+            '"cluster" holds both "chief" and "master"', 'keep one of them, "chief" if you can'
+        )
+    if not chiefs:
+        raise _error(f'"cluster" has no "chief", only {sorted(jobs)}', "add one task as chief")
+    (job,) = chiefs
+    if len(jobs[job]) > 1:
+        raise _error(
+            f'"{job}" has {len(jobs[job])} tasks: {list(jobs[job])}',
+            'keep one and list the others as "worker"',
+        )
+
+
+def _checked_task(task: dict[str, Any], jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
+    task_type, index = task.get("type"), task.get("index")
+    if task_type not in _TASK_TYPES:
+        raise _error(
+            f'the task type is {_shown(task_type)}, in "task": {_shown(task)}',
+            f"the task types are {list(_TASK_TYPES)}",
+        )
+    if task_type != TaskType.EVALUATOR and task_type not in jobs:
+        raise _error(
+            f'the task type {task_type!r} is not in "cluster", whose jobs are {sorted(jobs)}',
+            "add the job or change the type",
+        )
+    if type(index) is not int:
+        raise _error(f"the task index is {_shown(index)}", "write a whole number, without quotes")
+    count = len(jobs.get(task_type, ())) or index + 1
+    if not 0 <= index < count:
+        raise _error(
+            f"the task index {index} is out of range: {task_type!r} has {count} tasks",
+            f"use 0 to {count - 1}" if count > 0 else "use 0 or more",
+        )
+    return str(task_type), index
+
+
+def _shown(value: Any) -> str:
+    """A value as JSON, shortened."""
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,99 @@
+"""Sessions of a cluster: where operations go, whom a session talks to, and who waits for whom.
+
+Owns what the training of a process in a cluster needs beyond that of a process on its own. The
+chief fills the variables (`session.py`); every other worker waits here until that is done. It looks
+every second, and talks only to the parameter servers, so that no worker waits for another.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Graph
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.servers import ClusterError
+from replicate.estimator.session import complete_config
+
+v1 = tf.compat.v1
+
+POLL_SECS = 1.0
+"""Seconds between two looks at whether the chief has initialised the model."""
+
+_NOT_YET = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
+
+
+def training_device(config: RunConfig) -> Callable[[Any], str] | None:
+    """Returns the device function of a training graph: the user's, or that of the cluster."""
+    if config.device_fn is not None or not config.num_ps_replicas:
+        return config.device_fn
+    return v1.train.replica_device_setter(
+        ps_tasks=config.num_ps_replicas,
+        worker_device=_own_device(config),
+        cluster=config.cluster_spec,
+    )
+
+
+def session_options(config: RunConfig) -> Any:
+    """Returns the session options of a training run; in a cluster, with its device filters."""
+    options = complete_config(config.session_config)
+    if config.master and not options.device_filters:
+        options.device_filters.extend(["/job:ps", _own_device(config)])
+    return options
+
+
+class WaitingSessionCreator(v1.train.SessionCreator):
+    """Makes sessions in which the chief has initialised the model."""
+
+    def __init__(self, scaffold: v1.train.Scaffold, config: RunConfig):
+        """Takes the scaffold of the current graph, and the settings of this worker."""
+        self._graph: Graph = v1.get_default_graph()
+        self._scaffold = scaffold
+        self._config = config
+
+    def create_session(self) -> v1.Session:
+        """Returns a session that is ready to train.
+
+        Raises:
+          ClusterError: The chief has not initialised the model in time.
+        """
+        limit = self._config.session_creation_timeout_secs
+        deadline = time.monotonic() + limit
+        with self._graph.as_default():
+            self._scaffold.finalize()
+            while (session := self._try()) is None:
+                if time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"{self._config.task_type} {self._config.task_id} has waited {limit:g} "
+                        "seconds for the chief to initialise the model. Start the chief, or look "
+                        "for its error."
+                    )
+                time.sleep(POLL_SECS)
+        return session
+
+    def _try(self) -> v1.Session | None:
+        session = v1.Session(
+            self._config.master, graph=self._graph, config=session_options(self._config)
+        )
+        try:
+            if self._is_ready(session):
+                return session
+        except _NOT_YET:
+            pass
+        except BaseException:
+            session.close()
+            raise
+        session.close()
+        return None
+
+    def _is_ready(self, session: v1.Session) -> bool:
+        scaffold = self._scaffold
+        if session.run(scaffold.ready_for_local_init_op).size:
+            return False
+        session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
+        return not session.run(scaffold.ready_op).size
+
+
+def _own_device(config: RunConfig) -> str:
+    return f"/job:{config.task_type}/task:{config.task_id}"

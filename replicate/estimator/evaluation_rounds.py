@@ -1,0 +1,171 @@
+"""Rounds of evaluation: each new checkpoint is evaluated and offered to the exporters.
+
+Owns when a round takes place. `RoundsHook` makes rounds in the middle of a training run, between
+two of its steps; `follow_checkpoints` makes them in a process of its own, which watches the model
+directory while others train. `train_and_evaluate` starts both.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+from absl import logging
+
+from replicate.estimator.checkpoint import CheckpointError, read_variable
+from replicate.estimator.model_dir import CHECKPOINT_NAME
+from replicate.estimator.search import listed_checkpoints
+from replicate.estimator.train_specs import EvalSpec
+
+v1 = tf.compat.v1
+
+POLL_SECS = 1.0
+"""Seconds between two looks for a new checkpoint."""
+
+_PATIENCE = 10
+"""Looks at a checkpoint that cannot be read before that is taken for an error."""
+
+
+class Evaluates(Protocol):
+    """What rounds need of an Estimator."""
+
+    @property
+    def model_dir(self) -> str:
+        """Directory of checkpoints."""
+
+    @property
+    def evaluate(self) -> Callable[..., dict[str, Any]]:
+        """Measures the model."""
+
+    def latest_checkpoint(self) -> str | None:
+        """Returns the newest checkpoint."""
+
+
+class EvaluationRounds:
+    """Evaluates checkpoints, exports them, and remembers the outcome.
+
+    Attributes:
+      results: Of the last evaluation, None so far.
+      exports: What each exporter returned in the last round.
+    """
+
+    def __init__(self, estimator: Evaluates, eval_spec: EvalSpec):
+        """Takes the model and what is to be done with it."""
+        self.results: dict[str, Any] | None = None
+        self.exports: list[Any] = []
+        self._estimator = estimator
+        self._spec = eval_spec
+        self._evaluated: str | None = None
+
+    def run(self, checkpoint: str, is_final: bool = False) -> None:
+        """Evaluates a checkpoint, unless that was done in the last round, and exports it."""
+        spec = self._spec
+        if checkpoint != self._evaluated:
+            self.results = self._estimator.evaluate(
+                spec.input_fn,
+                steps=spec.steps,
+                hooks=spec.hooks,
+                checkpoint_path=checkpoint,
+                name=spec.name,
+            )
+            self._evaluated = checkpoint
+        self.exports = [
+            exporter.export(
+                self._estimator,
+                os.path.join(self._estimator.model_dir, "export", exporter.name),
+                checkpoint_path=checkpoint,
+                eval_result=self.results,
+                is_the_final_export=is_final,
+            )
+            for exporter in spec.exporters
+        ]
+
+
+class RoundsHook(v1.train.SessionRunHook):
+    """Makes a round after the first step that follows a new checkpoint.
+
+    The first checkpoint of a run is not evaluated, it holds nothing new. Nor is the last one: that
+    round is the final one, and takes place after training.
+    """
+
+    def __init__(self, rounds: EvaluationRounds, model_dir: str, throttle_secs: float):
+        """Takes the rounds, the directory of checkpoints, and the least time between rounds."""
+        self.listener = _SaveListener()
+        self._rounds = rounds
+        self._model_dir = model_dir
+        self._throttle_secs = throttle_secs
+        self._last_time = 0.0
+
+    def begin(self) -> None:
+        """Starts the clock."""
+        self._last_time = time.monotonic()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Makes a round if there is a checkpoint to evaluate and the last round is long ago."""
+        del run_context, run_values
+        step = self.listener.new_step
+        if step is None or time.monotonic() - self._last_time < self._throttle_secs:
+            return
+        self.listener.new_step = None
+        self._rounds.run(os.path.join(self._model_dir, f"{CHECKPOINT_NAME}-{step}"))
+        self._last_time = time.monotonic()
+
+
+class _SaveListener(v1.train.CheckpointSaverListener):
+    """Remembers the newest checkpoint that was not evaluated.
+
+    Attributes:
+      new_step: Its step, None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.new_step: int | None = None
+        self._is_first = True
+
+    def after_save(self, session: v1.Session, global_step_value: int) -> None:
+        """Takes note of a save, unless it is the first."""
+        del session
+        if not self._is_first:
+            self.new_step = global_step_value
+        self._is_first = False
+
+
+def follow_checkpoints(
+    rounds: EvaluationRounds, estimator: Evaluates, max_steps: int | None, eval_spec: EvalSpec
+) -> None:
+    """Makes a round for each new checkpoint, until one of them has reached max_steps.
+
+    Args:
+      rounds: What is done with a checkpoint.
+      estimator: Its model_dir is watched.
+      max_steps: Global step at which the final round is made; None to go on for ever.
+      eval_spec: Says how long to wait before the first round and between rounds.
+
+    Raises:
+      CheckpointError: The newest checkpoint cannot be read, for some time.
+    """
+    time.sleep(eval_spec.start_delay_secs)
+    last: str | None = None
+    failures = 0
+    while True:
+        newest = next(reversed(listed_checkpoints(estimator.model_dir)), None)
+        if newest is None or newest == last:
+            time.sleep(POLL_SECS)
+            continue
+        started = time.monotonic()
+        try:
+            step = int(read_variable(newest, "global_step"))
+            is_final = max_steps is not None and step >= max_steps
+            rounds.run(newest, is_final)
+        except CheckpointError as error:
+            failures += 1
+            if failures >= _PATIENCE:
+                raise
+            logging.warning("Will look again for a checkpoint to evaluate: %s", error)
+            time.sleep(POLL_SECS)
+            continue
+        if is_final:
+            return
+        last, failures = newest, 0
+        time.sleep(max(0.0, eval_spec.throttle_secs - (time.monotonic() - started)))

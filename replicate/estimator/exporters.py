@@ -1,0 +1,344 @@
+"""Exporters: when an evaluation of a running training leads to an exported model.
+
+Owns the choice of which evaluations are exported and how many exports are kept. The writing is
+`Estimator.export_saved_model`. `train_and_evaluate` calls `export` after every evaluation, with a
+directory of the exporter's own.
+"""
+
+import abc
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+from absl import logging
+
+from replicate.estimator.estimator import Estimator
+
+v1 = tf.compat.v1
+
+Compare: TypeAlias = Callable[..., bool]
+"""compare_fn(best_eval_result, current_eval_result) → whether the current one is better."""
+ReceiverFn: TypeAlias = Callable[[], Any]
+Results: TypeAlias = Mapping[str, Any]
+
+
+class Exporter(abc.ABC):
+    """Decides after each evaluation whether the model is exported."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Name of the directory, below "export" in the model directory, that the exports go to."""
+
+    @abc.abstractmethod
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str,
+        eval_result: Results | None,
+        is_the_final_export: bool,
+    ) -> bytes | None:
+        """Exports the model, or does nothing.
+
+        Args:
+          estimator: The model.
+          export_path: Directory of this exporter's exports.
+          checkpoint_path: The checkpoint that was evaluated.
+          eval_result: What `Estimator.evaluate` returned.
+          is_the_final_export: Whether training has ended.
+
+        Returns:
+          The path of the new export, as bytes; None if nothing was exported.
+        """
+
+
+class _SavedModels:
+    """Exports a model as one exporter wants it, and keeps the newest exports."""
+
+    def __init__(
+        self,
+        name: str,
+        receiver_fn: ReceiverFn | None,
+        assets_extra: Mapping[str, str] | None,
+        as_text: bool,
+        keep: int | None,
+    ):
+        if not name:
+            raise ValueError(f"An exporter must have a name for its directory, got {name!r}.")
+        if not callable(receiver_fn):
+            raise TypeError(
+                f"Exporter {name!r}: serving_input_receiver_fn must be a function that returns a "
+                f"receiver of replicate.export, got {receiver_fn!r}."
+            )
+        if keep is not None and keep <= 0:
+            raise ValueError(
+                f"Exporter {name!r}: exports_to_keep must be greater than 0, or None for all, got "
+                f"{keep!r}. Correct it."
+            )
+        self.name = name
+        self._receiver_fn = receiver_fn
+        self._assets_extra = assets_extra
+        self._as_text = as_text
+        self._keep = keep
+
+    def export(self, estimator: Estimator, export_path: str, checkpoint_path: str) -> bytes:
+        """Writes one more export, then deletes the oldest ones that are too many."""
+        path = estimator.export_saved_model(
+            export_path,
+            self._receiver_fn,
+            assets_extra=self._assets_extra,
+            as_text=self._as_text,
+            checkpoint_path=checkpoint_path,
+        )
+        if self._keep is not None:
+            for version in sorted(_versions(export_path))[: -self._keep]:
+                tf.io.gfile.rmtree(f"{export_path.rstrip('/')}/{version}")
+        return path
+
+
+class FinalExporter(Exporter):
+    """Exports once, when training has ended."""
+
+    def __init__(
+        self,
+        name: str,
+        serving_input_receiver_fn: ReceiverFn,
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+    ):
+        """Keeps what an export needs.
+
+        Args:
+          name: Name of the exports' directory.
+          serving_input_receiver_fn: As for `Estimator.export_saved_model`.
+          assets_extra: Likewise.
+          as_text: Likewise.
+
+        Raises:
+          ValueError: The name is empty.
+          TypeError: The receiver function is not callable.
+        """
+        self._models = _SavedModels(name, serving_input_receiver_fn, assets_extra, as_text, None)
+
+    @property
+    def name(self) -> str:
+        """Name of the exports' directory."""
+        return self._models.name
+
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str,
+        eval_result: Results | None,
+        is_the_final_export: bool,
+    ) -> bytes | None:
+        """Exports if training has ended."""
+        del eval_result
+        if not is_the_final_export:
+            return None
+        return self._models.export(estimator, export_path, checkpoint_path)
+
+
+class LatestExporter(Exporter):
+    """Exports after every evaluation, and keeps the newest exports."""
+
+    def __init__(
+        self,
+        name: str,
+        serving_input_receiver_fn: ReceiverFn,
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        exports_to_keep: int | None = 5,
+    ):
+        """Keeps what an export needs.
+
+        Args:
+          name: Name of the exports' directory.
+          serving_input_receiver_fn: As for `Estimator.export_saved_model`.
+          assets_extra: Likewise.
+          as_text: Likewise.
+          exports_to_keep: Exports that are left when older ones are deleted, None for all.
+
+        Raises:
+          ValueError: The name is empty, or no export would be kept.
+          TypeError: The receiver function is not callable.
+        """
+        self._models = _SavedModels(
+            name, serving_input_receiver_fn, assets_extra, as_text, exports_to_keep
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the exports' directory."""
+        return self._models.name
+
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str,
+        eval_result: Results | None,
+        is_the_final_export: bool,
+    ) -> bytes | None:
+        """Exports."""
+        del eval_result, is_the_final_export
+        return self._models.export(estimator, export_path, checkpoint_path)
+
+
+class BestExporter(Exporter):
+    """Exports after every evaluation that is better than all before, and keeps the newest exports.
+
+    After a restart, the evaluations before are read from event files.
+    """
+
+    def __init__(
+        self,
+        name: str = "best_exporter",
+        serving_input_receiver_fn: ReceiverFn | None = None,
+        event_file_pattern: str | None = "eval/*.tfevents.*",
+        compare_fn: Compare | None = None,
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        exports_to_keep: int | None = 5,
+    ):
+        """Keeps what an export needs.
+
+        Args:
+          name: Name of the exports' directory.
+          serving_input_receiver_fn: As for `Estimator.export_saved_model`; required.
+          event_file_pattern: Where the evaluations are logged, relative to the model directory:
+            "eval_NAME/*.tfevents.*" for evaluations under a name. None forgets them at a restart.
+          compare_fn: fn(best_eval_result, current_eval_result) → whether the current result is the
+            better one. None: it is when its loss is smaller.
+          assets_extra: As for `Estimator.export_saved_model`.
+          as_text: Likewise.
+          exports_to_keep: Exports that are left when older ones are deleted, None for all.
+
+        Raises:
+          ValueError: The name is empty, no export would be kept, or compare_fn does not take the
+            two arguments.
+          TypeError: The receiver function or compare_fn is not callable.
+        """
+        self._models = _SavedModels(
+            name, serving_input_receiver_fn, assets_extra, as_text, exports_to_keep
+        )
+        self._compare: Compare = _loss_is_smaller if compare_fn is None else compare_fn
+        _check_compare(self._compare)
+        self._pattern = event_file_pattern
+        self._model_dir: str | None = None
+        self._best: Results | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the exports' directory."""
+        return self._models.name
+
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str,
+        eval_result: Results | None,
+        is_the_final_export: bool,
+    ) -> bytes | None:
+        """Exports if the result is the best so far.
+
+        Raises:
+          ValueError: There is no result, or none that the comparison can use.
+        """
+        del is_the_final_export
+        if not eval_result:
+            raise ValueError(
+                f"Exporter {self.name!r} cannot compare evaluations: eval_result is "
+                f"{eval_result!r}. Let it follow an evaluation."
+            )
+        if self._model_dir != estimator.model_dir:
+            self._model_dir = estimator.model_dir
+            self._best = self._logged_best(eval_result)
+        if self._best is not None and not self._is_better(eval_result):
+            return None
+        self._best = eval_result
+        logging.info("Exporting %s: its evaluation is the best so far.", checkpoint_path)
+        return self._models.export(estimator, export_path, checkpoint_path)
+
+    def _is_better(self, result: Results) -> bool:
+        return self._compare(best_eval_result=self._best, current_eval_result=result)
+
+    def _logged_best(self, current: Results) -> Results | None:
+        """The best of the evaluations before, of which the current one may be logged already."""
+        if self._pattern is None:
+            return None
+        logged = _logged_results(f"{self._model_dir}/{self._pattern}")
+        own = [result for result in logged if result["global_step"] == current.get("global_step")]
+        best: Results | None = None
+        for result in logged:
+            if own and result is own[-1]:
+                continue
+            if best is None or self._compare(best_eval_result=best, current_eval_result=result):
+                best = result
+        return best
+
+
+def _versions(folder: str) -> list[int]:
+    names = [name.rstrip("/") for name in tf.io.gfile.listdir(folder)]
+    return [int(name) for name in names if name.isdecimal()]
+
+
+def _logged_results(pattern: str) -> list[dict[str, Any]]:
+    """The evaluations in event files, oldest first; a file that ends early is read to there."""
+    found: list[tuple[float, dict[str, Any]]] = []
+    for path in sorted(tf.io.gfile.glob(pattern)):
+        try:
+            found.extend(_results_in(path))
+        except tf.errors.DataLossError:
+            logging.warning("Event file %s ends in the middle of an event.", path)
+    return [result for _, result in sorted(found, key=lambda each: each[0])]
+
+
+def _results_in(path: str) -> Iterator[tuple[float, dict[str, Any]]]:
+    for event in map(v1.Event.FromString, _records(path)):
+        values = event.summary.value
+        result = {each.tag: each.simple_value for each in values if each.HasField("simple_value")}
+        if result:
+            yield event.wall_time, {**result, "global_step": event.step}
+
+
+def _records(path: str) -> Iterator[bytes]:
+    with (
+        tf.Graph().as_default(),
+        v1.Session(config=v1.ConfigProto(device_count={"GPU": 0})) as session,
+    ):
+        record = v1.data.make_one_shot_iterator(tf.data.TFRecordDataset(path)).get_next()
+        while True:
+            try:
+                yield session.run(record)
+            except tf.errors.OutOfRangeError:
+                return
+
+
+def _loss_is_smaller(best_eval_result: Results, current_eval_result: Results) -> bool:
+    """Whether the loss is smaller; a loss that is not a number is never better."""
+    for role, result in (("best", best_eval_result), ("current", current_eval_result)):
+        if result.get("loss") is None:
+            raise ValueError(
+                f"Cannot compare evaluations by their loss: the {role} one has only "
+                f"{sorted(result)}. Give BestExporter a compare_fn."
+            )
+    best, current = best_eval_result["loss"], current_eval_result["loss"]
+    return bool(current < best or (math.isnan(best) and not math.isnan(current)))
+
+
+def _check_compare(compare_fn: Compare) -> None:
+    if not callable(compare_fn):
+        raise TypeError(f"compare_fn must be a function, got {compare_fn!r}.")
+    try:
+        inspect.signature(compare_fn).bind(best_eval_result=None, current_eval_result=None)
+    except TypeError as error:
+        raise ValueError(
+            f"compare_fn must take the arguments best_eval_result and current_eval_result, got "
+            f"{compare_fn!r} ({error}). Correct its signature."
+        ) from error

@@ -1,0 +1,239 @@
+"""Exporting: from a checkpoint to a SavedModel that other programs load.
+
+Owns the directory of an export (numbered by time, written under another name and renamed when it is
+whole), its signatures and its assets. Devices are left out of what is written, so that a model
+exported from many of them loads where there is one. `Estimator.export_saved_model` calls it; what
+the signatures return is the business of `replicate.export`.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+from absl import logging
+
+from replicate.estimator.checkpoint import restore_variables
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session import complete_config
+from replicate.export.outputs import (
+    DEFAULT_SIGNATURE,
+    EvalOutput,
+    ExportOutput,
+    TrainOutput,
+    completed_outputs,
+)
+from replicate.spec import EstimatorSpec, ModeKeys
+
+v1 = tf.compat.v1
+
+Build: TypeAlias = Callable[[str, Callable[[], Any]], tuple[Any, EstimatorSpec]]
+"""From a mode and a receiver function to the receiver and the model, in the default graph."""
+
+TAGS = {
+    ModeKeys.TRAIN: v1.saved_model.tag_constants.TRAINING,
+    ModeKeys.EVAL: "eval",
+    ModeKeys.PREDICT: v1.saved_model.tag_constants.SERVING,
+}
+"""Tag of the graph of each mode, in the order of export: the first one's variables are written."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedGraph:
+    """The graph of one mode, as it is written.
+
+    Attributes:
+      tag: By which a SavedModel's graphs are told apart.
+      meta_graph: The graph, in which no operation names a device.
+      signatures: SignatureDefs by name.
+      main_op: Name of the operation that follows the loading of variables.
+    """
+
+    tag: str
+    meta_graph: Any
+    signatures: dict[str, Any]
+    main_op: str
+
+
+def export_graphs(
+    export_dir_base: str,
+    receiver_fns: Mapping[str, Callable[[], Any]],
+    build: Build,
+    checkpoint: str,
+    config: RunConfig,
+    assets_extra: Mapping[str, str] | None = None,
+    as_text: bool = False,
+) -> bytes:
+    """Writes one SavedModel with a graph for each mode, and returns its directory.
+
+    Args:
+      export_dir_base: Gets the new directory, named after the time in seconds.
+      receiver_fns: The function that returns the receiver, for each mode.
+      build: Builds the model of one mode.
+      checkpoint: Where the variables come from.
+      config: Of the sessions.
+      assets_extra: From paths inside "assets.extra" to the files to copy there.
+      as_text: Whether the graphs are written in text form.
+
+    Raises:
+      ValueError: There is no mode or an unknown one, an asset is missing, no signature can be
+        made, or a mode has variables that the first one has not.
+      CheckpointError: The checkpoint does not fit the model.
+    """
+    _check_modes(receiver_fns)
+    assets = _checked_assets(assets_extra or {})
+    with _new_version(export_dir_base) as (unfinished, finished):
+        builder = v1.saved_model.Builder(unfinished)
+        written: set[str] = set()
+        for mode in (mode for mode in TAGS if mode in receiver_fns):
+            with tf.Graph().as_default():
+                receiver, spec = build(mode, receiver_fns[mode])
+                served = _served_graph(mode, receiver, spec)
+            with tf.Graph().as_default():
+                saver = v1.train.import_meta_graph(served.meta_graph)
+                names = {variable.op.name for variable in v1.global_variables()}
+                _check_variables(mode, names, written)
+                with v1.Session(config=complete_config(config.session_config)) as session:
+                    restore_variables(session, saver, checkpoint)
+                    _add_graph(builder, session, saver, served, first=not written)
+                written = written or names
+        builder.save(as_text)
+        _copy_assets(assets, unfinished)
+    logging.info("Exported %s to %s", checkpoint, finished)
+    return finished.encode()
+
+
+def signatures(mode: str, receiver: Any, spec: EstimatorSpec) -> dict[str, Any]:
+    """Returns the SignatureDef for each way to feed the model and each of its outputs.
+
+    An output that cannot be computed from an input is left out, which is logged.
+
+    Raises:
+      ValueError: None is left.
+    """
+    alternatives = getattr(receiver, "receiver_tensors_alternatives", None) or {}
+    inputs = {"": receiver.receiver_tensors}
+    inputs.update({f"{name}:": tensors for name, tensors in alternatives.items()})
+    made, left_out = {}, {}
+    for prefix, tensors in inputs.items():
+        for name, output in _outputs(mode, spec).items():
+            try:
+                made[prefix + name] = output.as_signature_def(tensors)
+            except ValueError as error:
+                left_out[prefix + name] = str(error)
+    for name, reason in left_out.items():
+        logging.warning("The exported model has no signature %r: %s", name, reason)
+    if not made:
+        raise ValueError(
+            f"Cannot export in mode {mode!r}: the model has no signature that its inputs can feed. "
+            f"{' '.join(left_out.values()) or 'Return predictions from model_fn.'}"
+        )
+    if mode == ModeKeys.PREDICT and DEFAULT_SIGNATURE not in made:
+        logging.warning("The exported model has no default signature, only %s", sorted(made))
+    return made
+
+
+def _outputs(mode: str, spec: EstimatorSpec) -> dict[str, ExportOutput]:
+    if mode == ModeKeys.PREDICT:
+        return completed_outputs(spec.export_outputs, spec.predictions)
+    kind = TrainOutput if mode == ModeKeys.TRAIN else EvalOutput
+    return {mode: kind(spec.loss, spec.predictions, spec.eval_metric_ops)}
+
+
+def _served_graph(mode: str, receiver: Any, spec: EstimatorSpec) -> ServedGraph:
+    """Takes the default graph down as it is to be served: with its saver, without its devices."""
+    scaffold = spec.scaffold or v1.train.Scaffold()
+    main_op = scaffold.local_init_op or v1.train.Scaffold.default_local_init_op()
+    saver = scaffold.saver or v1.train.Saver()
+    if mode == ModeKeys.TRAIN:
+        v1.get_collection_ref(v1.GraphKeys.TRAIN_OP)[:] = [spec.train_op]
+    made = signatures(mode, receiver, spec)
+    meta_graph = v1.train.export_meta_graph(saver_def=saver.as_saver_def(), clear_devices=True)
+    for function in meta_graph.graph_def.library.function:
+        for node in function.node_def:
+            node.device = ""
+    return ServedGraph(TAGS[mode], meta_graph, made, main_op.name)
+
+
+def _add_graph(
+    builder: v1.saved_model.Builder,
+    session: v1.Session,
+    saver: v1.train.Saver,
+    served: ServedGraph,
+    first: bool,
+) -> None:
+    """Adds the default graph; the first one brings the values of the variables."""
+    graph = {
+        "tags": [served.tag],
+        "signature_def_map": served.signatures,
+        "assets_collection": v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+        "main_op": v1.get_default_graph().get_operation_by_name(served.main_op),
+        "strip_default_attrs": True,
+        "saver": saver,
+    }
+    if first:
+        builder.add_meta_graph_and_variables(session, **graph)
+    else:
+        builder.add_meta_graph(**graph)
+
+
+@contextlib.contextmanager
+def _new_version(base: str) -> Iterator[tuple[str, str]]:
+    """Yields the path to write to and the path that it gets when all went well."""
+    gfile = tf.io.gfile
+    base = base.rstrip("/")
+    version = int(time.time())
+    while gfile.exists(f"{base}/{version}") or gfile.exists(f"{base}/temp-{version}"):
+        version += 1
+    unfinished, finished = f"{base}/temp-{version}", f"{base}/{version}"
+    try:
+        yield unfinished, finished
+        gfile.rename(unfinished, finished)
+    except BaseException:
+        if gfile.exists(unfinished):
+            gfile.rmtree(unfinished)
+        raise
+
+
+def _check_modes(receiver_fns: Mapping[str, Any]) -> None:
+    unknown = sorted(set(map(str, receiver_fns)) - set(TAGS))
+    if unknown or not receiver_fns:
+        raise ValueError(
+            f"Cannot export: the modes to export are {unknown or 'none'}, and must be some of "
+            f"{list(TAGS)}. Give an input receiver function for at least one of replicate.ModeKeys."
+        )
+
+
+def _check_variables(mode: str, names: set[str], written: set[str]) -> None:
+    missing = sorted(names - written)
+    if written and missing:
+        raise ValueError(
+            f"Cannot export mode {mode!r} together with the others: its variables {missing} are "
+            "not in the first exported mode, whose variables are written. Export it by itself."
+        )
+
+
+def _checked_assets(assets: Mapping[str, str]) -> dict[str, str]:
+    for target, source in assets.items():
+        path = pathlib.PurePosixPath(target)
+        if not path.name or path.is_absolute() or ".." in path.parts:
+            raise ValueError(
+                f"Cannot export the asset {target!r}: its name must be a path inside assets.extra, "
+                "such as 'vocabulary.txt'. Correct the key in assets_extra."
+            )
+        if not tf.io.gfile.exists(source):
+            raise ValueError(
+                f"Cannot export the asset {target!r}: its file {source!r} does not exist. Correct "
+                "the path in assets_extra."
+            )
+    return dict(assets)
+
+
+def _copy_assets(assets: Mapping[str, str], directory: str) -> None:
+    for target, source in assets.items():
+        path = f"{directory}/assets.extra/{target}"
+        tf.io.gfile.makedirs(path.rpartition("/")[0])
+        tf.io.gfile.copy(source, path)

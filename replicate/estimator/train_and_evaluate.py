@@ -1,0 +1,101 @@
+"""train_and_evaluate: trains and evaluates in one call, in one process or as a role in a cluster.
+
+Owns the reading of this process's role and the order of what it does. Training is
+`Estimator.train`, evaluation and export are `evaluation_rounds.py`, the cluster is `servers.py`.
+"""
+
+from typing import Any
+
+from replicate.estimator.cluster import TaskType
+from replicate.estimator.estimator import Estimator
+from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
+from replicate.estimator.servers import (
+    serve_until_done,
+    start_server,
+    tell_parameter_servers,
+    wait_for_parameter_servers,
+)
+from replicate.estimator.train_specs import EvalSpec, TrainSpec
+
+
+def train_and_evaluate(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
+) -> tuple[dict[str, Any] | None, list[Any]]:
+    """Trains, evaluates the checkpoints on the way, and evaluates and exports the last one.
+
+    Without a cluster, all of it takes place here. With TF_CONFIG this process does what its task
+    is: a chief and workers train, a master trains and evaluates, an evaluator follows the
+    checkpoints until one has reached max_steps, and a parameter server keeps variables until the
+    others are done.
+
+    Args:
+      estimator: The model; its config holds the role.
+      train_spec: How to train.
+      eval_spec: How to evaluate and export.
+
+    Returns:
+      The results of the last evaluation and what the exporters returned for it; (None, []) in a
+      role that does not evaluate.
+
+    Raises:
+      TypeError: An argument is of the wrong class.
+      TrainingInterrupted: As `Estimator.train`; there is no final evaluation.
+      CheckpointError: As `Estimator.train` and `Estimator.evaluate`.
+      ClusterError: The cluster cannot be started or reached.
+    """
+    for name, value, kind in (
+        ("estimator", estimator, Estimator),
+        ("train_spec", train_spec, TrainSpec),
+        ("eval_spec", eval_spec, EvalSpec),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"train_and_evaluate: {name} must be a replicate.{kind.__name__}, got {value!r}. "
+                "Correct the argument."
+            )
+    config = estimator.config
+    rounds = EvaluationRounds(estimator, eval_spec)
+    if config.task_type == TaskType.EVALUATOR:
+        follow_checkpoints(rounds, estimator, train_spec.max_steps, eval_spec)
+    elif config.task_type == TaskType.PS:
+        serve_until_done(start_server(config).target, config)
+    elif config.master:
+        _train_in_cluster(estimator, train_spec, eval_spec, rounds)
+    else:
+        _train_here(estimator, train_spec, eval_spec, rounds)
+    return rounds.results, rounds.exports
+
+
+def _train_here(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
+) -> None:
+    """Trains with rounds of evaluation on the way, and ends with the final round."""
+    hook = RoundsHook(rounds, estimator.model_dir, eval_spec.throttle_secs)
+    estimator.train(
+        train_spec.input_fn,
+        hooks=[*train_spec.hooks, hook],
+        max_steps=train_spec.max_steps,
+        saving_listeners=[*train_spec.saving_listeners, hook.listener],
+    )
+    newest = estimator.latest_checkpoint()
+    if newest is not None:
+        rounds.run(newest, is_final=True)
+
+
+def _train_in_cluster(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
+) -> None:
+    """Trains as a chief, master or worker, and tells the parameter servers of the end."""
+    config = estimator.config
+    server = start_server(config)
+    wait_for_parameter_servers(config)
+    if config.task_type == TaskType.MASTER:
+        _train_here(estimator, train_spec, eval_spec, rounds)
+    else:
+        estimator.train(
+            train_spec.input_fn,
+            hooks=train_spec.hooks,
+            max_steps=train_spec.max_steps,
+            saving_listeners=train_spec.saving_listeners,
+        )
+    tell_parameter_servers(server.target, config)

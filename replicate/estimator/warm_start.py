@@ -1,0 +1,133 @@
+"""Warm start: a model begins with variables of another one.
+
+Owns the settings that say which checkpoint and which variables, and their application to a built
+graph, before any session runs it. The mapping of names and vocabularies is TensorFlow's
+`tf.compat.v1.train.warm_start`. `Estimator.train` calls it when there is no checkpoint of its own.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from absl import logging
+
+from replicate._types import Variable
+from replicate.estimator.checkpoint import CheckpointError, open_checkpoint
+from replicate.estimator.search import newest_checkpoint
+
+v1 = tf.compat.v1
+
+VocabInfo = v1.train.VocabInfo
+"""How the rows of an embedding (or the columns of a weight) move to a new vocabulary."""
+
+
+class _Fields(NamedTuple):
+    ckpt_to_initialize_from: str
+    vars_to_warm_start: str | Sequence[str] | Sequence[Variable] | None
+    var_name_to_vocab_info: Mapping[str, Any]
+    var_name_to_prev_var_name: Mapping[str, str]
+
+
+class WarmStartSettings(_Fields):
+    """What a model begins with.
+
+    Attributes:
+      ckpt_to_initialize_from: Path of a checkpoint, or of a directory whose newest one is taken.
+      vars_to_warm_start: A regular expression that names of trainable variables, such as
+        "layer/kernel:0", begin with; a list of such expressions, for variables of any kind; a list
+        of variables; None for none but those in `var_name_to_vocab_info`.
+      var_name_to_vocab_info: VocabInfo by name, for variables whose vocabulary has changed.
+      var_name_to_prev_var_name: Name in the checkpoint by name in the model, where they differ.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        ckpt_to_initialize_from: str | os.PathLike[str],
+        vars_to_warm_start: str | Sequence[str] | Sequence[Variable] | None = ".*",
+        var_name_to_vocab_info: Mapping[str, Any] | None = None,
+        var_name_to_prev_var_name: Mapping[str, str] | None = None,
+    ) -> "WarmStartSettings":
+        """Checks the settings.
+
+        Raises:
+          ValueError: There is no path.
+        """
+        if not ckpt_to_initialize_from:
+            raise ValueError(
+                "WarmStartSettings: ckpt_to_initialize_from must be the path of a checkpoint or of "
+                f"its directory, got {ckpt_to_initialize_from!r}."
+            )
+        return super().__new__(
+            cls,
+            os.fspath(ckpt_to_initialize_from),
+            vars_to_warm_start,
+            dict(var_name_to_vocab_info or {}),
+            dict(var_name_to_prev_var_name or {}),
+        )
+
+
+def warm_start_settings(warm_start_from: Any) -> WarmStartSettings | None:
+    """Returns the settings that an argument `warm_start_from` stands for.
+
+    Args:
+      warm_start_from: WarmStartSettings; the path of a checkpoint, of a directory of checkpoints
+        or of a SavedModel, whose trainable variables are all taken; or None.
+
+    Raises:
+      TypeError: It is something else.
+    """
+    if warm_start_from is None or isinstance(warm_start_from, WarmStartSettings):
+        return warm_start_from
+    if isinstance(warm_start_from, bytes):
+        warm_start_from = warm_start_from.decode()
+    if not isinstance(warm_start_from, (str, os.PathLike)):
+        raise TypeError(
+            "warm_start_from must be the path of a checkpoint or of a SavedModel, or "
+            f"replicate.WarmStartSettings, got {warm_start_from!r}."
+        )
+    return WarmStartSettings(warm_start_from)
+
+
+def apply_warm_start(settings: WarmStartSettings) -> None:
+    """Makes variables of the default graph begin with the values in a checkpoint.
+
+    Args:
+      settings: Which variables of which checkpoint.
+
+    Raises:
+      CheckpointError: There is no such checkpoint, or it does not fit the model.
+    """
+    path = _checkpoint(settings.ckpt_to_initialize_from)
+    open_checkpoint(path)
+    logging.info("Warm start from %s", path)
+    try:
+        v1.train.warm_start(
+            path,
+            settings.vars_to_warm_start,
+            settings.var_name_to_vocab_info,
+            settings.var_name_to_prev_var_name,
+        )
+    except (ValueError, tf.errors.OpError) as error:
+        raise CheckpointError(
+            f"Cannot warm-start the model from {path}: {error}. Choose the variables that both "
+            "have by WarmStartSettings(vars_to_warm_start=…), or map their names by "
+            "var_name_to_prev_var_name."
+        ) from error
+
+
+def _checkpoint(path: str) -> str:
+    """The checkpoint that a path leads to: itself, one of a SavedModel, or a directory's newest."""
+    gfile = tf.io.gfile
+    if not gfile.isdir(path):
+        return path
+    if gfile.exists(f"{path}/saved_model.pb") or gfile.exists(f"{path}/saved_model.pbtxt"):
+        return f"{path.rstrip('/')}/variables/variables"
+    newest = newest_checkpoint(path)
+    if newest is None:
+        raise CheckpointError(
+            f"Cannot warm-start the model: {path} holds no checkpoint. Correct the path."
+        )
+    return newest

@@ -1,0 +1,191 @@
+"""Receivers: the tensors that a request fills, and the features made from them.
+
+Owns the four records that an input receiver function returns and their checks. The graph between
+request and features is the user's, or made by `receiver_fns.py`. `Estimator.export_saved_model`
+calls the function and hands the features to the model_fn.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from replicate._types import Nest, Tensor
+
+SINGLE_FEATURE = "feature"
+SINGLE_INPUT = "input"
+SINGLE_LABEL = "label"
+
+
+class _Serving(NamedTuple):
+    features: Nest
+    receiver_tensors: dict[str, Tensor]
+    receiver_tensors_alternatives: dict[str, dict[str, Tensor]] | None
+
+
+class ServingInputReceiver(_Serving):
+    """The input of a model that is served.
+
+    Attributes:
+      features: Dict of Tensors for the model_fn; a single Tensor is taken as {"feature": Tensor}.
+      receiver_tensors: Dict of the Tensors that a request fills; a single one is taken as
+        {"input": Tensor}.
+      receiver_tensors_alternatives: Dict of further names to Tensors (or dicts of Tensors) that a
+        request may fill instead. Each gives every output a signature "<name>:<output>".
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        features: Nest,
+        receiver_tensors: Nest,
+        receiver_tensors_alternatives: Mapping[str, Nest] | None = None,
+    ) -> "ServingInputReceiver":
+        """Checks and wraps the tensors.
+
+        Raises:
+          ValueError: Features or receiver tensors are None or empty, or a name is not a string.
+          TypeError: Something is not a Tensor.
+        """
+        return super().__new__(
+            cls,
+            _named("features", features, SINGLE_FEATURE),
+            _named("receiver_tensors", receiver_tensors, SINGLE_INPUT),
+            _alternatives(receiver_tensors_alternatives),
+        )
+
+
+class TensorServingInputReceiver(_Serving):
+    """The input of a served model whose model_fn takes features as one Tensor.
+
+    Attributes:
+      features: A single Tensor, handed to the model_fn as it is.
+      receiver_tensors: As in ServingInputReceiver.
+      receiver_tensors_alternatives: As in ServingInputReceiver.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        features: Tensor,
+        receiver_tensors: Nest,
+        receiver_tensors_alternatives: Mapping[str, Nest] | None = None,
+    ) -> "TensorServingInputReceiver":
+        """Checks and wraps the tensors.
+
+        Raises:
+          ValueError: Features or receiver tensors are None or empty, or a name is not a string.
+          TypeError: Something is not a Tensor, or features are a dict.
+        """
+        if isinstance(features, Mapping):
+            raise TypeError(
+                f"Cannot make a TensorServingInputReceiver: features must be a single Tensor, got "
+                f"a dict of {sorted(map(str, features))}. Use ServingInputReceiver for a dict."
+            )
+        return super().__new__(
+            cls,
+            _named("features", features, SINGLE_FEATURE)[SINGLE_FEATURE],
+            _named("receiver_tensors", receiver_tensors, SINGLE_INPUT),
+            _alternatives(receiver_tensors_alternatives),
+        )
+
+
+class _Supervised(NamedTuple):
+    features: Nest
+    labels: Nest
+    receiver_tensors: dict[str, Tensor]
+
+
+class SupervisedInputReceiver(_Supervised):
+    """The input of an exported graph for training or evaluation.
+
+    Attributes:
+      features: Tensor or dict of Tensors, handed to the model_fn as they are.
+      labels: Likewise.
+      receiver_tensors: Dict of the Tensors that a request fills; a single one is taken as
+        {"input": Tensor}.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, features: Nest, labels: Nest, receiver_tensors: Nest
+    ) -> "SupervisedInputReceiver":
+        """Checks the tensors.
+
+        Raises:
+          ValueError: One of the three is None or empty, or a name is not a string.
+          TypeError: Something is not a Tensor.
+        """
+        _named("features", features, SINGLE_FEATURE)
+        _named("labels", labels, SINGLE_LABEL)
+        named = _named("receiver_tensors", receiver_tensors, SINGLE_INPUT)
+        return super().__new__(cls, features, labels, named)
+
+
+class _Unsupervised(NamedTuple):
+    features: Nest
+    receiver_tensors: dict[str, Tensor]
+
+
+class UnsupervisedInputReceiver(_Unsupervised):
+    """The input of an exported graph for training or evaluation without labels.
+
+    Attributes:
+      features: Tensor or dict of Tensors, handed to the model_fn as they are.
+      receiver_tensors: As in SupervisedInputReceiver.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, features: Nest, receiver_tensors: Nest) -> "UnsupervisedInputReceiver":
+        """Checks the tensors.
+
+        Raises:
+          ValueError: One of the two is None or empty, or a name is not a string.
+          TypeError: Something is not a Tensor.
+        """
+        _named("features", features, SINGLE_FEATURE)
+        return super().__new__(
+            cls, features, _named("receiver_tensors", receiver_tensors, SINGLE_INPUT)
+        )
+
+
+def _named(field: str, value: Nest, single: str) -> dict[Any, Tensor]:
+    """The value as a dict of Tensors; names of features may also be whole numbers."""
+    if value is None or (isinstance(value, Mapping) and not value):
+        raise ValueError(
+            f"Cannot make an input receiver: {field} are {value!r}. Give a Tensor or a dict of "
+            "Tensors."
+        )
+    named = value if isinstance(value, Mapping) else {single: value}
+    name_types = (str, int) if field == "features" else str
+    for name, tensor in named.items():
+        if not isinstance(name, name_types):
+            raise ValueError(
+                f"Cannot make an input receiver: the names in {field} must be strings, got "
+                f"{name!r}. Rename it."
+            )
+        if not isinstance(tensor, (tf.Tensor, tf.SparseTensor, tf.RaggedTensor)):
+            raise TypeError(
+                f"Cannot make an input receiver: {name!r} in {field} must be a Tensor, a "
+                f"SparseTensor or a RaggedTensor, got {tensor!r}. Convert it with "
+                "tf.convert_to_tensor."
+            )
+    return dict(named)
+
+
+def _alternatives(value: Mapping[str, Nest] | None) -> dict[str, dict[str, Tensor]] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            "Cannot make an input receiver: receiver_tensors_alternatives must be a dict of name "
+            f"to Tensors, got {value!r}. Name each alternative."
+        )
+    return {
+        name: _named(f"receiver_tensors_alternatives[{name!r}]", tensors, SINGLE_INPUT)
+        for name, tensors in value.items()
+    }

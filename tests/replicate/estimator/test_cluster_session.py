@@ -1,0 +1,101 @@
+import socket
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator import cluster_session
+from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_session import (
+    WaitingSessionCreator,
+    session_options,
+    training_device,
+)
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.servers import ClusterError
+from replicate.estimator.session import RestoringSessionCreator
+
+v1 = tf.compat.v1
+
+JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4", "a:5")}
+
+
+def config(role="worker", index=1, **settings):
+    return RunConfig(cluster=ClusterConfig(JOBS, role, index), **settings)
+
+
+def test_variables_go_to_the_parameter_servers_and_the_rest_to_the_worker(graph):
+    with v1.device(training_device(config())):
+        first, second = v1.get_variable("a", [3]), v1.get_variable("b", [3])
+        total = first + second
+    assert [variable.device for variable in (first, second)] == [
+        "/job:ps/task:0",
+        "/job:ps/task:1",
+    ]
+    assert total.device == "/job:worker/task:1"
+
+
+def test_device_function_of_the_user_comes_first():
+    assert training_device(config(device_fn=str)) is str
+    assert training_device(RunConfig(device_fn=str)) is str
+    assert training_device(RunConfig()) is None
+
+
+def test_a_session_talks_to_parameter_servers_only():
+    assert list(session_options(config()).device_filters) == ["/job:ps", "/job:worker/task:1"]
+    assert list(session_options(RunConfig()).device_filters) == []
+    own = config(session_config=v1.ConfigProto(device_filters=["/job:x"]))
+    assert list(session_options(own).device_filters) == ["/job:x"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server that is a cluster of its own."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    return v1.train.Server({"worker": [f"127.0.0.1:{port}"]}, job_name="worker", task_index=0)
+
+
+@pytest.fixture
+def worker(server, monkeypatch):
+    """The settings of a worker whose chief shares its server."""
+    monkeypatch.setattr(cluster_session, "POLL_SECS", 0.01)
+    address = server.target.removeprefix("grpc://")
+    jobs = {"chief": ("a:1",), "worker": (address,)}
+    options = v1.ConfigProto(device_filters=["/job:worker/task:0"])
+    return RunConfig(
+        cluster=ClusterConfig(jobs, "worker", 0),
+        session_config=options,
+        session_creation_timeout_secs=0.1,
+    )
+
+
+def test_worker_waits_for_the_chief_and_says_so(graph, worker):
+    v1.get_variable("never_initialised", [3])
+    with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 seconds for the chief"):
+        WaitingSessionCreator(v1.train.Scaffold(), worker).create_session()
+
+
+def test_worker_goes_on_with_what_the_chief_initialised(graph, worker, server):
+    weight = v1.get_variable("shared", initializer=2.0)
+    local = v1.get_local_variable("own", initializer=3.0)
+    with v1.Session(server.target) as chief:
+        chief.run(weight.initializer)
+        with WaitingSessionCreator(v1.train.Scaffold(), worker).create_session() as session:
+            assert session.run([weight, local]) == [2.0, 3.0]
+
+
+def test_chief_that_comes_back_does_not_undo_the_work_of_the_others(graph, server):
+    weight = v1.get_variable("trained", initializer=2.0)
+    train = weight.assign(5.0)
+    v1.train.create_global_step()
+    scaffold = v1.train.Scaffold()
+    asked = []
+    creator = RestoringSessionCreator(
+        scaffold, v1.train.Saver(), lambda: asked.append(1), target=server.target
+    )
+    with creator.create_session() as session:
+        session.run(train)
+    with creator.create_session() as session:
+        assert session.run(weight) == 5.0
+    assert len(asked) == 1

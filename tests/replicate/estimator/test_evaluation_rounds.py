@@ -1,0 +1,92 @@
+import pathlib
+import threading
+
+import pytest
+
+from replicate.estimator import evaluation_rounds
+from replicate.estimator.checkpoint import CheckpointError
+from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
+from replicate.estimator.train_specs import EvalSpec
+
+
+class Exporter:
+    """Notes what it is told."""
+
+    name = "noted"
+
+    def __init__(self):
+        self.told = []
+
+    def export(self, estimator, export_path, checkpoint_path, eval_result, is_the_final_export):
+        step = int(checkpoint_path.rpartition("-")[2])
+        assert eval_result["global_step"] == step
+        assert export_path == f"{estimator.model_dir}/export/noted"
+        self.told.append((step, is_the_final_export))
+        return step
+
+
+def spec(linear, exporter, **settings):
+    return EvalSpec(
+        linear.once_input_fn,
+        **{
+            "steps": None,
+            "throttle_secs": 0,
+            "start_delay_secs": 0,
+            "exporters": exporter,
+            **settings,
+        },
+    )
+
+
+def test_a_round_evaluates_a_checkpoint_once_and_exports_it(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    exporter = Exporter()
+    calls = []
+    estimator.evaluate, evaluate = (
+        lambda *args, **kwargs: calls.append(kwargs) or evaluate(*args, **kwargs),
+        estimator.evaluate,
+    )
+    rounds = EvaluationRounds(estimator, spec(linear, exporter, name="held_out"))
+    rounds.run(f"{tmp_path}/model.ckpt-5")
+    rounds.run(f"{tmp_path}/model.ckpt-5", is_final=True)
+    rounds.run(f"{tmp_path}/model.ckpt-6")
+    assert exporter.told == [(5, False), (5, True), (6, False)]
+    assert (rounds.results["global_step"], rounds.exports) == (6, [6])
+    assert len(calls) == 2
+    assert list((tmp_path / "eval_held_out").iterdir())
+
+
+@pytest.mark.parametrize(("throttle_secs", "expected"), [(0, [5, 10]), (1000, [])])
+def test_rounds_in_the_middle_of_training(linear, tmp_path, throttle_secs, expected):
+    estimator = linear.make_estimator(tmp_path)
+    exporter = Exporter()
+    rounds = EvaluationRounds(estimator, spec(linear, exporter))
+    hook = RoundsHook(rounds, str(tmp_path), throttle_secs)
+    estimator.train(linear.input_fn, hooks=[hook], saving_listeners=[hook.listener], max_steps=13)
+    assert [step for step, _ in exporter.told] == expected
+    assert estimator.latest_checkpoint().endswith("-13"), "its round is the final one"
+
+
+def test_rounds_beside_the_training_end_at_the_last_step(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    exporter = Exporter()
+    settings = spec(linear, exporter)
+    rounds = EvaluationRounds(estimator, settings)
+    thread = threading.Thread(target=follow_checkpoints, args=(rounds, estimator, 6, settings))
+    thread.start()
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert exporter.told[-1] == (6, True)
+    assert [final for _, final in exporter.told[:-1]] == [False] * (len(exporter.told) - 1)
+
+
+def test_checkpoint_that_stays_unreadable_is_an_error(linear, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation_rounds, "POLL_SECS", 0)
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    for path in pathlib.Path(tmp_path).glob("*.data-*"):
+        path.write_bytes(b"short")
+    settings = spec(linear, Exporter())
+    rounds = EvaluationRounds(estimator, settings)
+    with pytest.raises(CheckpointError, match="damaged file"):
+        follow_checkpoints(rounds, estimator, 6, settings)

@@ -1,0 +1,215 @@
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator import EvalSpec, TrainSpec, train_and_evaluate
+from replicate.estimator.evaluating import write_results
+from replicate.estimator.exporters import BestExporter, Exporter, FinalExporter, LatestExporter
+from replicate.export import TensorServingInputReceiver
+
+v1 = tf.compat.v1
+
+
+def receive():
+    features = v1.placeholder(tf.float32, [None, 3])
+    return TensorServingInputReceiver(features, features)
+
+
+class Recorder:
+    """Stands for an Estimator whose exports are empty directories."""
+
+    def __init__(self, model_dir):
+        self.model_dir = str(model_dir)
+        self.version = 100
+        self.arguments = None
+
+    def export_saved_model(self, base, receiver_fn, **arguments):
+        self.version += 1
+        self.arguments = arguments
+        os.makedirs(f"{base}/{self.version}")
+        return f"{base}/{self.version}".encode()
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    return Recorder(tmp_path)
+
+
+@pytest.fixture
+def run(recorder, tmp_path):
+    """Runs an exporter after an evaluation; returns whether it exported."""
+
+    def export(exporter, result, final=False):
+        path = exporter.export(recorder, f"{tmp_path}/out", "model.ckpt-1", result, final)
+        return path is not None
+
+    return export
+
+
+def kept(tmp_path):
+    return sorted(os.listdir(tmp_path / "out"))
+
+
+def logged(tmp_path, step, **results):
+    write_results(f"{tmp_path}/eval", {**results, "global_step": step})
+
+
+def test_final_exporter_waits_for_the_end(run, recorder):
+    exporter = FinalExporter("final", receive, assets_extra={"a": "b"}, as_text=True)
+    assert exporter.name == "final"
+    assert [run(exporter, {}, final) for final in (False, False, True)] == [False, False, True]
+    assert recorder.arguments == {
+        "assets_extra": {"a": "b"},
+        "as_text": True,
+        "checkpoint_path": "model.ckpt-1",
+    }
+
+
+def test_latest_exporter_keeps_the_newest(run, tmp_path):
+    exporter = LatestExporter("latest", receive, exports_to_keep=2)
+    os.makedirs(tmp_path / "out/temp-7")
+    assert all(run(exporter, None) for _ in range(4))
+    assert kept(tmp_path) == ["103", "104", "temp-7"]
+
+
+def test_latest_exporter_may_keep_all(run, tmp_path):
+    exporter = LatestExporter("latest", receive, exports_to_keep=None)
+    assert all(run(exporter, None) for _ in range(7))
+    assert len(kept(tmp_path)) == 7
+
+
+def test_best_exporter_exports_improvements(run, tmp_path):
+    exporter = BestExporter("best", receive, exports_to_keep=2)
+    losses = [3.0, 4.0, 3.0, 2.0, float("nan"), 1.5]
+    assert [run(exporter, {"loss": loss, "global_step": 1}) for loss in losses] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert kept(tmp_path) == ["102", "103"]
+
+
+def test_a_number_is_better_than_nan(run):
+    exporter = BestExporter("best", receive)
+    assert [run(exporter, {"loss": loss}) for loss in (float("nan"), 9.0)] == [True, True]
+
+
+def test_best_exporter_compares_as_told(run):
+    def higher(best_eval_result, current_eval_result):
+        return current_eval_result["accuracy"] > best_eval_result["accuracy"]
+
+    exporter = BestExporter("best", receive, compare_fn=higher)
+    results = [{"accuracy": value} for value in (0.5, 0.4, 0.6)]
+    assert [run(exporter, result) for result in results] == [True, False, True]
+
+
+def test_best_exporter_remembers_through_restarts(run, tmp_path):
+    for step, loss in ((10, 3.0), (20, 1.0), (30, 2.0)):
+        logged(tmp_path, step, loss=loss)
+    exporter = BestExporter("best", receive)
+    logged(tmp_path, 40, loss=1.5)  # evaluate() logs a result before the exporter sees it
+    assert not run(exporter, {"loss": 1.5, "global_step": 40})
+    logged(tmp_path, 50, loss=0.5)
+    assert run(BestExporter("best", receive), {"loss": 0.5, "global_step": 50})
+
+
+def test_evaluation_repeated_after_a_restart_is_not_exported_again(run, tmp_path):
+    logged(tmp_path, 10, loss=1.0)
+    logged(tmp_path, 10, loss=1.0)
+    assert not run(BestExporter("best", receive), {"loss": 1.0, "global_step": 10})
+
+
+def test_first_evaluation_is_exported_though_it_is_logged(run, tmp_path):
+    logged(tmp_path, 10, loss=1.0)
+    assert run(BestExporter("best", receive), {"loss": 1.0, "global_step": 10})
+
+
+def test_damaged_event_file_is_read_to_its_damage(run, tmp_path, caplog):
+    logged(tmp_path, 10, loss=1.0)
+    (path,) = (tmp_path / "eval").iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content + content[:20])
+    assert not run(BestExporter("best", receive), {"loss": 2.0, "global_step": 20})
+    assert "ends in the middle of an event" in caplog.text
+
+
+def test_without_pattern_nothing_is_remembered(run, tmp_path):
+    logged(tmp_path, 10, loss=1.0)
+    exporter = BestExporter("best", receive, event_file_pattern=None)
+    assert run(exporter, {"loss": 2.0, "global_step": 20})
+
+
+def test_with_an_estimator(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    exporter = BestExporter("best", receive)
+    exports = []
+    for step in (5, 6, 0):
+        checkpoint = f"{tmp_path}/model.ckpt-{step}"
+        result = estimator.evaluate(linear.once_input_fn, checkpoint_path=checkpoint)
+        exports.append(exporter.export(estimator, f"{tmp_path}/out", checkpoint, result, False))
+    assert exports[2] is None
+    weights, bias = linear.trained(6)
+    loaded = tf.saved_model.load(exports[1].decode()).signatures["serving_default"]
+    outputs = loaded(input=tf.constant(linear.X))["y"]
+    np.testing.assert_allclose(outputs, linear.X @ weights + bias, rtol=1e-5, atol=1e-6)
+
+
+def test_train_and_evaluate_exports(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    exporters = [
+        LatestExporter("latest", receive, exports_to_keep=1),
+        FinalExporter("final", receive),
+        BestExporter("best", receive),
+    ]
+    eval_spec = EvalSpec(linear.once_input_fn, exporters=exporters, throttle_secs=0)
+    train_and_evaluate(estimator, TrainSpec(linear.input_fn, max_steps=6), eval_spec)
+    assert sorted(os.listdir(tmp_path / "export")) == ["best", "final", "latest"]
+    assert len(os.listdir(tmp_path / "export/latest")) == 1
+    (version,) = os.listdir(tmp_path / "export/final")
+    loaded = tf.saved_model.load(f"{tmp_path}/export/final/{version}")
+    weights, bias = linear.trained(6)
+    outputs = loaded.signatures["serving_default"](input=tf.constant(linear.X))["y"]
+    np.testing.assert_allclose(outputs, linear.X @ weights + bias, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: FinalExporter("", receive), ValueError, "must have a name"),
+        (lambda: FinalExporter("a", None), TypeError, "serving_input_receiver_fn must be a func"),
+        (lambda: LatestExporter("a", receive, exports_to_keep=0), ValueError, "greater than 0"),
+        (lambda: BestExporter("a"), TypeError, "serving_input_receiver_fn must be .* got None"),
+        (lambda: BestExporter("a", receive, compare_fn=3), TypeError, "compare_fn must be"),
+        (
+            lambda: BestExporter("a", receive, compare_fn=lambda best, current: True),
+            ValueError,
+            "must take the arguments best_eval_result and current_eval_result",
+        ),
+    ],
+)
+def test_wrong_arguments(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("results", "text"),
+    [
+        ([None], "eval_result is None"),
+        ([{"loss": 1.0}, {"accuracy": 1.0}], r"the current one has only \['accuracy'\]"),
+    ],
+)
+def test_results_that_cannot_be_compared(run, results, text):
+    exporter = BestExporter("best", receive)
+    with pytest.raises(ValueError, match=text):
+        [run(exporter, result) for result in results]
+
+
+def test_exporter_is_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        Exporter()

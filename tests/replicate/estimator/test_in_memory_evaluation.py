@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.early_stopping import read_eval_metrics
+from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
+
+v1 = tf.compat.v1
+
+
+def errors(linear, step):
+    weights, bias = linear.trained(step)
+    return float(np.mean(np.abs(linear.X @ weights + bias - linear.Y)))
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(5, [0, 2, 4, 5]), (4, [0, 2, 4])])
+def test_evaluates_at_start_interval_and_end(linear, tmp_path, steps, expected):
+    estimator = linear.make_estimator(tmp_path, save_checkpoints_steps=1000)
+    hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn, name="in_memory", every_n_iter=2)
+    estimator.train(linear.input_fn, hooks=[hook], max_steps=steps)
+    found = read_eval_metrics(estimator.eval_dir("in_memory"))
+    assert list(found) == expected
+    for step, metrics in found.items():
+        assert metrics["mae"] == pytest.approx(errors(linear, step), rel=1e-4)
+
+
+def test_number_of_batches_and_hooks(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    calls = []
+
+    class Count(v1.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            calls.append(1)
+
+    hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn, steps=2, hooks=[Count()])
+    estimator.train(linear.input_fn, hooks=[hook], max_steps=1)
+    assert len(calls) == 4
+
+
+def test_variable_of_evaluation_only_is_named(linear, tmp_path):
+    def model_fn(features, labels, mode, params):
+        if mode == "eval":
+            v1.get_variable("extra", [2])
+        return linear.model_fn(features, labels, mode, params)
+
+    estimator = linear.make_estimator(tmp_path, model_fn)
+    hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn)
+    with pytest.raises(ValueError, match="has not in mode 'train': extra"):
+        estimator.train(linear.input_fn, hooks=[hook], max_steps=1)
+
+
+def test_mistakes(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    with pytest.raises(TypeError, match=r"must be a replicate\.Estimator, got 3"):
+        InMemoryEvaluatorHook(3, linear.input_fn)
+    with pytest.raises(ValueError, match="every_n_iter must be greater than 0, got 0"):
+        InMemoryEvaluatorHook(estimator, linear.input_fn, every_n_iter=0)
+    with pytest.raises(TypeError, match="hooks must hold"):
+        InMemoryEvaluatorHook(estimator, linear.input_fn, hooks=[3])
+    cluster = ClusterConfig({"chief": ("a:1",), "ps": ("a:2",)}, "chief", 0)
+    estimator = linear.make_estimator(tmp_path, cluster=cluster)
+    with pytest.raises(ValueError, match="the cluster has 1 parameter servers"):
+        InMemoryEvaluatorHook(estimator, linear.input_fn)

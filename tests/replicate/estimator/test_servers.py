@@ -1,0 +1,93 @@
+import socket
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator import servers
+from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.servers import (
+    ClusterError,
+    serve_until_done,
+    start_server,
+    tell_parameter_servers,
+    wait_for_parameter_servers,
+)
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def listening():
+    """A socket that listens on a free port."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield held.getsockname()[1]
+
+
+def config(port, task="chief", **settings):
+    jobs = {"chief": ("127.0.0.1:1",), "ps": (f"127.0.0.1:{port}",)}
+    if task == "ps":
+        jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",), **jobs}
+    return RunConfig(cluster=ClusterConfig(jobs, task, 0), **settings)
+
+
+def test_port_in_use_is_named(listening):
+    with pytest.raises(ClusterError, match=f"server of ps 0: port {listening}.* is in use"):
+        start_server(config(listening, "ps"))
+
+
+def test_waits_for_a_port_that_is_open(listening):
+    wait_for_parameter_servers(config(listening))
+
+
+def test_parameter_server_that_is_absent_is_named():
+    missing = config(1, session_creation_timeout_secs=0.01)
+    with pytest.raises(ClusterError, match=r"chief 0 has waited 0.01 seconds for ps 0 at '127.0"):
+        wait_for_parameter_servers(missing)
+
+
+@pytest.fixture(scope="module")
+def local_server():
+    """A server of this process, which plays the parameter server."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    return v1.train.Server({"ps": [f"127.0.0.1:{port}"]}, job_name="ps", task_index=0)
+
+
+def as_role(role, index=0):
+    jobs = {"chief": ("a:1",), "worker": ("a:2",), "ps": ("a:3",)}
+    return RunConfig(cluster=ClusterConfig(jobs, role, index))
+
+
+def start_serving(local_server):
+    thread = threading.Thread(target=serve_until_done, args=(local_server.target, as_role("ps")))
+    thread.start()
+    return thread
+
+
+def test_parameter_server_leaves_when_all_are_done(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    thread = start_serving(local_server)
+    tell_parameter_servers(local_server.target, as_role("worker"))
+    tell_parameter_servers(local_server.target, as_role("worker"))
+    thread.join(timeout=0.3)
+    assert thread.is_alive(), "the chief is not done"
+    tell_parameter_servers(local_server.target, as_role("chief"))
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "LEAVE_SECS", 0.2)
+    thread = start_serving(local_server)
+    tell_parameter_servers(local_server.target, as_role("chief"))
+    started = time.monotonic()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert time.monotonic() - started > 0.1

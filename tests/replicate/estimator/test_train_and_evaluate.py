@@ -1,0 +1,221 @@
+import json
+import os
+import signal
+import socket
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from replicate.estimator import TrainingInterrupted
+from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.train_and_evaluate import train_and_evaluate
+from replicate.estimator.train_specs import EvalSpec, TrainSpec
+
+v1 = tf.compat.v1
+
+
+class Exporter:
+    """Notes the steps that it is told, with whether it is the final one."""
+
+    name = "noted"
+
+    def __init__(self):
+        self.told = []
+
+    def export(self, estimator, export_path, checkpoint_path, eval_result, is_the_final_export):
+        self.told.append((eval_result["global_step"], is_the_final_export))
+        return "exported"
+
+
+def eval_spec(linear, exporter=(), **settings):
+    settings = {"steps": None, "throttle_secs": 0, "start_delay_secs": 0, **settings}
+    return EvalSpec(linear.once_input_fn, exporters=exporter, **settings)
+
+
+def test_trains_evaluates_on_the_way_and_exports_at_the_end(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    exporter = Exporter()
+    results, exports = train_and_evaluate(
+        estimator, TrainSpec(linear.input_fn, max_steps=12), eval_spec(linear, exporter)
+    )
+    weights, bias = linear.trained(12)
+    expected = np.mean(np.abs(linear.X @ weights + bias - linear.Y))
+    assert results["mae"] == pytest.approx(expected, rel=1e-4)
+    assert (results["global_step"], exports) == (12, ["exported"])
+    assert exporter.told == [(5, False), (10, False), (12, True)]
+    events = EventAccumulator(f"{tmp_path}/eval").Reload()
+    assert [event.step for event in events.Scalars("mae")] == [5, 10, 12]
+
+
+def test_throttle_leaves_the_final_round_only(linear, tmp_path):
+    exporter = Exporter()
+    train_and_evaluate(
+        linear.make_estimator(tmp_path),
+        TrainSpec(linear.input_fn, max_steps=12),
+        eval_spec(linear, exporter, throttle_secs=600),
+    )
+    assert exporter.told == [(12, True)]
+
+
+def test_training_that_is_done_is_evaluated_once_more(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    exporter = Exporter()
+    train_and_evaluate(
+        estimator, TrainSpec(linear.input_fn, max_steps=6), eval_spec(linear, exporter)
+    )
+    assert exporter.told == [(6, True)]
+
+
+def test_a_signal_ends_it_without_a_final_round(linear, tmp_path):
+    def send(step):
+        if step == 4:
+            signal.raise_signal(signal.SIGTERM)
+
+    exporter = Exporter()
+    train_spec = TrainSpec(linear.input_fn, hooks=[linear.CallHook(send)])
+    with pytest.raises(TrainingInterrupted):
+        train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear, exporter))
+    assert exporter.told == []
+
+
+def test_hooks_and_listeners_of_the_specs_are_called(linear, tmp_path):
+    class Listener(v1.train.CheckpointSaverListener):
+        saves = 0
+
+        def after_save(self, session, global_step_value):
+            self.saves += 1
+
+    listener, steps = Listener(), []
+    train_spec = TrainSpec(
+        linear.input_fn, 2, [linear.CallHook(steps.append)], saving_listeners=[listener]
+    )
+    train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear))
+    assert (steps, listener.saves) == ([1, 2], 2)
+
+
+def test_evaluator_follows_the_checkpoints(linear, tmp_path):
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    exporter = Exporter()
+    cluster = ClusterConfig({"chief": ("a:1",)}, "evaluator", 0)
+    results, _ = train_and_evaluate(
+        linear.make_estimator(tmp_path, cluster=cluster),
+        TrainSpec(linear.input_fn, max_steps=6),
+        eval_spec(linear, exporter),
+    )
+    assert results["global_step"] == 6
+    assert exporter.told == [(6, True)]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_arguments_of_the_wrong_class(linear, tmp_path, place):
+    arguments = [
+        linear.make_estimator(tmp_path),
+        TrainSpec(linear.input_fn),
+        EvalSpec(linear.input_fn),
+    ]
+    arguments[place] = "wrong"
+    names = ("estimator", "train_spec", "eval_spec")
+    with pytest.raises(TypeError, match=f"train_and_evaluate: {names[place]} must be"):
+        train_and_evaluate(*arguments)
+
+
+# A cluster of three processes on this machine, with this one as its evaluator
+
+ROLE = """
+import os
+from replicate import EvalSpec, TrainSpec, train_and_evaluate
+from absl import logging
+logging.set_verbosity(logging.INFO)
+wait = float(os.environ.get("WAIT", 0))
+class Slow(linear.v1.train.SessionRunHook):
+    def after_run(self, run_context, run_values):
+        import time
+        time.sleep(wait)
+estimator = linear.make_estimator(sys.argv[2], save_checkpoints_steps=50, params={"rate": 0.005})
+steps = []
+train_and_evaluate(
+    estimator,
+    TrainSpec(linear.input_fn, max_steps=int(sys.argv[3]),
+              hooks=[linear.CallHook(steps.append), Slow()]),
+    EvalSpec(linear.once_input_fn, steps=None, start_delay_secs=0, throttle_secs=0),
+)
+print(len(steps), max(steps, default=0), flush=True)
+"""
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture
+def start_role(stub, tmp_path, monkeypatch):
+    """Starts one task of a cluster of a chief, a worker and a parameter server."""
+    ports = free_ports(3)
+    jobs = ("chief", "worker", "ps")
+    cluster = {job: [f"127.0.0.1:{port}"] for job, port in zip(jobs, ports, strict=True)}
+
+    def start(role, steps, wait=0.01):
+        config = {"cluster": cluster, "task": {"type": role, "index": 0}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+        monkeypatch.setenv("WAIT", str(wait))
+        for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+            monkeypatch.delenv(name)
+        return stub(ROLE, tmp_path / "model", steps)
+
+    return start
+
+
+def test_cluster_trains_and_is_evaluated(linear, start_role, tmp_path):
+    roles = {name: start_role(name, 300) for name in ("ps", "worker", "chief")}
+    exporter = Exporter()
+    results, _ = train_and_evaluate(
+        linear.make_estimator(
+            tmp_path / "model", cluster=ClusterConfig({"chief": ("a:1",)}, "evaluator", 0)
+        ),
+        TrainSpec(linear.input_fn, max_steps=300),
+        eval_spec(linear, exporter),
+    )
+    told = {}
+    for name, child in roles.items():
+        printed, errors = child.communicate(timeout=90)
+        assert child.returncode == 0, f"{name}: {errors[-3000:]}"
+        told[name] = [int(number) for number in printed.split()]
+    assert told["ps"] == [0, 0]
+    assert told["chief"][0] > 10
+    assert told["worker"][0] > 10, "the worker takes part"
+    last = int(linear.make_estimator(tmp_path / "model").get_variable_value("global_step"))
+    assert last in (300, 301), "the worker may be one step ahead when the chief stops"
+    assert exporter.told[-1] == (last, True)
+    assert results["mae"] < 0.3, "the model has learnt"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("lost", ["worker", "chief", "ps"])
+def test_cluster_survives_the_loss_of_a_process(linear, start_role, tmp_path, lost):
+    roles = {name: start_role(name, 400, wait=0.02) for name in ("ps", "worker", "chief")}
+    wait_for(lambda: list((tmp_path / "model").glob("model.ckpt-[1-9]*.index")))
+    roles[lost].kill()
+    roles[lost].wait(timeout=10)
+    roles[lost] = start_role(lost, 400, wait=0.02)
+    for name, child in roles.items():
+        _, errors = child.communicate(timeout=120)
+        assert child.returncode == 0, f"{name}: {errors[-3000:]}"
+    last = int(linear.make_estimator(tmp_path / "model").get_variable_value("global_step"))
+    assert last in (400, 401)
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come true in time"
+        time.sleep(0.05)

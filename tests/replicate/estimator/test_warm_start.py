@@ -1,0 +1,143 @@
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator import CheckpointError, Estimator, RunConfig
+from replicate.estimator.warm_start import VocabInfo, WarmStartSettings, warm_start_settings
+from replicate.export import TensorServingInputReceiver
+from replicate.model_fn import replicate_model_fn
+from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.tower_optimizer import TowerOptimizer
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def source(linear, tmp_path):
+    """An Estimator trained for 4 steps."""
+    return linear.make_estimator(tmp_path / "source").train(linear.input_fn, max_steps=4)
+
+
+@pytest.fixture
+def begin(linear, tmp_path):
+    """Makes a model that starts warm; returns its variables before its first step."""
+
+    def variables(warm_start_from, model_fn=linear.model_fn):
+        config = RunConfig(progress="off")
+        path = str(tmp_path / "model")
+        estimator = Estimator(model_fn, path, config, warm_start_from=warm_start_from)
+        estimator.train(linear.input_fn, steps=1)
+        reader = v1.train.load_checkpoint(f"{path}/model.ckpt-0")
+        return {name: reader.get_tensor(name) for name in estimator.get_variable_names()}
+
+    return variables
+
+
+def exported(source, path):
+    def receive():
+        features = v1.placeholder(tf.float32, [None, 3])
+        return TensorServingInputReceiver(features, features)
+
+    return source.export_saved_model(path, receive)
+
+
+@pytest.mark.parametrize("kind", ["directory", "checkpoint", "SavedModel", "settings"])
+def test_trainable_variables_begin_with_the_values_of_the_source(source, begin, tmp_path, kind):
+    given = {
+        "directory": lambda: tmp_path / "source",
+        "checkpoint": lambda: f"{tmp_path}/source/model.ckpt-4",
+        "SavedModel": lambda: exported(source, tmp_path / "export"),
+        "settings": lambda: WarmStartSettings(tmp_path / "source"),
+    }[kind]()
+    values = begin(given)
+    for name in ("w", "b"):
+        np.testing.assert_array_equal(values[name], source.get_variable_value(name))
+    assert values["global_step"] == 0
+    assert np.all(values["w/Momentum"] == 0)
+
+
+def test_some_variables_and_some_of_any_kind(source, begin, tmp_path):
+    values = begin(WarmStartSettings(tmp_path / "source", ["w:0", "w/Momentum"]))
+    for name in ("w", "w/Momentum"):
+        np.testing.assert_array_equal(values[name], source.get_variable_value(name))
+    assert np.all(values["b"] == 0)
+
+
+def test_renamed_variable(linear, source, begin, tmp_path):
+    def model_fn(features, labels, mode):
+        weights = v1.get_variable("new/w", [3, 1])
+        loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) - labels))
+        optimizer = v1.train.GradientDescentOptimizer(0.1)
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    settings = WarmStartSettings(tmp_path / "source", var_name_to_prev_var_name={"new/w": "w"})
+    values = begin(settings, model_fn)
+    np.testing.assert_array_equal(values["new/w"], source.get_variable_value("w"))
+
+
+def test_new_vocabulary(source, begin, tmp_path):
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("a\nb\nc\n")
+    new.write_text("c\nnew\na\n")
+    info = VocabInfo(str(new), 3, 0, str(old), 3, v1.zeros_initializer())
+    settings = WarmStartSettings(tmp_path / "source", "w:0", {"w": info})
+    a, _, c = source.get_variable_value("w")
+    np.testing.assert_array_equal(begin(settings)["w"], [c, [0.0], a])
+
+
+def test_only_the_first_start_is_warm(linear, source, begin, tmp_path):
+    begin(tmp_path / "source")
+    shutil.rmtree(tmp_path / "source")
+    again = Estimator(
+        linear.model_fn,
+        str(tmp_path / "model"),
+        RunConfig(progress="off"),
+        warm_start_from=tmp_path / "source",
+    )
+    again.train(linear.input_fn, max_steps=3)
+    assert again.get_variable_value("global_step") == 3
+
+
+def test_towers_start_warm(linear, source, begin):
+    def model_fn(features, labels, mode):
+        weights = v1.get_variable("w", [3, 1])
+        bias = v1.get_variable("b", [1])
+        loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) + bias - labels))
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return EstimatorSpec(ModeKeys.TRAIN, loss=loss, train_op=train_op)
+
+    values = begin(source.model_dir, replicate_model_fn(model_fn, devices=["/cpu:1", "/cpu:2"]))
+    np.testing.assert_array_equal(values["w"], source.get_variable_value("w"))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("nowhere", "nowhere.index does not exist"),
+        ("", "holds no checkpoint. Correct the path"),
+        ("other", r"Cannot warm-start the model from .*model.ckpt-1: .*WarmStartSettings"),
+    ],
+)
+def test_source_that_does_not_fit(linear, begin, tmp_path, path, text):
+    def other_model_fn(features, labels, mode):
+        step = v1.assign_add(v1.train.get_global_step(), 1)
+        return EstimatorSpec(mode, loss=tf.constant(0.0), train_op=step)
+
+    linear.make_estimator(tmp_path / "other", other_model_fn).train(linear.input_fn, steps=1)
+    with pytest.raises(CheckpointError, match=text):
+        begin(tmp_path / path)
+
+
+def test_settings():
+    assert warm_start_settings(None) is None
+    settings = WarmStartSettings("a")
+    assert warm_start_settings(settings) is settings
+    assert warm_start_settings("a") == settings == ("a", ".*", {}, {})
+    with pytest.raises(TypeError, match=r"warm_start_from must be the path of a .* got 3"):
+        warm_start_settings(3)
+    with pytest.raises(ValueError, match=r"ckpt_to_initialize_from must be .* got ''"):
+        WarmStartSettings("")

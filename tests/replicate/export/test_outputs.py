@@ -1,0 +1,149 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.export.outputs import (
+    ClassificationOutput,
+    EvalOutput,
+    ExportOutput,
+    PredictOutput,
+    RegressionOutput,
+    TrainOutput,
+    check_outputs,
+    completed_outputs,
+)
+
+v1 = tf.compat.v1
+
+pytestmark = pytest.mark.usefixtures("graph")
+
+
+def names(tensor_infos):
+    return {key: info.name for key, info in tensor_infos.items()}
+
+
+def examples():
+    return {"examples": v1.placeholder(tf.string, [None], name="examples")}
+
+
+def test_predict_signature():
+    value = tf.zeros([2], name="value")
+    signature = PredictOutput({"a": value, ("b", "c"): value}).as_signature_def(
+        {"x": tf.ones([1], name="x"), "y": tf.ones([1], name="y")}
+    )
+    assert signature.method_name == "tensorflow/serving/predict"
+    assert names(signature.inputs) == {"x": "x:0", "y": "y:0"}
+    assert names(signature.outputs) == {"a": "value:0", "b/c": "value:0"}
+
+
+def test_predict_output_of_one_tensor_and_of_a_variable():
+    value = tf.zeros([2])
+    assert PredictOutput(value).outputs == {"output": value}
+    variable = v1.get_variable("v", initializer=[3.0])
+    with v1.Session() as session:
+        session.run(variable.initializer)
+        assert session.run(PredictOutput(variable).outputs["output"]) == [3.0]
+
+
+def test_regression_signature():
+    signature = RegressionOutput(tf.zeros([2], name="value")).as_signature_def(examples())
+    assert signature.method_name == "tensorflow/serving/regress"
+    assert names(signature.inputs) == {"inputs": "examples:0"}
+    assert names(signature.outputs) == {"outputs": "value:0"}
+
+
+@pytest.mark.parametrize(
+    ("scores", "classes"), [(True, False), (False, True), (True, True)], ids=str
+)
+def test_classification_signature(scores, classes):
+    given = {}
+    if scores:
+        given["scores"] = tf.zeros([2, 3], name="scores")
+    if classes:
+        given["classes"] = tf.constant([["a", "b"]], name="classes")
+    signature = ClassificationOutput(**given).as_signature_def(examples())
+    assert signature.method_name == "tensorflow/serving/classify"
+    assert names(signature.inputs) == {"inputs": "examples:0"}
+    assert names(signature.outputs) == {name: f"{name}:0" for name in given}
+
+
+@pytest.mark.parametrize("inputs", [{"x": 1.0}, {"x": "a", "y": "b"}], ids=str)
+def test_regression_and_classification_need_one_string_input(inputs):
+    tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    for output in (RegressionOutput(tf.zeros([2])), ClassificationOutput(tf.zeros([2]))):
+        with pytest.raises(ValueError, match="needs a single string input of serialised"):
+            output.as_signature_def(tensors)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [(TrainOutput, "tensorflow/supervised/training"), (EvalOutput, "tensorflow/supervised/eval")],
+)
+def test_supervised_signature(kind, method):
+    output = kind(
+        loss=tf.constant(1.0, name="l"),
+        predictions={"p": tf.constant(2.0, name="p")},
+        metrics={"m": v1.metrics.mean(tf.constant([1.0, 3.0])), "n": (tf.constant(5), tf.no_op())},
+    )
+    signature = output.as_signature_def({"x": tf.ones([1], name="x")})
+    assert signature.method_name == method
+    assert names(signature.inputs) == {"x": "x:0"}
+    assert sorted(signature.outputs) == [
+        "loss",
+        "metrics/m/update_op",
+        "metrics/m/value",
+        "metrics/n/update_op",
+        "metrics/n/value",
+        "predictions/p",
+    ]
+    with v1.Session() as session:
+        session.run(v1.local_variables_initializer())
+        session.run([signature.outputs[f"metrics/{name}/update_op"].name for name in "mn"])
+        assert session.run(signature.outputs["metrics/m/value"].name) == 2.0
+
+
+def test_supervised_output_of_single_tensors_and_of_nothing():
+    value = tf.constant(1.0)
+    assert TrainOutput(predictions=value).predictions == {"predictions": value}
+    assert TrainOutput(loss={"a": value, "loss/b": value}).loss == {
+        "loss/a": value,
+        "loss/b": value,
+    }
+    empty = EvalOutput(predictions={}, metrics={})
+    assert (empty.loss, empty.predictions, empty.metrics) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: PredictOutput({}), ValueError, "a PredictOutput of an empty dict"),
+        (lambda: PredictOutput({1: tf.ones([1])}), ValueError, "must be strings .* got 1"),
+        (lambda: PredictOutput(np.ones(1)), TypeError, "'output' must be a Tensor, got array"),
+        (lambda: RegressionOutput(tf.constant([1])), TypeError, "value must be a floating point"),
+        (lambda: RegressionOutput(1.0), TypeError, "a RegressionOutput: value must be .*got 1.0"),
+        (ClassificationOutput, ValueError, "scores and classes are both None"),
+        (lambda: ClassificationOutput(tf.constant(["a"])), TypeError, "scores must be a floating"),
+        (lambda: ClassificationOutput(None, tf.ones([1])), TypeError, "classes must be a string"),
+        (lambda: EvalOutput(metrics={"m": 1}), TypeError, r"an EvalOutput: metrics\['m'\] must"),
+        (lambda: TrainOutput(loss=1.0), TypeError, "a TrainOutput: 'loss' must be a Tensor"),
+    ],
+)
+def test_wrong_tensors(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_no_outputs_and_no_predictions_make_no_signature():
+    assert completed_outputs({}, {}) == {}
+    assert list(completed_outputs({}, tf.ones([1]))) == ["serving_default"]
+
+
+def test_check_outputs():
+    check_outputs({"a": RegressionOutput(tf.ones([1]))})
+    with pytest.raises(TypeError, match=r"export_outputs\['a'\] must be an instance"):
+        check_outputs({"a": tf.ones([1])})
+
+
+def test_export_output_is_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        ExportOutput()
