@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from kfac import (
+    curvature_matrix_vector_products,
     estimator,
     fisher_blocks,
     fisher_factors,
@@ -32,14 +33,19 @@ from kfac import (
     periodic,
     placement,
 )
+from kfac.config import CurvatureConfig
+from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 
 __all__ = [
+    "CurvatureConfig",
+    "CurvatureMatrixVectorProductComputer",
     "KfacOptimizer",
     "LayerCollection",
     "PeriodicInvCovUpdateKfacOpt",
+    "curvature_matrix_vector_products",
     "estimator",
     "fisher_blocks",
     "fisher_factors",

@@ -30,8 +30,8 @@ def check_number(
         raise ValueError(f"Cannot set up K-FAC: {argument}={value!r}. It must be {accepted}.")
 
 
-def check_choice(argument: str, value: Any, accepted: Collection[str]) -> None:
-    """Checks that an argument is one of a few names.
+def check_choice(argument: str, value: Any, accepted: Collection[Any]) -> None:
+    """Checks that an argument is one of a few values.
 
     Raises:
       ValueError: It is none of them.
@@ -41,14 +41,19 @@ def check_choice(argument: str, value: Any, accepted: Collection[str]) -> None:
         raise ValueError(f"Cannot set up K-FAC: {argument}={value!r}. Accepted are {names}.")
 
 
-def check_period(argument: str, value: Any) -> None:
-    """Checks a number of steps.
+def check_period(argument: str, value: Any, unit: str = "steps") -> None:
+    """Checks a number of steps, or of something else.
+
+    Args:
+      argument: Name of the argument.
+      value: What was given.
+      unit: What is counted.
 
     Raises:
       ValueError: It is not an int of at least 1.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(
-            f"Cannot set up K-FAC: {argument}={value!r}. It must be a number of steps, an int of "
-            "at least 1."
+            f"Cannot set up K-FAC: {argument}={value!r}. It must be a number of {unit}, an "
+            "int of at least 1."
         )

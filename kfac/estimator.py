@@ -8,6 +8,7 @@ References:
 """
 
 import functools
+import typing
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,32 +17,28 @@ import tensorflow as tf
 from kfac import linalg
 from kfac._types import Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_choice
-from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.backward_pass import (
+    BackwardPass,
+    block_gradients,
+    checked_batch_size,
+    first_order_statistics,
+    propagate_back,
+    substitutes,
+)
+from kfac.block_products import BlockProducts
+from kfac.estimation_modes import MODES
+from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
-from kfac.placement import Place, distinct, place_factors
+from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, work_of_blocks
 from kfac.state import Assignment, assign_all, assign_if, make_counter, read
 
 v1 = tf.compat.v1
 
-ESTIMATION_MODES = ("gradients", "empirical")
+ESTIMATION_MODES = tuple(MODES)
 
-Thunk = Callable[[], Operation]
-
-
-class _BackwardPass(NamedTuple):
-    """Gradients of the losses with respect to the layers' outputs.
-
-    Attributes:
-      gradients: One per layer and tower, in the order of `FisherEstimator._outputs`.
-      is_finite: bool [], whether all the losses are. With ReLUs a loss of NaN can have finite
-        gradients, which mean nothing.
-      next_step: int64 [], the sample step after this pass.
-    """
-
-    gradients: tuple[Tensor, ...]
-    is_finite: Tensor
-    next_step: Tensor
+Thunk = Callable[..., Operation]
+"""Makes an update op. Those of averages take `should_decay`, a bool or bool Tensor []."""
 
 
 class _Plan(NamedTuple):
@@ -49,18 +46,34 @@ class _Plan(NamedTuple):
 
     Attributes:
       backward: The backward pass in the main graph.
-      cov_places: Where each factor's average lives.
-      inv_places: Where each factor's inverses live.
+      placement: Where everything is done.
       sample_step: int64 variable [], how many times targets were drawn.
+      params_stats: Gradients of the signal with respect to the variables, or nothing.
     """
 
-    backward: _BackwardPass
-    cov_places: list[Place]
-    inv_places: list[Place]
+    backward: BackwardPass
+    placement: Placement
     sample_step: Variable
+    params_stats: tuple[Tensor, ...]
 
 
-class FisherEstimator:
+def make_fisher_estimator(
+    placement_strategy: str | None = None, **kwargs: Any
+) -> "FisherEstimator":
+    """Returns a Fisher estimator.
+
+    Args:
+      placement_strategy: None spreads the work over devices by cost, "round_robin" in turn.
+      **kwargs: The arguments of `FisherEstimator`.
+
+    Raises:
+      ValueError: The strategy is unknown, or as in `FisherEstimator`.
+    """
+    return FisherEstimator(placement_strategy=placement_strategy, **kwargs)
+
+
+@typing.final
+class FisherEstimator(BlockProducts):
     """Estimates the Fisher matrix of a layer collection's losses, block by block."""
 
     def __init__(
@@ -69,11 +82,18 @@ class FisherEstimator:
         cov_ema_decay: Scalar,
         damping: Scalar,
         layer_collection: LayerCollection,
+        exps: Sequence[float] = (-1,),
         estimation_mode: str = "gradients",
         colocate_gradients_with_ops: bool = True,
         name: str = "FisherEstimator",
+        compute_cholesky: bool = False,
+        compute_cholesky_inverse: bool = False,
+        compute_params_stats: bool = False,
+        batch_size: Scalar | None = None,
         cov_devices: Sequence[str] | None = None,
         inv_devices: Sequence[str] | None = None,
+        trans_devices: Sequence[str] | None = None,
+        placement_strategy: str | None = None,
     ) -> None:
         """Builds nothing yet.
 
@@ -83,26 +103,45 @@ class FisherEstimator:
           cov_ema_decay: β, weight of the past in the moving averages, in [0, 1].
           damping: λ > 0, a number, Tensor or Variable.
           layer_collection: Layers and losses; finalized when the estimator is first used.
-          estimation_mode: "gradients" draws targets from the model and so estimates the Fisher
-            matrix; "empirical" uses the registered targets.
+          exps: Powers of the damped matrix that `multiply_matpower` is to serve, beside 1.
+          estimation_mode: One of `ESTIMATION_MODES`, explained in `kfac.estimation_modes`.
+            "gradients" draws targets from the model and so estimates the Fisher matrix;
+            "empirical" uses the registered targets.
           colocate_gradients_with_ops: Whether the backward pass runs where the forward pass did.
           name: Name scope of ops.
+          compute_cholesky: Whether `multiply_cholesky` is to be served.
+          compute_cholesky_inverse: Whether `multiply_cholesky_inverse` is to be served.
+          compute_params_stats: Whether `params_stats` is to be served.
+          batch_size: Examples in the batch, over all towers, for `params_stats`. It is compared
+            with the losses, when `params_stats` are run if their sizes are not static.
           cov_devices: Devices for the moving averages; None means those of the layers.
           inv_devices: Devices for the inverses; None means those of the layers.
+          trans_devices: Devices for products with blocks; None means where its inverses are.
+          placement_strategy: None spreads the work over devices by cost, "round_robin" in turn;
+            then None for devices means that there is no preference.
 
         Raises:
-          ValueError: The estimation mode is unknown.
+          ValueError: The estimation mode or placement strategy is unknown, or the batch size is
+            missing.
         """
-        check_choice("estimation_mode", estimation_mode, ESTIMATION_MODES)
-        self.name = name
+        check_choice("estimation_mode", estimation_mode, MODES)
+        check_choice("placement_strategy", placement_strategy, STRATEGIES)
+        if compute_params_stats and batch_size is None:
+            raise ValueError(
+                "Cannot set up K-FAC: compute_params_stats=True, batch_size=None. Pass the number "
+                "of examples in the batch, over all towers, as batch_size."
+            )
+        super().__init__(name, exps, compute_cholesky, compute_cholesky_inverse)
         self._variables = None if variables is None else tuple(variables)
         self._cov_ema_decay = cov_ema_decay
         self._damping = damping
         self._collection = layer_collection
-        self._mode = estimation_mode
+        self._mode = MODES[estimation_mode]
         self._colocate = colocate_gradients_with_ops
-        self._cov_devices = cov_devices
-        self._inv_devices = inv_devices
+        self._compute_params_stats = compute_params_stats
+        self._batch_size = batch_size
+        self._devices = (cov_devices, inv_devices, trans_devices)
+        self._place = STRATEGIES[placement_strategy]
         self._plan: _Plan | None = None
 
     @property
@@ -116,6 +155,32 @@ class FisherEstimator:
     def damping(self) -> Scalar:
         """λ as it was given."""
         return self._damping
+
+    @property
+    def layers(self) -> LayerCollection:
+        """The layer collection."""
+        return self._collection
+
+    @property
+    def mat_type(self) -> str:
+        """What is estimated: "Fisher", "Empirical_Fisher" or "GGN"."""
+        return self._mode.mat_type
+
+    @property
+    def params_stats(self) -> tuple[Tensor, ...]:
+        """The gradient of the mean of what is propagated back, for each of `variables`.
+
+        In "empirical" mode this is the gradient of the mean loss.
+
+        Raises:
+          ValueError: The estimator was made without compute_params_stats=True.
+        """
+        if not self._compute_params_stats:
+            raise ValueError(
+                f"{self.name} has no params_stats: it was made with compute_params_stats=False. "
+                "Pass compute_params_stats=True, and batch_size."
+            )
+        return self._instantiate().params_stats
 
     @property
     def blocks(self) -> tuple[FisherBlock, ...]:
@@ -148,41 +213,50 @@ class FisherEstimator:
         self._collection.check_registration(self.variables)
         sample_step = make_counter("sample_step")
         with v1.name_scope(self.name):
-            backward = self._backward_pass(sample_step)
-        gradients = iter(backward.gradients)
-        for block in self.blocks:
-            towers = [next(gradients) for _ in block.tensors_to_compute_grads()]
-            block.instantiate_factors([towers], self._damping)
-            block.check_shapes()
-        sizes = [factor.dimension for factor in self._collection.get_factors()]
-        devices = distinct(device for block in self.blocks for device in block.devices)
-        cov_places = place_factors(sizes, self._cov_devices, devices)
-        inv_places = place_factors(sizes, self._inv_devices, devices)
-        self._plan = _Plan(backward, cov_places, inv_places, sample_step)
+            backward = self._backward_pass(sample_step, self._compute_params_stats)
+            params_stats = self._first_order_statistics(backward)
+            self._instantiate_factors(backward)
+        self._plan = _Plan(backward, self._placement(), sample_step, params_stats)
         return self._plan
 
-    @property
-    def _outputs(self) -> list[Tensor]:
-        return [tensor for block in self.blocks for tensor in block.tensors_to_compute_grads()]
+    def _backward_pass(self, sample_step: Variable, to_variables: bool = False) -> BackwardPass:
+        return propagate_back(
+            self._mode,
+            self._collection,
+            tf.nest.flatten([block.tensors_to_compute_grads() for block in self.blocks]),
+            self.variables if to_variables else (),
+            read(sample_step),
+            self._colocate,
+        )
 
-    def _backward_pass(self, sample_step: Variable) -> _BackwardPass:
-        """Builds the gradients of all losses with respect to all layers' outputs, in one pass."""
-        step = read(sample_step)
-        if self._mode == "gradients":
-            losses = self._collection.eval_losses("sample", "sqrt", step)
-        else:
-            losses = self._collection.eval_losses("data", "regular")
-        gradients = v1.gradients(losses, self._outputs, colocate_gradients_with_ops=self._colocate)
-        pairs = zip(self._outputs, gradients, strict=True)
-        unreached = [tensor.name for tensor, gradient in pairs if gradient is None]
-        if unreached:
-            raise ValueError(
-                "Cannot compute K-FAC statistics: no registered loss depends on these registered "
-                f"layer outputs: {', '.join(unreached)}. Register as outputs the very tensors that "
-                "the rest of the model uses, and the loss that is computed from them."
-            )
-        is_finite = tf.reduce_all([linalg.all_finite(loss) for loss in losses])
-        return _BackwardPass(tuple(gradients), is_finite, step + 1)
+    def _first_order_statistics(self, backward: BackwardPass) -> tuple[Tensor, ...]:
+        if self._batch_size is None:
+            return ()
+        batch_size = checked_batch_size(self._batch_size, self._collection)
+        if not self._compute_params_stats:
+            return ()
+        return first_order_statistics(backward, self.variables, batch_size)
+
+    def _instantiate_factors(self, backward: BackwardPass) -> None:
+        """Makes the factors of all blocks and asks for the functions of them that are served."""
+        first = 0
+        for block in self.blocks:
+            tensors = block.tensors_to_compute_grads()
+            block.instantiate_factors(block_gradients(backward, first, tensors), self._damping)
+            first += len(tf.nest.flatten(tensors))
+            self._register_products(block)
+            block.check_shapes()
+
+    def _placement(self) -> Placement:
+        work = work_of_blocks(self.blocks, self._collection.get_factors())
+        layers = distinct(device for block in self.blocks for device in block.devices)
+        # Blocks of the parameters themselves name no device; they go where the others are.
+        named = tuple(device for device in layers if device)
+        return self._place(work, Devices(*self._devices, named or layers))
+
+    def _product_devices(self) -> list[str]:
+        self.make_vars()
+        return self._instantiate().placement.trans
 
     def make_vars(self) -> None:
         """Makes all variables, once. Must not be called in a conditional branch."""
@@ -190,70 +264,74 @@ class FisherEstimator:
             make()
 
     def _cov_variable_thunks(self) -> list[Callable[[], Sequence[Variable]]]:
-        places = self._instantiate().cov_places
-
         def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
             factor.instantiate_cov_variables(place.variables)
             return factor.get_cov_vars()
 
+        places = self._instantiate().placement.cov
         return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
 
     def _inv_variable_thunks(self) -> list[Callable[[], Sequence[Variable]]]:
-        places = self._instantiate().inv_places
-
         def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
             factor.instantiate_inv_variables(place.variables)
             return factor.get_inv_vars()
 
+        places = self._instantiate().placement.inv
         return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
 
     # Updating.
 
     def _updated_averages(
-        self, indices: Sequence[int], backward: _BackwardPass
+        self, indices: Sequence[int], backward: BackwardPass, should_decay: Tensor | bool
     ) -> list[Assignment]:
         """Folds a batch into some of the averages: into all of these, or if not finite, into none.
 
         Args:
           indices: Which factors.
           backward: The backward pass to use.
+          should_decay: bool []; when false the past keeps its full weight.
 
         Returns:
           The new values of the averages' variables and of the sample step.
         """
         plan = self._instantiate()
-        pairs = zip(plan.backward.gradients, backward.gradients, strict=True)
-        substitutes = {old.ref(): new for old, new in pairs}
+        places = plan.placement.cov
+        gradients = substitutes(plan.backward, backward)
+        decay = self._cov_ema_decay
+        if should_decay is not True:
+            decay = tf.where(should_decay, linalg.as_scalar(decay, tf.float64), 1.0)
         statistics = []
         for index in indices:
-            with v1.device(plan.cov_places[index].compute):
-                statistics.append(self.factors[index].batch_statistic(substitutes))
+            with v1.device(places[index].compute):
+                statistics.append(self.factors[index].batch_statistic(gradients))
         accept = tf.reduce_all([backward.is_finite, *map(linalg.all_finite, statistics)])
         averages = []
         for index, statistic in zip(indices, statistics, strict=True):
-            with v1.device(plan.cov_places[index].compute):
-                factor = self.factors[index]
-                averages += factor.updated_average(statistic, accept, self._cov_ema_decay)
+            with v1.device(places[index].compute):
+                averages += self.factors[index].updated_average(statistic, accept, decay)
         return [*averages, Assignment(plan.sample_step, backward.next_step)]
 
     def _updated_inverses(self, index: int) -> list[Assignment]:
-        place = self._instantiate().inv_places[index]
+        place = self._instantiate().placement.inv[index]
         with v1.device(place.compute):
             return self.factors[index].updated_inverses()
 
-    def make_cov_update_op(self, due: Tensor | bool = True) -> Operation:
+    def make_cov_update_op(
+        self, due: Tensor | bool = True, should_decay: Tensor | bool = True
+    ) -> Operation:
         """Returns an op that folds the current batch into all moving averages.
 
         Args:
           due: bool []. When it is false the op does nothing: the backward pass is built inside
             the branch, so that it costs nothing either. A Python True builds no branch.
+          should_decay: bool []. When it is false, as in a burn-in, the past keeps its full weight.
         """
         self.make_vars()
         plan = self._instantiate()
 
         def compute() -> list[Assignment]:
             backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
-            return self._updated_averages(range(len(self.factors)), backward)
+            return self._updated_averages(range(len(self.factors)), backward, should_decay)
 
         with v1.name_scope(f"{self.name}/update_averages"):
             return assign_if(due, self.get_cov_vars(), compute)
@@ -290,14 +368,15 @@ class FisherEstimator:
         Returns:
           (cov variables, cov updates, inv variables, inv updates), each in the order of
           `factors`. The variables of a factor must be made before its updates, and outside of
-          conditional branches. Inverse updates must run after cov updates, not beside them.
+          conditional branches. Cov updates take `should_decay` as in `make_cov_update_op`.
+          Inverse updates must run after cov updates, not beside them.
         """
         plan = self._instantiate()
         name = scope or self.name
 
-        def cov_update(index: int) -> Operation:
+        def cov_update(index: int, should_decay: Tensor | bool = True) -> Operation:
             with v1.name_scope(f"{name}/cov_update_{index}"):
-                return assign_all(self._updated_averages([index], plan.backward))
+                return assign_all(self._updated_averages([index], plan.backward, should_decay))
 
         def inv_update(index: int) -> Operation:
             with v1.name_scope(f"{name}/inv_update_{index}"):
@@ -326,33 +405,3 @@ class FisherEstimator:
         _, cov_updates, _, inv_updates = self.create_ops_and_vars_thunks(scope)
         self.make_vars()
         return cov_updates, inv_updates
-
-    # Using.
-
-    def multiply_inverse(
-        self, vecs_and_vars: Sequence[tuple[Tensor, Variable]]
-    ) -> list[tuple[Tensor, Variable]]:
-        """Multiplies vectors by the damped inverse Fisher matrix.
-
-        Args:
-          vecs_and_vars: (vector, variable) for every registered variable, shaped alike.
-
-        Returns:
-          (product, variable) in the same order.
-        """
-        self.make_vars()
-        vectors = {variable.ref(): vector for vector, variable in vecs_and_vars}
-        products: dict[Any, Tensor] = {}
-        for block in self.blocks:
-            params = as_tuple(block.params)
-            layer = tuple(vectors[param.ref()] for param in params)
-            with v1.device(self._inverse_device(block)):
-                product = block.multiply_inverse(layer if block.has_bias else layer[0])
-            refs = (param.ref() for param in params)
-            products.update(zip(refs, as_tuple(product), strict=True))
-        return [(products[variable.ref()], variable) for _, variable in vecs_and_vars]
-
-    def _inverse_device(self, block: FisherBlock) -> str:
-        """Returns where the largest inverse of a block is computed, which is where to use it."""
-        largest = max(block.factors, key=lambda factor: factor.dimension)
-        return self._instantiate().inv_places[self.factors.index(largest)].compute

@@ -3,8 +3,8 @@
 What a loss means is in `kfac.loss_functions`. Called by the layer collection.
 """
 
+import math
 import types
-import zlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from kfac._types import Scalar, Tensor
 from kfac.linalg import as_scalar
 from kfac.loss_functions import LossFunction
 from kfac.reuse import is_reuse
+from kfac.sampling import stateless_seed
 
 v1 = tf.compat.v1
 
@@ -34,6 +35,10 @@ class LossEntry(NamedTuple):
     coeff: float
     seed: str
     towers: tuple[LossFunction, ...]
+
+    def tower_seed(self, tower: int, step: Scalar) -> Tensor:
+        """Returns the seed [2] of one tower's draws, another one for each loss, tower and step."""
+        return stateless_seed(f"{self.seed}/{tower}", step)
 
 
 class LossTable:
@@ -67,7 +72,7 @@ class LossTable:
                 "Cannot add a tower to a loss: reuse is True and the loss has no name, so it is "
                 "unclear to which loss the tower belongs. Pass name=..., the same in all towers."
             )
-        if not coeff > 0:
+        if not 0 < coeff < math.inf:
             raise ValueError(f"Cannot register loss {name!r}: coeff={coeff!r}. It must be > 0.")
         known = None if name is None else self._entries.get(name)
         if reusing and known is None:
@@ -98,9 +103,18 @@ class LossTable:
           loss: The tower's loss.
           coeff: Weight of the loss.
           seed: Seeds its samples; None means to go by the name.
+
+        Raises:
+          ValueError: The other towers' losses are of another class.
         """
         new = LossEntry(coeff, loss.name if seed is None else str(seed), ())
         known = self._entries.get(loss.name, new)
+        kinds = {type(tower).__name__ for tower in known.towers}
+        if not kinds <= {type(loss).__name__}:
+            raise ValueError(
+                f"Cannot add a tower to loss {loss.name!r}: it was registered as {kinds.pop()}, "
+                f"now as {type(loss).__name__}. All towers must register the same kind of loss."
+            )
         self._entries[loss.name] = known._replace(towers=(*known.towers, loss))
 
     def evaluate(self, target_mode: str, coeff_mode: str, sample_step: Scalar) -> list[Tensor]:
@@ -109,6 +123,7 @@ class LossTable:
         Args:
           target_mode: "data" for registered targets, "sample" for drawn ones.
           coeff_mode: Multiply by the coefficient ("regular"), by its root ("sqrt") or not ("off").
+            "sqrt" takes the root of the weights of examples too.
           sample_step: With "sample": another step gives other samples, int64 [].
 
         Returns:
@@ -122,20 +137,15 @@ class LossTable:
                 f"Cannot evaluate losses: target_mode={target_mode!r}, coeff_mode={coeff_mode!r}. "
                 f"Accepted are 'data' and 'sample', and {', '.join(map(repr, _COEFFICIENTS))}."
             )
+        root = coeff_mode == "sqrt"
         values = []
         for entry in self._entries.values():
             scale = _COEFFICIENTS[coeff_mode](entry.coeff)
             for tower, loss in enumerate(entry.towers):
-                with v1.device(loss.inputs.device):
+                with v1.device(loss.device):
                     if target_mode == "data":
-                        value = loss.evaluate()
+                        value = loss.evaluate(root)
                     else:
-                        value = loss.evaluate_on_sample(_seed(entry.seed, tower, sample_step))
+                        value = loss.evaluate_on_sample(entry.tower_seed(tower, sample_step), root)
                     values.append(value * as_scalar(scale, value.dtype))
         return values
-
-
-def _seed(loss_seed: str, tower: int, sample_step: Scalar) -> Tensor:
-    """Returns the seed [2] of one tower's samples, different for each loss, tower and step."""
-    source = zlib.crc32(f"{loss_seed}/{tower}".encode())
-    return tf.stack([tf.constant(source, tf.int64), tf.cast(sample_step, tf.int64)])

@@ -19,6 +19,7 @@ import tensorflow as tf
 from kfac import linalg
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_choice, check_number
+from kfac.damped_matrix import RARE_PATHS
 from kfac.estimator import FisherEstimator, Thunk
 from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
@@ -87,7 +88,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           momentum_type: "adam" or "regular".
           norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
           name: Name of the velocities and name scope of ops.
-          estimation_mode: "gradients" or "empirical"; see `FisherEstimator`.
+          estimation_mode: One of `kfac.estimator.ESTIMATION_MODES`; see `FisherEstimator`.
           colocate_gradients_with_ops: Whether gradients are computed where the forward pass was.
           cov_devices: Devices for the moving averages; None means those of the layers.
           inv_devices: Devices for the inverses; None means those of the layers.
@@ -378,10 +379,11 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """Adds scalar summaries of the damping and of all that went wrong so far."""
         refused = [read(factor.get_cov_vars()[-1]) for factor in self.factors]
         slots = [slot for factor in self.factors for slot in factor.inverses]
-        rare_paths = tf.unstack(tf.add_n([slot.read_rare_paths() for slot in slots]))
+        none = tf.zeros([len(RARE_PATHS)], tf.int64)
+        rare_paths = tf.unstack(tf.add_n([none, *(slot.read_rare_paths() for slot in slots)]))
         with v1.name_scope("kfac/monitor/"):
             v1.summary.scalar("damping", linalg.as_scalar(self._damping, tf.float32))
             v1.summary.scalar("skipped_steps", read(self.skipped_steps))
             v1.summary.scalar("refused_statistics", tf.add_n(refused))
-            for name, total in zip(linalg.RARE_PATHS, rare_paths, strict=True):
+            for name, total in zip(RARE_PATHS, rare_paths, strict=True):
                 v1.summary.scalar(f"{name}_inverses", total)

@@ -1,14 +1,21 @@
 """Which device does which part of the work: nothing but choices, no ops are made here.
 
-Called by the estimator, once for the moving averages and once for the inverses.
+Three kinds of work are placed: moving averages, inverses, and products with blocks. Either by
+cost, so that all devices finish at about the same time, or in turn. Called by the estimator.
 """
 
-from collections.abc import Iterable, Sequence
+import itertools
+import math
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from kfac.fisher_blocks.base import FisherBlock
+from kfac.fisher_factors.base import FisherFactor
 
 
 class Place(NamedTuple):
-    """Where one factor lives.
+    """Where one factor's averages, or its inverses, live.
 
     Attributes:
       compute: Device that does the work, "" for no preference.
@@ -17,6 +24,60 @@ class Place(NamedTuple):
 
     compute: str
     variables: str
+
+
+class Devices(NamedTuple):
+    """What the user chose, and where the layers are.
+
+    Attributes:
+      cov: For moving averages; None means no choice.
+      inv: For inverses; None means no choice.
+      trans: For products with blocks; None means no choice.
+      layers: The devices on which registered tensors are computed; "" where that is not known.
+    """
+
+    cov: Sequence[str] | None
+    inv: Sequence[str] | None
+    trans: Sequence[str] | None
+    layers: Sequence[str]
+
+
+class Work(NamedTuple):
+    """What is to be done, in multiplications or any other unit.
+
+    Attributes:
+      cov: Cost of each factor's average.
+      inv: Cost of each factor's inverses.
+      blocks: The numbers of the factors of each block.
+    """
+
+    cov: Sequence[float]
+    inv: Sequence[float]
+    blocks: Sequence[Sequence[int]]
+
+
+class Placement(NamedTuple):
+    """Where everything is done.
+
+    Attributes:
+      cov: Place of each factor's average.
+      inv: Place of each factor's inverses.
+      trans: Device of each block's products, "" for no preference.
+    """
+
+    cov: list[Place]
+    inv: list[Place]
+    trans: list[str]
+
+
+def work_of_blocks(blocks: Sequence[FisherBlock], factors: Sequence[FisherFactor]) -> Work:
+    """Returns the work that blocks and their factors, which some may share, amount to."""
+    number = {factor: index for index, factor in enumerate(factors)}
+    return Work(
+        cov=[float(math.prod(factor.cov_shape)) for factor in factors],
+        inv=[factor.inverse_cost for factor in factors],
+        blocks=[[number[factor] for factor in block.factors] for block in blocks],
+    )
 
 
 def distinct(devices: Iterable[str]) -> tuple[str, ...]:
@@ -39,11 +100,7 @@ def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
     Raises:
       ValueError: There is no device.
     """
-    if not devices:
-        raise ValueError(
-            f"Cannot place {len(costs)} K-FAC factors: the list of devices is empty. Give at least "
-            "one device, or None to use the devices of the registered layers."
-        )
+    _check_not_empty(len(costs), devices)
     load = dict.fromkeys(distinct(devices), 0.0)
     chosen = [""] * len(costs)
     for index in sorted(range(len(costs)), key=lambda i: (-costs[i], i)):
@@ -53,28 +110,77 @@ def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
     return chosen
 
 
-def place_factors(
-    dimensions: Sequence[int], devices: Sequence[str] | None, layer_devices: Sequence[str]
-) -> list[Place]:
-    """Places factors of the given sizes, reckoning n³ for an n x n matrix.
+def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
+    """Gives piece i of the work to device i modulo the number of devices.
+
+    Args:
+      count: Pieces of work.
+      devices: At least one device, or None for no preference.
+
+    Raises:
+      ValueError: There is no device.
+    """
+    if devices is None:
+        return [""] * count
+    _check_not_empty(count, devices)
+    return list(itertools.islice(itertools.cycle(devices), count))
+
+
+def _check_not_empty(count: int, devices: Sequence[str]) -> None:
+    if not devices:
+        raise ValueError(
+            f"Cannot place {count} pieces of K-FAC's work: the list of devices is empty. Give at "
+            "least one device, or None to use the devices of the registered layers."
+        )
+
+
+def place_by_cost(work: Work, devices: Devices) -> Placement:
+    """Balances the cost of averages and of inverses, each by itself.
 
     Devices that the user names hold the variables too. Without them the work goes to the devices
     of the layers; the variables follow, unless a layer's device names a job: in a cluster the
     surrounding device scope decides, because variables belong on the parameter servers there.
-
-    Args:
-      dimensions: Rows of each factor.
-      devices: The user's choice, or None.
-      layer_devices: The devices on which registered tensors are computed.
-
-    Returns:
-      One Place per factor.
+    Products are computed where the costliest inverse of the block is, unless devices are named.
 
     Raises:
-      ValueError: `devices` is empty.
+      ValueError: One of the lists of devices is empty.
     """
-    candidates = distinct(layer_devices) if devices is None else tuple(devices)
-    chosen = assign_by_cost([float(n) ** 3 for n in dimensions], candidates)
+    inv = _places_by_cost(work.inv, devices.inv, devices.layers)
+    if devices.trans is None:
+        trans = [inv[max(block, key=lambda i: work.inv[i])].compute for block in work.blocks]
+    else:
+        products = [sum(work.cov[i] for i in block) for block in work.blocks]
+        trans = assign_by_cost(products, devices.trans)
+    return Placement(_places_by_cost(work.cov, devices.cov, devices.layers), inv, trans)
+
+
+def _places_by_cost(
+    costs: Sequence[float], devices: Sequence[str] | None, layer_devices: Sequence[str]
+) -> list[Place]:
     if devices is not None:
-        return [Place(device, device) for device in chosen]
+        return [Place(device, device) for device in assign_by_cost(costs, devices)]
+    # A block that does not know where it is must not keep others from the devices there are.
+    known = [device for device in distinct(layer_devices) if device]
+    chosen = assign_by_cost(costs, known or [""])
     return [Place(device, "" if "/job:" in device else device) for device in chosen]
+
+
+def place_in_turn(work: Work, devices: Devices) -> Placement:
+    """Deals factors, and blocks, out to the named devices one after another.
+
+    The variables of averages are on their device; those of inverses are left to the surrounding
+    device scope. Where no devices are named there is no preference.
+
+    Raises:
+      ValueError: One of the lists of devices is empty.
+    """
+    return Placement(
+        cov=[Place(device, device) for device in assign_in_turn(len(work.cov), devices.cov)],
+        inv=[Place(device, "") for device in assign_in_turn(len(work.inv), devices.inv)],
+        trans=assign_in_turn(len(work.blocks), devices.trans),
+    )
+
+
+STRATEGIES: Mapping[str | None, Callable[[Work, Devices], Placement]] = types.MappingProxyType(
+    {None: place_by_cost, "round_robin": place_in_turn}
+)

@@ -1,13 +1,32 @@
 """Fisher blocks: how the gradient of one layer is multiplied by an inverse Fisher matrix."""
 
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_blocks.conv import ConvKFCBasicFB
-from kfac.fisher_blocks.dense import FullyConnectedKFACBasicFB
+from kfac.fisher_blocks.conv import ConvDiagonalFB, ConvKFCBasicFB, DepthwiseConvDiagonalFB
+from kfac.fisher_blocks.dense import FullyConnectedDiagonalFB, FullyConnectedKFACBasicFB
+from kfac.fisher_blocks.generic import NaiveDiagonalFB, NaiveFullFB
 from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.multi import (
+    ConvKFCBasicMultiIndepFB,
+    FullyConnectedMultiIndepFB,
+    FullyConnectedSeriesFB,
+)
+from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
+from kfac.fisher_blocks.single import SingleFactorBlock
 
 __all__ = [
+    "ConvDiagonalFB",
     "ConvKFCBasicFB",
+    "ConvKFCBasicMultiIndepFB",
+    "DepthwiseConvDiagonalFB",
     "FisherBlock",
+    "FullyConnectedDiagonalFB",
     "FullyConnectedKFACBasicFB",
+    "FullyConnectedMultiIndepFB",
+    "FullyConnectedSeriesFB",
     "KroneckerBlock",
+    "NaiveDiagonalFB",
+    "NaiveFullFB",
+    "ScaleAndShiftDiagonalFB",
+    "ScaleAndShiftFullFB",
+    "SingleFactorBlock",
 ]

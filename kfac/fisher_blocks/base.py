@@ -1,25 +1,33 @@
 """What the estimator and the optimizer ask of any block of the Fisher matrix.
 
 A block stands for one layer's parameters. It knows the layer's tensors in each tower, says of
-which it needs gradients, and multiplies vectors shaped like the parameters by its inverse. Which
-factors it uses is a family's business. Called by the layer collection and the estimator.
+which it needs gradients, and multiplies vectors shaped like the parameters by powers and Cholesky
+factors of its damped matrix. Which factors it uses is a family's business. Called by the layer
+collection and the estimator.
 """
 
 import abc
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import tensorflow as tf
+
 from kfac._types import Parameters, Scalar, Tensor, Variable
+from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
 
 
 class FactorMaker(Protocol):
     """Where blocks get their factors: the layer collection, which shares equal ones."""
 
+    @property
+    def config(self) -> CurvatureConfig:
+        """Settings of all factors and blocks."""
+
     def make_or_get_factor(
         self, cls: Callable[..., FisherFactor], args: tuple[Any, ...], name: str
     ) -> FisherFactor:
-        """Returns the factor `cls(*args, name=name)`, or an equal one made earlier."""
+        """Returns the factor `cls(*args, name=name, config=config)`, or an equal earlier one."""
 
 
 def as_tuple(params: Parameters) -> tuple[Variable, ...]:
@@ -30,9 +38,11 @@ def as_tuple(params: Parameters) -> tuple[Variable, ...]:
 class FisherBlock(abc.ABC):
     """One diagonal block of the Fisher matrix: that of one layer's parameters.
 
+    Vectors that it multiplies are shaped as `params`: a Tensor, or a tuple of such.
+
     Attributes:
-      params: The layer's weight, or (weight, bias).
-      name: Name of the weight; used for variables and messages.
+      params: The layer's parameter, or a tuple of its parameters.
+      name: Name of the first parameter; used for variables and messages.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
@@ -40,21 +50,22 @@ class FisherBlock(abc.ABC):
 
         Args:
           layer_collection: Makes and shares factors.
-          params: The layer's weight, or (weight, bias).
+          params: The layer's parameter, or a tuple of its parameters.
         """
         self.params = params
         self.name: str = as_tuple(params)[0].op.name
         self._factor_maker = layer_collection
-        self._inputs: list[Tensor] = []
-        self._outputs: list[Tensor] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+        self._damping: Scalar = None
 
     @property
     def has_bias(self) -> bool:
-        """Whether the parameters are (weight, bias)."""
+        """Whether the parameters are a tuple, such as (weight, bias)."""
         return isinstance(self.params, (tuple, list))
 
     @property
-    def inputs(self) -> tuple[Tensor, ...]:
+    def inputs(self) -> tuple[Any, ...]:
         """The layer's input in each tower."""
         return tuple(self._inputs)
 
@@ -66,9 +77,9 @@ class FisherBlock(abc.ABC):
     @property
     def devices(self) -> tuple[str, ...]:
         """The device of the layer in each tower."""
-        return tuple(tensor.device for tensor in self._outputs)
+        return tuple(tf.nest.flatten(outputs)[0].device for outputs in self._outputs)
 
-    def register_additional_tower(self, inputs: Tensor, outputs: Tensor) -> None:
+    def register_additional_tower(self, inputs: Any, outputs: Any) -> None:
         """Adds one tower's tensors.
 
         Args:
@@ -78,9 +89,19 @@ class FisherBlock(abc.ABC):
         self._inputs.append(inputs)
         self._outputs.append(outputs)
 
+    def remove_last_tower(self) -> None:
+        """Takes the last `register_additional_tower` back."""
+        self._inputs.pop()
+        self._outputs.pop()
+
     def tensors_to_compute_grads(self) -> tuple[Tensor, ...]:
-        """Returns the tensor of each tower whose gradient the statistics need."""
-        return tuple(self._outputs)
+        """Returns the tensors whose gradients the statistics need, tower after tower."""
+        return tuple(tf.nest.flatten(self._outputs))
+
+    def _gradients_by_tower(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
+        """Returns gradients as [source][tower], each structured as the outputs of that tower."""
+        packed = (tf.nest.pack_sequence_as(self._outputs, list(flat)) for flat in grads_list)
+        return tuple(tuple(towers) for towers in packed)
 
     @property
     @abc.abstractmethod
@@ -92,12 +113,17 @@ class FisherBlock(abc.ABC):
     def factors(self) -> tuple[FisherFactor, ...]:
         """The factors of this block, after `instantiate_factors`."""
 
+    @property
+    @abc.abstractmethod
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """The same, but empty before `instantiate_factors`."""
+
     @abc.abstractmethod
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets the factors from the layer collection.
 
         Args:
-          grads_list: Gradients of `tensors_to_compute_grads()`, by [source][tower].
+          grads_list: For each source the gradients of `tensors_to_compute_grads()`, in its order.
           damping: λ > 0.
         """
 
@@ -109,9 +135,45 @@ class FisherBlock(abc.ABC):
           ValueError: They do not fit; the message names the layer.
         """
 
+    # What is kept up to date: to be said after `instantiate_factors`, before variables are made.
+
     @abc.abstractmethod
+    def register_matpower(self, exponent: float) -> None:
+        """Asks for `multiply_matpower` with this exponent; 1 need not be asked for."""
+
+    @abc.abstractmethod
+    def register_cholesky(self) -> None:
+        """Asks for `multiply_cholesky`."""
+
+    @abc.abstractmethod
+    def register_cholesky_inverse(self) -> None:
+        """Asks for `multiply_cholesky_inverse`."""
+
+    def register_inverse(self) -> None:
+        """Asks for `multiply_inverse`."""
+        self.register_matpower(-1)
+
+    # Products.
+
+    @abc.abstractmethod
+    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+        """Returns the damped block to a power times a vector."""
+
+    @abc.abstractmethod
+    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns B, or Bᵀ, times a vector, where BBᵀ is the damped block."""
+
+    @abc.abstractmethod
+    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns B⁻¹, or its transpose, times a vector, where BBᵀ is the damped block."""
+
     def multiply_inverse(self, vector: Parameters) -> Parameters:
-        """Returns the damped inverse of this block times `vector`, which is shaped as `params`."""
+        """Returns the inverse of the damped block times a vector."""
+        return self.multiply_matpower(vector, -1)
+
+    def multiply(self, vector: Parameters) -> Parameters:
+        """Returns the damped block times a vector."""
+        return self.multiply_matpower(vector, 1)
 
     @abc.abstractmethod
     def full_fisher_block(self) -> Tensor:
@@ -120,3 +182,9 @@ class FisherBlock(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
+
+    def _not_instantiated(self) -> ValueError:
+        return ValueError(
+            f"Layer {self.name!r} has no factors yet: an optimizer or estimator makes them "
+            "after all towers have registered. Call make_vars_and_create_op_thunks() first."
+        )

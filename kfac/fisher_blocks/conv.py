@@ -1,61 +1,157 @@
-"""The block of convolutions, channels last.
+"""The blocks of convolutions.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3 and §4.2.
 """
 
 import typing
+from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
-
-from kfac import linalg
-from kfac._types import Parameters, Scalar
-from kfac.conv_geometry import ConvGeometry, num_locations
+from kfac._types import Parameters, Scalar, Tensor
+from kfac.conv_geometry import ConvGeometry, num_locations, spatial_sizes
 from kfac.fisher_blocks.base import FactorMaker
 from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.single import SingleFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
-from kfac.fisher_factors.conv import ConvInputKroneckerFactor, ConvOutputKroneckerFactor
+from kfac.fisher_factors.conv import (
+    ConvDiagonalFactor,
+    ConvInputKroneckerFactor,
+    ConvOutputKroneckerFactor,
+    DepthwiseConvDiagonalFactor,
+    PatchMask,
+    Sampling,
+)
+from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
 
 
-@typing.final
-class ConvKFCBasicFB(KroneckerBlock):
-    """T·E[p pᵀ] ⊗ E[g gᵀ], with patches p and output gradients g at each of T locations."""
+class ConvForm(typing.NamedTuple):
+    """How the input factor of a convolution is made.
+
+    Attributes:
+      uncorrelated: Whether activations of different pixels are taken to be uncorrelated (SUA).
+      sampling: Which part of the data is used.
+      patch_mask: Multiplies every patch; None means 1.
+    """
+
+    uncorrelated: bool = False
+    sampling: Sampling = Sampling()
+    patch_mask: PatchMask | None = None
+
+
+class ConvKroneckerBlock(KroneckerBlock):
+    """c·E[p pᵀ] ⊗ E[g gᵀ], with patches p and output gradients g at each location."""
 
     def __init__(
-        self, layer_collection: FactorMaker, params: Parameters, geometry: ConvGeometry
+        self,
+        layer_collection: FactorMaker,
+        params: Parameters,
+        geometry: ConvGeometry,
+        form: ConvForm = ConvForm(),  # noqa: B008
     ) -> None:
         """Registers no tower and makes no factor yet.
 
         Args:
           layer_collection: Makes and shares factors.
-          params: The filter [rows, columns, channels, outputs], or (filter, bias [outputs]).
+          params: The filter [..., channels, outputs], or (filter, bias [outputs]).
           geometry: How the filter slides.
+          form: How the input factor is made.
         """
         super().__init__(layer_collection, params)
         self._geometry = geometry
+        self._form = form
 
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """How the filter slides."""
-        return (self._geometry,)
-
-    def replications(self) -> Scalar:
-        """Returns T, the number of output locations; a Tensor if the image size is not static."""
-        images = self.inputs[0]
-        height, width = (linalg.static_size(images, axis) for axis in (1, 2))
-        if height is None or width is None:
-            height, width = tf.unstack(tf.shape(images)[1:3])
-        return num_locations(height, width, self._geometry)
+    def _locations(self, images: Tensor) -> Scalar:
+        """Returns T, the number of output locations; a Tensor if the size is not static."""
+        return num_locations(spatial_sizes(images, self._geometry), self._geometry)
 
     def _make_input_factor(self, inputs: Sources) -> FisherFactor:
+        args = (inputs, self._geometry, self.has_bias, self.devices)
+        name = f"{self.name}/input"
+        if self._form.uncorrelated:
+            return self._factor_maker.make_or_get_factor(
+                ConvInputSUAKroneckerFactor, args, name=name
+            )
         return self._factor_maker.make_or_get_factor(
-            ConvInputKroneckerFactor,
-            (inputs, self._geometry, self.has_bias, self.devices),
-            name=f"{self.name}/input",
+            ConvInputKroneckerFactor, (*args, self._form.sampling, self._form.patch_mask), name=name
         )
 
     def _make_output_factor(self, gradients: Sources) -> FisherFactor:
+        args = (gradients, self._geometry, self.devices)
         return self._factor_maker.make_or_get_factor(
-            ConvOutputKroneckerFactor, (gradients, self.devices), name=f"{self.name}/output"
+            ConvOutputKroneckerFactor, args, name=f"{self.name}/output"
         )
+
+
+@typing.final
+class ConvKFCBasicFB(ConvKroneckerBlock):
+    """The Kronecker block of a convolution that is applied once to an example."""
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """How the filter slides and how the input factor is made."""
+        return self._geometry, self._form
+
+    def replications(self) -> Scalar:
+        """Returns T, the number of output locations; a Tensor if the image size is not static."""
+        return self._locations(self.inputs[0])
+
+
+class _ConvDiagonalBlock(SingleFactorBlock):
+    """What diagonal blocks of convolutions share."""
+
+    def __init__(
+        self,
+        layer_collection: FactorMaker,
+        params: Parameters,
+        geometry: ConvGeometry,
+        patch_mask: PatchMask | None = None,
+    ) -> None:
+        """Registers no tower and makes no factor yet.
+
+        Args:
+          layer_collection: Makes and shares factors.
+          params: The filter, or (filter, bias).
+          geometry: How the filter slides.
+          patch_mask: Multiplies every patch; None means 1.
+        """
+        super().__init__(layer_collection, params)
+        self._geometry = geometry
+        self._patch_mask = patch_mask
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """How the filter slides, and the mask."""
+        return self._geometry, self._patch_mask
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Returns True."""
+        return True
+
+    def _tensors(self, grads_list: Sequence[Sequence[Tensor]]) -> Sources:
+        """Returns (images, gradients) by [source][tower]."""
+        return tuple(
+            tuple(zip(self.inputs, towers, strict=True))
+            for towers in self._gradients_by_tower(grads_list)
+        )
+
+
+@typing.final
+class ConvDiagonalFB(_ConvDiagonalBlock):
+    """Diagonal of the mean over examples of (Σ_locations p gᵀ)²."""
+
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
+        tensors = self._tensors(grads_list)
+        args = (tensors, self._geometry, self.has_bias, self.devices, self._patch_mask)
+        return self._factor_maker.make_or_get_factor(ConvDiagonalFactor, args, name=self.name)
+
+
+@typing.final
+class DepthwiseConvDiagonalFB(_ConvDiagonalBlock):
+    """The same for a filter [h, w, channels, m] that maps each channel to m outputs of its own."""
+
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
+        args = (self._tensors(grads_list), self._geometry, self.devices)
+        make = self._factor_maker.make_or_get_factor
+        return make(DepthwiseConvDiagonalFactor, args, name=self.name)

@@ -1,8 +1,8 @@
-"""Blocks of the form c·A⊗G: damping, inverse and products.
+"""Blocks of the form c·A⊗G: damping, powers, Cholesky factors and their products.
 
 A is the second moment of what enters a layer, G that of the gradients of what leaves it. A family
 only says which factors these are and how often the layer is applied to one example. Extended by
-the dense and the convolution block.
+the dense, the convolution and the multi-use blocks.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §3, §4.2 and §6.3.
@@ -10,8 +10,7 @@ References:
 """
 
 import abc
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -19,21 +18,21 @@ from kfac import linalg
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor, Sources
-from kfac.fisher_factors.inverse import InverseSlot
+from kfac.fisher_factors.slot import Damping
+from kfac.kronecker import (
+    kronecker_damping,
+    kronecker_product,
+    layer_params_to_mat2d,
+    mat2d_to_layer_params,
+)
+from kfac.linear_operator import DiagonalOperator, LinearOperator
 
 
-class _Half(NamedTuple):
-    """One of the two factors, with the inverse that this block keeps of it."""
+class TwoFactorBlock(FisherBlock):
+    """A block that is made of a factor A of the layer's inputs and a factor G of its gradients.
 
-    factor: FisherFactor
-    inverse: InverseSlot
-
-
-class KroneckerBlock(FisherBlock):
-    """F ≈ c·A⊗G, a vector being the rows of a matrix [inputs, outputs] one after another.
-
-    c is the number of times T that the layer is applied to one example. The damping of each of
-    these is λ/T, so that the block as a whole is damped by λ.
+    The damping of each of the T applications of the layer to an example is λ' = λ/T^p, with
+    p = `CurvatureConfig.damping_power`; A gets π√λ' of it and G gets √λ'/π.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
@@ -44,8 +43,7 @@ class KroneckerBlock(FisherBlock):
           params: The layer's weight, or (weight, bias).
         """
         super().__init__(layer_collection, params)
-        self._halves: tuple[_Half, _Half] | None = None
-        self._damping: Scalar = None
+        self._both: tuple[FisherFactor, FisherFactor] | None = None
 
     @abc.abstractmethod
     def replications(self) -> Scalar:
@@ -60,28 +58,31 @@ class KroneckerBlock(FisherBlock):
         """Makes or finds G."""
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
-        """Gets A and G from the layer collection and asks for one damped inverse of each.
+        """Gets A and G from the layer collection.
 
         Args:
-          grads_list: Gradients of the layer's outputs, by [source][tower].
+          grads_list: For each source the gradients of the layer's outputs.
           damping: λ > 0.
         """
         self._damping = damping
         a = self._make_input_factor((self.inputs,))
-        g = self._make_output_factor(tuple(tuple(towers) for towers in grads_list))
-        self._halves = (
-            _Half(a, a.register_inverse(f"{self.name}/input", lambda: self._split_damping()[0])),
-            _Half(g, g.register_inverse(f"{self.name}/output", lambda: self._split_damping()[1])),
-        )
+        self._both = a, self._make_output_factor(self._gradients_by_tower(grads_list))
 
     @property
-    def _both(self) -> tuple[_Half, _Half]:
-        if self._halves is None:
-            raise ValueError(
-                f"Layer {self.name!r} has no factors yet: an optimizer or estimator makes them "
-                "after all towers have registered. Call make_vars_and_create_op_thunks() first."
-            )
-        return self._halves
+    def factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G).
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        if self._both is None:
+            raise self._not_instantiated()
+        return self._both
+
+    @property
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G), or nothing before they are made."""
+        return self._both or ()
 
     @property
     def input_factor(self) -> FisherFactor:
@@ -90,7 +91,7 @@ class KroneckerBlock(FisherBlock):
         Raises:
           ValueError: Factors have not been made yet.
         """
-        return self._both[0].factor
+        return self.factors[0]
 
     @property
     def output_factor(self) -> FisherFactor:
@@ -99,12 +100,7 @@ class KroneckerBlock(FisherBlock):
         Raises:
           ValueError: Factors have not been made yet.
         """
-        return self._both[1].factor
-
-    @property
-    def factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G)."""
-        return self.input_factor, self.output_factor
+        return self.factors[1]
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -128,42 +124,109 @@ class KroneckerBlock(FisherBlock):
                 "(weight, bias) if, and only if, the layer has a bias."
             )
 
-    def _split_damping(self) -> tuple[Tensor, Tensor]:
-        """The damping of A and of G, π√(λ/T) and √(λ/T)/π; see `linalg.kronecker_damping`."""
-        a, g = self.factors
-        damping = linalg.as_scalar(self._damping, a.dtype)
-        damping /= linalg.as_scalar(self.replications(), a.dtype)
-        g_trace = tf.cast(g.trace(), a.dtype)
-        for_a, for_g = linalg.kronecker_damping(
-            a.trace(), a.dimension, g_trace, g.dimension, damping
+    def _dampings(self) -> tuple[Damping, Damping]:
+        """The damping of A and of G."""
+        return (
+            Damping(f"{self.name}/input", lambda: self._split_damping()[0]),
+            Damping(f"{self.name}/output", lambda: self._split_damping()[1]),
         )
+
+    def _split_damping(self) -> tuple[Tensor, Tensor]:
+        """Returns π√λ' and √λ'/π; see `kronecker_damping`."""
+        a, g = self.factors
+        config = self._factor_maker.config
+        times = linalg.as_scalar(self.replications(), a.dtype) ** config.damping_power
+        damping = linalg.as_scalar(self._damping, a.dtype) / times
+        if config.balance_damping:
+            traces = a.trace(), a.dimension, tf.cast(g.trace(), a.dtype), g.dimension
+            for_a, for_g = kronecker_damping(*traces, damping)
+        else:
+            for_a = for_g = tf.sqrt(damping)
         return for_a, tf.cast(for_g, g.dtype)
-
-    def multiply_inverse(self, vector: Parameters) -> Parameters:
-        """Returns c⁻¹ (A + π√λ'·I)⁻¹ V (G + √λ'/π·I)⁻¹, with λ' = λ/T.
-
-        Args:
-          vector: A gradient, shaped as the parameters; V when written as one matrix.
-
-        Returns:
-          Tensor(s) of the shapes and dtypes of `vector`.
-        """
-        a_inverse, g_inverse = (half.inverse.read() for half in self._both)
-        dtype = a_inverse.dtype
-        matrix = tf.cast(linalg.layer_params_to_mat2d(vector), dtype)
-        product = tf.matmul(tf.matmul(a_inverse, matrix), tf.cast(g_inverse, dtype))
-        product /= linalg.as_scalar(self.replications(), dtype)
-        narrowed = tf.cast(product, as_tuple(vector)[0].dtype)
-        return linalg.mat2d_to_layer_params(self.params, narrowed)
-
-    def full_fisher_block(self) -> Tensor:
-        """Returns c·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
-        a, g = self.input_factor.cov, self.output_factor.cov
-        return linalg.as_scalar(self.replications(), a.dtype) * linalg.kronecker_product(a, g)
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
         return f"kron {_sizes(self.matrix_shape)}"
+
+
+class KroneckerBlock(TwoFactorBlock):
+    """F ≈ c·A⊗G, a vector being the rows of a matrix V [inputs, outputs] one after another.
+
+    c is T, the number of times that the layer is applied to one example.
+    """
+
+    def register_matpower(self, exponent: float) -> None:
+        """Asks for `multiply_matpower` with this exponent."""
+        for factor, damping in zip(self.factors, self._dampings(), strict=True):
+            factor.register_matpower(exponent, damping)
+
+    def register_cholesky(self) -> None:
+        """Asks for `multiply_cholesky`."""
+        for factor, damping in zip(self.factors, self._dampings(), strict=True):
+            factor.register_cholesky(damping)
+
+    def register_cholesky_inverse(self) -> None:
+        """Asks for `multiply_cholesky_inverse`."""
+        for factor, damping in zip(self.factors, self._dampings(), strict=True):
+            factor.register_cholesky_inverse(damping)
+
+    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+        """Returns c^e (A + π√λ'·I)^e V (G + √λ'/π·I)^e.
+
+        Args:
+          vector: Shaped as the parameters; V when written as one matrix. IndexedSlices of rows of
+            V are accepted where A is diagonal.
+          exponent: e.
+
+        Returns:
+          What was given, multiplied, in its dtypes; IndexedSlices with the same indices.
+        """
+        return self._product(vector, lambda f, d: f.get_matpower(exponent, d), exponent)
+
+    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns c^½ L_A V L_Gᵀ, or c^½ L_Aᵀ V L_G if transposed."""
+        return self._product(vector, lambda f, d: f.get_cholesky(d), 0.5, transpose)
+
+    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns c^(−½) L_A⁻¹ V L_G⁻ᵀ, or c^(−½) L_A⁻ᵀ V L_G⁻¹ if transposed."""
+        return self._product(vector, lambda f, d: f.get_cholesky_inverse(d), -0.5, transpose)
+
+    def full_fisher_block(self) -> Tensor:
+        """Returns c·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
+        a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
+        product = kronecker_product(a, tf.cast(g, a.dtype))
+        return linalg.as_scalar(self.replications(), a.dtype) * product
+
+    def _product(
+        self,
+        vector: Parameters,
+        get: Callable[[FisherFactor, Damping], LinearOperator],
+        exponent: float,
+        transpose: bool = False,
+    ) -> Parameters:
+        """Returns c^e L V Rᵀ, or c^e Lᵀ V R, of the operators L and R of the two factors."""
+        left, right = (get(*pair) for pair in zip(self.factors, self._dampings(), strict=True))
+
+        def multiplied(matrix: Tensor, rows: LinearOperator) -> Tensor:
+            dtype = self.input_factor.inverse_dtype
+            wide = tf.cast(matrix, dtype)
+            product = rows.left(wide, transpose)
+            product = tf.cast(product, self.output_factor.inverse_dtype)
+            product = right.right(product, not transpose)
+            scale = linalg.as_scalar(self.replications(), product.dtype) ** exponent
+            return tf.cast(scale * product, matrix.dtype)
+
+        if not isinstance(vector, tf.IndexedSlices):
+            matrix = layer_params_to_mat2d(vector)
+            return mat2d_to_layer_params(self.params, multiplied(matrix, left))
+        if not isinstance(left, DiagonalOperator):
+            raise ValueError(
+                f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
+                "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or "
+                "convert the gradients with tf.convert_to_tensor."
+            )
+        values = multiplied(vector.values, left.take(vector.indices))
+        return tf.IndexedSlices(values, vector.indices, vector.dense_shape)
 
 
 def _sizes(dimensions: tuple[int, int]) -> str:

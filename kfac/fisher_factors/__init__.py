@@ -1,14 +1,41 @@
-"""Kronecker factors: moving averages of second moments and their damped inverses."""
+"""Factors: moving averages of second moments and their damped inverses, powers and roots."""
 
 from kfac.fisher_factors.base import FisherFactor
-from kfac.fisher_factors.conv import ConvInputKroneckerFactor, ConvOutputKroneckerFactor
-from kfac.fisher_factors.dense import FullyConnectedKroneckerFactor
-from kfac.fisher_factors.inverse import InverseSlot
+from kfac.fisher_factors.conv import (
+    ConvDiagonalFactor,
+    ConvInputKroneckerFactor,
+    ConvOutputKroneckerFactor,
+    DepthwiseConvDiagonalFactor,
+)
+from kfac.fisher_factors.dense import (
+    DiagonalKroneckerFactor,
+    FullyConnectedDiagonalFactor,
+    FullyConnectedKroneckerFactor,
+)
+from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
+from kfac.fisher_factors.multi import FullyConnectedMultiKF
+from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
+from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
 
 __all__ = [
+    "ConvDiagonalFactor",
     "ConvInputKroneckerFactor",
+    "ConvInputSUAKroneckerFactor",
     "ConvOutputKroneckerFactor",
+    "Damping",
+    "DepthwiseConvDiagonalFactor",
+    "DiagonalFactor",
+    "DiagonalKroneckerFactor",
     "FisherFactor",
+    "FullyConnectedDiagonalFactor",
     "FullyConnectedKroneckerFactor",
-    "InverseSlot",
+    "FullyConnectedMultiKF",
+    "MatrixFactor",
+    "MatrixSlot",
+    "NaiveDiagonalFactor",
+    "NaiveFullFactor",
+    "ScaleAndShiftDiagonalFactor",
+    "ScaleAndShiftFullFactor",
 ]

@@ -1,32 +1,46 @@
 """What all factors share: the moving average of a second moment, over sources and towers.
 
-A factor turns each tensor into rows (its family's business), averages their outer products over
-all towers, and keeps a moving average in variables. It does not know about damping or blocks.
-Called by the blocks, which make factors, and by the estimator, which updates them.
+A factor turns each tower's tensors into a sum over its examples (its family's business), averages
+over all towers, and keeps a moving average in variables. It does not know about blocks. Called by
+the blocks, which make factors, and by the estimator, which updates them.
 """
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from kfac import linalg
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.fisher_factors.inverse import InverseSlot
+from kfac.config import CurvatureConfig
+from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.linear_operator import LinearOperator
 from kfac.state import Assignment, assign_all, make_counter, make_variable, read
 
 v1 = tf.compat.v1
 
-Sources = tuple[tuple[Tensor, ...], ...]
-"""Tensors by [source][tower]."""
+Sources = tuple[tuple[Any, ...], ...]
+"""Tensors, or tuples of Tensors, by [source][tower]."""
 
 Substitutes = Mapping[Any, Tensor]
 """Tensors to use instead of others, by the reference (`.ref()`) of the tensor they replace."""
 
 
+class Moment(NamedTuple):
+    """What one tower contributes to a statistic.
+
+    Attributes:
+      total: Sum over its examples, of the shape of the statistic.
+      count: Over how many it is, int [].
+    """
+
+    total: Tensor
+    count: Tensor
+
+
 class FisherFactor(abc.ABC):
-    """A moving average of the second moment of rows, and damped inverses of it.
+    """A moving average of a second moment, and functions of it when damped.
 
     The average is kept as a sum S and a weight w, both zero at first: S ← βS + ωC, w ← βw + ω for
     a batch statistic C, and the value is S/w, free of bias towards the zero start. A refused
@@ -36,107 +50,194 @@ class FisherFactor(abc.ABC):
       name: Path of the variables below `kfac/`.
     """
 
-    def __init__(self, tensors: Sources, devices: tuple[str, ...], name: str) -> None:
+    def __init__(
+        self,
+        tensors: Sources,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+        dtype: DType = None,
+    ) -> None:
         """Makes no variables and checks no shapes yet.
 
         Args:
           tensors: What the statistic is made from, by [source][tower].
           devices: Where each tower's share is computed.
           name: Path of the variables below `kfac/`.
+          config: Dtypes and the like; None means the defaults.
+          dtype: What the tensors stand for; None means what they are.
         """
         self.name = name
+        self._tensor_dtype = dtype or tf.nest.flatten(tensors)[0].dtype
         self._tensors = tensors
         self._devices = devices
+        self._config = config or CurvatureConfig()
         self._average: tuple[Variable, ...] = ()
-        self._inverses: dict[str, InverseSlot] = {}
 
     @property
     @abc.abstractmethod
     def dimension(self) -> int:
-        """Rows of the matrix; raises ValueError where static shapes do not tell."""
+        """Rows of the matrix that is meant; raises ValueError where static shapes do not tell."""
+
+    @property
+    @abc.abstractmethod
+    def cov_shape(self) -> tuple[int, ...]:
+        """Shape in which the matrix is kept: that of the statistic."""
+
+    @property
+    @abc.abstractmethod
+    def inverse_cost(self) -> float:
+        """Work of one update of everything registered, in multiplications, roughly."""
 
     @abc.abstractmethod
-    def rows(self, tensor: Tensor) -> Tensor:
-        """Turns one tower's tensor into the rows [r, dimension] whose second moment is meant."""
+    def _tower_moment(self, tensors: Any) -> Moment:
+        """Returns one tower's share, in `dtype`, made from its entry of the constructor's."""
+
+    @abc.abstractmethod
+    def trace(self) -> Tensor:
+        """Returns the trace of the matrix, read now; shape []."""
+
+    # Damped functions of the matrix.
+
+    @abc.abstractmethod
+    def register_matpower(self, exponent: float, damping: Damping) -> None:
+        """Asks for (M + d·I)^e to be kept."""
+
+    @abc.abstractmethod
+    def register_cholesky(self, damping: Damping) -> None:
+        """Asks for the lower triangular L with LLᵀ = M + d·I to be kept."""
+
+    @abc.abstractmethod
+    def register_cholesky_inverse(self, damping: Damping) -> None:
+        """Asks for L⁻¹ to be kept."""
+
+    @abc.abstractmethod
+    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
+        """Returns (M + d·I)^e as of its last update; for e = 1 as of now."""
+
+    @abc.abstractmethod
+    def get_cholesky(self, damping: Damping) -> LinearOperator:
+        """Returns L as of its last update."""
+
+    @abc.abstractmethod
+    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
+        """Returns L⁻¹ as of its last update."""
+
+    @abc.abstractmethod
+    def get_cov_as_linear_operator(self) -> LinearOperator:
+        """Returns the undamped matrix, read now."""
+
+    def register_inverse(self, damping: Damping) -> None:
+        """Asks for (M + d·I)⁻¹ to be kept."""
+        self.register_matpower(-1, damping)
+
+    def get_inverse(self, damping: Damping) -> LinearOperator:
+        """Returns (M + d·I)⁻¹ as of its last update."""
+        return self.get_matpower(-1, damping)
+
+    @property
+    def inverses(self) -> tuple[MatrixSlot, ...]:
+        """All that is registered and kept in variables, in order of registration."""
+        return ()
+
+    def get_inv_vars(self) -> tuple[Variable, ...]:
+        """Returns the variables of all inverses and the like, in order of registration."""
+        return tuple(v for slot in self.inverses for v in slot.variables)
+
+    @abc.abstractmethod
+    def instantiate_inv_variables(self, device: str = "") -> None:
+        """Makes the variables of all that is registered, once, on `device`."""
+
+    @abc.abstractmethod
+    def updated_inverses(self) -> list[Assignment]:
+        """Computes all that is registered; returns the new values of `get_inv_vars()`."""
+
+    def make_inverse_update_ops(self) -> list[Operation]:
+        """Returns one op that recomputes all that is registered from the value."""
+        return [assign_all(self.updated_inverses())]
+
+    # The moving average.
 
     @property
     def dtype(self) -> DType:
-        """Dtype of the matrix: that of the tensors, float32 for 16-bit ones."""
-        return linalg.statistics_dtype(self._tensors[0][0].dtype)
+        """Dtype of the average: that of the tensors, float32 for 16-bit ones, or the config's."""
+        if self._config.factor_dtype is not None:
+            return tf.as_dtype(self._config.factor_dtype)
+        return linalg.statistics_dtype(self._tensor_dtype)
 
     @property
-    def cov(self) -> Tensor:
-        """The value S/w [dimension, dimension], read now; NaN before the first update."""
+    def inverse_dtype(self) -> DType:
+        """Dtype in which inverses and the like are kept."""
+        chosen = self._config.inverse_dtype
+        return self.dtype if chosen is None else tf.as_dtype(chosen)
+
+    @property
+    def value(self) -> Tensor:
+        """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
         total, weight, _ = self._average
         return read(total) / read(weight)
 
-    def trace(self) -> Tensor:
-        """Returns the trace of the value, read now; shape []."""
-        total, weight, _ = self._average
-        return tf.linalg.trace(read(total)) / read(weight)
+    @property
+    def cov(self) -> Tensor:
+        """The same as `value`."""
+        return self.value
 
     def get_cov_vars(self) -> tuple[Variable, ...]:
         """Returns the sum S, the weight w and the number of refused statistics."""
         return self._average
 
-    def get_inv_vars(self) -> tuple[Variable, ...]:
-        """Returns the variables of all inverses, in order of registration."""
-        return tuple(v for slot in self._inverses.values() for v in slot.variables)
-
-    @property
-    def inverses(self) -> tuple[InverseSlot, ...]:
-        """The registered inverses."""
-        return tuple(self._inverses.values())
-
     def instantiate_cov_variables(self, device: str = "") -> None:
         """Makes the variables of the moving average, once, on `device`."""
         if not self._average:
-            shape = [self.dimension, self.dimension]
             self._average = (
-                make_variable(f"{self.name}/cov", shape, self.dtype, device),
+                make_variable(f"{self.name}/cov", self.cov_shape, self.dtype, device),
                 make_variable(f"{self.name}/cov_weight", [], self.dtype, device),
                 make_counter(f"{self.name}/cov_refused", device),
             )
 
-    def instantiate_inv_variables(self, device: str = "") -> None:
-        """Makes the variables of the registered inverses, once, on `device`."""
-        for slot in self._inverses.values():
-            slot.make_variables(self.dimension, self.dtype, device)
-
-    def register_inverse(self, name: str, damping: Callable[[], Tensor]) -> InverseSlot:
-        """Asks for a damped inverse.
-
-        Args:
-          name: Path of its variables below `kfac/`; the same name gives the same inverse.
-          damping: Returns what to add to the diagonal, shape [].
-        """
-        return self._inverses.setdefault(name, InverseSlot(name, damping))
-
     def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
-        """Returns C [dimension, dimension], the second moment of this batch.
+        """Returns C of `cov_shape`, the second moment of this batch.
 
-        For each source the outer products of all towers over the number of all rows, so that
-        towers weigh by their share of the batch; summed over sources. Each tower's product is
-        computed on its own device.
+        For each source the sums of all towers over the number of all examples, so that towers
+        weigh by their share of the batch; summed over sources. Each tower's sum is computed on its
+        own device.
 
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
         """
-        substitutes = substitutes or {}
-        statistic = [
-            self._source_statistic([substitutes.get(t.ref(), t) for t in towers])
-            for towers in self._tensors
-        ]
-        return tf.add_n(statistic)
+        known = substitutes or {}
+        return tf.add_n(
+            [
+                self._source_statistic(
+                    tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
+                )
+                for towers in self._tensors
+            ]
+        )
 
-    def _source_statistic(self, towers: Sequence[Tensor]) -> Tensor:
-        products, counts = [], []
-        for tensor, device in zip(towers, self._devices, strict=True):
+    def _source_statistic(self, towers: Sequence[Any]) -> Tensor:
+        totals, counts = [], []
+        crosses = len(set(self._devices)) > 1
+        for tensors, device in zip(towers, self._devices, strict=True):
             with v1.device(device):
-                rows = tf.cast(self.rows(tensor), self.dtype)
-                products.append(linalg.outer_product(rows))
-                counts.append(tf.shape(rows)[0])
-        return tf.add_n(products) / tf.cast(tf.add_n(counts), self.dtype)
+                total, count = self._tower_moment(tensors)
+                totals.append(self._pack(total) if crosses else total)
+                counts.append(count)
+        total = tf.add_n(totals)
+        mean = (self._unpack(total) if crosses else total) / tf.cast(tf.add_n(counts), self.dtype)
+        return tf.ensure_shape(self._from_mean(mean), self.cov_shape)
+
+    def _from_mean(self, mean: Tensor) -> Tensor:
+        """Turns the mean over all examples of a batch into the statistic."""
+        return mean
+
+    def _pack(self, total: Tensor) -> Tensor:
+        """Makes a tower's sum smaller before it crosses to another device."""
+        return total
+
+    def _unpack(self, total: Tensor) -> Tensor:
+        """Undoes `_pack`."""
+        return total
 
     def updated_average(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
@@ -144,7 +245,7 @@ class FisherFactor(abc.ABC):
         """Folds a batch into the average; returns the new values of `get_cov_vars()`.
 
         Args:
-          statistic: C [dimension, dimension].
+          statistic: C of `cov_shape`.
           accept: bool []; when false the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
@@ -169,24 +270,22 @@ class FisherFactor(abc.ABC):
         accept = linalg.all_finite(statistic)
         return assign_all(self.updated_average(statistic, accept, ema_decay, ema_weight))
 
-    def updated_inverses(self) -> list[Assignment]:
-        """Inverts the value anew; returns the new values of `get_inv_vars()`."""
-        value = self.cov
-        return [a for slot in self._inverses.values() for a in slot.updated(value)]
+    def _vector_size(self) -> int:
+        """Returns the static size n of vectors [rows, n], also in uses; see `kfac.uses`."""
+        tensors = self._tensors[0][0]
+        is_stacked = isinstance(tensors, tuple) and tensors[0].shape.rank == 3
+        return self._checked_size(tensors, rank=3 if is_stacked else 2)
 
-    def make_inverse_update_ops(self) -> list[Operation]:
-        """Returns one op that recomputes all inverses from the value."""
-        return [assign_all(self.updated_inverses())]
-
-    def _checked_size(self, rank: int) -> int:
-        """Returns the static size of the last axis of the tensors, which must have `rank` axes."""
-        tensor = self._tensors[0][0]
-        size = linalg.static_size(tensor, -1) if tensor.shape.rank == rank else None
+    def _checked_size(self, tensors: Any, rank: int, axis: int = -1) -> int:
+        """Returns the static size of an axis of a tensor, which must have `rank` axes."""
+        tensor = tf.nest.flatten(tensors)[0]
+        size = linalg.static_size(tensor, axis) if tensor.shape.rank == rank else None
         if size is None:
             raise ValueError(
                 f"Cannot compute K-FAC statistics {self.name!r}: tensor "
                 f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
-                "axes, the last of static size. Register the layer with its inputs and outputs as "
-                "the layer computes them, and set their static shape."
+                f"axes, {'the last' if axis == -1 else f'number {axis}'} of static size. Register "
+                "the layer with its inputs and outputs as the layer computes them, and set their "
+                "static shape."
             )
-        return size
+        return int(size)

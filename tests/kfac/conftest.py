@@ -115,3 +115,33 @@ def behavior(request):
         v1.enable_resource_variables()
         v1.enable_v2_tensorshape()
         v1.enable_control_flow_v2()
+
+
+def _patches(images, kernel, strides, padding, dilations):
+    rank = len(kernel)
+    sizes, starts, outputs = images.shape[1:-1], [], []
+    for size, k, s, r in zip(sizes, kernel, strides, dilations, strict=True):
+        extent = (k - 1) * r + 1
+        out = -(-size // s) if padding == "SAME" else -(-(size - extent + 1) // s)
+        missing = max((out - 1) * s + extent - size, 0) if padding == "SAME" else 0
+        starts.append(-(missing // 2))
+        outputs.append(out)
+    found = np.zeros([len(images), *outputs, *kernel, images.shape[-1]])
+    for index in np.ndindex(*outputs, *kernel):
+        at, offset = index[:rank], index[rank:]
+        pixel = tuple(
+            start + a * s + o * r
+            for start, a, s, o, r in zip(starts, at, strides, offset, dilations, strict=True)
+        )
+        if all(0 <= p < size for p, size in zip(pixel, sizes, strict=True)):
+            found[(slice(None), *index)] = images[(slice(None), *pixel)]
+    return found.reshape(len(images), int(np.prod(outputs)), -1)
+
+
+@pytest.fixture
+def reference_patches():
+    """A function of (images, kernel, strides, padding, dilations): patches one by one, in NumPy.
+
+    They are [N, locations, entries · channels]; entries outside of the image are zero.
+    """
+    return _patches

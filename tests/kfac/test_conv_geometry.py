@@ -30,10 +30,10 @@ def test_patches_times_filter_is_the_convolution(graph, session, geometry):
     )
     patches = conv_geometry.extract_patches(tf.constant(images), geometry)
     expected, found = session.run([outputs, patches])
-    np.testing.assert_allclose(found @ kernel.reshape(-1, 4), expected.reshape(-1, 4), atol=1e-12)
+    np.testing.assert_allclose(found @ kernel.reshape(-1, 4), expected, atol=1e-12)
     height, width = expected.shape[1:3]
-    assert conv_geometry.num_locations(7, 6, geometry) == height * width
-    dynamic = conv_geometry.num_locations(tf.constant(7), tf.constant(6), geometry)
+    assert conv_geometry.num_locations([7, 6], geometry) == height * width
+    dynamic = conv_geometry.num_locations([tf.constant(7), tf.constant(6)], geometry)
     assert session.run(dynamic) == height * width
 
 
@@ -41,22 +41,56 @@ def test_stride_two_by_one_on_three_by_three_has_rank_six(graph, session):
     images = np.random.RandomState(0).randn(3, 3, 3, 1)
     geometry = ConvGeometry((3, 3), (2, 1), "SAME")
     patches = session.run(conv_geometry.extract_patches(tf.constant(images[:1]), geometry))
-    assert np.linalg.matrix_rank(patches) == 6
+    assert np.linalg.matrix_rank(patches.reshape(-1, patches.shape[-1])) == 6
 
 
 def test_dilation_beyond_the_image_sees_one_pixel(graph, session):
     images = np.random.RandomState(0).randn(4, 3, 3, 2)
     geometry = ConvGeometry((3, 3), (1, 1), "SAME", (9, 9))
     patches = session.run(conv_geometry.extract_patches(tf.constant(images), geometry))
-    assert np.linalg.matrix_rank(patches) == 2
+    assert np.linalg.matrix_rank(patches.reshape(-1, patches.shape[-1])) == 2
 
 
-def test_spatial_pair():
-    assert conv_geometry.spatial_pair([1, 2, 3, 1], "strides", "conv/w") == (2, 3)
-    assert conv_geometry.spatial_pair(None, "dilations", "conv/w") == (1, 1)
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_patches_in_one_and_three_dimensions(graph, session, rank, padding):
+    random = np.random.RandomState(0)
+    size, kernel, strides = (6, 5, 7)[:rank], (3, 2, 3)[:rank], (2, 1, 2)[:rank]
+    images, weight = random.randn(2, *size, 3), random.randn(*kernel, 3, 4)
+    geometry = ConvGeometry(kernel, strides, padding, (1,) * rank)
+    outputs = tf.nn.convolution(tf.constant(images), weight, strides, padding)
+    expected, found = session.run(
+        [outputs, conv_geometry.extract_patches(tf.constant(images), geometry)]
+    )
+    np.testing.assert_allclose(found @ weight.reshape(-1, 4), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_patches_of_images_of_unknown_size(graph, session, geometry):
+    images = np.random.RandomState(0).randn(2, 7, 6, 3)
+    unknown = v1.placeholder(tf.float64, [None, None, None, 3])
+    static = conv_geometry.extract_patches(tf.constant(images), geometry)
+    dynamic = conv_geometry.extract_patches(unknown, geometry)
+    np.testing.assert_array_equal(*session.run([static, dynamic], {unknown: images}))
+
+
+def test_channels_last(graph, session):
+    images = np.random.RandomState(0).randn(2, 3, 5, 4)
+    first = ConvGeometry((1, 1), (1, 1), "SAME", channels_first=True)
+    found = session.run(conv_geometry.channels_last(tf.constant(images), first))
+    np.testing.assert_array_equal(found, images.transpose(0, 2, 3, 1))
+    assert conv_geometry.channels_last(images, first._replace(channels_first=False)) is images
+    assert conv_geometry.spatial_sizes(tf.constant(images), first) == [5, 4]
+
+
+def test_spatial_entries():
+    assert conv_geometry.spatial_entries([1, 2, 3, 1], "strides", "conv/w", 2) == (2, 3)
+    assert conv_geometry.spatial_entries([1, 1, 2, 3], "strides", "conv/w", 2, True) == (2, 3)
+    assert conv_geometry.spatial_entries(None, "dilations", "conv/w", 2) == (1, 1)
+    assert conv_geometry.spatial_entries([1, 4, 1], "strides", "conv/w", 1) == (4,)
 
 
 @pytest.mark.parametrize("bad", [(2, 1, 1, 1), (1, 1, 1, 2), (1, 1), (1, 0, 1, 1)])
 def test_bad_strides(bad):
-    with pytest.raises(ValueError, match=r"Cannot register convolution conv/w: strides=.*four"):
-        conv_geometry.spatial_pair(bad, "strides", "conv/w")
+    with pytest.raises(ValueError, match=r"Cannot register convolution conv/w: strides=.*are 4"):
+        conv_geometry.spatial_entries(bad, "strides", "conv/w", 2)

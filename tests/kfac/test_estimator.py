@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.estimator import FisherEstimator
+from kfac.estimator import FisherEstimator, make_fisher_estimator
 
 v1 = tf.compat.v1
 
@@ -43,10 +43,9 @@ def test_towers_work_on_their_own_devices(build_network, graph):
     before = set(graph.get_operations())
     estimator.make_cov_update_op()
     new = [op for op in graph.get_operations() if op not in before]
-    patches = [op.device for op in new if op.type == "ExtractImagePatches"]
-    backward = {op.device for op in new if op.type == "ReluGrad"}
-    assert patches == ["/device:CPU:0", "/device:CPU:1"]
-    assert backward == {"/device:CPU:0", "/device:CPU:1"}
+    both = {"/device:CPU:0", "/device:CPU:1"}
+    assert {op.device for op in new if op.type == "ReluGrad"} == both
+    assert {op.device for op in new if op.type == "MatMul"} == both
 
 
 def test_inverses_are_spread_by_size(build_network, graph):
@@ -221,9 +220,233 @@ def test_products_come_in_the_order_of_the_vectors(build_network, session, batch
         np.testing.assert_array_equal(*session.run([a, b]))
 
 
-def test_unknown_mode(build_network):
-    with pytest.raises(ValueError, match=r"estimation_mode='exact'. Accepted are 'gradients'"):
-        make(build_network(1), "exact")
+# Products.
+
+
+def dense_network():
+    """Registers two dense layers, of which the first has a bias; returns their variables."""
+    random = np.random.RandomState(0)
+    w, b, v = (
+        v1.get_variable(name, initializer=tf.constant(random.randn(*shape)))
+        for name, shape in (("w", [3, 4]), ("b", [4]), ("v", [4, 2]))
+    )
+    collection = kfac.graph_layer_collection()
+    x = tf.constant(random.randn(20, 3))
+    s = tf.matmul(x, w) + b
+    h = tf.tanh(s)
+    mean = tf.matmul(h, v)
+    collection.register_fully_connected((w, b), x, s)
+    collection.register_fully_connected(v, h, mean)
+    collection.register_squared_error_loss(mean, targets=tf.constant(random.randn(20, 2)))
+    return [w, b, v]
+
+
+def make_dense(**kwargs):
+    variables = dense_network()
+    collection = kfac.graph_layer_collection()
+    return variables, FisherEstimator(variables, 0.9, 0.1, collection, **kwargs)
+
+
+def updated(session, estimator, tensors):
+    """Evaluates tensors after one update of the averages and of the inverses."""
+    with v1.control_dependencies([estimator.make_cov_update_op()]):
+        update = estimator.make_inv_update_op()
+    session.run(v1.global_variables_initializer())
+    session.run(update)
+    return session.run(tensors)
+
+
+def vectors(variables):
+    random = np.random.RandomState(1)
+    return [(tf.constant(random.randn(*v.shape.as_list())), v) for v in variables]
+
+
+PRODUCTS_THAT_UNDO_ONE_ANOTHER = {
+    "inverse": lambda e, v: e.multiply_inverse(e.multiply(v)),
+    "powers -1 and 1": lambda e, v: e.multiply_matpower(-1, e.multiply_matpower(1, v)),
+    "powers ½ and -½": lambda e, v: e.multiply_matpower(0.5, e.multiply_matpower(-0.5, v)),
+    "two roots": lambda e, v: e.multiply_inverse(
+        e.multiply_matpower(0.5, e.multiply_matpower(0.5, v))
+    ),
+    "B Bᵀ": lambda e, v: e.multiply_inverse(
+        e.multiply_cholesky(e.multiply_cholesky(v, transpose=True))
+    ),
+    "B⁻¹ B": lambda e, v: e.multiply_cholesky_inverse(e.multiply_cholesky(v)),
+    "B⁻ᵀ Bᵀ": lambda e, v: e.multiply_cholesky_inverse(
+        e.multiply_cholesky(v, transpose=True), transpose=True
+    ),
+}
+
+
+def test_products_agree_with_one_another(graph, session):
+    variables, estimator = make_dense(
+        exps=(-1, 0.5, -0.5), compute_cholesky=True, compute_cholesky_inverse=True
+    )
+    pairs = vectors(variables)
+    chains = [chain(estimator, pairs) for chain in PRODUCTS_THAT_UNDO_ONE_ANOTHER.values()]
+    for found in updated(session, estimator, [[p for p, _ in chain] for chain in chains]):
+        for product, (vector, _) in zip(found, pairs, strict=True):
+            np.testing.assert_allclose(product, session.run(vector), rtol=1e-6, atol=1e-8)
+
+
+def test_product_with_the_damped_matrix(graph, session):
+    variables, estimator = make_dense()
+    ((vector, _),) = vectors(variables[2:])
+    zeros = [(tf.zeros(v.shape, tf.float64), v) for v in variables[:2]]
+    product = estimator.multiply([*zeros, (vector, variables[2])])[2][0]
+    a, g = (factor.cov for factor in estimator.blocks[1].factors)
+    product, vector, a, g = updated(session, estimator, [product, vector, a, g])
+    pi = np.sqrt((np.trace(a) / 4) / (np.trace(g) / 2))
+    left, right = a + pi * np.sqrt(0.1) * np.eye(4), g + np.sqrt(0.1) / pi * np.eye(2)
+    np.testing.assert_allclose(product, left @ vector @ right, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("call", "kwargs", "message"),
+    [
+        (lambda e: e.multiply_inverse([]), {"exps": (0.5,)}, "multiply_inverse: .* -1 in exps"),
+        (lambda e: e.multiply_matpower(2, []), {}, r"multiply_matpower\(2\): .* 2 in exps"),
+        (lambda e: e.multiply_cholesky([]), {}, "multiply_cholesky: .* compute_cholesky=True"),
+        (
+            lambda e: e.multiply_cholesky_inverse([]),
+            {"compute_cholesky": True},
+            "multiply_cholesky_inverse: .* compute_cholesky_inverse=True",
+        ),
+        (lambda e: e.multiply([]), {}, "there are no vectors for w, b, v"),
+        (lambda e: e.params_stats, {}, "no params_stats.*Pass compute_params_stats=True"),
+    ],
+)
+def test_what_is_not_served(graph, call, kwargs, message):
+    _, estimator = make_dense(**kwargs)
+    with pytest.raises(ValueError, match=message):
+        call(estimator)
+
+
+# First-order statistics, burn-in.
+
+
+def test_first_order_statistics_in_empirical_mode(build_network, session, batch):
+    network = build_network(2, "float64")
+    estimator = make(network, compute_params_stats=True, batch_size=12)
+    expected = v1.gradients(sum(network.losses) / 2, network.variables)
+    session.run(v1.global_variables_initializer())
+    feed = network.feed(*(np.split(array, 2) for array in batch))
+    found, expected = session.run([estimator.params_stats, expected], feed)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_first_order_statistics_do_not_disturb_the_others(build_network, session, batch):
+    network = build_network(1, "float64")
+    estimator = make(network, "exact", compute_params_stats=True, batch_size=12)
+    update = estimator.make_cov_update_op(tf.constant(True))
+    session.run(v1.global_variables_initializer())
+    session.run(update, network.feed([batch[0]], [batch[1]]))
+    found = session.run([factor.cov for factor in estimator.factors])
+    with tf.Graph().as_default(), v1.Session() as other:
+        plain = build_network(1, "float64")
+        expected = averages_after_one_update(plain, other, [batch[0]], [batch[1]], "exact")
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_past_keeps_its_weight_without_decay(graph, session):
+    _, estimator = make_dense()
+    should_decay = v1.placeholder(tf.bool, [])
+    updates, _ = estimator.make_vars_and_create_op_thunks()
+    always = estimator.make_cov_update_op(should_decay=should_decay)
+    first, never = updates[0](should_decay), updates[0](False)
+    weights = [factor.get_cov_vars()[1] for factor in estimator.factors]
+    session.run(v1.global_variables_initializer())
+    session.run(always, {should_decay: False})
+    session.run(always, {should_decay: False})
+    assert session.run(weights) == [2, 2, 2, 2]
+    session.run(always, {should_decay: True})
+    np.testing.assert_allclose(session.run(weights), 2 * 0.9 + 1)
+    session.run(never)
+    session.run(first, {should_decay: True})
+    np.testing.assert_allclose(session.run(weights[0]), (2 * 0.9 + 2) * 0.9 + 1)
+
+
+# Placement.
+
+
+def test_round_robin(graph):
+    dense_network()
+    estimator = make_fisher_estimator(
+        "round_robin",
+        variables=None,
+        cov_ema_decay=0.9,
+        damping=0.1,
+        layer_collection=kfac.graph_layer_collection(),
+        cov_devices=["/cpu:1", "/cpu:2"],
+        inv_devices=["/cpu:3", "/cpu:4", "/cpu:5"],
+        trans_devices=["/cpu:6", "/cpu:7"],
+    )
+    _, inverses = estimator.make_vars_and_create_op_thunks()
+    averages = [factor.get_cov_vars()[0].device[-1] for factor in estimator.factors]
+    assert averages == ["1", "2", "1", "2"]
+    assert {v.device for v in estimator.get_inv_vars()} == {""}
+    places = []
+    for inverse in inverses:
+        before = set(graph.get_operations())
+        inverse()
+        new = set(graph.get_operations()) - before
+        places.append({op.device for op in new if op.type == "Cholesky"})
+    assert places == [{f"/device:CPU:{i}"} for i in (3, 4, 5, 3)]
+    products = estimator.multiply_inverse(vectors(estimator.variables))
+    assert [p.device[-1] for p, _ in products] == ["6", "6", "7"]
+
+
+def test_by_cost_is_the_default(build_network):
+    network = build_network(2)
+    estimator = make_fisher_estimator(
+        variables=None, cov_ema_decay=0.9, damping=0.1, layer_collection=network.collection
+    )
+    estimator.make_vars()
+    devices = [factor.get_inv_vars()[0].device for factor in estimator.factors]
+    assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:1"]
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"estimation_mode": "exactly"}, "estimation_mode='exactly'. Accepted are 'gradients'"),
+        ({"placement_strategy": "x"}, "placement_strategy='x'. Accepted are None, 'round_robin'"),
+        ({"compute_params_stats": True}, "batch_size=None. Pass the number of examples"),
+    ],
+)
+def test_bad_arguments(graph, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        make_dense(**kwargs)
+
+
+def test_batch_size_of_other_losses(graph):
+    _, estimator = make_dense(batch_size=7)
+    with pytest.raises(ValueError, match=r"20 rows: batch_size=7 does not fit to loss 'loss_0'"):
+        estimator.make_vars()
+
+
+@pytest.mark.parametrize(
+    ("mode", "mat_type"),
+    [
+        ("gradients", "Fisher"),
+        ("empirical", "Empirical_Fisher"),
+        ("curvature_prop", "Fisher"),
+        ("curvature_prop_GGN", "GGN"),
+        ("exact", "Fisher"),
+        ("exact_GGN", "GGN"),
+    ],
+)
+def test_properties(graph, mode, mat_type):
+    variables, estimator = make_dense(estimation_mode=mode)
+    assert estimator.mat_type == mat_type
+    assert estimator.variables == tuple(variables)
+    assert estimator.layers is kfac.graph_layer_collection()
+    assert (estimator.damping, estimator.name) == (0.1, "FisherEstimator")
 
 
 def test_outputs_that_no_loss_reaches(graph):

@@ -5,262 +5,14 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac import fisher_factors
-from kfac.fisher_blocks import ConvKFCBasicFB, FullyConnectedKFACBasicFB
+from kfac import layer_collection
 
 v1 = tf.compat.v1
 
 
-@pytest.fixture
-def collection(graph):
-    return kfac.LayerCollection()
-
-
-@pytest.fixture
-def weights(graph):
-    return v1.get_variable("fc/w", [3, 2]), v1.get_variable("fc/b", [2])
-
-
-@pytest.fixture
-def kernel(graph):
-    return v1.get_variable("conv/w", [5, 5, 1, 4])
-
-
-def dense_tensors():
-    return tf.ones([4, 3]), tf.ones([4, 2])
-
-
-def register_loss(collection, **kwargs):
-    collection.register_softmax_cross_entropy_loss(
-        tf.zeros([4, 2]), targets=tf.zeros([4], tf.int64), **kwargs
-    )
-
-
-def conv(collection, kernel, strides=(1, 1, 1, 1), padding="SAME", **kwargs):
-    images = tf.ones([2, 8, 8, 1])
-    collection.register_conv2d(kernel, strides, padding, images, tf.ones([2, 8, 8, 4]), **kwargs)
-
-
-# Registration.
-
-
-def test_dense_layer(collection, weights):
-    collection.register_fully_connected(list(weights), *dense_tensors())
-    assert list(collection.fisher_blocks) == [weights]
-    (block,) = collection.get_blocks()
-    assert isinstance(block, FullyConnectedKFACBasicFB)
-    assert collection.registered_variables == weights
-
-
-def test_convolution(collection, kernel):
-    conv(collection, kernel, [1, 2, 2, 1], "same", dilations=[1, 1, 1, 1], data_format="NHWC")
-    (block,) = collection.get_blocks()
-    assert isinstance(block, ConvKFCBasicFB)
-    assert block.settings[0].strides == (2, 2)
-
-
-def test_tensors_may_stand_in_for_parameters(collection):
-    params = (tf.ones([3, 2], name="w"), tf.ones([2], name="b"))
-    collection.register_fully_connected(params, *dense_tensors())
-    assert collection.registered_variables == params
-
-
-def test_second_tower(collection, weights):
-    for reuse in (False, True, v1.AUTO_REUSE):
-        collection.register_fully_connected(weights, *dense_tensors(), reuse=reuse)
-    with v1.variable_scope("", reuse=True):
-        collection.register_fully_connected(weights, *dense_tensors())
-    assert [block.num_registered_towers for block in collection.get_blocks()] == [4]
-
-
-def test_description(collection, weights, kernel):
-    collection.register_fully_connected(weights, *dense_tensors())
-    conv(collection, kernel)
-    register_loss(collection)
-    collection.finalize()
-    assert collection.describe() == {
-        "fc/w": "kron 4x4 (x) 2x2",
-        "fc/b": "kron 4x4 (x) 2x2",
-        "conv/w": "kron 25x25 (x) 4x4",
-    }
-
-
-def test_losses(collection):
-    for name, reuse in (("a", False), ("b", False), ("a", True)):
-        register_loss(collection, name=name, reuse=reuse)
-    assert [loss.name for loss in collection.losses] == ["a", "a", "b"]
-    assert [len(towers) for towers in collection.towers_by_loss] == [2, 1]
-
-
-def test_loss_totals(collection, session):
-    register_loss(collection, name="a", coeff=4.0)
-    register_loss(collection, name="b")
-    totals = [collection.total_loss(), collection.total_sampled_loss("sqrt", sample_step=3)]
-    # Two classes of equal logits: every target costs log 2, drawn or not.
-    expected = [4 * np.log(2) * (4 + 1), 4 * np.log(2) * (2 + 1)]
-    np.testing.assert_allclose(session.run(totals), expected, rtol=1e-6)
-
-
-# Errors, none of which may change the collection.
-
-
-def unchanged(collection):
-    return [(key, block.num_registered_towers) for key, block in collection.fisher_blocks.items()]
-
-
-@pytest.mark.parametrize("approx", ["diagonal", "kron_sua", ""])
-def test_unknown_approximation(collection, weights, kernel, approx):
-    with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*Accepted are 'kron'"):
-        collection.register_fully_connected(weights, *dense_tensors(), approx=approx)
-    with pytest.raises(ValueError, match=r"layer 'conv/w': approx=.*Accepted are 'kron'"):
-        conv(collection, kernel, approx=approx)
-    assert not collection.fisher_blocks
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"data_format": "NCHW"}, "conv/w: data_format='NCHW'. Accepted is 'NHWC'"),
-        ({"padding": "FULL"}, "conv/w: padding='FULL'. Accepted are 'SAME' and 'VALID'"),
-        ({"padding": [[0, 0], [1, 1]]}, "conv/w: padding=.*use tf.pad"),
-        ({"strides": (2, 2)}, "conv/w: strides=.*four positive ints"),
-        ({"dilations": (1, 1, 1, 2)}, "conv/w: dilations=.*four positive ints"),
-    ],
-)
-def test_unsupported_convolutions(collection, kernel, kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        conv(collection, kernel, **kwargs)
-    assert not collection.fisher_blocks
-
-
-def test_layer_registered_twice(collection, weights):
-    collection.register_fully_connected(weights, *dense_tensors())
-    before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"'fc/w': it is already in LayerCollection"):
-        collection.register_fully_connected(weights, *dense_tensors(), reuse=False)
-    assert unchanged(collection) == before
-
-
-def test_parameter_of_another_layer(collection, weights):
-    collection.register_fully_connected(weights, *dense_tensors())
-    before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"fc/w was already registered with another layer"):
-        collection.register_fully_connected(weights[0], *dense_tensors())
-    assert unchanged(collection) == before
-
-
-@pytest.mark.parametrize("first", [None, "weight alone"])
-def test_reuse_of_an_unknown_layer(collection, weights, first):
-    if first:
-        collection.register_fully_connected(weights[0], *dense_tensors())
-    before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"reuse is True, and no layer.*\(fc/w, fc/b\)"):
-        collection.register_fully_connected(weights, *dense_tensors(), reuse=True)
-    assert unchanged(collection) == before
-
-
-def test_other_kind_of_layer_under_reuse(collection, kernel):
-    conv(collection, kernel)
-    before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"registered as ConvKFCBasicFB.*now as FullyConnected"):
-        collection.register_fully_connected(kernel, *dense_tensors(), reuse=True)
-    with pytest.raises(ValueError, match=r"All towers must register the same layer"):
-        conv(collection, kernel, strides=(1, 2, 2, 1), reuse=True)
-    assert unchanged(collection) == before
-
-
-def test_loss_errors_leave_the_losses(collection):
-    with pytest.raises(ValueError, match=r"Pass name="), v1.variable_scope("", reuse=True):
-        register_loss(collection)
-    with pytest.raises(KeyError, match=r"no loss of that name"):
-        register_loss(collection, name="a", reuse=True)
-    register_loss(collection, name="a")
-    with pytest.raises(KeyError, match=r"one of that name already"):
-        register_loss(collection, name="a", reuse=False)
-    with pytest.raises(ValueError, match=r"its coefficient was 1.0, now it is 2.0"):
-        register_loss(collection, name="a", coeff=2.0, reuse=True)
-    assert len(collection.losses) == 1
-
-
-def test_other_graph(collection, weights):
-    with tf.Graph().as_default():
-        w = v1.get_variable("w", [3, 2])
-        with pytest.raises(ValueError, match=r"'w': its tensors are in another graph"):
-            collection.register_fully_connected(w, *dense_tensors())
-    assert not collection.fisher_blocks
-
-
-# The end of registration.
-
-
-def test_finalize_needs_layers_and_losses(collection, weights):
-    with pytest.raises(ValueError, match=r"has no registered layer"):
-        collection.finalize()
-    collection.register_fully_connected(weights, *dense_tensors())
-    with pytest.raises(ValueError, match=r"has no registered loss"):
-        collection.finalize()
-    assert not collection.is_final
-
-
-def test_nothing_after_finalize(collection, weights, kernel):
-    collection.register_fully_connected(weights, *dense_tensors())
-    register_loss(collection, name="a")
-    collection.finalize()
-    for late in (
-        lambda: conv(collection, kernel),
-        lambda: collection.register_fully_connected(weights, *dense_tensors(), reuse=True),
-        lambda: register_loss(collection, name="b"),
-        collection.finalize,
-    ):
-        with pytest.raises(ValueError, match=r"is finalized"):
-            late()
-
-
-def test_towers_that_disagree(collection, weights, kernel):
-    collection.register_fully_connected(weights, *dense_tensors())
-    conv(collection, kernel)
-    conv(collection, kernel, reuse=True)
-    register_loss(collection, name="a")
-    with pytest.raises(ValueError, match=r"2 towers.*layer 'fc/w' by 1, loss 'a' by 1"):
-        collection.finalize()
-
-
-def test_check_registration(collection, weights, kernel):
-    collection.register_fully_connected(weights, *dense_tensors())
-    collection.check_registration(weights)
-    other = v1.get_variable("other", [2])
-    with pytest.raises(ValueError, match=r"cannot train conv/w, other: no layer.*register_conv2d"):
-        collection.check_registration([kernel, *weights, other])
-    with pytest.raises(ValueError, match=r"fewer variables.*fc/b would be left out"):
-        collection.check_registration(weights[:1])
-
-
-# Factors.
-
-
-def test_equal_factors_are_shared(collection):
-    x = tf.ones([4, 3])
-    cls = fisher_factors.FullyConnectedKroneckerFactor
-    first = collection.make_or_get_factor(cls, (((x,),), True, ("",)), "a")
-    again = collection.make_or_get_factor(cls, (((x,),), True, ("",)), "b")
-    other = collection.make_or_get_factor(cls, (((x,),), False, ("",)), "c")
-    assert first is again
-    assert first.name == "a"
-    assert collection.get_factors() == (first, other)
-    assert list(collection.fisher_factors) == [
-        (cls, (((x,),), True, ("",))),
-        (cls, (((x,),), False, ("",))),
-    ]
-
-
-def test_factor_arguments_must_be_hashable(collection):
-    with pytest.raises(TypeError, match=r"unhashable"):
-        collection.make_or_get_factor(
-            fisher_factors.FullyConnectedKroneckerFactor, ([tf.ones([1, 1])], True), "a"
-        )
-
-
-# One collection per graph.
+def register_dense(collection):
+    params = v1.get_variable("fc/w", [3, 2]), v1.get_variable("fc/b", [2])
+    collection.register_fully_connected(params, tf.ones([4, 3]), tf.ones([4, 2]))
 
 
 def test_graph_collection_is_one_per_graph_and_name(graph):
@@ -271,10 +23,152 @@ def test_graph_collection_is_one_per_graph_and_name(graph):
         assert kfac.graph_layer_collection() is not first
 
 
-def test_graph_collection_stays_out_of_meta_graphs(graph, weights, caplog):
-    kfac.graph_layer_collection().register_fully_connected(weights, *dense_tensors())
+def test_graph_collection_stays_out_of_meta_graphs(graph, caplog):
+    with kfac.graph_layer_collection().as_default() as collection:
+        register_dense(collection)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         meta_graph = v1.train.export_meta_graph()
     assert sorted(meta_graph.collection_def) == ["trainable_variables", "variables"]
     assert not caplog.records
+
+
+def test_config_of_the_graph_collection(graph):
+    config = kfac.CurvatureConfig(eigen_threshold=2)
+    collection = kfac.graph_layer_collection(config=config)
+    assert collection.config == config
+    assert kfac.graph_layer_collection() is collection
+    assert kfac.graph_layer_collection(config=kfac.CurvatureConfig(eigen_threshold=2)) is collection
+    with pytest.raises(ValueError, match=r"collection 'default' with.*it was made in this graph"):
+        kfac.graph_layer_collection(config=kfac.CurvatureConfig())
+
+
+def test_default_collection(graph):
+    get, set_default = (
+        layer_collection.get_default_layer_collection,
+        layer_collection.set_default_layer_collection,
+    )
+    with pytest.raises(ValueError, match=r"There is no default layer collection"):
+        get()
+    first, second = kfac.LayerCollection(), kfac.LayerCollection()
+    with first.as_default(), second.as_default() as inner:
+        assert get() is second is inner
+    set_default(first)
+    assert get() is first
+    with pytest.raises(ValueError, match=r"'LayerCollection' is. Call set_default"):
+        set_default(second)
+    set_default(None)
+    with pytest.raises(ValueError, match=r"There is no default layer collection"):
+        get()
+
+
+def test_default_collection_ends_with_an_error(graph):
+    with pytest.raises(RuntimeError), kfac.LayerCollection().as_default():
+        raise RuntimeError
+    with pytest.raises(ValueError, match=r"no default"):
+        layer_collection.get_default_layer_collection()
+
+
+def test_report(graph):
+    collection = kfac.LayerCollection()
+    register_dense(collection)
+    expected = "fc/w, fc/b: FullyConnectedKFACBasicFB, kron 4x4 (x) 2x2, 1 tower(s)"
+    assert collection.report() == expected
+
+
+def test_names_of_approximations_are_offered(graph):
+    assert layer_collection.APPROX_KRONECKER_SUA_NAME == "kron_sua"
+    assert layer_collection.VARIABLE_SCOPE == "VARIABLE_SCOPE"
+
+
+def weight(name, *shape):
+    value = np.random.RandomState(len(name)).randn(*shape) / np.sqrt(np.prod(shape[:-1]))
+    return v1.get_variable(name, initializer=tf.constant(value.astype("f")))
+
+
+def build_and_register_many_kinds(collection, images, ids, labels):
+    """A network with seven kinds of blocks; returns its mean loss."""
+    kernel, bias = weight("conv/w", 3, 3, 2, 4), v1.get_variable("conv/b", [4])
+    convolved = tf.nn.conv2d(images, kernel, 1, "SAME") + bias
+    collection.register_conv2d((kernel, bias), (1, 1, 1, 1), "SAME", images, convolved)
+    depthwise, pointwise = weight("depthwise/w", 3, 3, 4, 1), weight("pointwise/w", 1, 1, 4, 4)
+    a = tf.nn.relu(convolved)
+    mixed = tf.nn.depthwise_conv2d(a, depthwise, (1, 2, 2, 1), "SAME")
+    out = tf.nn.conv2d(mixed, pointwise, 1, "VALID")
+    collection.register_separable_conv2d(
+        depthwise, pointwise, a, mixed, out, (1, 2, 2, 1), "SAME", approx="kron_sua"
+    )
+    table = weight("embedding", 10, 16)
+    looked_up = tf.nn.embedding_lookup(table, ids)
+    collection.register_fully_connected(table, ids, looked_up, dense_inputs=False)
+    flat = tf.reshape(tf.nn.tanh(out), [-1, 16]) + looked_up
+    mean, variance = tf.nn.moments(flat, [1], keepdims=True)
+    normal = (flat - mean) * tf.math.rsqrt(variance + 1e-3)
+    scale = v1.get_variable("norm/scale", initializer=tf.ones([16]))
+    shift = v1.get_variable("norm/shift", initializer=tf.zeros([16]))
+    state = normal * scale + shift
+    collection.register_layer_norm((scale, shift), normal, state)
+    recurrent, inputs, outputs = weight("rnn/w", 16, 16), [], []
+    for _ in range(3):
+        inputs.append(state)
+        outputs.append(tf.matmul(state, recurrent))
+        state = tf.tanh(outputs[-1])
+    collection.register_fully_connected_multi(recurrent, inputs, outputs, approx="kron_series_2")
+    gain = v1.get_variable("gain", initializer=tf.ones([16]))
+    collection.register_generic(gain, 8)
+    last = weight("fc/w", 16, 4)
+    logits = tf.matmul(state * gain, last)
+    collection.register_fully_connected(last, state * gain, logits, approx="diagonal")
+    collection.register_softmax_cross_entropy_loss(logits, name="logits")
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )
+
+
+def build_training():
+    """Returns (loss, train op, optimizer) of the network with many kinds of blocks."""
+    random = np.random.RandomState(0)
+    images = tf.constant(random.randn(8, 4, 4, 2).astype("f"))
+    ids, labels = (tf.constant(random.randint(0, n, 8)) for n in (10, 4))
+    collection = kfac.LayerCollection()
+    loss = build_and_register_many_kinds(collection, images, ids, labels)
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=3, learning_rate=0.05, damping=0.05, layer_collection=collection,
+        norm_constraint=0.01,
+    )  # fmt: skip
+    train = optimizer.minimize(loss, var_list=collection.registered_variables)
+    return loss, train, optimizer
+
+
+def test_many_kinds_of_layers_train_together(behavior, graph, session):
+    loss, train, optimizer = build_training()
+    session.run(v1.global_variables_initializer())
+    losses = [session.run([loss, train])[0] for _ in range(16)]
+    assert losses[-1] < 0.6 * losses[0]
+    assert session.run(optimizer.skipped_steps) == 0
+    assert len({type(block) for block in optimizer.layers.get_blocks()}) == 7
+
+
+def test_checkpoint_survives_unrelated_ops(tmp_path):
+    """One step, then two more: as they are, or in a graph with other ops and scopes."""
+    path, results = str(tmp_path / "model.ckpt"), []
+    with tf.Graph().as_default(), v1.Session() as session:
+        _, train, _ = build_training()
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        v1.train.Saver().save(session, path)
+        for _ in range(2):
+            session.run(train)
+        results.append(session.run({v.op.name: v for v in v1.global_variables()}))
+    with tf.Graph().as_default(), v1.Session() as session:
+        tf.nn.relu(tf.constant(1.0, name="conv"), name="kfac")
+        with v1.name_scope("somewhere/else"):
+            _, train, _ = build_training()
+        v1.train.Saver().restore(session, path)
+        for _ in range(2):
+            session.run(train)
+        results.append(session.run({v.op.name: v for v in v1.global_variables()}))
+    first, second = results
+    assert sorted(first) == sorted(second)
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name], err_msg=name)

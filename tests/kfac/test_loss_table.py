@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.loss_functions import CategoricalLogitsNegativeLogProbLoss
+from kfac.loss_functions import (
+    CategoricalLogitsNegativeLogProbLoss,
+    MultiBernoulliNegativeLogProbLoss,
+)
 from kfac.loss_table import LossTable
 
 v1 = tf.compat.v1
@@ -11,7 +14,7 @@ v1 = tf.compat.v1
 def register(table, name=None, coeff=1.0, reuse=False, seed=None, logits=((0.0, 0.0),)):
     name = table.resolve_name(name, coeff, reuse)
     targets = tf.zeros([len(logits)], tf.int64)
-    loss = CategoricalLogitsNegativeLogProbLoss(tf.constant(logits), targets, name)
+    loss = CategoricalLogitsNegativeLogProbLoss(tf.constant(logits), targets, name=name)
     table.add(loss, coeff, seed)
     return name
 
@@ -54,10 +57,18 @@ def test_other_coefficient(graph):
         register(table, "a", reuse=True)
 
 
-@pytest.mark.parametrize("coeff", [0.0, -1.0, float("nan")])
+@pytest.mark.parametrize("coeff", [0.0, -1.0, float("nan"), float("inf")])
 def test_bad_coefficient(graph, coeff):
     with pytest.raises(ValueError, match=r"It must be > 0"):
         register(LossTable(), "a", coeff=coeff)
+
+
+def test_other_kind_of_loss(graph):
+    table = LossTable()
+    register(table, "a")
+    with pytest.raises(ValueError, match=r"as CategoricalLogits.*, now as MultiBernoulli"):
+        table.add(MultiBernoulliNegativeLogProbLoss(tf.zeros([1, 2]), name="a"), 1.0, None)
+    assert len(table.entries["a"].towers) == 1
 
 
 def test_auto_reuse(graph):
@@ -74,6 +85,17 @@ def test_coefficients(graph, session, mode, factor):
     np.testing.assert_allclose(
         session.run(table.evaluate("data", mode, 0)), [factor * np.log(2)], rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("target_mode", ["data", "sample"])
+def test_roots_of_weights_go_with_roots_of_coefficients(graph, session, target_mode):
+    table = LossTable()
+    weights = tf.constant([4.0, 0.0])
+    logits, targets = tf.zeros([2, 2]), tf.constant([0, 1])
+    loss = CategoricalLogitsNegativeLogProbLoss(logits, targets, name="a", weights=weights)
+    table.add(loss, 9.0, None)
+    values = [table.evaluate(target_mode, mode, 0)[0] for mode in ("regular", "sqrt", "off")]
+    np.testing.assert_allclose(session.run(values), np.log(2) * np.array([36, 6, 4]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("target", "coeff"), [("data", "half"), ("both", "off")])

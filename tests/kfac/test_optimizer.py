@@ -337,7 +337,7 @@ def test_rates_must_be_positive(graph, argument, value):
         ("momentum", -1.0, "momentum=-1.0. It must be >= 0"),
         ("norm_constraint", 0.0, "norm_constraint=0.0. It must be > 0, or None"),
         ("momentum_type", "qmodel", "momentum_type='qmodel'. Accepted are 'adam', 'regular'"),
-        ("estimation_mode", "exact", "estimation_mode='exact'. Accepted are 'gradients'"),
+        ("estimation_mode", "exactly", "estimation_mode='exactly'. Accepted are 'gradients'"),
     ],
 )
 def test_bad_arguments(graph, argument, value, message):
@@ -371,3 +371,24 @@ def test_var_list_must_be_the_registered_variables(build_network):
     network = build_network()
     with pytest.raises(ValueError, match=r"no gradient for fc/w, fc/b"):
         make(network, var_list=network.variables[:2]).minimize(network.losses[0])
+
+
+def test_layers_without_any_inverse_to_keep(graph, session):
+    """Diagonal blocks only: the summaries of inverses are there, and zero."""
+    w, x = v1.get_variable("w", initializer=tf.ones([2, 3])), tf.eye(2)
+    logits = tf.matmul(x, w)
+    collection = kfac.LayerCollection()
+    collection.register_fully_connected(w, x, logits, approx="diagonal")
+    collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.1, damping=0.1, layer_collection=collection
+    )
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1], logits=logits)
+    )
+    train = optimizer.minimize(loss)
+    session.run(v1.global_variables_initializer())
+    losses = [session.run([loss, train])[0] for _ in range(5)]
+    assert losses[-1] < losses[0]
+    assert optimizer.get_inv_vars() == []
+    assert v1.summary.merge_all() is not None

@@ -1,12 +1,29 @@
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.config import CurvatureConfig
 from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_blocks import ConvKFCBasicFB
+from kfac.fisher_blocks.conv import ConvForm
 from kfac.fisher_factors import ConvInputKroneckerFactor, ConvOutputKroneckerFactor
 
 v1 = tf.compat.v1
+
+SIZES = {1: (6,), 3: (1, 2, 3)}
+
+
+def moment(rows):
+    return rows.T @ rows / len(rows)
+
+
+def damped_solution(a, g, times, v, damping=0.3):
+    """(T·A⊗G)⁻¹ v when each factor is damped with its share of λ/T."""
+    pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+    root = np.sqrt(damping / times)
+    a, g = a + pi * root * np.eye(len(a)), g + root / pi * np.eye(len(g))
+    return np.linalg.solve(times * np.kron(a, g), v)
 
 
 @pytest.mark.parametrize(
@@ -32,5 +49,144 @@ def test_factors_and_locations(graph, geometry):
     assert isinstance(block.output_factor, ConvOutputKroneckerFactor)
     assert [factor.dimension for factor in block.factors] == [37, 5]
     assert block.replications() == outputs.shape[1] * outputs.shape[2]
-    assert block.settings == (geometry,)
+    assert block.settings == (geometry, ConvForm())
     assert block.describe() == "kron 37x37 (x) 5x5"
+
+
+@pytest.mark.parametrize("towers", [1, 3])
+@pytest.mark.parametrize("first", [False, True])
+def test_two_dimensions(laboratory, reference_patches, towers, first):
+    random = np.random.RandomState(0)
+    x, g = random.randn(6, 4, 5, 2), random.randn(6, 2, 3, 3)
+    lab = laboratory()
+    params = lab.variable("conv/w", [3, 2, 2, 3]), lab.variable("conv/b", [3])
+    order, strides = ([0, 3, 1, 2], (1, 1, 2, 2)) if first else ([0, 1, 2, 3], (1, 2, 2, 1))
+    cuts = np.cumsum(SIZES[towers])[:-1]
+    parts = [[y.transpose(order) for y in np.split(t, cuts)] for t in (x, g)]
+    for tower, (a, b) in enumerate(zip(*parts, strict=True)):
+        lab.collection.register_conv2d(
+            params, strides, "same", tf.constant(a), tf.constant(b),
+            data_format="NCHW" if first else None, reuse=tower > 0,
+        )  # fmt: skip
+    block = lab.instantiate([parts[1]])
+    p = np.concatenate(reference_patches(x, (3, 2), (2, 2), "SAME", (1, 1)))
+    a = moment(np.hstack([p, np.ones([len(p), 1])]))
+    g = moment(g.reshape(-1, 3))
+    full = lab.session.run(block.full_fisher_block())
+    np.testing.assert_allclose(full, 6 * np.kron(a, g), rtol=1e-10, atol=1e-12)
+    v = random.randn(39)
+    found = lab.product(block.multiply_inverse, v)
+    np.testing.assert_allclose(found, damped_solution(a, g, 6, v), rtol=1e-8)
+
+
+@pytest.mark.parametrize("how", ["conv1d", "convolution"])
+def test_one_dimension(laboratory, reference_patches, how):
+    random = np.random.RandomState(0)
+    x, g = random.randn(4, 7, 2), random.randn(4, 7, 3)
+    lab = laboratory()
+    kernel = lab.variable("conv/w", [3, 2, 3])
+    if how == "conv1d":
+        args = kernel, (1, 1, 1), "SAME", tf.constant(x), tf.constant(g)
+        lab.collection.register_conv1d(*args)
+    else:
+        lab.collection.register_convolution(kernel, tf.constant(x), tf.constant(g), "SAME")
+    block = lab.instantiate([[g]])
+    p = np.concatenate(reference_patches(x, (3,), (1,), "SAME", (1,)))
+    expected = 7 * np.kron(moment(p), moment(g.reshape(-1, 3)))
+    np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
+
+
+def test_three_dimensions_with_strides_and_dilations(laboratory, reference_patches):
+    random = np.random.RandomState(0)
+    x, g = random.randn(2, 5, 4, 5, 1), random.randn(2, 3, 3, 2, 2)
+    lab = laboratory()
+    kernel = lab.variable("conv/w", [2, 2, 3, 1, 2])
+    lab.collection.register_convolution(
+        kernel, tf.constant(x.transpose(0, 4, 1, 2, 3)), tf.constant(g.transpose(0, 4, 1, 2, 3)),
+        "VALID", (1, 1, 2), (2, 1, 1), data_format="NCDHW",
+    )  # fmt: skip
+    block = lab.instantiate([[g.transpose(0, 4, 1, 2, 3)]])
+    p = np.concatenate(reference_patches(x, (2, 2, 3), (1, 1, 2), "VALID", (2, 1, 1)))
+    expected = 18 * np.kron(moment(p), moment(g.reshape(-1, 2)))
+    np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("towers", [1, 3])
+def test_diagonal(laboratory, reference_patches, towers):
+    random = np.random.RandomState(0)
+    x, g = random.randn(6, 4, 5, 2), random.randn(6, 3, 4, 3)
+    lab = laboratory()
+    params = lab.variable("conv/w", [2, 2, 2, 3]), lab.variable("conv/b", [3])
+    cuts = np.cumsum(SIZES[towers])[:-1]
+    parts = [np.split(t, cuts) for t in (x, g)]
+    for tower, (a, b) in enumerate(zip(*parts, strict=True)):
+        args = params, (1, 1, 1, 1), "VALID", tf.constant(a), tf.constant(b)
+        lab.collection.register_conv2d(*args, approx="diagonal", reuse=tower > 0)
+    block = lab.instantiate([parts[1]])
+    p = reference_patches(x, (2, 2), (1, 1), "VALID", (1, 1))
+    p = np.concatenate([p, np.ones([6, 12, 1])], axis=2)
+    diagonal = (np.einsum("ntd,nto->ndo", p, g.reshape(6, 12, 3)) ** 2).mean(0).ravel()
+    v = random.randn(27)
+    np.testing.assert_allclose(lab.product(block.multiply_inverse, v), v / (diagonal + 0.3))
+
+
+def test_depthwise_and_separable(laboratory, reference_patches):
+    random = np.random.RandomState(0)
+    x, g, y = random.randn(3, 4, 4, 2), random.randn(3, 4, 4, 6), random.randn(3, 4, 4, 5)
+    lab = laboratory()
+    depthwise = lab.variable("depthwise/w", [3, 3, 2, 3])
+    pointwise = lab.variable("pointwise/w", [1, 1, 6, 5])
+    tensors = map(tf.constant, (x, g, y))
+    lab.collection.register_separable_conv2d(
+        depthwise, pointwise, *tensors, (1, 1, 1, 1), "SAME", rate=(2, 1)
+    )
+    first, second = lab.collection.get_blocks()
+    assert isinstance(second, ConvKFCBasicFB)
+    first.instantiate_factors([[tf.constant(g)]], 0.3)
+    first.check_shapes()
+    p = reference_patches(x, (3, 3), (1, 1), "SAME", (2, 1)).reshape(3, 16, 9, 2)
+    per_example = np.einsum("ntkc,ntcm->nkcm", p, g.reshape(3, 16, 2, 3))
+    found = lab.session.run(first.factor.batch_statistic())
+    np.testing.assert_allclose(found, (per_example**2).mean(0).ravel(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("zero_mean", [False, True])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_uncorrelated_activations(laboratory, zero_mean, has_bias):
+    random = np.random.RandomState(0)
+    x, g = 0.5 + random.randn(5, 4, 4, 2), random.randn(5, 4, 4, 3)
+    lab = laboratory(CurvatureConfig(zero_mean_activations=zero_mean))
+    kernel, bias = lab.variable("conv/w", [3, 3, 2, 3]), lab.variable("conv/b", [3])
+    args = (1, 1, 1, 1), "SAME", tf.constant(x), tf.constant(g)
+    params = (kernel, bias) if has_bias else kernel
+    lab.collection.register_conv2d(params, *args, approx="kron_sua")
+    block = lab.instantiate([[g]])
+    pixels = x.reshape(-1, 2)
+    mean = np.zeros(2) if zero_mean else pixels.mean(0)
+    a = np.kron(np.eye(9), moment(pixels) - np.outer(mean, mean))
+    m = np.tile(mean, 9)
+    if has_bias:
+        a, m = np.pad(a, [[0, 1], [0, 1]]), np.append(m, 1.0)
+    a += np.outer(m, m)
+    g = moment(g.reshape(-1, 3))
+    np.testing.assert_allclose(lab.session.run(block.input_factor.cov), a, atol=1e-12)
+    v = random.randn(len(a) * 3)
+    found = lab.product(block.multiply_inverse, v)
+    np.testing.assert_allclose(found, damped_solution(a, g, 16, v), rtol=1e-8)
+    found = lab.product(block.multiply, v)
+    np.testing.assert_allclose(damped_solution(a, g, 16, found), v, rtol=1e-8)
+    with pytest.raises(ValueError, match=r"'conv/w/input'.*approx='kron_sua' only the powers"):
+        block.register_cholesky()
+    with pytest.raises(ValueError, match=r"power 2"):
+        block.register_matpower(2)
+
+
+def test_product_with_sua_before_the_first_inverse_is_zero(laboratory):
+    lab = laboratory()
+    params = lab.variable("conv/w", [3, 3, 2, 3]), lab.variable("conv/b", [3])
+    x, g = tf.ones([2, 4, 4, 2], tf.float64), np.ones([2, 4, 4, 3])
+    args = (1, 1, 1, 1), "SAME", x, tf.constant(g)
+    lab.collection.register_conv2d(params, *args, approx="kron_sua")
+    block = lab.instantiate([[g]])
+    lab.session.run(v1.global_variables_initializer())
+    assert not lab.product(block.multiply_inverse, np.ones(57)).any()

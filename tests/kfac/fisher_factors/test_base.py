@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors import FisherFactor, FullyConnectedKroneckerFactor
+from kfac.fisher_factors import Damping, FisherFactor, FullyConnectedKroneckerFactor
 from kfac.state import assign_all
 
 v1 = tf.compat.v1
@@ -111,7 +111,8 @@ def test_empty_batch_is_refused(factor, rows, session):
 
 
 def test_inverse_before_any_statistic_stays_zero(factor, session):
-    slot = factor.register_inverse("fc/input", lambda: tf.constant(0.1, tf.float64))
+    factor.register_inverse(Damping("fc/input", lambda: tf.constant(0.1, tf.float64)))
+    (slot,) = factor.inverses
     factor.instantiate_inv_variables()
     session.run(v1.global_variables_initializer())
     session.run(factor.make_inverse_update_ops())
@@ -120,17 +121,18 @@ def test_inverse_before_any_statistic_stays_zero(factor, session):
 
 
 def test_two_inverses_of_one_factor(factor, rows, session):
-    slots = [
-        factor.register_inverse(name, lambda d=d: tf.constant(d, tf.float64))
-        for name, d in (("a", 0.1), ("b", 2.0))
+    dampings = [
+        Damping(name, lambda d=d: tf.constant(d, tf.float64)) for name, d in (("a", 0.1), ("b", 2))
     ]
-    assert factor.register_inverse("a", lambda: None) is slots[0]
+    for damping in (*dampings, Damping("a", lambda: None)):
+        factor.register_inverse(damping)
+    assert len(factor.inverses) == 2
     factor.instantiate_inv_variables()
     x = np.random.RandomState(0).randn(4, 2)
     session.run(v1.global_variables_initializer())
     session.run(factor.make_covariance_update_op(0.9), {rows: x})
     session.run(factor.make_inverse_update_ops())
-    for slot, damping in zip(slots, (0.1, 2.0), strict=True):
+    for named, damping in zip(dampings, (0.1, 2.0), strict=True):
         expected = np.linalg.inv(moment(x) + damping * np.eye(2))
-        np.testing.assert_allclose(session.run(slot.read()), expected, rtol=1e-10)
+        np.testing.assert_allclose(session.run(factor.get_inverse(named).to_dense()), expected)
     assert len(factor.get_inv_vars()) == 4

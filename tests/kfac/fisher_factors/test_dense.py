@@ -2,7 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors import FullyConnectedKroneckerFactor
+from kfac.fisher_factors import (
+    DiagonalKroneckerFactor,
+    FullyConnectedDiagonalFactor,
+    FullyConnectedKroneckerFactor,
+)
 
 v1 = tf.compat.v1
 
@@ -54,3 +58,31 @@ def test_half_precision_is_summed_in_single(graph, session):
     factor = make([np.full([5000, 1], 4.0)], dtype=tf.float16)
     assert factor.dtype == tf.float32
     assert session.run(factor.batch_statistic()) == [[16.0]]
+
+
+@pytest.mark.parametrize("sizes", [(12,), (2, 7, 3)])
+def test_diagonal_factors(graph, session, sizes):
+    x, g = np.random.RandomState(0).randn(2, 12, 3)
+    cuts = np.cumsum(sizes)[:-1]
+    towers = tuple(map(tf.constant, np.split(x, cuts)))
+    devices = ("",) * len(sizes)
+    diagonal = DiagonalKroneckerFactor((towers,), None, True, tf.float64, devices, name="fc/input")
+    rows = np.hstack([x, np.ones([12, 1])])
+    found = session.run(diagonal.batch_statistic())
+    np.testing.assert_allclose(found, (rows**2).mean(0), rtol=1e-12)
+    pairs = tuple(zip(towers, map(tf.constant, np.split(g, cuts)), strict=True))
+    both = FullyConnectedDiagonalFactor((pairs,), True, devices, name="fc")
+    found = session.run(both.batch_statistic())
+    np.testing.assert_allclose(found, ((rows**2).T @ g**2 / 12).ravel(), rtol=1e-12)
+
+
+def test_ids_are_counted(graph, session):
+    towers = (tf.constant([0, 2, 2]), (tf.constant([3]), tf.constant([2])))
+    factor = DiagonalKroneckerFactor((towers,), 4, True, tf.float64, ("", ""), name="embedding")
+    assert (factor.dimension, factor.dtype) == (5, tf.float64)
+    np.testing.assert_allclose(session.run(factor.batch_statistic()), [0.2, 0, 0.6, 0.2, 1.0])
+    several = DiagonalKroneckerFactor(
+        ((tf.constant([[0, 1], [1, 1]]),),), 3, False, tf.float16, ("",), name="bag"
+    )
+    np.testing.assert_allclose(session.run(several.batch_statistic()), [0.5, 1.5, 0])
+    assert several.dtype == tf.float32

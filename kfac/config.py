@@ -1,0 +1,75 @@
+"""How curvature is kept and inverted: the settings of one layer collection.
+
+A frozen value that is handed to every factor and block. Nothing here is process-wide, so two
+collections in one program can differ. Who optimizes, and how, is not its business.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, §6.
+  Grosse & Martens (2016), arXiv:1602.01407, §3.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from kfac._types import DType
+from kfac.arguments import check_choice, check_number, check_period
+
+CONV_MOMENTS = ("auto", "patches", "shifts")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurvatureConfig:
+    """Settings that all factors and blocks of a layer collection share.
+
+    Attributes:
+      factor_dtype: Dtype of the moving averages; None means that of the layer's tensors, or
+        float32 if these are of a 16-bit type.
+      inverse_dtype: Dtype in which inverses and the like are kept; None means `factor_dtype`.
+        They are computed in float32 at least.
+      eigen_threshold: From how many inverses of one factor on a shared eigendecomposition is
+        used instead of Cholesky decompositions, at least 1.
+      balance_damping: Whether the damping is split between two Kronecker factors by their mean
+        traces (K-FAC §6.3) rather than evenly.
+      damping_power: p; the damping of a layer that is applied T times to an example is λ/T^p.
+      conv_moment: How the second moment of image patches is computed: "patches" makes them,
+        "shifts" correlates the image with shifted copies where it can, "auto" estimates which
+        is cheaper.
+      zero_mean_activations: Whether "kron_sua" takes activations to have zero mean.
+      input_fraction: Share of the examples kept by `sub_sample_inputs`, in (0, 1].
+      patches_per_dimension: Patches kept by `sub_sample_patches` for each row of the factor.
+      max_patches: Upper limit of the patches kept by `sub_sample_patches`.
+    """
+
+    factor_dtype: DType = None
+    inverse_dtype: DType = None
+    eigen_threshold: int = 4
+    balance_damping: bool = True
+    damping_power: float = 1.0
+    conv_moment: str = "auto"
+    zero_mean_activations: bool = False
+    input_fraction: float = 0.2
+    patches_per_dimension: int = 3
+    max_patches: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          ValueError: One of them is out of its range.
+        """
+        check_period("eigen_threshold", self.eigen_threshold, "inverses")
+        check_period("patches_per_dimension", self.patches_per_dimension, "patches")
+        check_period("max_patches", self.max_patches, "patches")
+        check_number("damping_power", self.damping_power, ">= 0", lambda x: x >= 0)
+        check_number("input_fraction", self.input_fraction, "in (0, 1]", lambda x: 0 < x <= 1)
+        check_choice("conv_moment", self.conv_moment, CONV_MOMENTS)
+        for argument, dtype in (
+            ("factor_dtype", self.factor_dtype),
+            ("inverse_dtype", self.inverse_dtype),
+        ):
+            if dtype is not None and not tf.as_dtype(dtype).is_floating:
+                raise ValueError(
+                    f"Cannot set up K-FAC: {argument}={dtype!r}. Accepted are floating-point "
+                    "dtypes, such as tf.float32, and None."
+                )

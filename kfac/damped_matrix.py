@@ -1,0 +1,205 @@
+"""Functions of a damped matrix M + d·I: inverse, powers, Cholesky factors; and what if they fail.
+
+Plain functions that never raise at run time and never return anything that is not finite. They say
+by which path they found the result. Called by the slots in which factors keep such matrices.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, §6.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.linalg import all_finite, static_size, symmetrize
+
+RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
+
+RARE_PATHS = ("retried", "eigen", "kept")
+"""What may happen when a matrix is inverted, beside success at the first attempt."""
+
+
+class DampedMatrix(NamedTuple):
+    """A function of a damped matrix and the path by which it was found.
+
+    Attributes:
+      matrix: [n, n], finite.
+      rare_paths: int64 [3], in the order of `RARE_PATHS`: 1 if the first Cholesky decomposition
+        failed; 1 if an eigendecomposition had to be used; 1 if the previous matrix was kept.
+    """
+
+    matrix: Tensor
+    rare_paths: Tensor
+
+
+class Eigendecomposition(NamedTuple):
+    """M = U diag(e) Uᵀ of a symmetric matrix.
+
+    Attributes:
+      values: e [n], ascending, negative ones replaced by zero.
+      vectors: U [n, n].
+      is_usable: bool [], whether M was finite; if not, these are the values of the identity.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    is_usable: Tensor
+
+
+def damped_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns (M + d·I)⁻¹, symmetric.
+
+    In order, until the result is finite:
+
+    1. M, d not finite or d ≤ 0: the previous inverse.
+    2. Cholesky in the given precision. This is the whole cost of an ordinary call.
+    3. Cholesky in float64 with 1, 10, 100 and 1000 times the damping.
+    4. Eigendecomposition in float64, negative eigenvalues set to zero.
+    5. The previous inverse.
+
+    Args:
+      matrix: M [n, n], symmetric, float32 or float64; positive semi-definite if all is well.
+      damping: d, shape [], of the same dtype.
+      previous: [n, n], what to return when M cannot be inverted.
+
+    Returns:
+      The inverse and which path gave it.
+    """
+    return _from_root(matrix, damping, previous, _inverse_from_root)
+
+
+def damped_cholesky(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns the lower triangular L with LLᵀ = M + d·I; see `damped_inverse`."""
+    return _from_root(matrix, damping, previous, lambda root, _: root)
+
+
+def damped_cholesky_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns L⁻¹, lower triangular, where LLᵀ = M + d·I; see `damped_inverse`."""
+    return _from_root(matrix, damping, previous, tf.linalg.triangular_solve)
+
+
+def eigendecompose(matrix: Tensor) -> Eigendecomposition:
+    """Decomposes a symmetric matrix [n, n], which may have entries that are not finite."""
+    matrix = symmetrize(matrix)
+    is_usable = all_finite(matrix)
+    # The kernel aborts the step when it meets NaN.
+    values, vectors = tf.linalg.eigh(tf.where(is_usable, matrix, _identity_like(matrix)))
+    return Eigendecomposition(tf.maximum(values, 0), vectors, is_usable)
+
+
+def damped_power(
+    decomposition: Eigendecomposition, damping: Tensor, exponent: float, previous: Tensor
+) -> DampedMatrix:
+    """Returns (M + d·I)^e from the eigendecomposition of M.
+
+    Args:
+      decomposition: That of M [n, n].
+      damping: d > 0, shape [], of the same dtype.
+      exponent: e, any number.
+      previous: [n, n], what to return if M or d is not finite, d ≤ 0, or the power overflows.
+    """
+    values, vectors, is_usable = decomposition
+    usable = tf.reduce_all([is_usable, all_finite(damping), damping > 0])
+    damping = tf.where(usable, damping, tf.ones_like(damping))
+    power = symmetrize(
+        tf.matmul(vectors * (values + damping) ** exponent, vectors, transpose_b=True)
+    )
+    good = tf.logical_and(usable, all_finite(power))
+    never = tf.zeros_like(good)
+    return _result(good, power, previous, retried=never, eigen=never)
+
+
+def _result(
+    good: Tensor, matrix: Tensor, previous: Tensor, retried: Tensor, eigen: Tensor
+) -> DampedMatrix:
+    taken = tf.stack([retried, eigen, tf.logical_not(good)])
+    return DampedMatrix(tf.where(good, matrix, previous), tf.cast(taken, tf.int64))
+
+
+def _identity_like(matrix: Tensor) -> Tensor:
+    return tf.eye(static_size(matrix, 0) or tf.shape(matrix)[0], dtype=matrix.dtype)
+
+
+def _inverse_from_root(root: Tensor, identity: Tensor) -> Tensor:
+    return symmetrize(tf.linalg.cholesky_solve(root, identity))
+
+
+def _from_root(
+    matrix: Tensor,
+    damping: Tensor,
+    previous: Tensor,
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> DampedMatrix:
+    """Returns a function of the Cholesky factor L and the identity, with the failure policy.
+
+    TensorFlow's Cholesky decomposition reports failure by NaN on a CPU, and eigendecompositions
+    of NaN abort the step, so inputs and results are checked here; see `damped_inverse`.
+    """
+    matrix = symmetrize(matrix)
+    identity = _identity_like(matrix)
+    usable = tf.reduce_all([all_finite(matrix), all_finite(damping), damping > 0])
+    # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
+    matrix = tf.where(usable, matrix, identity)
+    damping = tf.where(usable, damping, tf.ones_like(damping))
+    direct = function(tf.linalg.cholesky(matrix + damping * identity), identity)
+    failed = tf.logical_not(all_finite(direct))
+    wide_damping = tf.cast(damping, tf.float64)
+    wide_identity = _only_if(failed, identity)
+    retry = function(
+        _retried_root(_only_if(failed, matrix), wide_damping, wide_identity), wide_identity
+    )
+    hopeless = tf.logical_and(failed, tf.logical_not(all_finite(retry)))
+    eigen = function(
+        _eigen_root(_only_if(hopeless, matrix), wide_damping), _only_if(hopeless, identity)
+    )
+    found = _replace_if(failed, direct, retry)
+    found = _replace_if(hopeless, found, eigen)
+    good = tf.logical_and(usable, all_finite(found))
+    return _result(good, found, previous, retried=failed, eigen=hopeless)
+
+
+def _only_if(condition: Tensor, matrix: Tensor) -> Tensor:
+    """Returns the matrix [n, n], or if it is not needed its first entry [1, 1], in float64.
+
+    So a decomposition that is not needed costs nothing. A conditional branch would do the same,
+    but several for each factor make building the graph many times slower.
+    """
+    size = tf.where(condition, tf.shape(matrix), [1, 1])
+    return tf.cast(tf.slice(matrix, [0, 0], size), tf.float64)
+
+
+def _replace_if(condition: Tensor, matrix: Tensor, other: Tensor) -> Tensor:
+    """Returns `other` in the dtype of `matrix` [n, n] if `condition` holds, else `matrix`.
+
+    Undoes `_only_if`: `other` is [n, n] if the condition holds, and [1, 1] if not.
+    """
+    missing = (tf.shape(matrix) - tf.shape(other))[:, tf.newaxis] * [[0, 1]]
+    padded = tf.pad(tf.cast(other, matrix.dtype), missing)
+    return tf.where(condition, tf.ensure_shape(padded, matrix.shape), matrix)
+
+
+def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
+    """Returns L of M + f·d·I for the smallest f of `RETRY_DAMPING_FACTORS` for which it is finite.
+
+    If there is none it has entries that are not finite.
+    """
+    factors = tf.constant(
+        RETRY_DAMPING_FACTORS, matrix.dtype, shape=[len(RETRY_DAMPING_FACTORS), 1, 1]
+    )
+    roots = tf.linalg.cholesky(matrix + damping * factors * identity)
+    succeeded = tf.reduce_all(tf.math.is_finite(roots), axis=[1, 2])
+    # argmax finds the first success, or 0 if there is none.
+    return tf.gather(roots, tf.argmax(tf.cast(succeeded, tf.int32)))
+
+
+def _eigen_root(matrix: Tensor, damping: Tensor) -> Tensor:
+    """Returns the Cholesky factor of U diag(max(e, 0) + d) Uᵀ, where M = U diag(e) Uᵀ.
+
+    With B = U diag(max(e, 0) + d)^½ the matrix is BBᵀ, and Bᵀ = QR makes it RᵀR.
+    """
+    values, vectors = tf.linalg.eigh(matrix)
+    root = vectors * tf.sqrt(tf.maximum(values, 0) + damping)
+    upper = tf.linalg.qr(tf.transpose(root)).r
+    return tf.transpose(upper) * tf.sign(tf.linalg.diag_part(upper))

@@ -1,0 +1,77 @@
+"""The blocks for parameters that fit no other: from the gradient of the whole batch.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, for the damping.
+"""
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor
+from kfac.fisher_blocks.base import as_tuple
+from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
+
+
+class _GenericBlock(SingleFactorBlock):
+    """What the two blocks share: gradients of the parameters themselves, and the batch size."""
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """There is nothing to set."""
+        return ()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """No preference: the statistic is about the gradients of all towers together."""
+        return ("",)
+
+    def register_additional_tower(self, inputs: Scalar, outputs: Any = None) -> None:
+        """Adds one tower's batch size, an int or an int Tensor []."""
+        super().register_additional_tower(inputs, outputs)
+
+    def tensors_to_compute_grads(self) -> tuple[Tensor, ...]:
+        """Returns the parameters."""
+        return as_tuple(self.params)
+
+    def _batch_size(self) -> Scalar:
+        """Returns the number of examples of all towers."""
+        if all(isinstance(size, int) for size in self.inputs):
+            return sum(self.inputs)
+        return tf.add_n([tf.convert_to_tensor(size) for size in self.inputs])
+
+    def _args(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
+        sources = tuple((tuple(gradients),) for gradients in grads_list)
+        return sources, self._batch_size(), self.devices
+
+
+@typing.final
+class NaiveFullFB(_GenericBlock):
+    """ĝĝᵀ/N, with the gradient ĝ of the loss summed over the batch."""
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Returns False."""
+        return False
+
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
+        make = self._factor_maker.make_or_get_factor
+        return make(NaiveFullFactor, self._args(grads_list), name=self.name)
+
+
+@typing.final
+class NaiveDiagonalFB(_GenericBlock):
+    """ĝ²/N, with the gradient ĝ of the loss summed over the batch."""
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Returns True."""
+        return True
+
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
+        make = self._factor_maker.make_or_get_factor
+        return make(NaiveDiagonalFactor, self._args(grads_list), name=self.name)

@@ -1,0 +1,56 @@
+"""The blocks of layers that scale and shift: y = x∘γ + β."""
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+from kfac._types import Tensor
+from kfac.fisher_blocks.base import as_tuple
+from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
+
+
+class _ScaleAndShiftBlock(SingleFactorBlock):
+    """What the two blocks share. Parameters are the scale, or (scale, shift)."""
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """There is nothing to set."""
+        return ()
+
+    def _args(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
+        tensors = tuple(
+            tuple(zip(self.inputs, towers, strict=True))
+            for towers in self._gradients_by_tower(grads_list)
+        )
+        shapes = tuple(tuple(param.shape.as_list()) for param in as_tuple(self.params))
+        return tensors, shapes, self.devices
+
+
+@typing.final
+class ScaleAndShiftFullFB(_ScaleAndShiftBlock):
+    """E[r rᵀ] of each example's gradient r of scale and shift."""
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Returns False."""
+        return False
+
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
+        make = self._factor_maker.make_or_get_factor
+        return make(ScaleAndShiftFullFactor, self._args(grads_list), name=self.name)
+
+
+@typing.final
+class ScaleAndShiftDiagonalFB(_ScaleAndShiftBlock):
+    """E[r²] of each example's gradient r of scale and shift."""
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Returns True."""
+        return True
+
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
+        make = self._factor_maker.make_or_get_factor
+        return make(ScaleAndShiftDiagonalFactor, self._args(grads_list), name=self.name)

@@ -1,0 +1,141 @@
+"""Blocks with one factor that is the whole block, as a matrix or as a diagonal.
+
+A vector is the concatenation of its flattened parts. Extended by the diagonal blocks of dense
+layers and convolutions, by the generic ones and those of scale and shift.
+"""
+
+import abc
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from kfac._types import Parameters, Scalar, Tensor
+from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
+from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.slot import Damping
+from kfac.linalg import as_scalar
+from kfac.linear_operator import LinearOperator
+
+
+class SingleFactorBlock(FisherBlock):
+    """F = M, damped by λ."""
+
+    def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
+        """Registers no tower and makes no factor yet.
+
+        Args:
+          layer_collection: Makes and shares factors.
+          params: The layer's parameter, or a tuple of its parameters.
+        """
+        super().__init__(layer_collection, params)
+        self._factor: FisherFactor | None = None
+
+    @property
+    @abc.abstractmethod
+    def is_diagonal(self) -> bool:
+        """Whether M is diagonal."""
+
+    @abc.abstractmethod
+    def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
+        """Makes M."""
+
+    def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
+        """Gets M from the layer collection.
+
+        Args:
+          grads_list: For each source the gradients of `tensors_to_compute_grads()`.
+          damping: λ > 0.
+        """
+        self._damping = damping
+        self._factor = self._make_factor(grads_list)
+
+    @property
+    def factor(self) -> FisherFactor:
+        """M.
+
+        Raises:
+          ValueError: It has not been made yet.
+        """
+        if self._factor is None:
+            raise self._not_instantiated()
+        return self._factor
+
+    @property
+    def factors(self) -> tuple[FisherFactor, ...]:
+        """(M,)."""
+        return (self.factor,)
+
+    @property
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """(M,), or nothing before it is made."""
+        return () if self._factor is None else (self._factor,)
+
+    @property
+    def size(self) -> int:
+        """Number of entries of all parameters; from static shapes."""
+        return sum(param.shape.num_elements() for param in as_tuple(self.params))
+
+    def check_shapes(self) -> None:
+        """Compares the size of M with the parameters.
+
+        Raises:
+          ValueError: They do not fit, or shapes are not static.
+        """
+        if self.factor.dimension != self.size:
+            raise ValueError(
+                f"Cannot precondition layer {self.name!r}: its parameters have {self.size} entries "
+                f"together, its registered inputs and outputs call for {self.factor.dimension}. "
+                "Register the tensors that enter and leave this layer, and its bias if, and only "
+                "if, it has one."
+            )
+
+    def describe(self) -> str:
+        """Returns a short text such as "diagonal 42" or "full 42x42"."""
+        return f"diagonal {self.size}" if self.is_diagonal else f"full {self.size}x{self.size}"
+
+    def _own_damping(self) -> Damping:
+        factor = self.factor
+        return Damping(self.name, lambda: as_scalar(self._damping, factor.dtype))
+
+    def register_matpower(self, exponent: float) -> None:
+        """Asks for `multiply_matpower` with this exponent."""
+        self.factor.register_matpower(exponent, self._own_damping())
+
+    def register_cholesky(self) -> None:
+        """Asks for `multiply_cholesky`."""
+        self.factor.register_cholesky(self._own_damping())
+
+    def register_cholesky_inverse(self) -> None:
+        """Asks for `multiply_cholesky_inverse`."""
+        self.factor.register_cholesky_inverse(self._own_damping())
+
+    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+        """Returns (M + λI)^e v."""
+        return self._product(vector, self.factor.get_matpower(exponent, self._own_damping()))
+
+    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns L v, or Lᵀ v, where LLᵀ = M + λI."""
+        return self._product(vector, self.factor.get_cholesky(self._own_damping()), transpose)
+
+    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns L⁻¹ v, or L⁻ᵀ v, where LLᵀ = M + λI."""
+        return self._product(
+            vector, self.factor.get_cholesky_inverse(self._own_damping()), transpose
+        )
+
+    def _product(
+        self, vector: Parameters, operator: LinearOperator, transpose: bool = False
+    ) -> Parameters:
+        parts = as_tuple(vector)
+        parts = tuple(tf.convert_to_tensor(part) for part in parts)
+        column = tf.concat([tf.reshape(part, [-1, 1]) for part in parts], axis=0)
+        wide = tf.cast(column, self.factor.inverse_dtype)
+        product = tf.cast(operator.left(wide, transpose), column.dtype)[:, 0]
+        shapes = [param.shape for param in as_tuple(self.params)]
+        flat = tf.split(product, [shape.num_elements() for shape in shapes])
+        shaped = tuple(tf.reshape(x, shape) for x, shape in zip(flat, shapes, strict=True))
+        return shaped if self.has_bias else shaped[0]
+
+    def full_fisher_block(self) -> Tensor:
+        """Returns M, undamped, [size, size]."""
+        return self.factor.get_cov_as_linear_operator().to_dense()

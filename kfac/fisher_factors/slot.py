@@ -1,0 +1,129 @@
+"""One function of a factor's damped matrix: which it is, its variables and its update.
+
+The algebra and the failure policy are in `kfac.damped_matrix`; which damping to use is the block's
+business. Called by `MatrixFactor`.
+"""
+
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac import chain, damped_matrix
+from kfac._types import DType, Tensor, Variable
+from kfac.damped_matrix import DampedMatrix, Eigendecomposition
+from kfac.linalg import statistics_dtype
+from kfac.state import Assignment, make_variable, read
+
+_FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], DampedMatrix]] = types.MappingProxyType(
+    {
+        "inverse": damped_matrix.damped_inverse,
+        "cholesky": damped_matrix.damped_cholesky,
+        "cholesky_inverse": damped_matrix.damped_cholesky_inverse,
+        "chain_1": chain.symmetric_chain,
+        "chain_2": chain.limiting_chain,
+    }
+)
+
+
+class Damping(NamedTuple):
+    """What to add to the diagonal of a factor.
+
+    Attributes:
+      name: Says whose damping it is: path of the variables below `kfac/` that depend on it.
+        Equal names mean equal damping.
+      value: Returns d, shape [], whenever it is needed anew.
+    """
+
+    name: str
+    value: Callable[[], Tensor]
+
+
+class Request(NamedTuple):
+    """Which function of M + d·I is meant.
+
+    Attributes:
+      damping: Name of the damping.
+      kind: "power", "cholesky", "cholesky_inverse", "chain_1" or "chain_2".
+      exponent: The power; 0 for the other kinds.
+    """
+
+    damping: str
+    kind: str
+    exponent: float = 0.0
+
+    @property
+    def leaf(self) -> str:
+        """Last part of the variable's name, such as "inverse" or "power_-0.5"."""
+        if self.kind != "power":
+            return self.kind
+        return "inverse" if self.exponent == -1 else f"power_{self.exponent:g}"
+
+
+@typing.final
+class MatrixSlot:
+    """A function of M + d·I kept in a variable that starts at zero.
+
+    A step made before the first update therefore changes nothing.
+
+    Attributes:
+      request: Which function it is.
+      name: Path of the variables below `kfac/`.
+    """
+
+    def __init__(self, request: Request, damping: Damping) -> None:
+        """Makes no variables yet.
+
+        Args:
+          request: Which function of the matrix.
+          damping: d.
+        """
+        self.request = request
+        self.name = f"{request.damping}/{request.leaf}"
+        self._damping = damping
+        self._matrix: Variable = None
+        self._rare_paths: Variable = None
+
+    def make_variables(self, shape: Sequence[int], dtype: DType, device: str) -> None:
+        """Makes the matrix and its counters, once."""
+        if self._matrix is None:
+            counters = [len(damped_matrix.RARE_PATHS)]
+            self._matrix = make_variable(self.name, shape, dtype, device)
+            self._rare_paths = make_variable(f"{self.name}_rare_paths", counters, tf.int64, device)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The matrix and the counters; empty before they are made."""
+        return () if self._matrix is None else (self._matrix, self._rare_paths)
+
+    def read(self) -> Tensor:
+        """Reads the matrix now."""
+        return read(self._matrix)
+
+    def read_rare_paths(self) -> Tensor:
+        """Reads how often each of `damped_matrix.RARE_PATHS` was taken so far, int64 [3]."""
+        return read(self._rare_paths)
+
+    def updated(self, matrix: Tensor, eigen: Eigendecomposition | None = None) -> list[Assignment]:
+        """Computes the function anew; returns the new values of `variables`.
+
+        Args:
+          matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
+          eigen: Its eigendecomposition, if powers are to be computed from that.
+        """
+        dtype = self._matrix.dtype.base_dtype
+        matrix = tf.cast(matrix, statistics_dtype(dtype))
+        previous = tf.cast(self.read(), matrix.dtype)
+        damping = tf.cast(self._damping.value(), matrix.dtype)
+        if eigen is not None and self.request.kind == "power":
+            exponent = self.request.exponent
+            result = damped_matrix.damped_power(eigen, damping, exponent, previous)
+        else:
+            result = _FUNCTIONS[self.request.leaf](matrix, damping, previous)
+        counts = self.read_rare_paths() + result.rare_paths
+        return [
+            Assignment(self._matrix, tf.cast(result.matrix, dtype)),
+            Assignment(self._rare_paths, counts),
+        ]

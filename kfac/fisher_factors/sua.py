@@ -1,0 +1,217 @@
+"""The input factor of convolutions under the assumption of spatially uncorrelated activations.
+
+Activations of different pixels are taken to be uncorrelated, and all pixels to be alike, so that
+the matrix of K·c entries follows from the covariance Σ [c, c] and the mean μ [c] of the channels:
+
+    A = I_K ⊗ Σ + m mᵀ,    m = [μ, …, μ (K times), 1 if there is a bias],
+
+where the entry of the bias is 0 in the first term. With zero-mean activations μ is taken to be
+zero and Σ is the second moment. Only the powers 1 and −1 of the damped matrix are known; the
+latter by the Sherman–Morrison formula. Called by the convolution block.
+
+References:
+  Grosse & Martens (2016), arXiv:1602.01407, §4.2.
+"""
+
+import typing
+from typing import Any
+
+import tensorflow as tf
+
+from kfac import linalg
+from kfac._types import Tensor
+from kfac.config import CurvatureConfig
+from kfac.conv_geometry import ConvGeometry, channels_last
+from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.matrix import NoCholeskyFactor
+from kfac.fisher_factors.slot import Damping, Request
+from kfac.linear_operator import LinearOperator
+from kfac.state import Assignment
+
+
+@typing.final
+class RepeatedOperator(LinearOperator):
+    """(I_K ⊗ S ⊕ s) + σ m mᵀ: a repeated symmetric matrix, a last entry, a rank-one term."""
+
+    def __init__(
+        self, block: Tensor, repetitions: int, last: Tensor | None, vector: Tensor, sigma: Tensor
+    ) -> None:
+        """Keeps its parts.
+
+        Args:
+          block: S [c, c].
+          repetitions: K.
+          last: s, shape [], or None if there is no last entry.
+          vector: m [K·c, plus 1 with a last entry].
+          sigma: σ, shape [].
+        """
+        self._block = block
+        self._repetitions = repetitions
+        self._last = last
+        self._vector = vector[:, tf.newaxis]
+        self._sigma = sigma
+
+    def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns M X of X [n, m]; Mᵀ is M."""
+        del transpose
+        inner = tf.matmul(self._vector, matrix, transpose_a=True)
+        return self._repeated(matrix) + self._sigma * self._vector * inner
+
+    def right(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns X M of X [m, n]; Mᵀ is M."""
+        return tf.transpose(self.left(tf.transpose(matrix), transpose))
+
+    def _repeated(self, matrix: Tensor) -> Tensor:
+        channels = linalg.static_size(self._block, 0)
+        size, columns = self._repetitions * channels, tf.shape(matrix)[1]
+        parts = tf.reshape(matrix[:size], [self._repetitions, channels, columns])
+        product = tf.reshape(tf.einsum("ij,kjm->kim", self._block, parts), [size, columns])
+        if self._last is None:
+            return product
+        return tf.concat([product, self._last * matrix[size:]], axis=0)
+
+    def to_dense(self) -> Tensor:
+        """Returns M [n, n]."""
+        return self.left(tf.eye(linalg.static_size(self._vector, 0), dtype=self._block.dtype))
+
+
+@typing.final
+class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
+    """Covariance and mean of the channels, standing for the second moment of patches."""
+
+    _limitation = "with approx='kron_sua' only the powers 1 and -1"
+    _remedy = "approx='kron'"
+
+    def __init__(
+        self,
+        tensors: Sources,
+        geometry: ConvGeometry,
+        has_bias: bool,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        """Makes no variables and checks no shapes yet.
+
+        Args:
+          tensors: Images [N, ..., channels] by [source][tower].
+          geometry: The filter.
+          has_bias: Whether each patch has a trailing 1.
+          devices: Where each tower's share is computed.
+          name: Path of the variables below `kfac/`.
+          config: Dtypes and the like; None means the defaults.
+        """
+        super().__init__(tensors, devices, name, config)
+        self._geometry = geometry
+        self._has_bias = has_bias
+
+    @property
+    def _entries(self) -> int:
+        """K."""
+        return int(tf.TensorShape(self._geometry.kernel).num_elements())
+
+    @property
+    def _slot_size(self) -> int:
+        """c, the number of channels."""
+        axis = 1 if self._geometry.channels_first else -1
+        return self._checked_size(self._tensors[0][0], self._geometry.rank + 2, axis)
+
+    @property
+    def dimension(self) -> int:
+        """K·c, plus 1 with a bias."""
+        return self._entries * self._slot_size + int(self._has_bias)
+
+    @property
+    def cov_shape(self) -> tuple[int, ...]:
+        """(c + 1, c): Σ and below it μ."""
+        return self._slot_size + 1, self._slot_size
+
+    def _tower_moment(self, tensors: Any) -> Moment:
+        images = tf.cast(channels_last(tensors, self._geometry), self.dtype)
+        rows = tf.reshape(images, [-1, self._slot_size])
+        total = [linalg.outer_product(rows), tf.reduce_sum(rows, axis=0, keepdims=True)]
+        return Moment(tf.concat(total, axis=0), tf.shape(rows)[0])
+
+    def _from_mean(self, mean: Tensor) -> Tensor:
+        second, first = mean[:-1], mean[-1:]
+        if self._config.zero_mean_activations:
+            return tf.concat([second, tf.zeros_like(first)], axis=0)
+        return tf.concat([second - first * tf.transpose(first), first], axis=0)
+
+    def trace(self) -> Tensor:
+        """Returns K (tr Σ + |μ|²), plus 1 with a bias, read now; shape []."""
+        covariance, mean = self._parts()
+        once = tf.linalg.trace(covariance) + tf.reduce_sum(mean**2)
+        return self._entries * once + int(self._has_bias)
+
+    def _parts(self) -> tuple[Tensor, Tensor]:
+        """Σ [c, c] and μ [c]."""
+        value = self.value
+        return value[:-1], value[-1]
+
+    @property
+    def cov(self) -> Tensor:
+        """The matrix [dimension, dimension] that is meant, read now."""
+        return self.get_cov_as_linear_operator().to_dense()
+
+    def get_cov_as_linear_operator(self) -> LinearOperator:
+        """Returns the undamped matrix, read now."""
+        return self._plus(tf.zeros([], self.dtype))
+
+    def _plus(self, damping: Tensor) -> LinearOperator:
+        """Returns A + d·I."""
+        covariance, mean = self._parts()
+        block = covariance + damping * tf.eye(self._slot_size, dtype=self.dtype)
+        return self._operator(block, damping, self._vector(mean), tf.ones_like(damping))
+
+    def _vector(self, mean: Tensor) -> Tensor:
+        repeated = tf.tile(mean, [self._entries])
+        return tf.pad(repeated, [[0, int(self._has_bias)]], constant_values=1)
+
+    def _operator(
+        self, block: Tensor, last: Tensor, vector: Tensor, sigma: Tensor
+    ) -> RepeatedOperator:
+        return RepeatedOperator(
+            block, self._entries, last if self._has_bias else None, vector, sigma
+        )
+
+    def register_matpower(self, exponent: float, damping: Damping) -> None:
+        """Asks for (A + d·I)⁻¹ to be kept, in terms of (Σ + d·I)⁻¹.
+
+        Raises:
+          ValueError: The exponent is neither 1 nor −1.
+        """
+        self._check_exponent(exponent)
+        if exponent == -1:
+            self._register(Request(damping.name, "power", -1.0), damping)
+
+    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
+        """Returns A + d·I as of now, or its inverse as of the last update.
+
+        Before the first update the inverse is zero. By Sherman and Morrison, with B the matrix
+        without its rank-one term, it is B⁻¹ − B⁻¹m mᵀB⁻¹ / (1 + mᵀB⁻¹m).
+
+        Raises:
+          ValueError: The exponent is neither 1 nor −1.
+        """
+        self._check_exponent(exponent)
+        d = tf.cast(damping.value(), self.dtype)
+        if exponent == 1:
+            return self._plus(d)
+        inverse = tf.cast(self._read_slot(Request(damping.name, "power", -1.0)), self.dtype)
+        _, mean = self._parts()
+        is_ready = tf.logical_and(tf.reduce_any(tf.not_equal(inverse, 0)), linalg.all_finite(mean))
+        last = tf.where(is_ready, 1 / d, tf.zeros_like(d))
+        vector = self._vector(tf.where(is_ready, mean, tf.zeros_like(mean)))
+        alone = self._operator(inverse, last, vector, tf.zeros_like(d))
+        solved = alone.left(vector[:, tf.newaxis])[:, 0]
+        sigma = -1 / (1 + tf.reduce_sum(vector * solved))
+        return self._operator(inverse, last, solved, sigma)
+
+    def _check_exponent(self, exponent: float) -> None:
+        if exponent not in {1, -1}:
+            raise self._unsupported(f"power {exponent:g}")
+
+    def updated_inverses(self) -> list[Assignment]:
+        """Inverts Σ + d·I; returns the new values of `get_inv_vars()`."""
+        return self._updated_slots(self._parts()[0])

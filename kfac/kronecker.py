@@ -1,0 +1,79 @@
+"""Two factors as one matrix: Kronecker products, the split of the damping, parameters as matrices.
+
+Plain functions, called by the Kronecker blocks.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, §6.3.
+"""
+
+import tensorflow as tf
+
+from kfac._types import Parameters, Tensor
+
+
+def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
+    """Returns left ⊗ right, [n·m, n·m], of matrices [n, n] and [m, m]."""
+    product = tf.einsum("ij,kl->ikjl", left, right)
+    size = tf.shape(left)[0] * tf.shape(right)[0]
+    return tf.reshape(product, [size, size])
+
+
+def kronecker_damping(
+    a_trace: Tensor, a_dim: int, g_trace: Tensor, g_dim: int, damping: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Splits λ between two Kronecker factors; Martens & Grosse (2015), §6.3.
+
+    π = √((tr A / dim A) / (tr G / dim G)) balances the two error terms. It is 1 where a trace is
+    zero, as with outputs that no gradient reached.
+
+    Args:
+      a_trace: tr A, shape [].
+      a_dim: Rows of A.
+      g_trace: tr G, shape [].
+      g_dim: Rows of G.
+      damping: λ > 0, shape [].
+
+    Returns:
+      (π √λ, √λ / π): what to add to the diagonals of A and of G, each of shape [].
+    """
+    # Two ratios rather than two products: products of small traces underflow in float32.
+    a_mean, g_mean = a_trace / a_dim, g_trace / g_dim
+    degenerate = tf.logical_or(tf.equal(a_mean, 0), tf.equal(g_mean, 0))
+    one = tf.ones_like(a_mean)
+    ratio = tf.where(degenerate, one, a_mean) / tf.where(degenerate, one, g_mean)
+    pi = tf.sqrt(ratio)
+    root = tf.sqrt(damping)
+    return root * pi, root / pi
+
+
+def layer_params_to_mat2d(params: Parameters) -> Tensor:
+    """Returns a layer's parameters, or anything of their shapes, as one matrix.
+
+    Args:
+      params: A weight [..., outputs], or a tuple (weight, bias [outputs]).
+
+    Returns:
+      [inputs, outputs], the leading axes of the weight flattened in row-major order, with the
+      bias as an extra last row.
+    """
+    if not isinstance(params, (tuple, list)):
+        return tf.reshape(params, [-1, params.shape[-1]])
+    weight, bias = params
+    matrix = tf.reshape(weight, [-1, weight.shape[-1]])
+    return tf.concat([matrix, tf.reshape(bias, [1, -1])], axis=0)
+
+
+def mat2d_to_layer_params(template: Parameters, matrix: Tensor) -> Parameters:
+    """Undoes `layer_params_to_mat2d`.
+
+    Args:
+      template: A weight or (weight, bias) whose static shapes the result takes.
+      matrix: [inputs, outputs], with the bias as last row if the template has one.
+
+    Returns:
+      Tensor, or (Tensor, Tensor), shaped as the template.
+    """
+    if not isinstance(template, (tuple, list)):
+        return tf.reshape(matrix, template.shape)
+    weight, bias = template
+    return tf.reshape(matrix[:-1], weight.shape), tf.reshape(matrix[-1], bias.shape)

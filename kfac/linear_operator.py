@@ -1,0 +1,76 @@
+"""Matrices that are only ever multiplied with: dense and diagonal ones behind the same methods.
+
+What factors hand to blocks, so that a block need not know how a factor keeps its matrix. Plain
+values: no variables, no devices.
+"""
+
+import abc
+import typing
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+
+
+class LinearOperator(abc.ABC):
+    """A square matrix M [n, n]."""
+
+    @abc.abstractmethod
+    def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns M X, or Mᵀ X, of X [n, m]."""
+
+    @abc.abstractmethod
+    def right(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns X M, or X Mᵀ, of X [m, n]."""
+
+    @abc.abstractmethod
+    def to_dense(self) -> Tensor:
+        """Returns M [n, n]."""
+
+
+@typing.final
+class DenseOperator(LinearOperator):
+    """A matrix with all its entries."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        """Keeps M [n, n]."""
+        self._matrix = matrix
+
+    def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns M X, or Mᵀ X, of X [n, m]."""
+        return tf.matmul(self._matrix, matrix, transpose_a=transpose)
+
+    def right(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns X M, or X Mᵀ, of X [m, n]."""
+        return tf.matmul(matrix, self._matrix, transpose_b=transpose)
+
+    def to_dense(self) -> Tensor:
+        """Returns M [n, n]."""
+        return self._matrix
+
+
+@typing.final
+class DiagonalOperator(LinearOperator):
+    """A diagonal matrix."""
+
+    def __init__(self, diagonal: Tensor) -> None:
+        """Keeps the diagonal [n]."""
+        self._diagonal = diagonal
+
+    def left(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns M X of X [n, m]; Mᵀ is M."""
+        del transpose
+        return self._diagonal[:, tf.newaxis] * matrix
+
+    def right(self, matrix: Tensor, transpose: bool = False) -> Tensor:
+        """Returns X M of X [m, n]; Mᵀ is M."""
+        del transpose
+        return matrix * self._diagonal
+
+    def take(self, indices: Tensor) -> "DiagonalOperator":
+        """Returns the diagonal matrix of the entries at `indices` [k]."""
+        return DiagonalOperator(tf.gather(self._diagonal, indices))
+
+    def to_dense(self) -> Tensor:
+        """Returns M [n, n]."""
+        return tf.linalg.diag(self._diagonal)

@@ -1,0 +1,311 @@
+"""What all losses share: targets, samples, weights of examples, and products with curvature.
+
+A loss is −log p(targets) of a distribution whose parameters the model predicts: its inputs. K-FAC
+needs more than its value. The Fisher matrix F of that distribution, by example a small matrix with
+respect to the inputs, is an expectation over targets that are drawn from the model's own
+distribution; the factor B, with B Bᵀ = F, is what exact estimates propagate back. Families supply
+formulas for one example, this file sums, weighs and checks. Called by the loss table and by
+everything that multiplies with curvature.
+
+References:
+  Martens (2014), "New insights and perspectives on the natural gradient method",
+  arXiv:1412.1193, §5 and §9.
+  Martens, Sutskever & Swersky (2012), "Estimating the Hessian by back-propagating curvature",
+  arXiv:1206.6464.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from kfac import linalg
+from kfac._types import DType, Tensor
+from kfac.sampling import stateless_seed
+
+Inputs = Any
+"""A Tensor, or a tuple of Tensors for a distribution with several kinds of parameters."""
+
+
+class LossFunction(abc.ABC):
+    """Negative log-probability of targets under a predicted distribution; a sum over examples.
+
+    A weight per example multiplies that example's loss and Fisher matrix; a mask is a weight of
+    zero or one, or of type bool.
+
+    Attributes:
+      name: Name of the loss, the same in all towers.
+    """
+
+    _has_natural_parameters: ClassVar[bool] = True
+    """Whether the inputs are natural parameters, up to an affine map: then GGN = Fisher."""
+
+    _event_axes: ClassVar[int] = 0
+    """How many trailing axes of the inputs describe one draw, and so must share a weight."""
+
+    def __init__(
+        self,
+        targets: Tensor | None,
+        seed: int | None,
+        name: str,
+        weights: Tensor | None,
+    ) -> None:
+        """Keeps its arguments; shapes are checked when ops are built.
+
+        Args:
+          targets: What was observed, or None if only samples will be needed.
+          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          name: Name of the loss.
+          weights: [examples] or with more of the leading axes of the inputs; None means 1.
+        """
+        self.name = name
+        self._targets = targets
+        self._seed = seed
+        self._weights = weights
+
+    @property
+    def targets(self) -> Tensor | None:
+        """What was observed, or None."""
+        return self._targets
+
+    @property
+    @abc.abstractmethod
+    def inputs(self) -> Inputs:
+        """The parameters of the distribution, the model's outputs."""
+
+    @property
+    def params(self) -> Inputs:
+        """The same as `inputs`."""
+        return self.inputs
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of the inputs."""
+        return self._first_input.dtype
+
+    @property
+    def device(self) -> str:
+        """Where the inputs are computed."""
+        return str(self._first_input.device)
+
+    @property
+    def _first_input(self) -> Tensor:
+        return tf.nest.flatten(self.inputs)[0]
+
+    # The value.
+
+    @abc.abstractmethod
+    def sample(self, seed: Tensor) -> Tensor:
+        """Draws targets from the predicted distribution.
+
+        Args:
+          seed: int [2]. Equal seeds and inputs give equal samples.
+        """
+
+    @abc.abstractmethod
+    def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
+        """Returns −log p(targets), shaped as the inputs, but with event axes of size 1."""
+
+    def evaluate(self, root_weights: bool = False) -> Tensor:
+        """Returns the weighted sum over examples of −log p(targets), shape [].
+
+        Args:
+          root_weights: Whether to weigh by the roots of the weights.
+
+        Raises:
+          ValueError: The loss was registered without targets, or their shape does not fit.
+        """
+        if self._targets is None:
+            raise ValueError(
+                f"Cannot evaluate loss {self.name!r} on data: it has no targets. Register it with "
+                "targets=..., or use estimation_mode='gradients', which samples them."
+            )
+        return self._total(self._targets, root_weights)
+
+    def evaluate_on_sample(
+        self, seed: Tensor | int | None = None, root_weights: bool = False
+    ) -> Tensor:
+        """Returns the sum over examples of −log p of targets drawn from the model, shape [].
+
+        Args:
+          seed: int [2], or a number; None means the constructor's.
+          root_weights: Whether to weigh by the roots of the weights. The outer product of such a
+            gradient has the expectation w·F.
+        """
+        if seed is None:
+            seed = stateless_seed(self.name, 0) if self._seed is None else self._seed
+        if isinstance(seed, int):
+            seed = tf.constant([seed, 0], tf.int64)
+        return self._total(self.sample(seed), root_weights)
+
+    def _total(self, targets: Tensor, root_weights: bool) -> Tensor:
+        losses = self._negative_log_probabilities(tf.stop_gradient(targets))
+        return tf.reduce_sum(self._weighted(losses, root_weights))
+
+    def _weighted(self, values: Inputs, root: bool) -> Inputs:
+        """Multiplies what is shaped as the inputs by the weights or their roots."""
+        if self._weights is None:
+            return values
+        weights = tf.cast(self._expanded_weights(), self.dtype)
+        weights = tf.sqrt(weights) if root else weights
+        return tf.nest.map_structure(lambda value: weights * value, values)
+
+    def _expanded_weights(self) -> Tensor:
+        """Returns the weights with axes of size 1 appended up to the rank of the inputs."""
+        weights = tf.convert_to_tensor(self._weights)
+        rank, given = self._first_input.shape.rank, weights.shape.rank
+        if rank is None or given is None or given > rank - self._event_axes:
+            raise ValueError(
+                f"Cannot weigh the examples of loss {self.name!r}: its weights have shape "
+                f"{weights.shape}, its inputs {self._first_input.shape}. Accepted are weights with "
+                f"the leading axes of the inputs, without the last {self._event_axes}. Pass one "
+                "weight per example, shape [batch]."
+            )
+        missing = [1] * (rank - given)
+        return tf.reshape(weights, tf.concat([tf.shape(weights), missing], axis=0))
+
+    def _targets_like_inputs(self, targets: Tensor) -> Tensor:
+        """Returns targets that must have the shape of the inputs, in their dtype."""
+        expected = self._first_input.shape
+        if not targets.shape.is_compatible_with(expected):
+            raise ValueError(
+                f"Cannot evaluate loss {self.name!r}: its targets have shape {targets.shape}, its "
+                f"inputs {expected}. They must be the same; reshape the targets."
+            )
+        return tf.cast(targets, self.dtype)
+
+    # Products with the Fisher matrix of each example. Vectors are shaped as the inputs or, for
+    # the inner side of the factor, as `fisher_factor_inner_shape`.
+
+    @abc.abstractmethod
+    def _fisher_product(self, vector: Inputs) -> Inputs:
+        """Returns F v for each example."""
+
+    @abc.abstractmethod
+    def _factor_product(self, vector: Tensor) -> Inputs:
+        """Returns B z for each example."""
+
+    @abc.abstractmethod
+    def _factor_transpose_product(self, vector: Inputs) -> Tensor:
+        """Returns Bᵀ v for each example."""
+
+    def multiply_fisher(self, vector: Inputs) -> Inputs:
+        """Returns w·F v for each example, shaped as the inputs."""
+        return self._weighted(self._fisher_product(vector), root=False)
+
+    def multiply_fisher_factor(self, vector: Tensor) -> Inputs:
+        """Returns √w·B z for each example, shaped as the inputs; z has the inner shape."""
+        return self._weighted(self._factor_product(vector), root=True)
+
+    def multiply_fisher_factor_transpose(self, vector: Inputs) -> Tensor:
+        """Returns √w·Bᵀ v for each example, of the inner shape; v is shaped as the inputs."""
+        return self._factor_transpose_product(self._weighted(vector, root=True))
+
+    def multiply_fisher_factor_replicated_one_hot(self, index: Sequence[int]) -> Inputs:
+        """Returns √w·B e for each example, e being zero but for a one at `index`.
+
+        Args:
+          index: Position in the inner shape without its first axis, that of the examples.
+
+        Raises:
+          ValueError: The inner shape is not static there, or has another rank.
+        """
+        sizes = self.fisher_factor_inner_static_shape.as_list()[1:]
+        if len(index) != len(sizes) or None in sizes:
+            raise ValueError(
+                f"Cannot multiply the unit vector {tuple(index)} by the factor of loss "
+                f"{self.name!r}: vectors of an example have shape {sizes}. The index must have as "
+                "many entries, and the shape must be static: set it with set_shape."
+            )
+        examples = self.fisher_factor_inner_shape[:1]
+        unit = tf.ones(tf.concat([examples, [1] * len(sizes)], axis=0), self.dtype)
+        for axis, (size, position) in enumerate(zip(sizes, index, strict=True), start=1):
+            unit = insert_slice_in_zeros(unit, axis, size, position)
+        return self.multiply_fisher_factor(unit)
+
+    @property
+    def fisher_factor_inner_shape(self) -> Tensor:
+        """Shape of what B is multiplied by, int [rank]."""
+        return tf.shape(self._first_input)
+
+    @property
+    def fisher_factor_inner_static_shape(self) -> Any:
+        """Shape of what B is multiplied by, as far as it is known, a TensorShape."""
+        return self._first_input.shape
+
+    # The same for the generalized Gauss-Newton matrix.
+
+    def _check_ggn(self) -> None:
+        if not self._has_natural_parameters:
+            raise NotImplementedError(
+                f"Loss {self.name!r} ({type(self).__name__}) has no generalized Gauss-Newton "
+                "matrix that is positive semi-definite: it is not convex in its inputs. Use its "
+                "Fisher matrix: estimation_mode 'gradients', 'curvature_prop' or 'exact'."
+            )
+
+    def multiply_ggn(self, vector: Inputs) -> Inputs:
+        """Returns w·H v for each example, H being the Hessian with respect to the inputs.
+
+        Raises:
+          NotImplementedError: The loss is not convex in its inputs; the same holds below.
+        """
+        self._check_ggn()
+        return self.multiply_fisher(vector)
+
+    def multiply_ggn_factor(self, vector: Tensor) -> Inputs:
+        """Returns √w·B z with B Bᵀ = H; see `multiply_fisher_factor`."""
+        self._check_ggn()
+        return self.multiply_fisher_factor(vector)
+
+    def multiply_ggn_factor_transpose(self, vector: Inputs) -> Tensor:
+        """Returns √w·Bᵀ v with B Bᵀ = H; see `multiply_fisher_factor_transpose`."""
+        self._check_ggn()
+        return self.multiply_fisher_factor_transpose(vector)
+
+    def multiply_ggn_factor_replicated_one_hot(self, index: Sequence[int]) -> Inputs:
+        """Returns √w·B e with B Bᵀ = H; see `multiply_fisher_factor_replicated_one_hot`."""
+        self._check_ggn()
+        return self.multiply_fisher_factor_replicated_one_hot(index)
+
+    @property
+    def ggn_factor_inner_shape(self) -> Tensor:
+        """Shape of what B is multiplied by, int [rank]."""
+        self._check_ggn()
+        return self.fisher_factor_inner_shape
+
+    @property
+    def ggn_factor_inner_static_shape(self) -> Any:
+        """Shape of what B is multiplied by, as far as it is known, a TensorShape."""
+        self._check_ggn()
+        return self.fisher_factor_inner_static_shape
+
+
+def insert_slice_in_zeros(
+    slice_to_insert: Tensor, dim: int, dim_size: int, position: int
+) -> Tensor:
+    """Returns zeros with a slice in one place.
+
+    Args:
+      slice_to_insert: A Tensor of size 1 along axis `dim`.
+      dim: The axis to widen.
+      dim_size: Its new size.
+      position: Where the slice goes, in [0, dim_size).
+
+    Raises:
+      ValueError: The slice is not of size 1 along `dim`, or the position is out of range.
+    """
+    size = linalg.static_size(slice_to_insert, dim)
+    if size != 1:
+        raise ValueError(
+            f"Cannot insert a slice of shape {slice_to_insert.shape} into zeros: its size along "
+            f"axis {dim} is {size}. It must be 1."
+        )
+    if not 0 <= position < dim_size:
+        raise ValueError(
+            f"Cannot insert a slice into zeros at position {position} of axis {dim}: the size of "
+            f"that axis is {dim_size}. Positions count from 0."
+        )
+    paddings = [[0, 0] for _ in range(slice_to_insert.shape.rank)]
+    paddings[dim] = [position, dim_size - position - 1]
+    return tf.pad(slice_to_insert, paddings)

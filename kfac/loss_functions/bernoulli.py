@@ -1,0 +1,70 @@
+"""Independent Bernoulli distributions given by logits: sigmoid cross-entropy.
+
+With p = sigmoid(logits), by entry: F = p(1 − p) and B = √F.
+"""
+
+import typing
+
+import tensorflow as tf
+
+from kfac import linalg
+from kfac._types import Tensor
+from kfac.loss_functions.base import LossFunction
+
+
+@typing.final
+class MultiBernoulliNegativeLogProbLoss(LossFunction):
+    """Sigmoid cross-entropy of independent entries; targets in [0, 1] are shaped as the logits."""
+
+    def __init__(
+        self,
+        logits: Tensor,
+        targets: Tensor | None = None,
+        seed: int | None = None,
+        *,
+        name: str = "loss",
+        weights: Tensor | None = None,
+    ) -> None:
+        """Keeps its arguments.
+
+        Args:
+          logits: [examples, ...].
+          targets: Shaped as the logits, or None.
+          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          name: Name of the loss.
+          weights: [examples], or one per entry; None means 1.
+        """
+        super().__init__(targets, seed, name, weights)
+        self._logits = logits
+
+    @property
+    def inputs(self) -> Tensor:
+        """The logits [examples, ...]."""
+        return self._logits
+
+    def sample(self, seed: Tensor) -> Tensor:
+        """Draws zeros and ones, shaped as the logits and of their dtype.
+
+        Args:
+          seed: int [2]. Equal seeds and logits give equal samples.
+        """
+        dtype = linalg.statistics_dtype(self.dtype)
+        uniform = tf.random.stateless_uniform(tf.shape(self._logits), seed, dtype=dtype)
+        return tf.cast(uniform < tf.sigmoid(tf.cast(self._logits, dtype)), self.dtype)
+
+    def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
+        labels = self._targets_like_inputs(targets)
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=self._logits)
+
+    def _variance(self) -> Tensor:
+        """Returns p(1 − p), as a product that does not lose small numbers of either kind."""
+        return tf.sigmoid(self._logits) * tf.sigmoid(-self._logits)
+
+    def _fisher_product(self, vector: Tensor) -> Tensor:
+        return self._variance() * vector
+
+    def _factor_product(self, vector: Tensor) -> Tensor:
+        return tf.sqrt(self._variance()) * vector
+
+    def _factor_transpose_product(self, vector: Tensor) -> Tensor:
+        return self._factor_product(vector)

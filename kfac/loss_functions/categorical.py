@@ -1,0 +1,117 @@
+"""Categorical distributions given by logits: softmax cross-entropy.
+
+With p = softmax(logits) and q = √p, by example: F = diag(p) − p pᵀ and B = diag(q) − p qᵀ. Since
+the probabilities add up to one, B Bᵀ = F.
+
+References:
+  Martens (2014), arXiv:1412.1193, §9.
+"""
+
+import abc
+import typing
+from typing import ClassVar
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.loss_functions.base import LossFunction
+
+
+class _CategoricalLoss(LossFunction):
+    """What does not depend on how targets are written."""
+
+    _event_axes: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        logits: Tensor,
+        targets: Tensor | None = None,
+        seed: int | None = None,
+        *,
+        name: str = "loss",
+        weights: Tensor | None = None,
+    ) -> None:
+        """Keeps its arguments.
+
+        Args:
+          logits: [..., classes].
+          targets: What was observed, or None.
+          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          name: Name of the loss.
+          weights: One per example, [...] or with fewer of these axes; None means 1.
+        """
+        super().__init__(targets, seed, name, weights)
+        self._logits = logits
+
+    @property
+    def inputs(self) -> Tensor:
+        """The logits [..., classes]."""
+        return self._logits
+
+    @abc.abstractmethod
+    def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
+        """Returns log_probabilities [..., classes] times how often each class was observed."""
+
+    def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
+        # Not the fused op: that one aborts the step for a class out of range, which a sample from
+        # non-finite logits may be.
+        log_probabilities = tf.nn.log_softmax(self._logits)
+        return -tf.reduce_sum(self._chosen(targets, log_probabilities), axis=-1, keepdims=True)
+
+    def _sample_classes(self, seed: Tensor) -> Tensor:
+        """Draws class numbers, int64, shaped as the logits without their last axis."""
+        shape = tf.shape(self._logits)
+        flat = tf.reshape(self._logits, [-1, shape[-1]])
+        drawn = tf.random.stateless_categorical(flat, num_samples=1, seed=seed, dtype=tf.int64)
+        return tf.reshape(drawn, shape[:-1])
+
+    def _fisher_product(self, vector: Tensor) -> Tensor:
+        p = tf.nn.softmax(self._logits)
+        return p * vector - p * tf.reduce_sum(p * vector, axis=-1, keepdims=True)
+
+    def _factor_product(self, vector: Tensor) -> Tensor:
+        p = tf.nn.softmax(self._logits)
+        q = tf.sqrt(p)
+        return q * vector - p * tf.reduce_sum(q * vector, axis=-1, keepdims=True)
+
+    def _factor_transpose_product(self, vector: Tensor) -> Tensor:
+        p = tf.nn.softmax(self._logits)
+        q = tf.sqrt(p)
+        return q * vector - q * tf.reduce_sum(p * vector, axis=-1, keepdims=True)
+
+
+@typing.final
+class CategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
+    """Softmax cross-entropy; targets are class numbers [...]."""
+
+    def sample(self, seed: Tensor) -> Tensor:
+        """Draws class numbers, int64, shaped as the logits without their last axis.
+
+        Args:
+          seed: int [2]. Equal seeds and logits give equal samples.
+        """
+        return self._sample_classes(seed)
+
+    def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
+        classes = tf.shape(log_probabilities)[-1]
+        is_chosen = tf.one_hot(tf.cast(targets, tf.int64), classes, True, False, dtype=tf.bool)
+        return tf.where(is_chosen, log_probabilities, tf.zeros_like(log_probabilities))
+
+
+@typing.final
+class OnehotCategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
+    """Softmax cross-entropy; targets are one-hot vectors, or probabilities, [..., classes]."""
+
+    def sample(self, seed: Tensor) -> Tensor:
+        """Draws one-hot vectors, shaped as the logits and of their dtype.
+
+        Args:
+          seed: int [2]. Equal seeds and logits give equal samples.
+        """
+        classes = tf.shape(self._logits)[-1]
+        drawn = tf.one_hot(self._sample_classes(seed), classes, dtype=self.dtype)
+        return tf.ensure_shape(drawn, self._logits.shape)
+
+    def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
+        # A class that is ruled out has a log-probability of −inf.
+        return tf.math.multiply_no_nan(log_probabilities, self._targets_like_inputs(targets))

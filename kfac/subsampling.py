@@ -1,0 +1,25 @@
+"""Random rows of a tensor, to make statistics from fewer data.
+
+The choice depends on the data only, so that a run that was interrupted and resumed makes the same
+choices. Called by the input factor of convolutions.
+"""
+
+import zlib
+
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor
+
+
+def sample_rows(rows: Tensor, count: Scalar, name: str) -> Tensor:
+    """Returns `count` of the rows, drawn without replacement; all of them if there are no more.
+
+    Args:
+      rows: [r, ...].
+      count: An int or an int32 Tensor [].
+      name: Different names give different draws from the same data.
+    """
+    total = tf.reduce_sum(tf.cast(rows, tf.float32))
+    seed = tf.stack([zlib.crc32(name.encode()) % 2**31, tf.bitcast(total, tf.int32)])
+    order = tf.argsort(tf.random.stateless_uniform([tf.shape(rows)[0]], seed))
+    return tf.gather(rows, order[:count])

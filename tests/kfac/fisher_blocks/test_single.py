@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.fisher_blocks import FullyConnectedDiagonalFB, SingleFactorBlock
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(params=["full", "diagonal"])
+def block(request, laboratory):
+    """A scale-and-shift layer of three features, with its damped matrix in NumPy."""
+    random = np.random.RandomState(0)
+    x, g = random.randn(7, 3), random.randn(7, 3)
+    lab = laboratory()
+    params = lab.variable("ln/scale", [3]), lab.variable("ln/shift", [3])
+    tensors = tf.constant(x), tf.constant(g)
+    lab.collection.register_scale_and_shift(params, *tensors, approx=request.param)
+    made = lab.instantiate([[g]], damping=0.3, exponents=(-1, -0.5, 2), cholesky=True)
+    r = np.hstack([x * g, g])
+    matrix = r.T @ r / 7
+    if request.param == "diagonal":
+        matrix = np.diag(np.diag(matrix))
+    return lab, made, matrix, random.randn(6)
+
+
+def test_products(block):
+    lab, made, matrix, v = block
+    damped = matrix + 0.3 * np.eye(6)
+    values, basis = np.linalg.eigh(damped)
+    powers = {e: (basis * values**e) @ basis.T for e in (-1, -0.5, 2, 1)}
+    for exponent, power in powers.items():
+        found = lab.product(made.multiply_matpower, v, exponent)
+        np.testing.assert_allclose(found, power @ v)
+    np.testing.assert_allclose(lab.product(made.multiply_inverse, v), powers[-1] @ v)
+    np.testing.assert_allclose(lab.product(made.multiply, v), damped @ v)
+    root = np.linalg.cholesky(damped)
+    inverse = np.linalg.inv(root)
+    for multiply, factor in (
+        (made.multiply_cholesky, root),
+        (made.multiply_cholesky_inverse, inverse),
+    ):
+        np.testing.assert_allclose(lab.product(multiply, v), factor @ v, rtol=1e-10)
+        found = lab.product(multiply, v, transpose=True)
+        np.testing.assert_allclose(found, factor.T @ v, rtol=1e-10)
+    # Undamped:
+    found = lab.session.run(made.full_fisher_block())
+    np.testing.assert_allclose(found, matrix, rtol=1e-12, atol=1e-14)
+    kind = "diagonal 6" if made.is_diagonal else "full 6x6"
+    assert made.describe() == kind
+
+
+def test_factors_before_they_are_made(graph):
+    collection = kfac.LayerCollection()
+    block = FullyConnectedDiagonalFB(collection, v1.get_variable("fc/w", [2, 2]))
+    assert block.made_factors == ()
+    with pytest.raises(ValueError, match=r"Layer 'fc/w' has no factors yet"):
+        _ = block.factor
+
+
+def test_tensors_that_do_not_fit_the_parameters(graph):
+    block = FullyConnectedDiagonalFB(kfac.LayerCollection(), v1.get_variable("fc/w", [3, 2]))
+    block.register_additional_tower(tf.ones([5, 4]), tf.ones([5, 2]))
+    block.instantiate_factors([[tf.ones([5, 2])]], 0.1)
+    with pytest.raises(ValueError, match=r"layer 'fc/w': its parameters have 6 entries.*for 8"):
+        block.check_shapes()
+
+
+def test_is_abstract(graph):
+    with pytest.raises(TypeError, match=r"abstract"):
+        SingleFactorBlock(kfac.LayerCollection(), v1.get_variable("w", [2]))

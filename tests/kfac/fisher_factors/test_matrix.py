@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.config import CurvatureConfig
+from kfac.fisher_factors import (
+    Damping,
+    DiagonalFactor,
+    FullyConnectedDiagonalFactor,
+    FullyConnectedKroneckerFactor,
+    MatrixFactor,
+)
+
+v1 = tf.compat.v1
+
+X = np.random.RandomState(0).randn(8, 3)
+DAMPING = Damping("fc/input", lambda: tf.constant(0.2, tf.float64))
+
+
+def update(session, factor):
+    factor.instantiate_cov_variables()
+    factor.instantiate_inv_variables()
+    average, inverses = factor.make_covariance_update_op(0.9), factor.make_inverse_update_ops()
+    session.run(v1.global_variables_initializer())
+    session.run(average)
+    session.run(inverses)
+
+
+def matrix_factor(config=None, towers=(X,), devices=("",)):
+    tensors = (tuple(map(tf.constant, towers)),)
+    return FullyConnectedKroneckerFactor(tensors, False, devices, name="fc/input", config=config)
+
+
+def test_functions_of_a_matrix(graph, session):
+    factor = matrix_factor()
+    for exponent in (-1, -0.5, 1):
+        factor.register_matpower(exponent, DAMPING)
+    factor.register_cholesky(DAMPING)
+    factor.register_cholesky_inverse(DAMPING)
+    update(session, factor)
+    assert isinstance(factor, MatrixFactor)
+    damped = X.T @ X / 8 + 0.2 * np.eye(3)
+    values, vectors = np.linalg.eigh(damped)
+    root = np.linalg.cholesky(damped)
+    found = session.run(
+        {
+            "inverse": factor.get_inverse(DAMPING).to_dense(),
+            "root": factor.get_matpower(-0.5, DAMPING).to_dense(),
+            "itself": factor.get_matpower(1, DAMPING).to_dense(),
+            "cholesky": factor.get_cholesky(DAMPING).to_dense(),
+            "cholesky_inverse": factor.get_cholesky_inverse(DAMPING).to_dense(),
+            "undamped": factor.get_cov_as_linear_operator().to_dense(),
+        }
+    )
+    expected = {
+        "inverse": np.linalg.inv(damped),
+        "root": (vectors * values**-0.5) @ vectors.T,
+        "itself": damped,
+        "cholesky": root,
+        "cholesky_inverse": np.linalg.inv(root),
+        "undamped": X.T @ X / 8,
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-10, atol=1e-12, err_msg=name)
+    names = [slot.name for slot in factor.inverses]
+    leaves = ("inverse", "power_-0.5", "cholesky", "cholesky_inverse")
+    assert names == [f"fc/input/{leaf}" for leaf in leaves]
+    assert factor.inverse_cost == 4 * 27
+
+
+@pytest.mark.parametrize(("threshold", "eigen"), [(2, 1), (3, 2)])
+def test_many_inverses_share_an_eigendecomposition(graph, session, threshold, eigen):
+    factor = matrix_factor(CurvatureConfig(eigen_threshold=threshold))
+    dampings = [Damping(str(d), lambda d=d: tf.constant(d, tf.float64)) for d in (0.1, 2.0)]
+    for damping in dampings:
+        factor.register_inverse(damping)
+    update(session, factor)
+    found = [op for op in graph.get_operations() if op.type == "SelfAdjointEigV2"]
+    assert len(found) == eigen
+    for damping, d in zip(dampings, (0.1, 2.0), strict=True):
+        expected = np.linalg.inv(X.T @ X / 8 + d * np.eye(3))
+        np.testing.assert_allclose(session.run(factor.get_inverse(damping).to_dense()), expected)
+
+
+def test_what_is_not_kept(graph):
+    factor = matrix_factor()
+    with pytest.raises(ValueError, match=r"'fc/input' does not keep 'inverse' for damping 'fc/"):
+        factor.get_inverse(DAMPING)
+
+
+def test_sums_cross_devices_as_triangles(graph, session):
+    parts = [X[:2], X[2:5], X[5:]]
+    devices = tuple(f"/device:CPU:{i}" for i in (1, 2, 3))
+    with v1.device("/device:CPU:0"):
+        statistic = matrix_factor(towers=parts, devices=devices).batch_statistic()
+    np.testing.assert_allclose(session.run(statistic), X.T @ X / 8, rtol=1e-12)
+    crossing = [
+        tensor
+        for op in graph.get_operations()
+        if op.device == "/device:CPU:0"
+        for tensor in op.inputs
+        if tensor.device in devices and tensor.dtype == tf.float64
+    ]
+    # Rows and columns are padded from 3 to 4: ten numbers instead of sixteen.
+    assert {tensor.shape.num_elements() for tensor in crossing} == {10}
+
+
+def test_sums_of_towers_on_one_device_are_not_packed(graph):
+    matrix_factor(towers=[X[:2], X[2:]], devices=("/device:CPU:1",) * 2).batch_statistic()
+    assert not [op for op in graph.get_operations() if op.type == "MatrixBandPart"]
+
+
+def test_functions_of_a_diagonal(graph, session):
+    g = np.random.RandomState(1).randn(8, 2)
+    tensors = (((tf.constant(X), tf.constant(g)),),)
+    factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc")
+    for exponent in (-1, -0.5, 1):
+        factor.register_matpower(exponent, DAMPING)
+    factor.register_cholesky(DAMPING)
+    factor.register_cholesky_inverse(DAMPING)
+    assert isinstance(factor, DiagonalFactor)
+    update(session, factor)
+    diagonal = ((X**2).T @ g**2 / 8).ravel()
+    np.testing.assert_allclose(session.run(factor.trace()), diagonal.sum())
+    for operator, expected in (
+        (factor.get_matpower(-0.5, DAMPING), (diagonal + 0.2) ** -0.5),
+        (factor.get_inverse(DAMPING), 1 / (diagonal + 0.2)),
+        (factor.get_matpower(1, DAMPING), diagonal + 0.2),
+        (factor.get_cholesky(DAMPING), (diagonal + 0.2) ** 0.5),
+        (factor.get_cholesky_inverse(DAMPING), (diagonal + 0.2) ** -0.5),
+        (factor.get_cov_as_linear_operator(), diagonal),
+    ):
+        np.testing.assert_allclose(session.run(operator.to_dense()), np.diag(expected))
+    assert (factor.inverses, factor.get_inv_vars(), factor.updated_inverses()) == ((), (), [])
+    assert (factor.inverse_cost, factor.cov_shape) == (6, (6,))
+
+
+def test_diagonal_before_any_statistic_gives_zero(graph, session):
+    tensors = (((tf.ones([2, 3]), tf.ones([2, 2])),),)
+    factor = FullyConnectedDiagonalFactor(tensors, False, ("",), name="fc")
+    factor.instantiate_cov_variables()
+    session.run(v1.global_variables_initializer())
+    assert not session.run(factor.get_inverse(DAMPING).to_dense()).any()

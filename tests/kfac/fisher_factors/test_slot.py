@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.damped_matrix import eigendecompose
+from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.state import assign_all
+
+v1 = tf.compat.v1
+
+
+def new_slot(kind, exponent=0.0):
+    damping = Damping("fc/w/input", lambda: tf.constant(1.0))
+    return MatrixSlot(Request(damping.name, kind, exponent), damping)
+
+
+def make_slot():
+    slot = new_slot("power", -1.0)
+    slot.make_variables([2, 2], tf.float32, "")
+    return slot
+
+
+def test_variables(graph):
+    slot = new_slot("power", -1.0)
+    assert slot.variables == ()
+    slot.make_variables([2, 2], tf.float32, "")
+    slot.make_variables([2, 2], tf.float32, "")
+    leaves = ("inverse", "inverse_rare_paths")
+    assert [v.op.name for v in slot.variables] == [f"kfac/fc/w/input/{leaf}" for leaf in leaves]
+    assert v1.global_variables() == list(slot.variables)
+
+
+def test_starts_at_zero(graph, session):
+    slot = make_slot()
+    session.run(v1.global_variables_initializer())
+    np.testing.assert_array_equal(session.run(slot.read()), np.zeros([2, 2]))
+
+
+def test_update_and_counters(graph, session):
+    slot = make_slot()
+    matrix = v1.placeholder(tf.float32, [2, 2])
+    update = assign_all(slot.updated(matrix))
+    session.run(v1.global_variables_initializer())
+    session.run(update, {matrix: np.eye(2)})
+    for bad in (np.full([2, 2], np.nan), np.full([2, 2], np.inf)):
+        session.run(update, {matrix: bad})
+    np.testing.assert_allclose(session.run(slot.read()), np.eye(2) / 2)
+    assert tuple(session.run(slot.read_rare_paths())) == (0, 0, 2)
+    session.run(update, {matrix: np.diag([1.0, -2e4])})
+    assert tuple(session.run(slot.read_rare_paths())) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "exponent", "leaf"),
+    [
+        ("power", -1.0, "inverse"),
+        ("power", -0.5, "power_-0.5"),
+        ("power", 2.0, "power_2"),
+        ("cholesky", 0.0, "cholesky"),
+        ("cholesky_inverse", 0.0, "cholesky_inverse"),
+    ],
+)
+def test_names(graph, kind, exponent, leaf):
+    slot = new_slot(kind, exponent)
+    slot.make_variables([2, 2], tf.float32, "")
+    names = [v.op.name for v in slot.variables]
+    assert names == [f"kfac/fc/w/input/{leaf}", f"kfac/fc/w/input/{leaf}_rare_paths"]
+
+
+def test_power_from_an_eigendecomposition(graph, session):
+    slot = new_slot("power", -0.5)
+    slot.make_variables([2, 2], tf.float32, "")
+    matrix = tf.constant(np.diag([3.0, 8.0]))
+    update = assign_all(slot.updated(matrix, eigendecompose(tf.cast(matrix, tf.float32))))
+    session.run(v1.global_variables_initializer())
+    session.run(update)
+    np.testing.assert_allclose(session.run(slot.read()), np.diag([0.5, 1 / 3]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16, tf.float64])
+def test_kept_in_another_dtype(graph, session, dtype):
+    slot = new_slot("cholesky")
+    slot.make_variables([2, 2], dtype, "")
+    update = assign_all(slot.updated(tf.constant(np.diag([3.0, 8.0]), tf.float32)))
+    session.run(v1.global_variables_initializer())
+    session.run(update)
+    assert slot.read().dtype == dtype
+    np.testing.assert_array_equal(session.run(tf.cast(slot.read(), tf.float32)), np.diag([2, 3]))

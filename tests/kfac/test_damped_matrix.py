@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfac import damped_matrix
+
+v1 = tf.compat.v1
+
+
+class Inverter:
+    """All functions behind placeholders, so that many matrices need one graph only."""
+
+    def __init__(self, dtype):
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._matrix = v1.placeholder(dtype, [None, None])
+            self._damping = v1.placeholder(dtype, [])
+            self._previous = v1.placeholder(dtype, [None, None])
+            args = self._matrix, self._damping, self._previous
+            eigen = damped_matrix.eigendecompose(self._matrix)
+            self._results = {
+                "inverse": damped_matrix.damped_inverse(*args),
+                "cholesky": damped_matrix.damped_cholesky(*args),
+                "cholesky_inverse": damped_matrix.damped_cholesky_inverse(*args),
+                "power": damped_matrix.damped_power(eigen, args[1], -0.5, args[2]),
+            }
+        self._session = v1.Session(graph=self._graph)
+
+    def __call__(self, matrix, damping, previous=None, function="inverse"):
+        previous = np.zeros_like(matrix) if previous is None else previous
+        feed = {self._matrix: matrix, self._damping: damping, self._previous: previous}
+        return self._session.run(self._results[function], feed)
+
+
+@pytest.fixture(scope="module")
+def inverters():
+    return {dtype: Inverter(dtype) for dtype in ("float32", "float64")}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(1, 64),
+    rows=st.integers(1, 40),
+    log_damping=st.floats(-4, 1),
+    seed=st.integers(0, 10_000),
+)
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-10)])
+def test_inverse_times_matrix_is_identity(inverters, dtype, bound, size, rows, log_damping, seed):
+    x = np.random.RandomState(seed).randn(rows, size)
+    matrix, damping = (x.T @ x / rows).astype(dtype), np.asarray(10**log_damping, dtype)
+    result = inverters[dtype](matrix, damping)
+    damped = matrix.astype("f8") + float(damping) * np.eye(size)
+    condition = np.linalg.cond(damped)
+    residual = np.abs(result.matrix.astype("f8") @ damped - np.eye(size)).max()
+    assert residual <= bound * max(1.0, condition / 10)
+    np.testing.assert_array_equal(result.matrix, result.matrix.T)
+    assert tuple(result.rare_paths) == (0, 0, 0)
+
+
+def test_zero_matrix_gives_the_inverse_of_the_damping(inverters):
+    result = inverters["float32"](np.zeros([3, 3], "f"), 0.25)
+    np.testing.assert_allclose(result.matrix, 4 * np.eye(3), rtol=1e-6)
+    assert tuple(result.rare_paths) == (0, 0, 0)
+
+
+def test_rank_one_matrix(inverters):
+    matrix = np.outer([1.0, 2, 3], [1.0, 2, 3]).astype("f")
+    result = inverters["float32"](matrix, 0.1)
+    expected = np.linalg.inv(matrix + 0.1 * np.eye(3))
+    np.testing.assert_allclose(result.matrix, expected, atol=1e-3)
+    assert tuple(result.rare_paths) == (0, 0, 0)
+
+
+def test_condition_1e12_is_retried_in_double_precision(inverters):
+    random = np.random.RandomState(0)
+    basis = np.linalg.qr(random.randn(20, 20))[0]
+    matrix = (basis * np.logspace(0, -12, 20)) @ basis.T
+    damping = 1e-9
+    result = inverters["float32"](matrix.astype("f"), damping)
+    assert tuple(result.rare_paths) == (1, 0, 0)
+    assert np.isfinite(result.matrix).all()
+    # The damping may have been raised, never lowered: no eigenvalue exceeds 1 / damping.
+    assert np.linalg.eigvalsh(result.matrix.astype("f8")).max() <= 1.01 / damping
+
+
+def test_slightly_indefinite_matrix_gets_more_damping(inverters):
+    matrix = np.diag([1.0, -0.05]).astype("f")
+    result = inverters["float32"](matrix, 0.01)
+    np.testing.assert_allclose(result.matrix, np.diag([1 / 1.1, 1 / 0.05]), rtol=1e-5)
+    assert tuple(result.rare_paths) == (1, 0, 0)
+
+
+def test_indefinite_matrix_is_clipped(inverters):
+    matrix = np.array([[1.0, 2.0], [2.0, 1.0]], "f")  # eigenvalues 3 and -1
+    result = inverters["float32"](matrix, 1e-4)
+    u, v = np.array([1.0, 1]) / 2**0.5, np.array([1.0, -1]) / 2**0.5
+    expected = np.outer(u, u) / 3.0001 + np.outer(v, v) / 1e-4
+    np.testing.assert_allclose(result.matrix, expected, rtol=1e-5)
+    assert tuple(result.rare_paths) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_non_finite_matrix_keeps_the_previous_inverse(inverters, bad):
+    previous = np.array([[2.0, 1.0], [1.0, 3.0]], "f")
+    result = inverters["float32"](np.array([[1.0, bad], [bad, 1.0]], "f"), 0.1, previous)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("damping", [np.nan, np.inf, 0.0, -1.0])
+def test_unusable_damping_keeps_the_previous_inverse(inverters, damping):
+    previous = np.full([2, 2], 7.0, "f")
+    result = inverters["float32"](np.eye(2, dtype="f"), damping, previous)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_overflow_keeps_the_previous_inverse(inverters):
+    previous = np.full([2, 2], 7.0)
+    result = inverters["float64"](np.full([2, 2], 1.5e308), 0.1, previous)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_ordinary_inverse_decomposes_once(graph, session):
+    result = damped_matrix.damped_inverse(tf.eye(9), tf.constant(1.0), tf.zeros([9, 9]))
+    kinds = ("Cholesky", "SelfAdjointEigV2")
+    decompositions = [op.outputs[0] for op in graph.get_operations() if op.type in kinds]
+    sizes = [value.size for value in session.run([decompositions, result])[0]]
+    assert sorted(sizes) == [1, 4, 81]
+
+
+def test_shapes_are_static(graph):
+    result = damped_matrix.damped_inverse(tf.eye(9), tf.constant(1.0), tf.zeros([9, 9]))
+    assert result.matrix.shape == [9, 9]
+    assert result.rare_paths.shape == [3]
+
+
+def spectrum(n, seed=0):
+    basis = np.linalg.qr(np.random.RandomState(seed).randn(n, n))[0]
+    return basis, np.linspace(0.1, 2.0, n)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize("size", [1, 2, 7, 40])
+def test_cholesky_factors_and_powers(inverters, dtype, bound, size):
+    basis, values = spectrum(size)
+    matrix = ((basis * values) @ basis.T).astype(dtype)
+    root = np.linalg.cholesky(matrix.astype("f8") + 0.3 * np.eye(size))
+    expected = {
+        "cholesky": root,
+        "cholesky_inverse": np.linalg.inv(root),
+        "power": (basis * (values + 0.3) ** -0.5) @ basis.T,
+    }
+    for function, value in expected.items():
+        result = inverters[dtype](matrix, 0.3, function=function)
+        np.testing.assert_allclose(result.matrix, value, atol=bound * 10)
+        assert tuple(result.rare_paths) == (0, 0, 0)
+
+
+def test_cholesky_of_an_indefinite_matrix_is_that_of_the_clipped_one(inverters):
+    matrix = np.array([[1.0, 2.0], [2.0, 1.0]], "f")  # eigenvalues 3 and -1
+    u, v = np.array([1.0, 1]) / 2**0.5, np.array([1.0, -1]) / 2**0.5
+    root = np.linalg.cholesky(np.outer(u, u) * 3.0001 + np.outer(v, v) * 1e-4)
+    found = inverters["float32"](matrix, 1e-4, function="cholesky")
+    np.testing.assert_allclose(found.matrix, root, rtol=1e-5, atol=1e-7)
+    assert tuple(found.rare_paths) == (1, 1, 0)
+    inverse = inverters["float32"](matrix, 1e-4, function="cholesky_inverse")
+    np.testing.assert_allclose(inverse.matrix, np.linalg.inv(root), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", ["cholesky", "cholesky_inverse", "power"])
+@pytest.mark.parametrize(("bad", "damping"), [(np.nan, 0.1), (np.inf, 0.1), (1.0, np.nan), (1, 0)])
+def test_unusable_input_keeps_the_previous_function(inverters, function, bad, damping):
+    previous = np.full([2, 2], 7.0, "f")
+    matrix = np.array([[2.0, bad], [bad, 2.0]], "f")
+    result = inverters["float32"](matrix, damping, previous, function)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_negative_eigenvalues_are_clipped_in_powers(inverters):
+    result = inverters["float64"](np.diag([3.0, -1.0]), 0.25, function="power")
+    np.testing.assert_allclose(result.matrix, np.diag([3.25**-0.5, 2.0]), rtol=1e-12)

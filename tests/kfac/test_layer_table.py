@@ -1,0 +1,286 @@
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac import fisher_factors
+from kfac.fisher_blocks import ConvKFCBasicFB, FullyConnectedKFACBasicFB
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def collection(graph):
+    return kfac.LayerCollection()
+
+
+@pytest.fixture
+def weights(graph):
+    return v1.get_variable("fc/w", [3, 2]), v1.get_variable("fc/b", [2])
+
+
+@pytest.fixture
+def kernel(graph):
+    return v1.get_variable("conv/w", [5, 5, 1, 4])
+
+
+def dense_tensors():
+    return tf.ones([4, 3]), tf.ones([4, 2])
+
+
+def register_loss(collection, **kwargs):
+    collection.register_softmax_cross_entropy_loss(
+        tf.zeros([4, 2]), targets=tf.zeros([4], tf.int64), **kwargs
+    )
+
+
+def conv(collection, kernel, strides=(1, 1, 1, 1), padding="SAME", **kwargs):
+    images = tf.ones([2, 8, 8, 1])
+    collection.register_conv2d(kernel, strides, padding, images, tf.ones([2, 8, 8, 4]), **kwargs)
+
+
+# Registration.
+
+
+def test_dense_layer(collection, weights):
+    collection.register_fully_connected(list(weights), *dense_tensors())
+    assert list(collection.fisher_blocks) == [weights]
+    (block,) = collection.get_blocks()
+    assert isinstance(block, FullyConnectedKFACBasicFB)
+    assert collection.registered_variables == weights
+
+
+def test_convolution(collection, kernel):
+    conv(collection, kernel, [1, 2, 2, 1], "same", dilations=[1, 1, 1, 1], data_format="NHWC")
+    (block,) = collection.get_blocks()
+    assert isinstance(block, ConvKFCBasicFB)
+    assert block.settings[0].strides == (2, 2)
+
+
+def test_tensors_may_stand_in_for_parameters(collection):
+    params = (tf.ones([3, 2], name="w"), tf.ones([2], name="b"))
+    collection.register_fully_connected(params, *dense_tensors())
+    assert collection.registered_variables == params
+
+
+def test_second_tower(collection, weights):
+    for reuse in (False, True, v1.AUTO_REUSE):
+        collection.register_fully_connected(weights, *dense_tensors(), reuse=reuse)
+    with v1.variable_scope("", reuse=True):
+        collection.register_fully_connected(weights, *dense_tensors())
+    assert [block.num_registered_towers for block in collection.get_blocks()] == [4]
+
+
+def test_description(collection, weights, kernel):
+    collection.register_fully_connected(weights, *dense_tensors())
+    conv(collection, kernel)
+    register_loss(collection)
+    collection.finalize()
+    assert collection.describe() == {
+        "fc/w": "kron 4x4 (x) 2x2",
+        "fc/b": "kron 4x4 (x) 2x2",
+        "conv/w": "kron 25x25 (x) 4x4",
+    }
+
+
+# Errors, none of which may change the collection.
+
+
+def unchanged(collection):
+    return [(key, block.num_registered_towers) for key, block in collection.fisher_blocks.items()]
+
+
+@pytest.mark.parametrize("approx", ["full", "kron_indep", ""])
+def test_unknown_approximation(collection, weights, kernel, approx):
+    with pytest.raises(ValueError, match=r"layer 'fc/w': approx=.*Accepted are 'kron'"):
+        collection.register_fully_connected(weights, *dense_tensors(), approx=approx)
+    with pytest.raises(ValueError, match=r"layer 'conv/w': approx=.*Accepted are 'kron'"):
+        conv(collection, kernel, approx=approx)
+    assert not collection.fisher_blocks
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"data_format": "NWC"}, "conv/w: data_format='NWC'. Accepted are 'NHWC'"),
+        ({"padding": "FULL"}, "conv/w: padding='FULL'. Accepted are 'SAME' and 'VALID'"),
+        ({"padding": [[0, 0], [1, 1]]}, "conv/w: padding=.*use tf.pad"),
+        ({"strides": (2, 2)}, "conv/w: strides=.*4 positive ints"),
+        ({"dilations": (1, 1, 1, 2)}, "conv/w: dilations=.*4 positive ints"),
+    ],
+)
+def test_unsupported_convolutions(collection, kernel, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        conv(collection, kernel, **kwargs)
+    assert not collection.fisher_blocks
+
+
+def test_layer_registered_twice(collection, weights):
+    collection.register_fully_connected(weights, *dense_tensors())
+    before = unchanged(collection)
+    with pytest.raises(ValueError, match=r"'fc/w': it is already in LayerCollection"):
+        collection.register_fully_connected(weights, *dense_tensors(), reuse=False)
+    assert unchanged(collection) == before
+
+
+def test_parameter_of_another_layer(collection, weights):
+    collection.register_fully_connected(weights, *dense_tensors())
+    before = unchanged(collection)
+    with pytest.raises(ValueError, match=r"fc/w was already registered with another layer"):
+        collection.register_fully_connected(weights[0], *dense_tensors())
+    assert unchanged(collection) == before
+
+
+@pytest.mark.parametrize("first", [None, "weight alone"])
+def test_reuse_of_an_unknown_layer(collection, weights, first):
+    if first:
+        collection.register_fully_connected(weights[0], *dense_tensors())
+    before = unchanged(collection)
+    with pytest.raises(ValueError, match=r"reuse is True, and no layer.*\(fc/w, fc/b\)"):
+        collection.register_fully_connected(weights, *dense_tensors(), reuse=True)
+    assert unchanged(collection) == before
+
+
+def test_other_kind_of_layer_under_reuse(collection, kernel):
+    conv(collection, kernel)
+    before = unchanged(collection)
+    with pytest.raises(ValueError, match=r"registered as ConvKFCBasicFB.*now as FullyConnected"):
+        collection.register_fully_connected(kernel, *dense_tensors(), reuse=True)
+    with pytest.raises(ValueError, match=r"All towers must register the same layer"):
+        conv(collection, kernel, strides=(1, 2, 2, 1), reuse=True)
+    assert unchanged(collection) == before
+
+
+def test_other_graph(collection, weights):
+    with tf.Graph().as_default():
+        w = v1.get_variable("w", [3, 2])
+        with pytest.raises(ValueError, match=r"'w': its tensors are in another graph"):
+            collection.register_fully_connected(w, *dense_tensors())
+    assert not collection.fisher_blocks
+
+
+def test_what_is_no_tensor(collection, weights):
+    with pytest.raises(TypeError, match=r"layer 'fc/w' with list|layer 'fc/w' with float: 1.0"):
+        collection.register_fully_connected(weights, [[1.0]], tf.ones([4, 2]))
+    assert not collection.fisher_blocks
+
+
+# The end of registration.
+
+
+def test_finalize_needs_layers_and_losses(collection, weights):
+    with pytest.raises(ValueError, match=r"has no registered layer"):
+        collection.finalize()
+    collection.register_fully_connected(weights, *dense_tensors())
+    with pytest.raises(ValueError, match=r"has no registered loss"):
+        collection.finalize()
+    assert not collection.is_final
+
+
+def test_nothing_after_finalize(collection, weights, kernel):
+    collection.register_fully_connected(weights, *dense_tensors())
+    register_loss(collection, name="a")
+    collection.finalize()
+    for late in (
+        lambda: conv(collection, kernel),
+        lambda: collection.register_fully_connected(weights, *dense_tensors(), reuse=True),
+        lambda: register_loss(collection, name="b"),
+        collection.finalize,
+    ):
+        with pytest.raises(ValueError, match=r"is finalized"):
+            late()
+
+
+def test_towers_that_disagree(collection, weights, kernel):
+    collection.register_fully_connected(weights, *dense_tensors())
+    conv(collection, kernel)
+    conv(collection, kernel, reuse=True)
+    register_loss(collection, name="a")
+    with pytest.raises(ValueError, match=r"2 towers.*layer 'fc/w' by 1, loss 'a' by 1"):
+        collection.finalize()
+
+
+def test_check_registration(collection, weights, kernel):
+    collection.register_fully_connected(weights, *dense_tensors())
+    collection.check_registration(weights)
+    other = v1.get_variable("other", [2])
+    with pytest.raises(ValueError, match=r"cannot train conv/w, other: no layer.*register_conv2d"):
+        collection.check_registration([kernel, *weights, other])
+    with pytest.raises(ValueError, match=r"fewer variables.*fc/b would be left out"):
+        collection.check_registration(weights[:1])
+
+
+# Factors.
+
+
+def test_equal_factors_are_shared(collection):
+    x = tf.ones([4, 3])
+    cls = fisher_factors.FullyConnectedKroneckerFactor
+    first = collection.make_or_get_factor(cls, (((x,),), True, ("",)), "a")
+    again = collection.make_or_get_factor(cls, (((x,),), True, ("",)), "b")
+    other = collection.make_or_get_factor(cls, (((x,),), False, ("",)), "c")
+    assert first is again
+    assert first.name == "a"
+    assert collection.get_factors() == (first, other)
+    assert list(collection.fisher_factors) == [
+        (cls, (((x,),), True, ("",))),
+        (cls, (((x,),), False, ("",))),
+    ]
+
+
+def test_factor_arguments_must_be_hashable(collection):
+    with pytest.raises(TypeError, match=r"unhashable"):
+        collection.make_or_get_factor(
+            fisher_factors.FullyConnectedKroneckerFactor, ([tf.ones([1, 1])], True), "a"
+        )
+
+
+# Linked parameters.
+
+
+def test_linked_approximation_is_between_the_explicit_one_and_the_default(collection, weights):
+    collection.define_linked_parameters(weights, "kron_in_diag")
+    assert collection.linked_parameters == {frozenset(weights): "kron_in_diag"}
+    collection.register_fully_connected(weights[::-1], *dense_tensors())
+    assert collection.get_blocks()[0].settings[0].diagonal_input
+
+
+def test_explicit_approximation_wins_over_the_linked_one(collection, weights):
+    collection.define_linked_parameters(weights, "diagonal")
+    collection.register_fully_connected(weights, *dense_tensors(), approx="kron")
+    assert isinstance(collection.get_blocks()[0], FullyConnectedKFACBasicFB)
+
+
+def test_linked_without_approximation_gets_the_default(collection, weights):
+    collection.define_linked_parameters(weights)
+    collection.register_fully_connected(weights, *dense_tensors())
+    assert isinstance(collection.get_blocks()[0], FullyConnectedKFACBasicFB)
+
+
+def test_linked_approximation_that_the_layer_does_not_have(collection, weights):
+    collection.define_linked_parameters(weights, "kron_sua")
+    with pytest.raises(ValueError, match=r"layer 'fc/w': approx='kron_sua'"):
+        collection.register_fully_connected(weights, *dense_tensors())
+    assert not collection.fisher_blocks
+
+
+def test_linking_what_is_linked_or_registered_otherwise(collection, weights, kernel):
+    collection.define_linked_parameters(weights)
+    for group in (weights, weights[0], (weights[1], kernel)):
+        with pytest.raises(ValueError, match=r"already belong to \(.*fc/.*\)"):
+            collection.define_linked_parameters(group)
+    conv(collection, kernel)
+    other = v1.get_variable("other", [4])
+    with pytest.raises(ValueError, match=r"already belong to \(conv/w\)"):
+        collection.define_linked_parameters((kernel, other))
+    assert list(collection.linked_parameters) == [frozenset(weights)]
+    collection.define_linked_parameters(kernel)
+
+
+# Settings.
+
+
+def test_factors_get_the_config(graph):
+    collection = kfac.LayerCollection(config=kfac.CurvatureConfig(factor_dtype=tf.float64))
+    cls = fisher_factors.FullyConnectedKroneckerFactor
+    factor = collection.make_or_get_factor(cls, (((tf.ones([4, 3]),),), True, ("",)), "a")
+    assert factor.dtype == tf.float64
