@@ -129,15 +129,15 @@ def _columns_shape(ggn: bool, name: str, entry: LossEntry) -> tuple[int, ...]:
       ValueError: It is not static, or differs.
     """
     if ggn:
-        static_shapes = [loss.ggn_factor_inner_static_shape for loss in entry.towers]
+        by_tower = [loss.ggn_factor_inner_static_shape for loss in entry.towers]
     else:
-        static_shapes = [loss.fisher_factor_inner_static_shape for loss in entry.towers]
-    known = [static for static in static_shapes if static.rank is not None]
+        by_tower = [loss.fisher_factor_inner_static_shape for loss in entry.towers]
+    known = [static for static in by_tower if static.rank is not None]
     shapes = {tuple(static.as_list()[1:]) for static in known}
-    if len(known) < len(static_shapes) or len(shapes) > 1 or any(None in shape for shape in shapes):
+    if len(known) < len(by_tower) or len(shapes) > 1 or any(None in shape for shape in shapes):
         raise ValueError(
             f"Cannot estimate exact curvature of loss {name!r}: its inputs have shapes "
-            f"{[str(static) for static in static_shapes]}, by tower. All axes but the first must be "
+            f"{[str(static) for static in by_tower]}, by tower. All axes but the first must be "
             "static, and the same in all towers: there is one back-propagation per coordinate. "
             "Set the static shape, or use estimation_mode='curvature_prop'."
         )
