@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from model_deploy import local_devices
 from replicate._types import Graph, Tensor
 from replicate.estimator.checkpoint import restore_variables
 from replicate.estimator.input_position import InputPosition
@@ -104,16 +105,8 @@ def complete_config(session_config: v1.ConfigProto | None) -> Any:
     if session_config is not None:
         completed.CopyFrom(session_config)
     if "CPU" not in completed.device_count:
-        completed.device_count["CPU"] = _logical_cpus()
+        completed.device_count["CPU"] = max(1, len(local_devices("CPU")))
     return completed
-
-
-def _logical_cpus() -> int:
-    configured = [
-        tf.config.get_logical_device_configuration(cpu) or [None]
-        for cpu in tf.config.list_physical_devices("CPU")
-    ]
-    return max(1, sum(map(len, configured)))
 
 
 def _require_ready(session: v1.Session, uninitialized: Tensor) -> None:
