@@ -13,6 +13,7 @@ import tensorflow as tf
 from model_deploy._types import Gradient, Operation, Tensor, Variable
 from model_deploy.clones import Clone, create_clones
 from model_deploy.config import DeploymentConfig
+from model_deploy.gradients import gradient_values
 from model_deploy.optimize import add_losses, clone_losses, of_clone, optimize_clones
 
 v1 = tf.compat.v1
@@ -112,7 +113,7 @@ def _train_op(total_loss: Tensor, updates: Iterable[Operation | Tensor]) -> Tens
 def _summarize_gradients(gradients: Iterable[tuple[Gradient, Variable]]) -> list[Tensor]:
     summaries = []
     for gradient, variable in gradients:
-        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+        values = gradient_values(gradient)
         name = f"{variable.op.name}_gradient"
         summaries.append(v1.summary.histogram(name, values))
         summaries.append(v1.summary.histogram(f"{name}_norm", tf.linalg.global_norm([values])))

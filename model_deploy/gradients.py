@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from model_deploy._types import Gradient, Variable
+from model_deploy._types import Gradient, Tensor, Variable
 
 v1 = tf.compat.v1
 
@@ -66,6 +66,18 @@ def sum_over_copies(
         if total is not None:
             summed.append((total, variable))
     return summed
+
+
+def gradient_values(gradient: Gradient) -> Tensor:
+    """Returns the numbers of a gradient: itself, or the rows that IndexedSlices hold."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def with_values(gradient: Gradient, values: Tensor) -> Gradient:
+    """Returns a gradient of the same form, dense or for the same rows, with other numbers."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return values
 
 
 def _concatenate_slices(slices: Sequence[tf.IndexedSlices], name: str | None) -> tf.IndexedSlices:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 
 v1 = tf.compat.v1
@@ -94,7 +95,7 @@ class LossScaling:
 def all_finite(gradients_and_variables: Sequence[tuple[Gradient, Variable]]) -> Tensor:
     """Returns whether no gradient has a NaN or an infinity, a boolean scalar."""
     finite = [
-        tf.reduce_all(tf.math.is_finite(_values(gradient)))
+        tf.reduce_all(tf.math.is_finite(gradient_values(gradient)))
         for gradient, _ in gradients_and_variables
     ]
     return tf.reduce_all(tf.stack(finite))
@@ -105,12 +106,6 @@ def _scalar(name: str, dtype: tf.DType, value: float) -> Variable:
     return v1.get_variable(name, [], dtype, initializer, trainable=False)
 
 
-def _values(gradient: Gradient) -> Tensor:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
 def _divided(gradient: Gradient, factor: Tensor, dtype: tf.DType) -> Gradient:
-    values = tf.cast(_values(gradient), dtype) / tf.cast(factor, dtype)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return values
+    values = tf.cast(gradient_values(gradient), dtype) / tf.cast(factor, dtype)
+    return with_values(gradient, values)

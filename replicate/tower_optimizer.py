@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from model_deploy import cross_in_packs, sum_over_copies
+from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.errors import finite_check
 from replicate.gradient_accumulation import GradientAccumulation
@@ -273,10 +274,7 @@ def _checked(
         f"{where} gradient of {variable.op.name} is NaN or infinite; no variable was changed in "
         f"this step. Look for a learning rate that is too high, log(0), or bad input."
     )
-    if isinstance(gradient, tf.IndexedSlices):
-        values = finite_check(gradient.values, text)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return finite_check(gradient, text)
+    return with_values(gradient, finite_check(gradient_values(gradient), text))
 
 
 def _shared(make: Callable[[], Any]) -> Any:
@@ -307,7 +305,5 @@ def _check_settings(accumulate_steps: int, clip_norm: float | None, pack_bytes: 
 def _evaluated(gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]) -> list[Tensor]:
     """Tensors that are known once the gradients are."""
     return [
-        gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-        for gradient, _ in gradients_and_variables
-        if gradient is not None
+        gradient_values(gradient) for gradient, _ in gradients_and_variables if gradient is not None
     ]

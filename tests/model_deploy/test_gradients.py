@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from model_deploy.gradients import sum_gradients, sum_over_copies
+from model_deploy.gradients import (
+    gradient_values,
+    sum_gradients,
+    sum_over_copies,
+    with_values,
+)
 
 v1 = tf.compat.v1
 
@@ -82,3 +87,13 @@ def test_variable_without_gradient_is_left_out(pair):
     [(total, variable)] = sum_over_copies(copies)
     assert variable is second
     assert dense(total) == 1.0
+
+
+@pytest.mark.parametrize(
+    "gradient", [lambda: tf.ones([2, 1]), lambda: slices([[1.0], [1.0]], [3, 0])]
+)
+def test_other_values_keep_the_form(graph, gradient):
+    gradient = gradient()
+    doubled = with_values(gradient, gradient_values(gradient) * 2.0)
+    assert type(doubled) is type(gradient)
+    np.testing.assert_array_equal(dense(doubled), 2.0 * dense(gradient))
