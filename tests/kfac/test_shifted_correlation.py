@@ -16,6 +16,7 @@ v1 = tf.compat.v1
         ((7, 6), (4, 2)),
         ((5, 9), (5, 5)),
         ((6, 4), (2, 1)),
+        ((4, 6), (1, 3)),
         ((9,), (5,)),
         ((6,), (2,)),
     ],
@@ -66,7 +67,7 @@ def test_batch_size_may_be_unknown(graph, session):
     [
         ((4, 5, 5, 2), ConvGeometry((3, 3), (2, 2), "SAME")),
         ((4, 5, 5, 2), ConvGeometry((3, 3), (1, 1), "SAME", (2, 2))),
-        ((4, 5, 5, 2), ConvGeometry((1, 3), (1, 1), "SAME")),
+        ((4, 5, 5, 2), ConvGeometry((1, 1), (1, 1), "SAME")),
         ((4, None, 5, 2), ConvGeometry((3, 3), (1, 1), "SAME")),
         ((4, 5, 5, 5, 2), ConvGeometry((3, 3, 3), (1, 1, 1), "SAME", (1, 1, 1))),
     ],
@@ -76,8 +77,25 @@ def test_where_it_does_not_apply(graph, shape, geometry):
 
 
 def test_estimated_cost(graph):
-    large = tf.zeros([1, 14, 14, 16])
+    large = v1.placeholder(tf.float32, [256, 14, 14, 16])
     assert shifted_correlation.is_cheaper(large, ConvGeometry((5, 5), (1, 1), "SAME"))
-    # With one location and few examples, summing the products of rows costs more than it saves.
-    small = tf.zeros([4, 3, 3, 64])
+    # With one location and few examples, starting the products costs more than they save.
+    small = v1.placeholder(tf.float32, [4, 3, 3, 64])
     assert not shifted_correlation.is_cheaper(small, ConvGeometry((3, 3), (1, 1), "VALID"))
+
+
+@pytest.mark.parametrize(("columns", "kernel"), [(40, 3), (29, 5), (24, 1)])
+def test_wide_images_are_cut_into_tiles(
+    graph, session, reference_patches, monkeypatch, columns, kernel
+):
+    monkeypatch.setattr(shifted_correlation, "PRODUCT_COST", 0.0)  # as if the batch were large
+    images = np.random.RandomState(0).randn(2, 4, columns, 8)
+    x = v1.placeholder(tf.float64, [None, 4, columns, 8])
+    geometry = ConvGeometry((2, kernel), (1, 1), "SAME")
+    sums = shifted_correlation.patch_sums(x, geometry)
+    products = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
+    assert max(product.shape.num_elements() for product in products) < (columns * 8) ** 2
+    p = np.concatenate(reference_patches(images, (2, kernel), (1, 1), "SAME", (1, 1)))
+    found = session.run(sums, {x: images})
+    np.testing.assert_allclose(found.products, p.T @ p, atol=1e-11)
+    np.testing.assert_allclose(found.values, p.sum(0), atol=1e-11)
