@@ -2,7 +2,8 @@
 
 Each tower sees its own shard and would push the shared moving averages its own way. Here the
 towers after the first keep a copy of every such variable, let their update operations write to the
-copy, and once a step the copies and the shared variable are brought together.
+copy, and once a step the copies and the shared variable are brought together. Where a step is
+skipped, what it did to them is taken back.
 
 Update operations are those in UPDATE_OPS, and assignments of values computed from the batch that
 are in no collection, which is how Keras layers make theirs.
@@ -54,6 +55,8 @@ class BatchStatistics:
         self._weights: list[Tensor] = []
         self._copies: dict[Any, list[Variable]] = {}
         """Reference of each shared statistic → its copies, in the order of the towers."""
+        self._statistics: list[Variable] = []
+        """The shared variables that the updates write to."""
 
     def record(
         self,
@@ -86,13 +89,15 @@ class BatchStatistics:
             and operation.inputs[0].op in unlisted_ops
             and _depends_on_batch(operation, batch, within)
         ]
-        if not self._updates and self._update_ops != "all":
+        if not self._updates:
             targets = {op.inputs[0].op for op in reached | set(hidden) if op.type in ASSIGNMENTS}
-            self._copies = {
-                variable.ref(): []
+            self._statistics = [
+                variable
                 for variable in v1.global_variables()
                 if variable.op in targets and not variable.trainable
-            }
+            ]
+            if self._update_ops != "all":
+                self._copies = {variable.ref(): [] for variable in self._statistics}
         self._updates.append(explicit + hidden)
         self._weights.append(weight)
 
@@ -112,14 +117,19 @@ class BatchStatistics:
                 return variable
             if variable.ref() not in made:
                 with suspended():
-                    made[variable.ref()] = _local_copy(variable, device)
+                    made[variable.ref()] = _local_copy(variable, device, "tower")
                 self._copies[variable.ref()].append(made[variable.ref()])
             return made[variable.ref()]
 
         return own
 
-    def merged(self) -> Operation | None:
-        """Returns the operation that runs all updates and brings the copies together, if any."""
+    def merged(self, skipped: Sequence[Tensor] = ()) -> Operation | None:
+        """Returns the operation that runs all updates and brings the copies together, if any.
+
+        Args:
+          skipped: Boolean scalars. In a step in which one of them is true, the statistics are
+            set back to what they were before it.
+        """
         updates = [update for tower in self._updates for update in tower]
         if not updates:
             return None
@@ -129,7 +139,7 @@ class BatchStatistics:
                 ref: self._merged_value(ref.deref(), copies) for ref, copies in shared.items()
             }
             with v1.control_dependencies(list(values.values())):
-                return v1.group(
+                update = v1.group(
                     *(
                         v1.assign(variable, values[ref])
                         for ref, copies in shared.items()
@@ -137,6 +147,21 @@ class BatchStatistics:
                     ),
                     name="update",
                 )
+            if not skipped:
+                return update
+            with v1.control_dependencies([update]):
+                return self._kept_unless(tf.reduce_any(tf.stack(skipped)))
+
+    def _kept_unless(self, skipped: Tensor) -> Operation:
+        """Returns the operation that makes the new statistics last, or the last ones new again."""
+        assignments = []
+        for variable in self._statistics:
+            last = _local_copy(variable, variable.device, "last")
+            value = tf.where(skipped, last.read_value(), variable.read_value())
+            everywhere = [variable, last, *self._copies.get(variable.ref(), [])]
+            with v1.control_dependencies([value]):
+                assignments += [v1.assign(each, value) for each in everywhere]
+        return v1.group(*assignments, name="keep")
 
     def _merged_value(self, variable: Variable, copies: Sequence[Variable]) -> Tensor:
         if self._update_ops == "first" or not variable.dtype.is_floating:
@@ -162,7 +187,7 @@ def _weighted(value: Tensor, weight: Tensor) -> Tensor:
     return tf.where(weight > 0, weight * value, tf.zeros_like(value))
 
 
-def _local_copy(variable: Variable, device: str) -> Variable:
+def _local_copy(variable: Variable, device: str, name: str) -> Variable:
     """Makes a variable of this process alone, on a device, that begins as the other one is."""
     with v1.control_dependencies(None), v1.device(variable.device):
         value = tf.cond(
@@ -175,7 +200,7 @@ def _local_copy(variable: Variable, device: str) -> Variable:
             value,
             trainable=False,
             collections=[v1.GraphKeys.LOCAL_VARIABLES],
-            name=f"{variable.op.name}/tower",
+            name=f"{variable.op.name}/{name}",
         )
 
 

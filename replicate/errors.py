@@ -37,6 +37,17 @@ def batch_check(condition: Tensor, text: str, *values: Tensor) -> Operation:
     return v1.debugging.Assert(condition, [message])
 
 
+def failure_unless(condition: Tensor, text: Tensor) -> Operation:
+    """Makes an operation that fails with `NonFiniteError(text)` unless the condition holds.
+
+    Args:
+      condition: Boolean scalar.
+      text: String scalar: the message.
+    """
+    message = tf.strings.join(["<<NonFiniteError| ", text, " |>>"])
+    return v1.debugging.Assert(condition, [message])
+
+
 def finite_check(tensor: Tensor, text: str) -> Tensor:
     """Returns the tensor; its evaluation fails with `NonFiniteError(text)` on a NaN or infinity.
 
@@ -53,7 +64,7 @@ def user_errors() -> Iterator[None]:
 
     Raises:
       ValueError: A `batch_check` failed inside the context.
-      NonFiniteError: A `finite_check` failed inside the context.
+      NonFiniteError: A `finite_check` or `failure_unless` failed inside the context.
     """
     try:
         yield

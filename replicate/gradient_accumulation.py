@@ -5,12 +5,13 @@ once in so many steps. The totals are part of checkpoints, so that a run that st
 updates goes on exactly. Used by `TowerOptimizer`, after the gradients of all towers were summed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.conditional import only_if
 
 v1 = tf.compat.v1
 
@@ -29,7 +30,8 @@ class GradientAccumulation:
         gradients_and_variables: Sequence[tuple[Gradient, Variable]],
         steps: int,
         average: bool,
-        accepted: Tensor,
+        accepted: Tensor | None = None,
+        accumulate_statistics: Callable[[], Operation] | None = None,
     ):
         """Makes the totals and the operations that add to them.
 
@@ -37,7 +39,9 @@ class GradientAccumulation:
           gradients_and_variables: Gradients of one step. Sparse ones are added to dense totals.
           steps: Steps from one update to the next, ≥ 1.
           average: Whether the total is the mean over the steps, or their sum.
-          accepted: Boolean scalar: whether this step counts at all.
+          accepted: Boolean scalar: whether this step counts at all; None: always.
+          accumulate_statistics: Makes an operation that adds up what else the update will need of
+            this step's batch.
         """
         variables = [variable for _, variable in gradients_and_variables]
         with v1.variable_scope(None, default_name="gradient_accumulation"):
@@ -45,17 +49,18 @@ class GradientAccumulation:
             self._slots = [_total_of(variable) for variable in variables]
         scale = 1.0 / steps if average else 1.0
 
-        def add() -> Tensor:
+        def add() -> Operation:
             added = [
                 _add(total, gradient, scale)
                 for total, (gradient, _) in zip(self._slots, gradients_and_variables, strict=True)
             ]
-            with v1.control_dependencies(added):
-                return v1.assign_add(counted, 1) % steps
+            if accumulate_statistics is not None:
+                added.append(accumulate_statistics())
+            return v1.group(*added, v1.assign_add(counted, 1))
 
-        rest = tf.cond(accepted, add, lambda: counted.read_value() % steps)
-        self.due = tf.logical_and(accepted, tf.equal(rest, 0))
-        with v1.control_dependencies([rest]):
+        with v1.control_dependencies([add() if accepted is None else only_if(accepted, add)]):
+            complete = tf.equal(counted.read_value() % steps, 0)
+            self.due = complete if accepted is None else tf.logical_and(accepted, complete)
             totals = [tf.identity(total.read_value()) for total in self._slots]
         self.totals = list(zip(totals, variables, strict=True))
 

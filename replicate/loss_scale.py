@@ -73,6 +73,10 @@ class LossScaling:
             for gradient, variable in gradients_and_variables
         ]
 
+    def can_shrink(self) -> Tensor:
+        """Returns whether the factor is above its least value, a boolean scalar."""
+        return self.factor.read_value() > 1.0
+
     def update(self, finite: Tensor) -> Operation:
         """Returns the operation that moves the factor after a step.
 

@@ -110,7 +110,7 @@ def replicate_model_fn(
             [tower.metric_variables for tower in towers],
             plan.consolidation,
             rows,
-            statistics.merged() if statistics else None,
+            statistics.merged(build.skipped) if statistics else None,
         )
 
     return replicated_model_fn

@@ -3,7 +3,7 @@
 Layers leave losses, update operations and summaries in collections of the whole graph, and code in
 a `model_fn` reads them back as if it were alone. Here each tower sees what was there before the
 towers, and its own; afterwards the collections hold everything again, but for summaries, which are
-those of the first tower unless asked for all.
+those of the first tower unless asked for all, and what was made outside of the towers on the way.
 """
 
 import contextlib
@@ -37,6 +37,7 @@ class TowerCollections:
         self._ambient = {key: v1.get_collection(key) for key in self._separate}
         self._added: dict[str, list[Any]] = {key: [] for key in self._separate}
         self._start: dict[Any, int] = {}
+        self._outside: list[Any] = []
 
     @contextlib.contextmanager
     def tower(self, index: int) -> Iterator[None]:
@@ -53,14 +54,24 @@ class TowerCollections:
         finally:
             self._restore(index, held)
 
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Keeps the summaries that are made inside, whichever tower is being built."""
+        summaries = v1.get_collection_ref(Keys.SUMMARIES)
+        start = len(summaries)
+        yield
+        self._outside += summaries[start:]
+
     def of_tower(self, key: str) -> list[Any]:
         """Returns what the current tower has added to a collection, or the last one after it."""
         return list(v1.get_collection_ref(key)[self._start.get(key, 0) :])
 
     def _restore(self, index: int, held: dict[str, list[Any]]) -> None:
         for key in self._separate:
-            if key != Keys.SUMMARIES or index == 0 or self._summaries == "all":
-                self._added[key] += self.of_tower(key)
+            added = self.of_tower(key)
+            if key == Keys.SUMMARIES and index > 0 and self._summaries == "first":
+                added = [new for new in added if any(new is kept for kept in self._outside)]
+            self._added[key] += added
             v1.get_collection_ref(key)[:] = [*self._ambient[key], *self._added[key]]
         for key, values in held.items():
             v1.get_collection_ref(key)[: len(values)] = values

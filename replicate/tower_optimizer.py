@@ -5,7 +5,7 @@ theirs over; the last adds them up, variable by variable, and lets the wrapped o
 sums as if there were one tower. Outside of `replicate_model_fn` it passes everything through.
 
 A NaN or an infinity in any tower's gradient fails the step before any variable changes; with loss
-scaling it is skipped instead.
+scaling, or `skip_nonfinite`, it is skipped instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +17,11 @@ import tensorflow as tf
 from model_deploy import cross_in_packs, sum_over_copies
 from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.conditional import only_if
 from replicate.errors import finite_check
 from replicate.gradient_accumulation import GradientAccumulation
 from replicate.loss_scale import DynamicLossScale, LossScaling, all_finite
+from replicate.skipping import NonFiniteSkipping, Watched, watched
 from replicate.towers import (
     COLLECTION,
     REDUCED_GRADIENTS,
@@ -33,6 +35,7 @@ v1 = tf.compat.v1
 
 GradientsAndVariables: TypeAlias = Sequence[tuple[Gradient | None, Variable]]
 OptimizerFn: TypeAlias = Callable[[], v1.train.Optimizer]
+Apply: TypeAlias = Callable[[Sequence[tuple[Gradient, Variable]]], Operation]
 
 
 class TowerOptimizer(v1.train.Optimizer):
@@ -54,6 +57,7 @@ class TowerOptimizer(v1.train.Optimizer):
         clip_norm: float | None = None,
         loss_scale: DynamicLossScale | None = None,
         pack_bytes: int | None = None,
+        skip_nonfinite: int = 0,
     ):
         """Wraps an optimizer.
 
@@ -71,6 +75,9 @@ class TowerOptimizer(v1.train.Optimizer):
             of the scaled loss.
           pack_bytes: Gradients that cross from one device to another travel in packs of at most so
             many bytes; None sends each one by itself.
+          skip_nonfinite: How many steps in a row may be left out, ≥ 0, because the loss or a
+            gradient of some tower is NaN or infinite. Such a step changes nothing but two
+            counters; the next one after so many fails with `NonFiniteError`.
 
         Raises:
           TypeError: It wraps something that is not an optimizer.
@@ -82,7 +89,7 @@ class TowerOptimizer(v1.train.Optimizer):
                 f"TowerOptimizer wraps a tf.compat.v1.train.Optimizer or a function without "
                 f"arguments that returns one; got {optimizer_or_optimizer_fn!r}."
             )
-        _check_settings(accumulate_steps, clip_norm, pack_bytes)
+        _check_settings(accumulate_steps, clip_norm, pack_bytes, skip_nonfinite)
         self._optimizer = optimizer_or_optimizer_fn if is_optimizer else None
         self._optimizer_fn = optimizer_or_optimizer_fn
         self._accumulate_steps = accumulate_steps
@@ -90,6 +97,8 @@ class TowerOptimizer(v1.train.Optimizer):
         self._loss_scale = loss_scale
         self._scaling: LossScaling | None = None
         self._pack_bytes = pack_bytes
+        self._skip_nonfinite = skip_nonfinite
+        self._losses: list[Watched] = []
 
     @staticmethod
     def has_been_used() -> bool:
@@ -136,6 +145,9 @@ class TowerOptimizer(v1.train.Optimizer):
         """
         build = current_build()
         scaled = build.scaled(loss) if build else loss
+        if self._skip_nonfinite:
+            description = _in_tower(f"loss {loss.op.name}", build.tower if build else None)
+            self._losses.append(watched(scaled, description, is_loss=True))
         if self._loss_scale is not None:
             self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
             scaled = self._scaling.scaled(scaled)
@@ -158,67 +170,113 @@ class TowerOptimizer(v1.train.Optimizer):
           In the last tower the operation that trains; before it, one that only ends the tower.
 
         Raises:
-          ValueError: An earlier tower made fewer calls than this one.
+          ValueError: An earlier tower made fewer calls than this one, or `skip_nonfinite` is set
+            and the wrapped optimizer is a SyncReplicasOptimizer.
         """
+        if self._skip_nonfinite and isinstance(self.wrapped, v1.train.SyncReplicasOptimizer):
+            raise ValueError(
+                f"TowerOptimizer(skip_nonfinite={self._skip_nonfinite}) cannot wrap a "
+                f"SyncReplicasOptimizer: the other workers would wait for the gradients of a "
+                f"worker that skips its step. Leave skip_nonfinite at 0."
+            )
         build = current_build()
         tower = build.tower if build else None
-        checked = list(grads_and_vars)
-        if self._loss_scale is None:
-            with v1.name_scope("finite_gradients"):
-                checked = [(_checked(grad, var, tower), var) for grad, var in checked]
+        part = self._part_of(tower, list(grads_and_vars))
+        skipping = None
+        if self._skip_nonfinite:
+            skipping = _shared(partial(NonFiniteSkipping, self._skip_nonfinite))
+        apply = partial(self._apply_now, global_step=global_step, name=name)
         if build is None or tower is None:
-            return self._apply([checked], [], True, global_step, name)
+            return self._apply([part], True, skipping, apply)
         call = len(build.calls[tower.index])
-        done = v1.group(*_evaluated(checked), name="train_op_placeholder")
-        names = v1.get_default_graph().get_name_scope()
-        build.calls[tower.index].append(
-            TowerGradients(checked, done, v1.get_variable_scope(), names)
-        )
+        build.calls[tower.index].append(part)
         if not tower.is_last:
-            return done
+            return part.done
         towers = [calls[call] for calls in build.calls if call < len(calls)]
         if len(towers) < tower.count:
             raise different_calls(build)
         with build.outside_towers(towers[0]):
-            return self._apply(
-                [part.gradients_and_variables for part in towers],
-                [part.done for part in towers],
-                build.averages_loss,
-                global_step,
-                name,
-            )
+            train_op = self._apply(towers, build.averages_loss, skipping, apply)
+        if skipping is not None:
+            with v1.control_dependencies([train_op]):
+                build.skipped.append(tf.identity(skipping.skipped))
+        return train_op
+
+    def _part_of(
+        self, tower: TowerContext | None, gradients_and_variables: GradientsAndVariables
+    ) -> TowerGradients:
+        """Checks one tower's gradients, or watches them, where the tower computes."""
+        checked, entries = list(gradients_and_variables), self._losses
+        self._losses = []
+        with v1.name_scope("finite_gradients"):
+            if self._skip_nonfinite:
+                entries = [*entries, *_watched(checked, tower)]
+            elif self._loss_scale is None:
+                checked = [(_checked(grad, var, tower), var) for grad, var in checked]
+        done = v1.group(*_evaluated(checked), name="train_op_placeholder")
+        names = v1.get_default_graph().get_name_scope()
+        return TowerGradients(checked, entries, done, v1.get_variable_scope(), names)
 
     def _apply(
         self,
-        towers: Sequence[GradientsAndVariables],
-        after: Sequence[Operation],
+        towers: Sequence[TowerGradients],
         average: bool,
-        global_step: Variable | None,
-        name: str | None,
+        skipping: NonFiniteSkipping | None,
+        apply: Apply,
     ) -> Operation:
         """Sums the towers' gradients and lets the wrapped optimizer apply them, when it is time."""
+        summed = self._summed([part.gradients_and_variables for part in towers])
+        with v1.control_dependencies([*(part.done for part in towers), *_evaluated(summed)]):
+            with v1.name_scope("gradient_aggregating"):
+                accepted = self._verdict(towers, summed, skipping)
+            v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
+            if self._accumulate_steps > 1:
+                train_op = self._accumulate(summed, accepted, average, apply)
+            elif accepted is None:
+                return apply(summed)
+            else:
+                train_op = only_if(accepted, partial(apply, summed))
+        if accepted is None:
+            return train_op
+        with v1.control_dependencies([train_op]):
+            return self._counted(accepted, skipping)
+
+    def _summed(self, towers: Sequence[GradientsAndVariables]) -> list[tuple[Gradient, Variable]]:
         with v1.name_scope("gradient_aggregating"):
             if self._pack_bytes is not None:
                 towers = [cross_in_packs(tower, self._pack_bytes) for tower in towers]
             summed = sum_over_copies(towers)
-            accepted = tf.constant(True)
-            if self._scaling is not None:
-                summed = self._scaling.unscaled(summed)
-                accepted = all_finite(summed)
-        v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
-        apply = partial(self._apply_now, global_step=global_step, name=name)
-        with v1.control_dependencies([*after, *_evaluated(summed)]):
-            accepted = tf.identity(accepted)  # A branch waits for its condition, whatever else.
-            if self._accumulate_steps > 1:
-                train_op = self._accumulate(summed, accepted, average, apply)
-            elif self._scaling is not None:
-                train_op = _only_if(accepted, partial(apply, summed))
-            else:
-                return apply(summed)
+            return summed if self._scaling is None else self._scaling.unscaled(summed)
+
+    def _verdict(
+        self,
+        towers: Sequence[TowerGradients],
+        summed: Sequence[tuple[Gradient, Variable]],
+        skipping: NonFiniteSkipping | None,
+    ) -> Tensor | None:
+        """Returns whether the step may be applied, a boolean scalar; None: always."""
+        if skipping is None:
+            return None if self._scaling is None else tf.identity(all_finite(summed))
+        entries = [entry for part in towers for entry in part.watched]
+        if len(towers) > 1:
+            entries += [
+                watched(gradient_values(gradient), f"Summed over towers, {_name(variable)}")
+                for gradient, variable in summed
+            ]
         if self._scaling is None:
-            return train_op
-        with v1.control_dependencies([train_op]):
-            return self._scaling.update(accepted)
+            return skipping.judge(entries)
+        return skipping.judge(entries, self._scaling.can_shrink())
+
+    def _counted(self, accepted: Tensor, skipping: NonFiniteSkipping | None) -> Operation:
+        """Returns the operation that takes note of a step that was applied or was not."""
+        counts = []
+        if skipping is not None:
+            counts.append(skipping.count(accepted))
+        if self._scaling is not None:
+            update = partial(self._scaling.update, accepted)
+            concerned = None if skipping is None else tf.logical_not(skipping.skipped)
+            counts.append(update() if concerned is None else only_if(concerned, update))
+        return v1.group(*counts)
 
     def _apply_now(
         self,
@@ -237,19 +295,23 @@ class TowerOptimizer(v1.train.Optimizer):
     def _accumulate(
         self,
         gradients_and_variables: Sequence[tuple[Gradient, Variable]],
-        accepted: Tensor,
+        accepted: Tensor | None,
         average: bool,
-        apply: Callable[[Sequence[tuple[Gradient, Variable]]], Operation],
+        apply: Apply,
     ) -> Operation:
         accumulation = GradientAccumulation(
-            gradients_and_variables, self._accumulate_steps, average, accepted
+            gradients_and_variables,
+            self._accumulate_steps,
+            average,
+            accepted,
+            getattr(self.wrapped, "accumulate_statistics", None),
         )
 
         def update() -> Operation:
             with v1.control_dependencies([apply(accumulation.totals)]):
                 return accumulation.reset()
 
-        return _only_if(accumulation.due, update)
+        return only_if(accumulation.due, update)
 
 
 def different_calls(build: TowerBuild) -> ValueError:
@@ -269,12 +331,30 @@ def _checked(
 ) -> Gradient | None:
     if gradient is None:
         return None
-    where = f"In {tower.label}, the" if tower and tower.count > 1 else "The"
     text = (
-        f"{where} gradient of {variable.op.name} is NaN or infinite; no variable was changed in "
-        f"this step. Look for a learning rate that is too high, log(0), or bad input."
+        f"{_in_tower(_name(variable), tower)} is NaN or infinite; no variable was changed in this "
+        f"step. Look for a learning rate that is too high, log(0), or bad input."
     )
     return with_values(gradient, finite_check(gradient_values(gradient), text))
+
+
+def _watched(
+    gradients_and_variables: GradientsAndVariables, tower: TowerContext | None
+) -> list[Watched]:
+    return [
+        watched(gradient_values(gradient), _in_tower(_name(variable), tower))
+        for gradient, variable in gradients_and_variables
+        if gradient is not None
+    ]
+
+
+def _name(variable: Variable) -> str:
+    return f"gradient of {variable.op.name}"
+
+
+def _in_tower(name: str, tower: TowerContext | None) -> str:
+    """Begins a sentence about a loss or gradient."""
+    return f"In {tower.label}, the {name}" if tower and tower.count > 1 else f"The {name}"
 
 
 def _shared(make: Callable[[], Any]) -> Any:
@@ -283,23 +363,17 @@ def _shared(make: Callable[[], Any]) -> Any:
     return build.shared(make) if build else make()
 
 
-def _only_if(condition: Tensor, make: Callable[[], Operation]) -> Operation:
-    """Returns an operation that runs what `make` makes in the steps that meet the condition."""
-
-    def run() -> Tensor:
-        with v1.control_dependencies([make()]):
-            return tf.constant(True)
-
-    return v1.group(tf.cond(condition, run, lambda: tf.constant(False)))
-
-
-def _check_settings(accumulate_steps: int, clip_norm: float | None, pack_bytes: int | None) -> None:
+def _check_settings(
+    accumulate_steps: int, clip_norm: float | None, pack_bytes: int | None, skip_nonfinite: int
+) -> None:
     if not isinstance(accumulate_steps, int) or accumulate_steps < 1:
         raise ValueError(f"accumulate_steps must be an int ≥ 1, got {accumulate_steps!r}.")
     if clip_norm is not None and not clip_norm > 0:
         raise ValueError(f"clip_norm must be > 0, or None not to clip; got {clip_norm!r}.")
     if pack_bytes is not None and pack_bytes < 1:
         raise ValueError(f"pack_bytes must be ≥ 1, or None not to pack; got {pack_bytes!r}.")
+    if not isinstance(skip_nonfinite, int) or skip_nonfinite < 0:
+        raise ValueError(f"skip_nonfinite must be an int ≥ 0, got {skip_nonfinite!r}.")
 
 
 def _evaluated(gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]) -> list[Tensor]:

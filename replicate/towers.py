@@ -16,6 +16,7 @@ import tensorflow as tf
 from model_deploy import DevicePlan, SharedVariables, VariablePlacer
 from replicate._types import Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
+from replicate.skipping import Watched
 from replicate.tower_collections import Summaries, TowerCollections
 
 v1 = tf.compat.v1
@@ -64,12 +65,14 @@ class TowerGradients:
 
     Attributes:
       gradients_and_variables: The pairs, gradients checked to be finite when they are evaluated.
+      watched: What decides whether the step is skipped, where `skip_nonfinite` is set.
       done: Operation that ends this tower's part of the step.
       variable_scope: The variable scope in which it called, likewise `name_scope`.
       name_scope: The name scope.
     """
 
     gradients_and_variables: list[tuple[Gradient | None, Variable]]
+    watched: list[Watched]
     done: Operation
     variable_scope: Any
     name_scope: str
@@ -99,6 +102,8 @@ class TowerBuild:
         self.tower: TowerContext | None = None
         self.calls: list[list[TowerGradients]] = [[] for _ in plan.towers]
         """For each tower, what its calls of `apply_gradients` passed, in order."""
+        self.skipped: list[Tensor] = []
+        """For each update that may be skipped, whether it was: boolean scalars, known after it."""
         self.averages_loss = averages_loss
         self._statistics = statistics
         self._shared: list[Any] = []
@@ -197,6 +202,7 @@ class TowerBuild:
         name_scope = first.name_scope if first else self._name_scope
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._variables.suspended())
+            stack.enter_context(self.collections.outside())
             stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
             stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
             stack.enter_context(v1.device(None))

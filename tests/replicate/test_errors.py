@@ -31,6 +31,14 @@ def test_finite_check_fails_with_its_text(graph, value):
         run(checked, {number: [1, value]})
 
 
+def test_failure_has_the_text_of_its_step(graph):
+    name = v1.placeholder(tf.string, [])
+    failure = errors.failure_unless(tf.not_equal(name, "ok"), tf.strings.join([name, " ≥ 'x'\n"]))
+    run(failure, {name: "bad"})
+    with pytest.raises(errors.NonFiniteError, match=r"^ok ≥ 'x'\n$"):
+        run(failure, {name: "ok"})
+
+
 def test_other_errors_pass_unchanged(graph):
     with pytest.raises(tf.errors.InvalidArgumentError, match="not ours"):
         run(v1.debugging.Assert(tf.constant(False), ["not ours"]))

@@ -119,6 +119,45 @@ def test_a_run_that_stops_between_updates_goes_on_exactly(tmp_path):
     np.testing.assert_array_equal(weights, straight[-1]["w"])
 
 
+@pytest.mark.parametrize("settings", [{}, {"skip_nonfinite": 1}])
+def test_reference_variables_are_accumulated_alike(settings):
+    histories = []
+    for use_resource in (True, False):
+        with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
+            batch = v1.placeholder(tf.float32, [4, 3])
+            optimizer = TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=2, **settings)
+            histories.append(run_all(optimizer.minimize(loss_of(batch)), batch, BATCHES))
+    assert np.abs(histories[0][-1]["w"] - 1).max() > 0.01
+    for resource, reference in zip(*histories, strict=True):
+        np.testing.assert_array_equal(resource["w"], reference["w"])
+
+
+def test_optimizer_may_accumulate_statistics_of_its_own(graph):
+    """Once for each batch that counts, before the update, and not for one that is skipped."""
+    seen = v1.get_variable("seen", initializer=0.0)
+    used = v1.get_variable("used", initializer=0.0)
+    value = v1.placeholder(tf.float32, [])
+
+    class Averaging(v1.train.GradientDescentOptimizer):
+        def accumulate_statistics(self):
+            return v1.assign_add(seen, value).op
+
+        def apply_gradients(self, *args, **kwargs):
+            with v1.control_dependencies([v1.assign(used, seen.read_value())]):
+                return super().apply_gradients(*args, **kwargs)
+
+    weight = v1.get_variable("w", initializer=1.0)
+    optimizer = TowerOptimizer(Averaging(0.5), accumulate_steps=2, skip_nonfinite=1)
+    train_op = optimizer.minimize(weight * value, var_list=[weight])
+    history = []
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for number in (1.0, np.inf, 2.0, 4.0):
+            session.run(train_op, {value: number})
+            history.append(session.run([seen, used, weight]))
+    assert history == [[1, 0, 1], [1, 0, 1], [3, 3, 0.25], [7, 3, 0.25]]
+
+
 def test_two_optimizers_keep_their_own_totals(graph):
     loss = loss_of(BATCHES[0])
     for _ in range(2):

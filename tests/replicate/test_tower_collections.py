@@ -37,6 +37,18 @@ def test_summaries_are_those_of_the_first_tower_or_of_all(graph, summaries, late
     assert names(Keys.SUMMARIES) == ["ambient", "loss", "loss_1", "loss_2"][: 2 + later]
 
 
+@pytest.mark.parametrize("summaries", ["first", "all"])
+def test_summaries_made_outside_of_towers_are_kept_once(graph, summaries):
+    collections = TowerCollections("every", summaries)
+    for index in range(2):
+        with collections.tower(index):
+            v1.summary.scalar(f"loss{index}", 0.0)
+            with collections.outside():
+                v1.summary.scalar(f"optimizer{index}", 0.0)
+    expected = ["loss0", "optimizer0", "loss1", "optimizer1"]
+    assert names(Keys.SUMMARIES) == [n for n in expected if n != "loss1" or summaries == "all"]
+
+
 @pytest.mark.parametrize(
     ("regularization", "seen"), [("every", [8.0, 8.0, 8.0]), ("first", [8.0, 0.0, 0.0])]
 )

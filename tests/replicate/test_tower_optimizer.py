@@ -271,3 +271,25 @@ def test_settings_out_of_range_are_refused(setting, match):
 def test_what_is_not_an_optimizer_is_refused(wrong):
     with pytest.raises(TypeError, match=r"TowerOptimizer wraps a .*Optimizer or a function .* got"):
         TowerOptimizer(wrong)
+
+
+@pytest.mark.parametrize("settings", [{}, {"accumulate_steps": 2}])
+def test_summaries_of_the_wrapped_optimizer_are_written(graph, settings):
+    class Telling(v1.train.GradientDescentOptimizer):
+        def apply_gradients(self, *args, **kwargs):
+            v1.summary.scalar("rate", 1.0)
+            return super().apply_gradients(*args, **kwargs)
+
+    def model(index):
+        v1.summary.scalar("loss", 2.0)
+        return TowerOptimizer(Telling(1.0), **settings).minimize(absolute_error(index))
+
+    with tower_build(device_plan(["/cpu:0", "/cpu:1"]), True) as build:
+        for index in range(2):
+            with build.building(index, 0.5):
+                train_op = model(index)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        written = [session.run([v1.summary.merge_all(), train_op])[0] for _ in range(2)]
+    tags = [[value.tag for value in v1.Summary.FromString(each).value] for each in written]
+    assert tags == [["loss"] if settings else ["loss", "rate"], ["loss", "rate"]]
