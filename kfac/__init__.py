@@ -22,37 +22,57 @@ except ModuleNotFoundError as error:
     ) from None
 
 from kfac import (
+    async_updates,
     curvature_matrix_vector_products,
+    data_reader,
     estimator,
     fisher_blocks,
     fisher_factors,
+    graph_search,
     layer_collection,
     linalg,
     loss_functions,
+    op_queue,
     optimizer,
     periodic,
     placement,
 )
+from kfac.async_updates import AsyncInvCovUpdateKfacOpt, AsyncUpdateHook
+from kfac.batch_execute import batch_execute
 from kfac.config import CurvatureConfig
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
-from kfac.layer_collection import LayerCollection, graph_layer_collection
+from kfac.layer_collection import (
+    LayerCollection,
+    auto_register_layers,
+    graph_layer_collection,
+)
+from kfac.op_queue import OpQueue
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 
 __all__ = [
+    "AsyncInvCovUpdateKfacOpt",
+    "AsyncUpdateHook",
     "CurvatureConfig",
     "CurvatureMatrixVectorProductComputer",
     "KfacOptimizer",
     "LayerCollection",
+    "OpQueue",
     "PeriodicInvCovUpdateKfacOpt",
+    "async_updates",
+    "auto_register_layers",
+    "batch_execute",
     "curvature_matrix_vector_products",
+    "data_reader",
     "estimator",
     "fisher_blocks",
     "fisher_factors",
     "graph_layer_collection",
+    "graph_search",
     "layer_collection",
     "linalg",
     "loss_functions",
+    "op_queue",
     "optimizer",
     "periodic",
     "placement",

@@ -13,7 +13,7 @@ Operation: TypeAlias = Any
 Graph: TypeAlias = Any
 DType: TypeAlias = Any
 Scalar: TypeAlias = Any
-"""A Python number, or a Tensor or Variable of shape []."""
+"""A Python number, a Tensor or Variable of shape [], or a function that returns one of these."""
 
 Parameters: TypeAlias = Any
 """What one layer trains: a weight, or a (weight, bias) tuple."""

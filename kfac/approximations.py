@@ -7,6 +7,7 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671. Grosse & Martens (2016), arXiv:1602.01407.
   Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
   networks".
+  George, Laurent, Bouthillier, Ballas & Vincent (2018), arXiv:1806.03884 ("ekfac").
 """
 
 import types
@@ -25,6 +26,7 @@ APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME = "kron_indep_both_diag"
 APPROX_KRONECKER_SERIES_1_NAME = "kron_series_1"
 APPROX_KRONECKER_SERIES_2_NAME = "kron_series_2"
 APPROX_KRONECKER_SUA_NAME = "kron_sua"
+APPROX_EKFAC_NAME = "ekfac"
 
 _KRONECKER = (
     APPROX_KRONECKER_NAME,
@@ -43,11 +45,16 @@ _SERIES = (APPROX_KRONECKER_SERIES_1_NAME, APPROX_KRONECKER_SERIES_2_NAME)
 ACCEPTED: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
         "generic": (APPROX_DIAGONAL_NAME, APPROX_FULL_NAME),
-        "fully_connected": (*_KRONECKER, APPROX_DIAGONAL_NAME),
-        "conv1d": (APPROX_KRONECKER_NAME,),
-        "conv2d": (APPROX_KRONECKER_NAME, APPROX_KRONECKER_SUA_NAME, APPROX_DIAGONAL_NAME),
-        "convolution": (APPROX_KRONECKER_NAME,),
-        "depthwise_conv2d": (APPROX_DIAGONAL_NAME,),
+        "fully_connected": (*_KRONECKER, APPROX_EKFAC_NAME, APPROX_DIAGONAL_NAME),
+        "conv1d": (APPROX_KRONECKER_NAME, APPROX_EKFAC_NAME),
+        "conv2d": (
+            APPROX_KRONECKER_NAME,
+            APPROX_KRONECKER_SUA_NAME,
+            APPROX_EKFAC_NAME,
+            APPROX_DIAGONAL_NAME,
+        ),
+        "convolution": (APPROX_KRONECKER_NAME, APPROX_EKFAC_NAME),
+        "depthwise_conv2d": (APPROX_DIAGONAL_NAME, APPROX_KRONECKER_NAME),
         "fully_connected_multi": (*_INDEPENDENT, *_SERIES),
         "conv2d_multi": (APPROX_KRONECKER_INDEP_NAME,),
         "scale_and_shift": (APPROX_FULL_NAME, APPROX_DIAGONAL_NAME),

@@ -41,6 +41,25 @@ def check_choice(argument: str, value: Any, accepted: Collection[Any]) -> None:
         raise ValueError(f"Cannot set up K-FAC: {argument}={value!r}. Accepted are {names}.")
 
 
+def check_excluded(argument: str, value: Any, where: str, remedy: str) -> None:
+    """Checks that an argument is None.
+
+    Args:
+      argument: Name of the argument.
+      value: What was given.
+      where: What excludes it, such as another argument.
+      remedy: What to do instead.
+
+    Raises:
+      ValueError: It is not None.
+    """
+    if value is not None:
+        raise ValueError(
+            f"Cannot set up K-FAC: {argument}={value!r} does not go with {where}. Accepted is "
+            f"None; {remedy}."
+        )
+
+
 def check_period(argument: str, value: Any, unit: str = "steps") -> None:
     """Checks a number of steps, or of something else.
 

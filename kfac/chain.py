@@ -14,9 +14,11 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.damped_matrix import DampedMatrix, damped_power, eigendecompose
-from kfac.linalg import all_finite, symmetrize
+from kfac.kronecker import kronecker_product
+from kfac.linalg import all_finite, identity_like, symmetrize
 
 _NEAR_ONE = 1e-6
+_NEAR_ZERO = 1e-6
 
 
 def symmetric_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
@@ -58,6 +60,60 @@ def limiting_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> Damped
     shares = tf.minimum(sigma**2, 1)[tf.newaxis]
     found = tf.concat([step, root @ right, shares], axis=0)
     return _checked(found, usable, previous, rare_paths)
+
+
+def symmetric_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
+    """Returns the block that option 1 stands for, undamped, [n · m, n · m].
+
+    T·A₀⊗G₀ + Σ_k 2 (T − k) A_k⊗G_k over k = 1, …, T − 1, where A_k = C₀^½ |Ψ|^k C₀^½.
+
+    Args:
+      a: C₀ and C₁ of the inputs, [2, n, n].
+      g: Those of the outputs' gradients, [2, m, m].
+      uses: T.
+    """
+    bases, psis = [], []
+    for root, psi in (_whitened(a), _whitened(g)):
+        values, vectors = tf.linalg.eigh(symmetrize(psi))
+        bases.append(root @ vectors)
+        psis.append(tf.abs(values))
+    product = tf.reshape(psis[0][:, tf.newaxis] * psis[1], [-1])
+    basis = kronecker_product(*bases)
+    gain = tf.cast(symmetric_chain_gain(product, uses), basis.dtype)
+    return tf.matmul(basis / gain, basis, transpose_b=True)
+
+
+def limiting_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
+    """Returns the block that option 2 stands for, undamped, [n · m, n · m].
+
+    T Σ_k C₀^½ Ψ^k C₀^½ over all k, with C₀ and Ψ the Kronecker products of those of A and G, and
+    Ψ^(−k) meaning the transpose of Ψ^k. The sum is (I − Ψᵀ)⁻¹ (I − ΨᵀΨ) (I − Ψ)⁻¹.
+
+    Args:
+      a: C₀ and C₁ of the inputs, [2, n, n].
+      g: Those of the outputs' gradients, [2, m, m].
+      uses: T.
+    """
+    (root_a, psi_a), (root_g, psi_g) = _whitened(a), _whitened(g)
+    root, psi = kronecker_product(root_a, root_g), kronecker_product(psi_a, psi_g)
+    sigma, _, right = tf.linalg.svd(psi)
+    rest = 1 - tf.minimum(sigma**2, 1)
+    rest = tf.where(tf.equal(rest, 0), tf.ones_like(rest), rest)
+    half = tf.linalg.pinv(identity_like(psi) - psi) @ root
+    half = tf.sqrt(rest)[:, tf.newaxis] * tf.matmul(right, half, transpose_a=True)
+    return uses * tf.matmul(half, half, transpose_a=True)
+
+
+def _whitened(moments: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns C₀^½ and Ψ without damping, by the pseudo-inverse where C₀ is singular."""
+    values, vectors, _ = eigendecompose(moments[0])
+    is_zero = values <= _NEAR_ZERO**2 * tf.reduce_max(values)
+    roots = tf.sqrt(values)
+    inverses = tf.where(
+        is_zero, tf.zeros_like(roots), 1 / tf.where(is_zero, tf.ones_like(roots), roots)
+    )
+    inverse = tf.matmul(vectors * inverses, vectors, transpose_b=True)
+    return tf.matmul(vectors * roots, vectors, transpose_b=True), inverse @ moments[1] @ inverse
 
 
 def symmetric_chain_gain(x: Tensor, uses: int) -> Tensor:

@@ -17,6 +17,8 @@ from kfac.arguments import check_choice, check_number, check_period
 
 CONV_MOMENTS = ("auto", "patches", "shifts")
 
+INVERSE_METHODS = ("auto", "cholesky", "eigh", "lu", "newton_schulz")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurvatureConfig:
@@ -27,8 +29,13 @@ class CurvatureConfig:
         float32 if these are of a 16-bit type.
       inverse_dtype: Dtype in which inverses and the like are kept; None means `factor_dtype`.
         They are computed in float32 at least.
-      eigen_threshold: From how many inverses of one factor on a shared eigendecomposition is
-        used instead of Cholesky decompositions, at least 1.
+      inverse_method: How factors are inverted. "cholesky", "lu" and "newton_schulz" as the
+        functions of `kfac.inversion` do, "eigh" by an eigendecomposition that all inverses and
+        powers of one factor share. "auto" takes "eigh" where a factor has other powers, or
+        `eigen_threshold` inverses, and "cholesky" elsewhere. Other powers and Cholesky factors do
+        not depend on it.
+      eigen_threshold: From how many inverses of one factor on "auto" takes a shared
+        eigendecomposition instead of Cholesky decompositions, at least 1.
       balance_damping: Whether the damping is split between two Kronecker factors by their mean
         traces (K-FAC §6.3) rather than evenly.
       damping_power: p; the damping of a layer that is applied T times to an example is λ/T^p.
@@ -43,6 +50,7 @@ class CurvatureConfig:
 
     factor_dtype: DType = None
     inverse_dtype: DType = None
+    inverse_method: str = "auto"
     eigen_threshold: int = 4
     balance_damping: bool = True
     damping_power: float = 1.0
@@ -64,6 +72,7 @@ class CurvatureConfig:
         check_number("damping_power", self.damping_power, ">= 0", lambda x: x >= 0)
         check_number("input_fraction", self.input_fraction, "in (0, 1]", lambda x: 0 < x <= 1)
         check_choice("conv_moment", self.conv_moment, CONV_MOMENTS)
+        check_choice("inverse_method", self.inverse_method, INVERSE_METHODS)
         for argument, dtype in (
             ("factor_dtype", self.factor_dtype),
             ("inverse_dtype", self.inverse_dtype),

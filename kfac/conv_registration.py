@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 
 from kfac._types import Parameters, Tensor
-from kfac.approximations import APPROX_DIAGONAL_NAME, APPROX_KRONECKER_SUA_NAME
+from kfac.approximations import (
+    APPROX_DIAGONAL_NAME,
+    APPROX_EKFAC_NAME,
+    APPROX_KRONECKER_SUA_NAME,
+)
 from kfac.conv_geometry import ConvGeometry, spatial_entries
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_blocks.conv import (
@@ -19,7 +23,9 @@ from kfac.fisher_blocks.conv import (
     ConvForm,
     ConvKFCBasicFB,
     DepthwiseConvDiagonalFB,
+    DepthwiseConvKFCBasicFB,
 )
+from kfac.fisher_blocks.eigenbasis import ConvEKFACFB
 from kfac.fisher_blocks.multi import ConvKFCBasicMultiIndepFB
 from kfac.fisher_factors.conv import PatchMask, Sampling
 from kfac.layer_table import LayerTable, as_key
@@ -55,7 +61,7 @@ class ConvRegistration(LayerTable):
           inputs: [batch, width, channels].
           outputs: [batch, width, outputs], before the non-linearity.
           dilations: (1, step, 1), or None for an ordinary filter.
-          approx: "kron".
+          approx: "kron" or "ekfac".
           reuse: See the class.
           sub_sample_inputs: Whether the input factor sees a random part of the examples only.
           sub_sample_patches: Whether the input factor sees a random part of the patches only.
@@ -64,10 +70,11 @@ class ConvRegistration(LayerTable):
           ValueError: See the class; or strides, padding or dilations are not as above.
         """
         params = as_key(params)
-        self._resolve_approximation("conv1d", approx, params)
+        chosen = self._resolve_approximation("conv1d", approx, params)
         geometry = _geometry(params, 1, padding, None, strides, dilations)
         form = ConvForm(sampling=_sampling(sub_sample_inputs, sub_sample_patches))
-        self._register_block(ConvKFCBasicFB(self, params, geometry, form), inputs, outputs, reuse)
+        block = _two_factor_block(chosen)(self, params, geometry, form)
+        self._register_block(block, inputs, outputs, reuse)
 
     def register_conv2d(
         self,
@@ -94,7 +101,7 @@ class ConvRegistration(LayerTable):
           outputs: [batch, height, width, outputs], likewise, before the non-linearity.
           data_format: "NHWC" or "NCHW"; None means the former.
           dilations: As strides, or None for an ordinary filter.
-          approx: "kron", "kron_sua" or "diagonal".
+          approx: "kron", "kron_sua", "ekfac" or "diagonal".
           reuse: See the class.
           sub_sample_inputs: Whether the input factor sees a random part of the examples only.
           sub_sample_patches: Whether the input factor sees a random part of the patches only.
@@ -115,7 +122,7 @@ class ConvRegistration(LayerTable):
             sampling = _sampling(sub_sample_inputs, sub_sample_patches)
             form = ConvForm(chosen == APPROX_KRONECKER_SUA_NAME, sampling, mask)
             _check_uncorrelated(params, form)
-            block = ConvKFCBasicFB(self, params, geometry, form)
+            block = _two_factor_block(chosen)(self, params, geometry, form)
         self._register_block(block, inputs, outputs, reuse)
 
     def register_convolution(
@@ -140,18 +147,19 @@ class ConvRegistration(LayerTable):
           strides: One step per dimension; None means 1.
           dilation_rate: One step per dimension; None means 1.
           data_format: As in `tf.nn.convolution`, such as "NCDHW"; None means channels last.
-          approx: "kron".
+          approx: "kron" or "ekfac".
           reuse: See the class.
 
         Raises:
           ValueError: See the class; or the other arguments are not as above.
         """
         params = as_key(params)
-        self._resolve_approximation("convolution", approx, params)
+        chosen = self._resolve_approximation("convolution", approx, params)
         rank = as_tuple(params)[0].shape.rank - 2
         full = [_with_batch_and_channels(steps, data_format) for steps in (strides, dilation_rate)]
         geometry = _geometry(params, rank, padding, data_format, *full)
-        self._register_block(ConvKFCBasicFB(self, params, geometry), inputs, outputs, reuse)
+        block = _two_factor_block(chosen)(self, params, geometry, ConvForm())
+        self._register_block(block, inputs, outputs, reuse)
 
     def register_depthwise_conv2d(
         self,
@@ -175,14 +183,14 @@ class ConvRegistration(LayerTable):
           padding: "SAME" or "VALID".
           rate: Dilations (down, right), or None for an ordinary filter.
           data_format: "NHWC" or "NCHW"; None means the former.
-          approx: "diagonal".
+          approx: "diagonal" or "kron".
           reuse: See the class.
 
         Raises:
           ValueError: See the class; or there is a bias, or the other arguments are not as above.
         """
         params = as_key(params)
-        self._resolve_approximation("depthwise_conv2d", approx, params)
+        chosen = self._resolve_approximation("depthwise_conv2d", approx, params)
         if isinstance(params, tuple):
             raise ValueError(
                 f"Cannot register depthwise convolution {params[0].op.name!r} with "
@@ -191,9 +199,11 @@ class ConvRegistration(LayerTable):
             )
         dilations = _with_batch_and_channels(rate, data_format)
         geometry = _geometry(params, 2, padding, data_format, strides, dilations)
-        self._register_block(
-            DepthwiseConvDiagonalFB(self, params, geometry), inputs, outputs, reuse
+        is_diagonal = chosen == APPROX_DIAGONAL_NAME
+        block = (DepthwiseConvDiagonalFB if is_diagonal else DepthwiseConvKFCBasicFB)(
+            self, params, geometry
         )
+        self._register_block(block, inputs, outputs, reuse)
 
     def register_separable_conv2d(
         self,
@@ -208,6 +218,7 @@ class ConvRegistration(LayerTable):
         data_format: str | None = None,
         approx: str | None = None,
         reuse: bool | str = VARIABLE_SCOPE,
+        depthwise_approx: str | None = None,
     ) -> None:
         """Registers a depthwise convolution and the 1x1 convolution after it, or a tower of them.
 
@@ -223,14 +234,15 @@ class ConvRegistration(LayerTable):
           data_format: "NHWC" or "NCHW"; None means the former.
           approx: Of the 1x1 convolution, as in `register_conv2d`.
           reuse: See the class.
+          depthwise_approx: Of the depthwise convolution, as in `register_depthwise_conv2d`.
 
         Raises:
           ValueError: See the methods for either.
         """
         before = dict(self._blocks)
         self.register_depthwise_conv2d(
-            depthwise_params, inputs, depthwise_outputs, strides, padding, rate, data_format, None,
-            reuse,
+            depthwise_params, inputs, depthwise_outputs, strides, padding, rate, data_format,
+            depthwise_approx, reuse,
         )  # fmt: skip
         try:
             self.register_conv2d(
@@ -279,7 +291,11 @@ class ConvRegistration(LayerTable):
         geometry = _geometry(params, 2, padding, data_format, strides, dilations)
         uses = count_uses(inputs, count_uses(outputs, num_uses, 3, name), 3, name)
         block = ConvKFCBasicMultiIndepFB(self, params, geometry, uses)
-        self._register_block(block, as_uses(inputs, 3), as_uses(outputs, 3), reuse)
+        self._register_block(block, as_uses(inputs, 3), as_uses(outputs, 3), reuse, uses)
+
+
+def _two_factor_block(approx: str) -> type[ConvKFCBasicFB] | type[ConvEKFACFB]:
+    return ConvEKFACFB if approx == APPROX_EKFAC_NAME else ConvKFCBasicFB
 
 
 def _geometry(

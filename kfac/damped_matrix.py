@@ -1,7 +1,8 @@
 """Functions of a damped matrix M + d·I: inverse, powers, Cholesky factors; and what if they fail.
 
 Plain functions that never raise at run time and never return anything that is not finite. They say
-by which path they found the result. Called by the slots in which factors keep such matrices.
+by which path they found the result. How an inverse is attempted first is in `kfac.inversion`.
+Called by the slots in which factors keep such matrices.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
@@ -13,7 +14,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg import all_finite, static_size, symmetrize
+from kfac.inversion import INVERSIONS, inverse_from_root
+from kfac.linalg import all_finite, identity_like, symmetrize
 
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
 
@@ -26,8 +28,8 @@ class DampedMatrix(NamedTuple):
 
     Attributes:
       matrix: [n, n], finite.
-      rare_paths: int64 [3], in the order of `RARE_PATHS`: 1 if the first Cholesky decomposition
-        failed; 1 if an eigendecomposition had to be used; 1 if the previous matrix was kept.
+      rare_paths: int64 [3], in the order of `RARE_PATHS`: 1 if the first attempt failed; 1 if an
+        eigendecomposition had to be used; 1 if the previous matrix was kept.
     """
 
     matrix: Tensor
@@ -48,13 +50,15 @@ class Eigendecomposition(NamedTuple):
     is_usable: Tensor
 
 
-def damped_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+def damped_inverse(
+    matrix: Tensor, damping: Tensor, previous: Tensor, method: str = "cholesky"
+) -> DampedMatrix:
     """Returns (M + d·I)⁻¹, symmetric.
 
     In order, until the result is finite:
 
     1. M, d not finite or d ≤ 0: the previous inverse.
-    2. Cholesky in the given precision. This is the whole cost of an ordinary call.
+    2. The given method in the given precision. This is the whole cost of an ordinary call.
     3. Cholesky in float64 with 1, 10, 100 and 1000 times the damping.
     4. Eigendecomposition in float64, negative eigenvalues set to zero.
     5. The previous inverse.
@@ -63,11 +67,12 @@ def damped_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedM
       matrix: M [n, n], symmetric, float32 or float64; positive semi-definite if all is well.
       damping: d, shape [], of the same dtype.
       previous: [n, n], what to return when M cannot be inverted.
+      method: A key of `kfac.inversion.INVERSIONS`.
 
     Returns:
       The inverse and which path gave it.
     """
-    return _from_root(matrix, damping, previous, _inverse_from_root)
+    return _with_retries(matrix, damping, previous, INVERSIONS[method], inverse_from_root)
 
 
 def damped_cholesky(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
@@ -85,8 +90,23 @@ def eigendecompose(matrix: Tensor) -> Eigendecomposition:
     matrix = symmetrize(matrix)
     is_usable = all_finite(matrix)
     # The kernel aborts the step when it meets NaN.
-    values, vectors = tf.linalg.eigh(tf.where(is_usable, matrix, _identity_like(matrix)))
+    values, vectors = tf.linalg.eigh(tf.where(is_usable, matrix, identity_like(matrix)))
     return Eigendecomposition(tf.maximum(values, 0), vectors, is_usable)
+
+
+def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns U and below it e, [n + 1, n]; U is the same for M and for M + d·I.
+
+    Args:
+      matrix: M [n, n], symmetric.
+      damping: d; does not matter.
+      previous: [n + 1, n], what to return if M is not finite.
+    """
+    del damping
+    values, vectors, is_usable = eigendecompose(matrix)
+    found = tf.concat([vectors, values[tf.newaxis]], axis=0)
+    never = tf.zeros_like(is_usable)
+    return _result(is_usable, found, previous, retried=never, eigen=never)
 
 
 def damped_power(
@@ -101,7 +121,7 @@ def damped_power(
       previous: [n, n], what to return if M or d is not finite, d ≤ 0, or the power overflows.
     """
     values, vectors, is_usable = decomposition
-    usable = tf.reduce_all([is_usable, all_finite(damping), damping > 0])
+    usable = tf.logical_and(is_usable, _is_damping(damping))
     damping = tf.where(usable, damping, tf.ones_like(damping))
     power = symmetrize(
         tf.matmul(vectors * (values + damping) ** exponent, vectors, transpose_b=True)
@@ -118,12 +138,8 @@ def _result(
     return DampedMatrix(tf.where(good, matrix, previous), tf.cast(taken, tf.int64))
 
 
-def _identity_like(matrix: Tensor) -> Tensor:
-    return tf.eye(static_size(matrix, 0) or tf.shape(matrix)[0], dtype=matrix.dtype)
-
-
-def _inverse_from_root(root: Tensor, identity: Tensor) -> Tensor:
-    return symmetrize(tf.linalg.cholesky_solve(root, identity))
+def _is_damping(damping: Tensor) -> Tensor:
+    return tf.logical_and(tf.math.is_finite(damping), damping > 0)
 
 
 def _from_root(
@@ -132,30 +148,49 @@ def _from_root(
     previous: Tensor,
     function: Callable[[Tensor, Tensor], Tensor],
 ) -> DampedMatrix:
-    """Returns a function of the Cholesky factor L and the identity, with the failure policy.
+    """Returns a function of the Cholesky factor L and the identity, with the failure policy."""
+
+    def attempt(damped: Tensor, identity: Tensor) -> Tensor:
+        return function(tf.linalg.cholesky(damped), identity)
+
+    return _with_retries(matrix, damping, previous, attempt, function)
+
+
+def _with_retries(
+    matrix: Tensor,
+    damping: Tensor,
+    previous: Tensor,
+    attempt: Callable[[Tensor, Tensor], Tensor],
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> DampedMatrix:
+    """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
 
     TensorFlow's Cholesky decomposition reports failure by NaN on a CPU, and eigendecompositions
-    of NaN abort the step, so inputs and results are checked here; see `damped_inverse`.
+    of NaN abort the step, so inputs and results are checked here.
+
+    Args:
+      matrix: M [n, n].
+      damping: d, shape [].
+      previous: [n, n], what to return when all else fails.
+      attempt: The function of M + d·I and the identity; not finite where it fails.
+      function: The same of the Cholesky factor of M + d·I and the identity.
     """
     matrix = symmetrize(matrix)
-    identity = _identity_like(matrix)
-    usable = tf.reduce_all([all_finite(matrix), all_finite(damping), damping > 0])
+    identity = identity_like(matrix)
+    usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
     matrix = tf.where(usable, matrix, identity)
     damping = tf.where(usable, damping, tf.ones_like(damping))
-    direct = function(tf.linalg.cholesky(matrix + damping * identity), identity)
+    direct = attempt(matrix + damping * identity, identity)
     failed = tf.logical_not(all_finite(direct))
     wide_damping = tf.cast(damping, tf.float64)
     wide_identity = _only_if(failed, identity)
-    retry = function(
-        _retried_root(_only_if(failed, matrix), wide_damping, wide_identity), wide_identity
-    )
-    hopeless = tf.logical_and(failed, tf.logical_not(all_finite(retry)))
-    eigen = function(
-        _eigen_root(_only_if(hopeless, matrix), wide_damping), _only_if(hopeless, identity)
-    )
-    found = _replace_if(failed, direct, retry)
-    found = _replace_if(hopeless, found, eigen)
+    root = _retried_root(_only_if(failed, matrix), wide_damping, wide_identity)
+    hopeless = tf.logical_and(failed, tf.logical_not(all_finite(root)))
+    root = tf.where(hopeless, _eigen_root(_only_if(hopeless, matrix), wide_damping), root)
+    retry = tf.cast(function(root, wide_identity), matrix.dtype)
+    # What is not needed is [1, 1], and is broadcast.
+    found = tf.ensure_shape(tf.where(failed, retry, direct), matrix.shape)
     good = tf.logical_and(usable, all_finite(found))
     return _result(good, found, previous, retried=failed, eigen=hopeless)
 
@@ -168,16 +203,6 @@ def _only_if(condition: Tensor, matrix: Tensor) -> Tensor:
     """
     size = tf.where(condition, tf.shape(matrix), [1, 1])
     return tf.cast(tf.slice(matrix, [0, 0], size), tf.float64)
-
-
-def _replace_if(condition: Tensor, matrix: Tensor, other: Tensor) -> Tensor:
-    """Returns `other` in the dtype of `matrix` [n, n] if `condition` holds, else `matrix`.
-
-    Undoes `_only_if`: `other` is [n, n] if the condition holds, and [1, 1] if not.
-    """
-    missing = (tf.shape(matrix) - tf.shape(other))[:, tf.newaxis] * [[0, 1]]
-    padded = tf.pad(tf.cast(other, matrix.dtype), missing)
-    return tf.where(condition, tf.ensure_shape(padded, matrix.shape), matrix)
 
 
 def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:

@@ -5,11 +5,15 @@ compute is in `kfac.fisher_blocks`. Extended by `kfac.layer_collection.LayerColl
 what all methods have in common.
 """
 
+import math
 from collections.abc import Sequence
+
+import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.approximations import (
     APPROX_DIAGONAL_NAME,
+    APPROX_EKFAC_NAME,
     APPROX_FULL_NAME,
     APPROX_KRONECKER_IN_DIAG_NAME,
     APPROX_KRONECKER_NAME,
@@ -22,6 +26,7 @@ from kfac.fisher_blocks.dense import (
     FullyConnectedDiagonalFB,
     FullyConnectedKFACBasicFB,
 )
+from kfac.fisher_blocks.eigenbasis import FullyConnectedEKFACFB
 from kfac.fisher_blocks.generic import NaiveDiagonalFB, NaiveFullFB
 from kfac.fisher_blocks.multi import FullyConnectedMultiIndepFB, FullyConnectedSeriesFB
 from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
@@ -50,7 +55,7 @@ class DenseRegistration(LayerTable):
           params: Weight [inputs, outputs], or (weight, bias [outputs]).
           inputs: [batch, inputs], or ids [batch] if the inputs are not dense.
           outputs: [batch, outputs], before the non-linearity.
-          approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag" or "diagonal".
+          approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag", "ekfac" or "diagonal".
           dense_inputs: False if inputs are ids, that is, row numbers of the weight. This calls for
             a diagonal input factor, which is then the default.
           reuse: See the class.
@@ -63,6 +68,8 @@ class DenseRegistration(LayerTable):
         block: FisherBlock
         if approx == APPROX_DIAGONAL_NAME:
             block = FullyConnectedDiagonalFB(self, params)
+        elif approx == APPROX_EKFAC_NAME:
+            block = FullyConnectedEKFACFB(self, params)
         else:
             block = FullyConnectedKFACBasicFB(self, params, _dense_form(approx, dense_inputs))
         self._register_block(block, inputs, outputs, reuse)
@@ -84,46 +91,57 @@ class DenseRegistration(LayerTable):
         params: Parameters,
         inputs: Tensor | Sequence[Tensor],
         outputs: Tensor | Sequence[Tensor],
-        num_uses: int | None = None,
+        num_uses: Scalar | None = None,
         approx: str | None = None,
         dense_inputs: bool = True,
         reuse: bool | str = VARIABLE_SCOPE,
+        unordered: bool = False,
     ) -> None:
         """Registers a dense layer that is applied several times to an example, or a tower of it.
 
         Tensors are given as lists with one tensor per use, in the order of time; or as one tensor
-        [uses, batch, ...]; or as one tensor [uses · batch, ...], together with `num_uses`.
+        [uses, batch, ...]; or as one tensor [uses · batch, ...], together with `num_uses`. With
+        `unordered` they have all uses of all examples as rows, in any order and with any axes,
+        such as [batch, uses, ...].
 
         Args:
           params: Weight [inputs, outputs], or (weight, bias [outputs]).
           inputs: What enters the layer, or ids if the inputs are not dense.
           outputs: What leaves it, before the non-linearity.
-          num_uses: How often the layer is applied, if the tensors do not tell.
+          num_uses: How often the layer is applied, if the tensors do not tell. An int, or if
+            unordered perhaps an int Tensor [].
           approx: "kron_indep", "kron_indep_in_diag", "kron_indep_out_diag",
             "kron_indep_both_diag", "kron_series_1" or "kron_series_2".
-          dense_inputs: As in `register_fully_connected`.
+          dense_inputs: As in `register_fully_connected`. Ids must be [uses · batch] if unordered.
           reuse: See the class.
+          unordered: Whether rows are in any order. Calls for `num_uses`, and for an approximation
+            that takes uses to be independent.
 
         Raises:
           ValueError: See the class; or the number of uses is unknown, or differs.
         """
         params, name = as_key(params), as_tuple(params)[0].op.name
-        uses = count_uses(outputs, num_uses, 1, name)
-        if dense_inputs or isinstance(inputs, (tuple, list)):
-            count_uses(inputs, uses, 1, name)
         chosen = self._resolve_approximation("fully_connected_multi", approx, params)
+        uses: Scalar = num_uses
+        if unordered:
+            _check_unordered(name, num_uses, chosen)
+        else:
+            uses = count_uses(outputs, num_uses, 1, name)
+            if dense_inputs or isinstance(inputs, (tuple, list)):
+                count_uses(inputs, uses, 1, name)
         block: FisherBlock
         if chosen in _SERIES:
             _check_dense(name, chosen, dense_inputs)
             block = FullyConnectedSeriesFB(self, params, uses, _SERIES[chosen])
         else:
-            if approx is None and not dense_inputs:
-                chosen = chosen if "in_diag" in chosen else f"{chosen}_in_diag"
             form = _dense_form(chosen, dense_inputs)
+            if approx is None and not dense_inputs:
+                form = form._replace(diagonal_input=True)
             if not form.diagonal_input:
                 _check_dense(name, chosen, dense_inputs)
             block = FullyConnectedMultiIndepFB(self, params, uses, form)
-        self._register_block(block, as_uses(inputs, 1), as_uses(outputs, 1), reuse)
+        allowed = uses if isinstance(uses, int) else len(tf.nest.flatten(outputs))
+        self._register_block(block, as_uses(inputs, 1), as_uses(outputs, 1), reuse, allowed)
 
     def register_generic(
         self,
@@ -151,7 +169,7 @@ class DenseRegistration(LayerTable):
                 "with approx='diagonal'. Register each by itself, or all with approx='full'."
             )
         block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(self, params)
-        self._register_block(block, batch_size, (), reuse)
+        self._register_block(block, batch_size, (), reuse, math.inf)
 
     def register_scale_and_shift(
         self,
@@ -209,6 +227,15 @@ def _dense_form(approx: str, dense_inputs: bool) -> DenseForm:
         diagonal_output=approx.endswith(("out_diag", "both_diag")),
         dense_inputs=dense_inputs,
     )
+
+
+def _check_unordered(layer: str, num_uses: Scalar | None, approx: str) -> None:
+    if num_uses is None or approx in _SERIES:
+        raise ValueError(
+            f"Cannot register layer {layer!r} with unordered=True: num_uses={num_uses!r}, "
+            f"approx={approx!r}. Pass the number of uses, and one of the 'kron_indep' "
+            "approximations; those of series need [uses, batch, ...]."
+        )
 
 
 def _check_dense(layer: str, approx: str, dense_inputs: bool) -> None:

@@ -9,7 +9,7 @@ References:
 
 import functools
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -30,15 +30,14 @@ from kfac.estimation_modes import MODES
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
+from kfac.micro_batches import MicroBatchSums
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, work_of_blocks
 from kfac.state import Assignment, assign_all, assign_if, make_counter, read
+from kfac.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 
 v1 = tf.compat.v1
 
 ESTIMATION_MODES = tuple(MODES)
-
-Thunk = Callable[..., Operation]
-"""Makes an update op. Those of averages take `should_decay`, a bool or bool Tensor []."""
 
 
 class _Plan(NamedTuple):
@@ -101,7 +100,8 @@ class FisherEstimator(BlockProducts):
           variables: What to precondition, which must be all the parameters that are registered;
             None means just these, whatever they are when the estimator is first used.
           cov_ema_decay: β, weight of the past in the moving averages, in [0, 1].
-          damping: λ > 0, a number, Tensor or Variable.
+          damping: λ > 0, a number, Tensor or Variable, or a function that returns one of these
+            and is called whenever λ is needed.
           layer_collection: Layers and losses; finalized when the estimator is first used.
           exps: Powers of the damped matrix that `multiply_matpower` is to serve, beside 1.
           estimation_mode: One of `ESTIMATION_MODES`, explained in `kfac.estimation_modes`.
@@ -143,6 +143,7 @@ class FisherEstimator(BlockProducts):
         self._devices = (cov_devices, inv_devices, trans_devices)
         self._place = STRATEGIES[placement_strategy]
         self._plan: _Plan | None = None
+        self._sums: MicroBatchSums | None = None
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -194,9 +195,10 @@ class FisherEstimator(BlockProducts):
         return self._collection.get_factors()
 
     def get_cov_vars(self) -> list[Variable]:
-        """Returns the variables of all moving averages, and the sample step."""
+        """Returns the variables of all averages and sums for them, and the sample step."""
         averages = [v for factor in self.factors for v in factor.get_cov_vars()]
-        return [*averages, self._instantiate().sample_step]
+        sums = [*self._sums.variables, self._sums.refused] if self._sums else []
+        return [*averages, *sums, self._instantiate().sample_step]
 
     def get_inv_vars(self) -> list[Variable]:
         """Returns the variables of all inverses."""
@@ -263,7 +265,7 @@ class FisherEstimator(BlockProducts):
         for make in (*self._cov_variable_thunks(), *self._inv_variable_thunks()):
             make()
 
-    def _cov_variable_thunks(self) -> list[Callable[[], Sequence[Variable]]]:
+    def _cov_variable_thunks(self) -> list[VariablesThunk]:
         def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
             factor.instantiate_cov_variables(place.variables)
             return factor.get_cov_vars()
@@ -271,7 +273,7 @@ class FisherEstimator(BlockProducts):
         places = self._instantiate().placement.cov
         return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
 
-    def _inv_variable_thunks(self) -> list[Callable[[], Sequence[Variable]]]:
+    def _inv_variable_thunks(self) -> list[VariablesThunk]:
         def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
             factor.instantiate_inv_variables(place.variables)
             return factor.get_inv_vars()
@@ -288,28 +290,33 @@ class FisherEstimator(BlockProducts):
 
         Args:
           indices: Which factors.
-          backward: The backward pass to use.
+          backward: The backward pass to use, unless there are sums to use.
           should_decay: bool []; when false the past keeps its full weight.
 
         Returns:
-          The new values of the averages' variables and of the sample step.
+          The new values of the averages' variables, and of the sums or the sample step.
         """
-        plan = self._instantiate()
-        places = plan.placement.cov
-        gradients = substitutes(plan.backward, backward)
+        places = self._instantiate().placement.cov
         decay = self._cov_ema_decay
         if should_decay is not True:
             decay = tf.where(should_decay, linalg.as_scalar(decay, tf.float64), 1.0)
-        statistics = []
-        for index in indices:
-            with v1.device(places[index].compute):
-                statistics.append(self.factors[index].batch_statistic(gradients))
-        accept = tf.reduce_all([backward.is_finite, *map(linalg.all_finite, statistics)])
+        if self._sums is None:
+            plan = self._instantiate()
+            gradients = substitutes(plan.backward, backward)
+            statistics, is_finite = [], backward.is_finite
+            for index in indices:
+                with v1.device(places[index].compute):
+                    statistics.append(self.factors[index].batch_statistic(gradients))
+            used = [Assignment(plan.sample_step, backward.next_step)]
+        else:
+            statistics, used = self._sums.taken(indices)
+            is_finite = True
+        accept = tf.reduce_all([is_finite, *map(linalg.all_finite, statistics)])
         averages = []
         for index, statistic in zip(indices, statistics, strict=True):
             with v1.device(places[index].compute):
                 averages += self.factors[index].updated_average(statistic, accept, decay)
-        return [*averages, Assignment(plan.sample_step, backward.next_step)]
+        return [*averages, *used]
 
     def _updated_inverses(self, index: int) -> list[Assignment]:
         place = self._instantiate().placement.inv[index]
@@ -321,6 +328,8 @@ class FisherEstimator(BlockProducts):
     ) -> Operation:
         """Returns an op that folds the current batch into all moving averages.
 
+        After `make_accumulation_op` it folds what was added up instead, and starts the sums anew.
+
         Args:
           due: bool []. When it is false the op does nothing: the backward pass is built inside
             the branch, so that it costs nothing either. A Python True builds no branch.
@@ -328,38 +337,61 @@ class FisherEstimator(BlockProducts):
         """
         self.make_vars()
         plan = self._instantiate()
+        averages = [v for factor in self.factors for v in factor.get_cov_vars()]
+        used = self._sums.variables if self._sums else [plan.sample_step]
 
         def compute() -> list[Assignment]:
-            backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
+            reused = due is True or self._sums is not None
+            backward = plan.backward if reused else self._backward_pass(plan.sample_step)
             return self._updated_averages(range(len(self.factors)), backward, should_decay)
 
         with v1.name_scope(f"{self.name}/update_averages"):
-            return assign_if(due, self.get_cov_vars(), compute)
+            return assign_if(due, [*averages, *used], compute)
 
-    def make_inv_update_op(self, due: Tensor | bool = True) -> Operation:
-        """Returns an op that recomputes all inverses.
+    def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
+        """Returns an op that adds the statistics of the current batch to sums.
+
+        The updates of averages that are made afterwards, in Python's order, fold the sums: several
+        micro-batches count as the one batch that they are parts of.
+
+        Args:
+          due: bool []. When it is false the op does nothing, at no cost. A Python True builds no
+            branch.
+        """
+        self.make_vars()
+        plan = self._instantiate()
+        sums = self._sums = self._sums or MicroBatchSums(self.factors, plan.placement.cov)
+
+        def compute() -> list[Assignment]:
+            backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
+            added = sums.added(substitutes(plan.backward, backward), backward.is_finite)
+            return [*added, Assignment(plan.sample_step, backward.next_step)]
+
+        with v1.name_scope(f"{self.name}/accumulate"):
+            return assign_if(due, [*sums.variables, sums.refused, plan.sample_step], compute)
+
+    def make_inv_update_op(
+        self, due: Tensor | bool = True, indices: Sequence[int] | None = None
+    ) -> Operation:
+        """Returns an op that recomputes inverses.
 
         It must run after the update of the averages, not beside it.
 
         Args:
           due: bool []. When it is false the op does nothing. A Python True builds no branch.
+          indices: Of which factors; None means of all.
         """
         self.make_vars()
+        chosen = range(len(self.factors)) if indices is None else indices
 
         def compute() -> list[Assignment]:
-            return [a for i in range(len(self.factors)) for a in self._updated_inverses(i)]
+            return [assignment for i in chosen for assignment in self._updated_inverses(i)]
 
+        variables = [v for i in chosen for v in self.factors[i].inverse_update_vars]
         with v1.name_scope(f"{self.name}/update_inverses"):
-            return assign_if(due, self.get_inv_vars(), compute)
+            return assign_if(due, variables, compute)
 
-    def create_ops_and_vars_thunks(
-        self, scope: str | None = None
-    ) -> tuple[
-        list[Callable[[], Sequence[Variable]]],
-        list[Thunk],
-        list[Callable[[], Sequence[Variable]]],
-        list[Thunk],
-    ]:
+    def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
         """Returns functions that make variables and ops, one of each kind per factor.
 
         Args:
@@ -383,7 +415,7 @@ class FisherEstimator(BlockProducts):
                 return assign_all(self._updated_inverses(index))
 
         indices = range(len(self.factors))
-        return (
+        return Thunks(
             self._cov_variable_thunks(),
             [functools.partial(cov_update, index) for index in indices],
             self._inv_variable_thunks(),
@@ -405,3 +437,21 @@ class FisherEstimator(BlockProducts):
         _, cov_updates, _, inv_updates = self.create_ops_and_vars_thunks(scope)
         self.make_vars()
         return cov_updates, inv_updates
+
+    def make_ops_and_vars(self, scope: str | None = None) -> CurvatureOps:
+        """Makes all variables and one update op per factor and kind.
+
+        Args:
+          scope: Name scope of the ops; None means the estimator's name.
+        """
+        cov_thunks, inv_thunks = self.make_vars_and_create_op_thunks(scope)
+        cov_updates, inv_updates = ([make() for make in t] for t in (cov_thunks, inv_thunks))
+        name = scope or self.name
+        return CurvatureOps(
+            cov_updates,
+            tf.group(*cov_updates, name=f"{name}/cov_update"),
+            inv_updates,
+            tf.group(*inv_updates, name=f"{name}/inv_update"),
+            cov_thunks,
+            inv_thunks,
+        )

@@ -50,7 +50,8 @@ def layer_params_to_mat2d(params: Parameters) -> Tensor:
     """Returns a layer's parameters, or anything of their shapes, as one matrix.
 
     Args:
-      params: A weight [..., outputs], or a tuple (weight, bias [outputs]).
+      params: A weight [..., outputs], or a tuple (weight, bias [outputs]). With a bias of several
+        axes the weight has these at its end, too.
 
     Returns:
       [inputs, outputs], the leading axes of the weight flattened in row-major order, with the
@@ -59,7 +60,8 @@ def layer_params_to_mat2d(params: Parameters) -> Tensor:
     if not isinstance(params, (tuple, list)):
         return tf.reshape(params, [-1, params.shape[-1]])
     weight, bias = params
-    matrix = tf.reshape(weight, [-1, weight.shape[-1]])
+    static = bias.shape.num_elements()
+    matrix = tf.reshape(weight, [-1, tf.size(bias) if static is None else static])
     return tf.concat([matrix, tf.reshape(bias, [1, -1])], axis=0)
 
 

@@ -1,18 +1,19 @@
 """Which tensors and parameters form which layer, in each tower, and which losses there are.
 
-A model registers its layers and losses here while it is built, once per tower. Nothing is added
-to the graph at that time, and nothing is kept outside of the graph: `graph_layer_collection`
+A model registers its layers and losses here while it is built, once per tower, or lets
+`kfac.graph_search` find the layers. Nothing is kept outside of the graph: `graph_layer_collection`
 hangs a collection on the graph itself. The estimator reads the finished collection.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from kfac._types import Graph
+from kfac._types import Graph, Parameters, Scalar, Variable
 from kfac.approximations import (
     APPROX_DIAGONAL_NAME,
+    APPROX_EKFAC_NAME,
     APPROX_FULL_NAME,
     APPROX_KRONECKER_BOTH_DIAG_NAME,
     APPROX_KRONECKER_IN_DIAG_NAME,
@@ -27,15 +28,16 @@ from kfac.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.config import CurvatureConfig
-from kfac.conv_registration import ConvRegistration
 from kfac.curvature_report import curvature_report
-from kfac.dense_registration import DenseRegistration
+from kfac.fisher_blocks.base import FisherBlock
+from kfac.graph_search import AutoRegistration
 from kfac.reuse import VARIABLE_SCOPE
 
 v1 = tf.compat.v1
 
 __all__ = [
     "APPROX_DIAGONAL_NAME",
+    "APPROX_EKFAC_NAME",
     "APPROX_FULL_NAME",
     "APPROX_KRONECKER_BOTH_DIAG_NAME",
     "APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME",
@@ -50,13 +52,14 @@ __all__ = [
     "APPROX_KRONECKER_SUA_NAME",
     "VARIABLE_SCOPE",
     "LayerCollection",
+    "auto_register_layers",
     "get_default_layer_collection",
     "graph_layer_collection",
     "set_default_layer_collection",
 ]
 
 
-class LayerCollection(DenseRegistration, ConvRegistration):
+class LayerCollection(AutoRegistration):
     """The layers, parameters and losses of one model, over all its towers.
 
     Kinds of layers and losses are inherited. All methods that register a layer have these
@@ -90,9 +93,10 @@ class LayerCollection(DenseRegistration, ConvRegistration):
     def report(self) -> str:
         """Returns a table: each layer with its block, its factors, their sizes and devices.
 
-        What depends on the factors is there once an optimizer or estimator has made them.
+        What depends on the factors is there once an optimizer or estimator has made them. After
+        automatic registration another table tells what each parameter was taken for, and why.
         """
-        return curvature_report(self.get_blocks())
+        return curvature_report(self.get_blocks(), self.decisions)
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator["LayerCollection"]:
@@ -130,6 +134,29 @@ def graph_layer_collection(
             f"{collection.config}. Pass the same config in every tower, or another name."
         )
     return collection
+
+
+def auto_register_layers(
+    layer_collection: LayerCollection | None = None,
+    var_list: Sequence[Variable] | None = None,
+    batch_size: Scalar | None = None,
+) -> dict[Parameters, FisherBlock]:
+    """Registers the layers of a model by looking at its graph; see the method of this name.
+
+    Args:
+      layer_collection: A layer collection with registered losses; None means
+        `graph_layer_collection()`.
+      var_list: As in `LayerCollection.auto_register_layers`.
+      batch_size: As there.
+
+    Returns:
+      The blocks that are new, by their parameter or tuple of parameters.
+
+    Raises:
+      ValueError: As there.
+    """
+    collection = graph_layer_collection() if layer_collection is None else layer_collection
+    return collection.auto_register_layers(var_list, batch_size)
 
 
 def _defaults(graph: Graph) -> list[LayerCollection]:

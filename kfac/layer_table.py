@@ -18,6 +18,7 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_registration import LossRegistration
 from kfac.reuse import is_reuse
+from kfac.subgraph import SubGraph
 
 v1 = tf.compat.v1
 
@@ -43,6 +44,8 @@ class LayerTable(LossRegistration, DefaultApproximations):
         self._blocks: dict[Parameters, FisherBlock] = {}
         self._factors: dict[tuple[Callable[..., FisherFactor], Any], FisherFactor] = {}
         self._linked: dict[frozenset[Variable], str | None] = {}
+        self._uses: dict[Parameters, list[float]] = {}
+        self._final_subgraph: SubGraph | None = None
 
     # What is registered.
 
@@ -68,6 +71,16 @@ class LayerTable(LossRegistration, DefaultApproximations):
     def registered_variables(self) -> tuple[Variable, ...]:
         """All parameters of all layers, in order of registration."""
         return tuple(param for key in self._blocks for param in as_tuple(key))
+
+    @property
+    def subgraph(self) -> SubGraph:
+        """What the registered losses depend on; the same object once registration is over."""
+        if self._final_subgraph is not None:
+            return self._final_subgraph
+        subgraph = SubGraph(tf.nest.flatten([loss.inputs for loss in self.losses]))
+        if self.is_final:
+            self._final_subgraph = subgraph
+        return subgraph
 
     def describe(self) -> dict[str, str]:
         """Returns for each parameter's name how it is preconditioned.
@@ -123,9 +136,17 @@ class LayerTable(LossRegistration, DefaultApproximations):
     # Registration.
 
     def _register_block(
-        self, block: FisherBlock, inputs: Any, outputs: Any, reuse: bool | str
+        self,
+        block: FisherBlock,
+        inputs: Any,
+        outputs: Any,
+        reuse: bool | str,
+        uses: float = 1,
     ) -> None:
-        """Adds `block`, or a tower to its registered equal, after all checks have passed."""
+        """Adds `block`, or a tower to its registered equal, after all checks have passed.
+
+        `uses` is how often each of its parameters may be used in the tower's graph.
+        """
         self._check_open(f"layer {block.name!r}")
         self._check_graph(f"layer {block.name!r}", *_tensors(block.name, inputs, outputs))
         existing = self._blocks.get(block.params)
@@ -135,12 +156,14 @@ class LayerTable(LossRegistration, DefaultApproximations):
             self._check_new_layer(block, existing)
         registered = existing or self._blocks.setdefault(block.params, block)
         registered.register_additional_tower(inputs, outputs)
+        self._uses.setdefault(block.params, []).append(uses)
 
     def _undo_registration(
         self, params: Parameters, before: Mapping[Parameters, FisherBlock]
     ) -> None:
         """Takes the last tower of a layer back; `before` are the blocks as they were."""
         key = as_key(params)
+        self._uses[key].pop()
         if key in before:
             self._blocks[key].remove_last_tower()
         else:
@@ -230,10 +253,11 @@ class LayerTable(LossRegistration, DefaultApproximations):
             )
 
     def check_registration(self, variables: Sequence[Variable]) -> None:
-        """Checks that exactly these variables are registered.
+        """Checks that exactly these variables are registered, with all their uses.
 
         Raises:
-          ValueError: Some of them are not, or some others are; the message names them.
+          ValueError: Some of them are not, or some others are, or the losses depend on more uses
+            of one than were registered; the message names them.
         """
         registered = {v.ref(): v for v in self.registered_variables}
         wanted = {v.ref(): v for v in variables}
@@ -251,6 +275,21 @@ class LayerTable(LossRegistration, DefaultApproximations):
                 f"{', '.join(extra)} would be left out. Put them into var_list, see that the loss "
                 "depends on them, or do not register their layers."
             )
+        self._check_uses()
+
+    def _check_uses(self) -> None:
+        """Compares how often parameters are used with how often this was registered."""
+        subgraph = self.subgraph
+        for key in self._blocks:
+            for param in as_tuple(key):
+                found, expected = subgraph.variable_uses(param), sum(self._uses[key])
+                if found > expected:
+                    raise ValueError(
+                        f"Cannot compute curvature of {param.op.name}: the losses depend on "
+                        f"{found} uses of it, and {expected:g} are registered in {self.name}. "
+                        "Register all uses, with the register_..._multi method of its layer, or "
+                        "the parameter with register_generic."
+                    )
 
 
 def as_key(params: Parameters) -> Parameters:

@@ -12,7 +12,9 @@ from kfac._types import DType, Scalar, Tensor
 
 
 def as_scalar(value: Scalar, dtype: DType) -> Tensor:
-    """Returns a number, Tensor or Variable as a Tensor [] of `dtype`, without losing digits."""
+    """Returns a setting, whatever its form, as a Tensor [] of `dtype`, without losing digits."""
+    if callable(value):
+        value = value()
     if isinstance(value, (int, float)):
         return tf.constant(value, dtype)
     return tf.cast(tf.convert_to_tensor(value), dtype)
@@ -39,6 +41,11 @@ def all_finite(tensor: Tensor) -> Tensor:
 def symmetrize(matrix: Tensor) -> Tensor:
     """Returns (M + Mᵀ) / 2 of a matrix [n, n]."""
     return 0.5 * (matrix + tf.transpose(matrix))
+
+
+def identity_like(matrix: Tensor) -> Tensor:
+    """Returns the identity of the size and dtype of a matrix [n, n]."""
+    return tf.eye(static_size(matrix, 0) or tf.shape(matrix)[0], dtype=matrix.dtype)
 
 
 def append_homogeneous(rows: Tensor) -> Tensor:

@@ -6,10 +6,11 @@ means is in `kfac.loss_functions`. Extended by `kfac.layer_collection.LayerColle
 
 import types
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import Graph, Scalar, Tensor
+from kfac._types import Graph, Operation, Scalar, Tensor
 from kfac.loss_functions import (
     CategoricalLogitsNegativeLogProbLoss,
     LossFunction,
@@ -27,8 +28,8 @@ v1 = tf.compat.v1
 class LossRegistration:
     """The losses of one model, over all its towers.
 
-    All methods that register a loss have these arguments beside the parameters of the predicted
-    distribution:
+    All methods that register a loss have these arguments, in this order, after the parameters of
+    the predicted distribution:
 
       seed: Seeds the sampling of targets; None derives it from the name.
       targets: What was observed; needed by estimation_mode="empirical" and `total_loss` only.
@@ -38,6 +39,9 @@ class LossRegistration:
         AUTO_REUSE does what fits, VARIABLE_SCOPE goes by the flag of the current variable scope.
       weights: One number per example, or a mask, that multiplies its loss; None means 1. Averages
         still divide by the number of all examples.
+
+    Two losses have a second name: `register_softmax_cross_entropy_loss` is the categorical one,
+    `register_sigmoid_cross_entropy_loss` that of Bernoullis.
 
     They all raise:
 
@@ -93,6 +97,13 @@ class LossRegistration:
             }
         )
 
+    @property
+    def loss_colocation_ops(self) -> Mapping[LossFunction, Operation]:
+        """The op that computes the inputs of each loss in `losses`, and says where it is."""
+        return types.MappingProxyType(
+            {loss: tf.nest.flatten(loss.inputs)[0].op for loss in self.losses}
+        )
+
     # Registration.
 
     def register_categorical_predictive_distribution(
@@ -107,40 +118,13 @@ class LossRegistration:
     ) -> None:
         """Registers a softmax cross-entropy loss, or one more tower of it.
 
-        Args:
-          logits: [batch, classes], or with more axes in front of the last.
-          seed: As for all losses; see the class.
-          targets: Class numbers, shaped as the logits without their last axis.
-          name: As for all losses.
-          coeff: As for all losses.
-          reuse: As for all losses.
-          weights: As for all losses.
+        Logits are [batch, classes], or have more axes in front of the last. Targets are class
+        numbers, shaped as the logits without their last axis.
         """
+        kind = CategoricalLogitsNegativeLogProbLoss
+        self._register(kind, (logits,), targets, weights, seed, name, coeff, reuse)
 
-        def make(name: str) -> LossFunction:
-            return CategoricalLogitsNegativeLogProbLoss(
-                logits, targets, seed, name=name, weights=weights
-            )
-
-        self._register(make, seed, name, coeff, reuse)
-
-    def register_softmax_cross_entropy_loss(
-        self,
-        logits: Tensor,
-        seed: int | None = None,
-        targets: Tensor | None = None,
-        name: str | None = None,
-        coeff: float = 1.0,
-        reuse: bool | str = VARIABLE_SCOPE,
-        weights: Tensor | None = None,
-    ) -> None:
-        """Registers a softmax cross-entropy loss under its other name.
-
-        See `register_categorical_predictive_distribution` for arguments and errors.
-        """
-        self.register_categorical_predictive_distribution(
-            logits, seed, targets, name, coeff, reuse, weights
-        )
+    register_softmax_cross_entropy_loss = register_categorical_predictive_distribution
 
     def register_onehot_categorical_predictive_distribution(
         self,
@@ -152,24 +136,13 @@ class LossRegistration:
         reuse: bool | str = VARIABLE_SCOPE,
         weights: Tensor | None = None,
     ) -> None:
-        """Registers a softmax cross-entropy loss whose targets are vectors.
+        """Registers a softmax cross-entropy loss whose targets are vectors, or a tower of it.
 
-        Args:
-          logits: [batch, classes], or with more axes in front of the last.
-          seed: As for all losses; see the class.
-          targets: One-hot vectors or probabilities, shaped as the logits.
-          name: As for all losses.
-          coeff: As for all losses.
-          reuse: As for all losses.
-          weights: As for all losses.
+        Logits are [batch, classes], or have more axes in front of the last. Targets are one-hot
+        vectors or probabilities, shaped as the logits.
         """
-
-        def make(name: str) -> LossFunction:
-            return OnehotCategoricalLogitsNegativeLogProbLoss(
-                logits, targets, seed, name=name, weights=weights
-            )
-
-        self._register(make, seed, name, coeff, reuse)
+        kind = OnehotCategoricalLogitsNegativeLogProbLoss
+        self._register(kind, (logits,), targets, weights, seed, name, coeff, reuse)
 
     def register_normal_predictive_distribution(
         self,
@@ -182,29 +155,16 @@ class LossRegistration:
         reuse: bool | str = VARIABLE_SCOPE,
         weights: Tensor | None = None,
     ) -> None:
-        """Registers |targets − mean|²/(2·var), plus a constant.
+        """Registers |targets − mean|²/(2·var), plus a constant, or one more tower of it.
 
-        Args:
-          mean: [batch, ...].
-          var: Variance > 0, a Python number.
-          seed: As for all losses; see the class.
-          targets: Shaped as the mean.
-          name: As for all losses.
-          coeff: As for all losses.
-          reuse: As for all losses.
-          weights: As for all losses, or one per entry of the mean.
+        The mean is [batch, ...], the targets are shaped as it; weights may be, too.
 
         Raises:
           TypeError: The variance is not a Python number.
           ValueError: The variance is not positive, or as for all losses.
         """
-
-        def make(name: str) -> LossFunction:
-            return NormalMeanNegativeLogProbLoss(
-                mean, var, targets, seed, name=name, weights=weights
-            )
-
-        self._register(make, seed, name, coeff, reuse)
+        kind = NormalMeanNegativeLogProbLoss
+        self._register(kind, (mean, var), targets, weights, seed, name, coeff, reuse)
 
     def register_squared_error_loss(
         self,
@@ -218,7 +178,7 @@ class LossRegistration:
     ) -> None:
         """Registers |targets − prediction|², plus a constant: a variance of one half.
 
-        See `register_normal_predictive_distribution` for arguments and errors.
+        See `register_normal_predictive_distribution`.
         """
         self.register_normal_predictive_distribution(
             prediction, 0.5, seed, targets, name, coeff, reuse, weights
@@ -237,23 +197,10 @@ class LossRegistration:
     ) -> None:
         """Registers the negative log-likelihood of a normal distribution, both parts predicted.
 
-        Args:
-          mean: [batch, n].
-          variance: > 0, [batch, n].
-          seed: As for all losses; see the class.
-          targets: [batch, n].
-          name: As for all losses.
-          coeff: As for all losses.
-          reuse: As for all losses.
-          weights: As for all losses, or one per entry of the mean.
+        Mean, variance > 0 and targets are [batch, n]; weights may be, too.
         """
-
-        def make(name: str) -> LossFunction:
-            return NormalMeanVarianceNegativeLogProbLoss(
-                mean, variance, targets, seed, name=name, weights=weights
-            )
-
-        self._register(make, seed, name, coeff, reuse)
+        kind = NormalMeanVarianceNegativeLogProbLoss
+        self._register(kind, (mean, variance), targets, weights, seed, name, coeff, reuse)
 
     def register_multi_bernoulli_predictive_distribution(
         self,
@@ -267,52 +214,29 @@ class LossRegistration:
     ) -> None:
         """Registers a sigmoid cross-entropy loss, or one more tower of it.
 
-        Args:
-          logits: [batch, ...].
-          seed: As for all losses; see the class.
-          targets: In [0, 1], shaped as the logits.
-          name: As for all losses.
-          coeff: As for all losses.
-          reuse: As for all losses.
-          weights: As for all losses, or one per entry of the logits.
+        Logits are [batch, ...]. Targets are in [0, 1] and shaped as the logits; weights may be so
+        shaped, too.
         """
+        kind = MultiBernoulliNegativeLogProbLoss
+        self._register(kind, (logits,), targets, weights, seed, name, coeff, reuse)
 
-        def make(name: str) -> LossFunction:
-            return MultiBernoulliNegativeLogProbLoss(
-                logits, targets, seed, name=name, weights=weights
-            )
-
-        self._register(make, seed, name, coeff, reuse)
-
-    def register_sigmoid_cross_entropy_loss(
-        self,
-        logits: Tensor,
-        seed: int | None = None,
-        targets: Tensor | None = None,
-        name: str | None = None,
-        coeff: float = 1.0,
-        reuse: bool | str = VARIABLE_SCOPE,
-        weights: Tensor | None = None,
-    ) -> None:
-        """Registers a sigmoid cross-entropy loss under its other name.
-
-        See `register_multi_bernoulli_predictive_distribution` for arguments and errors.
-        """
-        self.register_multi_bernoulli_predictive_distribution(
-            logits, seed, targets, name, coeff, reuse, weights
-        )
+    register_sigmoid_cross_entropy_loss = register_multi_bernoulli_predictive_distribution
 
     def _register(
         self,
-        make: Callable[[str], LossFunction],
+        kind: Callable[..., LossFunction],
+        parameters: tuple[Any, ...],
+        targets: Tensor | None,
+        weights: Tensor | None,
         seed: int | None,
         name: str | None,
         coeff: float,
         reuse: bool | str,
     ) -> None:
-        """Adds the loss that `make` returns for a name, after all checks have passed."""
+        """Adds a loss of some kind, after all checks have passed."""
         self._check_open(f"loss {name!r}")
-        loss = make(self._losses.resolve_name(name, coeff, reuse))
+        resolved = self._losses.resolve_name(name, coeff, reuse)
+        loss = kind(*parameters, targets, seed, name=resolved, weights=weights)
         self._check_graph(f"loss {name!r}", *tf.nest.flatten(loss.inputs))
         self._losses.add(loss, coeff, seed)
 

@@ -1,9 +1,8 @@
-"""The K-FAC optimizer: preconditioned gradients with momentum and a bound on the step.
+"""The K-FAC optimizer: preconditioned gradients with momentum, and damping that may adapt.
 
-Owns the step itself: velocities, the counter, and the gate that keeps anything non-finite away
-from the weights. Curvature is the estimator's; this class does not refresh it by itself
-(`kfac.periodic` does). An ordinary `tf.compat.v1.train.Optimizer` to its callers, among them
-wrappers that call `compute_gradients` once per tower and `apply_gradients` once.
+All the settings and how they are put together: curvature is the estimator's, momentum a rule's of
+`kfac.momentum`, damping a rule's of `kfac.damping`, the step itself is in `kfac.stepping`. It does
+not refresh the curvature by itself; `kfac.periodic` does.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671.
@@ -12,378 +11,283 @@ References:
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from kfac import linalg
-from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
-from kfac.arguments import check_choice, check_number
-from kfac.damped_matrix import RARE_PATHS
-from kfac.estimator import FisherEstimator, Thunk
-from kfac.fisher_factors.base import FisherFactor
+from kfac._types import DType, Scalar, Tensor, Variable
+from kfac.arguments import check_excluded, check_number
+from kfac.damping import DampingRule, GivenDamping
+from kfac.damping_adaptation import AdaptationSettings, AdaptedDamping
+from kfac.estimator import make_fisher_estimator
 from kfac.layer_collection import LayerCollection
-from kfac.norm_constraint import norm_constraint_coefficient
-from kfac.state import Assignment, assign_all, make_counter, read
+from kfac.momentum import MOMENTUM_TYPES, make_momentum
+from kfac.momentum.choice import MomentumSettings
+from kfac.quadratic_model import ExactCurvature
+from kfac.schedules import called_once, current
+from kfac.stepping import SteppingOptimizer
+from kfac.training_loss import TrainingLoss
 
-v1 = tf.compat.v1
+__all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 
-MOMENTUM_TYPES = ("adam", "regular")
-
-
-class _Step(NamedTuple):
-    """One update, before it is made.
-
-    Attributes:
-      raw: What is multiplied by the learning rate and subtracted, for each variable.
-      velocities: The new velocities.
-      is_finite: bool [], whether the step may be made.
-    """
-
-    raw: list[Tensor]
-    velocities: list[Assignment]
-    is_finite: Tensor
+_ADAPT = "it needs adapt_damping=True"
 
 
-class KfacOptimizer(v1.train.GradientDescentOptimizer):
+class KfacOptimizer(SteppingOptimizer):
     """Gradient descent preconditioned by a Kronecker-factored Fisher matrix.
 
     The loss must be a mean over the batch. With gradient g, damped inverse M⁻¹, momentum β,
-    velocity v and learning rate α the weights change by −α·raw, where
+    velocity v and learning rate α the weights change, by momentum type, by
 
-    * momentum_type "regular": v ← βv + M⁻¹g, raw = v;
-    * momentum_type "adam": v ← βv + g, raw = M⁻¹v.
+    * "regular": −αv, v ← βv + M⁻¹g;
+    * "adam": −αM⁻¹v, v ← βv + g;
+    * "qmodel": αM⁻¹g + μu, u being the change before; α and μ minimize the quadratic model of the
+      loss with the exact curvature of the batch, so that neither is to be given;
+    * "qmodel_fixedmu": the same, but μ is given as `momentum`.
 
     A step with a non-finite entry changes neither weights nor velocities; it is counted in
-    `skipped_steps`.
+    `skipped_steps`. All numbers may also be Tensors, Variables or functions without arguments
+    that return a number or Tensor; such a function is called once, while the graph is built.
     """
-
-    _step: _Step
 
     def __init__(
         self,
-        learning_rate: Scalar,
+        learning_rate: Scalar | None,
         damping: Scalar,
         layer_collection: LayerCollection,
         cov_ema_decay: Scalar = 0.95,
         var_list: Sequence[Variable] | None = None,
-        momentum: Scalar = 0.9,
+        momentum: Scalar | None = 0.9,
         momentum_type: str = "adam",
+        use_weight_decay: bool = False,
+        weight_decay_coeff: Scalar = 0.1,
+        qmodel_update_rescale: Scalar | None = None,
         norm_constraint: Scalar | None = None,
         name: str = "KFAC",
         estimation_mode: str = "gradients",
         colocate_gradients_with_ops: bool = True,
+        batch_size: Scalar | None = None,
+        placement_strategy: str | None = None,
+        compute_params_stats: bool = False,
+        adapt_damping: bool = False,
+        update_damping_immediately: bool = True,
+        is_chief: bool = True,
+        prev_train_batch: Any = None,
+        loss: Tensor | None = None,
+        loss_fn: Callable[[Any], Tensor] | None = None,
+        min_damping: float = 1e-8,
+        l2_reg: float = 0.0,
+        damping_adaptation_decay: float = 0.95,
+        damping_adaptation_interval: int = 5,
+        damping_decrease_rho_threshold: float = 0.75,
+        damping_increase_rho_threshold: float = 0.25,
+        precon_damping_mult: Scalar = 1.0,
+        use_passed_loss: bool = True,
+        train_batch: Any = None,
+        print_logs: bool = False,
+        tf_replicator: None = None,
+        dtype: DType = "float32",
+        *,
         cov_devices: Sequence[str] | None = None,
         inv_devices: Sequence[str] | None = None,
+        trans_devices: Sequence[str] | None = None,
+        max_damping: float | None = None,
+        calibrate_damping: bool = False,
+        rejection_rho_threshold: float | None = None,
+        include_damping_in_qmodel_change: bool = False,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
         Args:
-          learning_rate: α > 0, a number, Tensor or Variable.
-          damping: λ > 0, a number, Tensor or Variable.
+          learning_rate: α > 0; None, and only None, with the "qmodel" types.
+          damping: λ > 0.
           layer_collection: Layers and losses. Towers may register until `apply_gradients`.
           cov_ema_decay: Weight of the past in the moving averages, in [0, 1].
           var_list: What to train; None means all that is registered.
-          momentum: β ≥ 0, a number, Tensor or Variable.
-          momentum_type: "adam" or "regular".
+          momentum: β ≥ 0. None, or the number 0, means none, and keeps no velocities. Must be None
+            with "qmodel".
+          momentum_type: One of `MOMENTUM_TYPES`.
+          use_weight_decay: Whether the weights decay, by α·weight_decay_coeff of them each step.
+          weight_decay_coeff: See there.
+          qmodel_update_rescale: Multiplies the step of the "qmodel" types; None means 1.
           norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
           name: Name of the velocities and name scope of ops.
           estimation_mode: One of `kfac.estimator.ESTIMATION_MODES`; see `FisherEstimator`.
           colocate_gradients_with_ops: Whether gradients are computed where the forward pass was.
+          batch_size: Examples over all towers of this graph; needed for `compute_params_stats`.
+            The "qmodel" types otherwise count the rows of the first loss's inputs.
+          placement_strategy: As in `make_fisher_estimator`.
+          compute_params_stats: Whether `params_stats` is to be served.
+          adapt_damping: Whether λ adapts to how well the quadratic model foretells the loss of
+            the mini-batch. It is then in a variable; the given one, if it is a Variable.
+          update_damping_immediately: Whether it adapts right after a step, in the same run, which
+            needs resource variables and `train_batch`; else at the start of the next step, with
+            `prev_train_batch`.
+          is_chief: Whether this process adapts it, or only has the variables.
+          prev_train_batch: The batch of the step before, as `loss_fn` takes it.
+          loss: The loss; None means that which `compute_gradients` is given.
+          loss_fn: Returns the mean loss, shape [], of a batch, with the weights as they are when
+            it is called. Must build its forward pass anew, and make no variables.
+          min_damping: Least λ, not counting `l2_reg`.
+          l2_reg: Coefficient c of a penalty ½c|θ|² that is part of the loss. λ includes it.
+          damping_adaptation_decay: ω; λ changes by the factor ω^interval or its inverse.
+          damping_adaptation_interval: Steps from one adaptation to the next.
+          damping_decrease_rho_threshold: λ falls above this ratio ρ of the changes of the loss and
+            of its model.
+          damping_increase_rho_threshold: λ rises below it.
+          precon_damping_mult: The preconditioner's damping is this multiple of λ.
+          use_passed_loss: Whether the loss before a step is the passed one; else `loss_fn` computes
+            it, on `train_batch`.
+          train_batch: The batch of this step, as `loss_fn` takes it; see `add_tower_batch`.
+          print_logs: Whether each adaptation writes a line to the log.
+          tf_replicator: Must be None: copies of the graph under a replicator are not supported.
+          dtype: Of the variables of damping and quadratic model.
           cov_devices: Devices for the moving averages; None means those of the layers.
           inv_devices: Devices for the inverses; None means those of the layers.
+          trans_devices: Devices for products with blocks; None means where the inverses are.
+          max_damping: Largest adapted λ, or None.
+          calibrate_damping: Whether `damping` is relative: at the first step adapted λ becomes
+            `damping` times the mean eigenvalue of the undamped blocks.
+          rejection_rho_threshold: A step that is judged and has a lower ρ is taken back; None
+            keeps all.
+          include_damping_in_qmodel_change: Whether λ counts in the model's change that the loss is
+            compared with, rather than `l2_reg` only. Of no effect with "adam".
 
         Raises:
-          ValueError: A number is out of its range, or a choice is unknown.
+          ValueError: A number is out of its range, a choice is unknown, or arguments do not go
+            with each other.
         """
-        check_number("learning_rate", learning_rate, "> 0", lambda x: x > 0)
         check_number("damping", damping, "> 0", lambda x: x > 0)
         check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
-        check_number("momentum", momentum, ">= 0", lambda x: x >= 0)
-        check_number("norm_constraint", norm_constraint, "> 0, or None", lambda x: x > 0)
-        check_choice("momentum_type", momentum_type, MOMENTUM_TYPES)
-        super().__init__(learning_rate, name=name)
-        self._damping = damping
-        self._collection = layer_collection
+        check_number("weight_decay_coeff", weight_decay_coeff, ">= 0", lambda x: x >= 0)
+        check_number("l2_reg", l2_reg, ">= 0", lambda x: x >= 0)
+        check_number("precon_damping_mult", precon_damping_mult, "> 0", lambda x: x > 0)
+        check_excluded(
+            "tf_replicator", tf_replicator, "graph mode", "build one tower per device instead"
+        )
+        if not adapt_damping:
+            where = "adapt_damping=False"
+            check_excluded("calibrate_damping", calibrate_damping or None, where, _ADAPT)
+            check_excluded("rejection_rho_threshold", rejection_rho_threshold, where, _ADAPT)
+        super().__init__(1.0, name=name)
+        losses = TrainingLoss(loss, loss_fn, train_batch, prev_train_batch, use_passed_loss)
+        settings = AdaptationSettings(
+            immediately=update_damping_immediately,
+            is_chief=is_chief,
+            interval=damping_adaptation_interval,
+            decay=damping_adaptation_decay,
+            decrease_threshold=damping_decrease_rho_threshold,
+            increase_threshold=damping_increase_rho_threshold,
+            minimum=min_damping + l2_reg,
+            maximum=max_damping,
+            rejection_threshold=rejection_rho_threshold,
+            calibrate=calibrate_damping,
+            print_logs=print_logs,
+        )
         self._var_list = var_list
-        self._momentum = momentum
-        self._momentum_type = momentum_type
-        self._norm_constraint = norm_constraint
         self._colocate = colocate_gradients_with_ops
-        self._estimator = FisherEstimator(
-            var_list,
-            cov_ema_decay,
-            damping,
-            layer_collection,
+        self._losses = losses
+        self._interval = damping_adaptation_interval
+        self._precon_damping_mult = called_once(precon_damping_mult)
+        self._kept_damping = None if include_damping_in_qmodel_change else l2_reg
+        self._may_reject = rejection_rho_threshold is not None
+        self._damping_rule = _damping_rule(adapt_damping, damping, losses, settings, dtype)
+        self._estimator = make_fisher_estimator(
+            placement_strategy,
+            variables=var_list,
+            cov_ema_decay=called_once(cov_ema_decay),
+            damping=self._preconditioner_damping,
+            layer_collection=layer_collection,
             estimation_mode=estimation_mode,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
             name=f"{name}/fisher",
+            compute_params_stats=compute_params_stats,
+            batch_size=batch_size,
             cov_devices=cov_devices,
             inv_devices=inv_devices,
+            trans_devices=trans_devices,
         )
-        self._counter: Variable = None
-        self._skipped_steps: Variable = None
+        curvature = ExactCurvature(
+            layer_collection, self._estimator.mat_type, batch_size, colocate_gradients_with_ops
+        )
+        self._momentum_rule = make_momentum(
+            momentum_type,
+            MomentumSettings(
+                learning_rate=called_once(learning_rate),
+                momentum=called_once(momentum),
+                norm_constraint=called_once(norm_constraint),
+                update_rescale=called_once(qmodel_update_rescale),
+                weight_decay=called_once(weight_decay_coeff) if use_weight_decay else None,
+                curvature=curvature,
+                dtype=tf.as_dtype(dtype),
+            ),
+        )
+
+    def _preconditioner_damping(self) -> Scalar:
+        """Returns the damping of M, now."""
+        damping, factor = self._damping_rule.read(), current(self._precon_damping_mult)
+        return linalg.as_scalar(factor, tf.float64) * linalg.as_scalar(damping, tf.float64)
 
     @property
     def learning_rate(self) -> Scalar:
-        """α as it was given."""
-        return self._learning_rate
-
-    @property
-    def damping(self) -> Scalar:
-        """λ as it was given."""
-        return self._damping
+        """α as it was given; with the "qmodel" types that of the last step."""
+        return self._momentum_rule.learning_rate
 
     @property
     def momentum(self) -> Scalar:
-        """β as it was given."""
-        return self._momentum
+        """β as it was given; with the "qmodel" types that of the last step."""
+        return self._momentum_rule.momentum
 
     @property
-    def layers(self) -> LayerCollection:
-        """The layer collection."""
-        return self._collection
+    def damping(self) -> Scalar:
+        """λ as it was given; with `adapt_damping` the variable that keeps it."""
+        return self._damping_rule.damping
 
     @property
-    def registered_variables(self) -> tuple[Variable, ...]:
-        """The parameters that are registered."""
-        return self._collection.registered_variables
+    def damping_adaptation_interval(self) -> int:
+        """Steps from one adaptation of the damping to the next."""
+        return self._interval
 
     @property
-    def factors(self) -> tuple[FisherFactor, ...]:
-        """The Kronecker factors; ends registration at first use."""
-        return self._estimator.factors
+    def rho(self) -> Scalar:
+        """ρ, the ratio of the changes of loss and model, at the last adaptation; NaN before it."""
+        return self._damping_rule.rho
 
     @property
-    def counter(self) -> Variable:
-        """How many steps were made or skipped, int64 []; made at first use."""
-        if self._counter is None:
-            self._counter = make_counter("counter")
-        return self._counter
+    def qmodel_change(self) -> Scalar:
+        """The change of the quadratic model at the last adaptation; NaN before it."""
+        return self._damping_rule.model_change
 
-    @property
-    def skipped_steps(self) -> Variable:
-        """How many steps were skipped because they were not finite, int64 []; made at first use."""
-        if self._skipped_steps is None:
-            self._skipped_steps = make_counter("skipped_steps")
-        return self._skipped_steps
+    def set_loss(self, loss: Tensor) -> None:
+        """Sets the mean loss over the batch of all towers, which the damping is adapted by.
 
-    def get_cov_vars(self) -> list[Variable]:
-        """Returns the variables of all moving averages, and the sample step."""
-        return self._estimator.get_cov_vars()
-
-    def get_inv_vars(self) -> list[Variable]:
-        """Returns the variables of all inverses."""
-        return self._estimator.get_inv_vars()
-
-    def variables(self) -> list[Variable]:
-        """Returns all state: velocities, averages, inverses, counters. Empty before it is made."""
-        if self._counter is None:
-            return []
-        counters = [self.counter, self.skipped_steps]
-        return [*super().variables(), *counters, *self.get_cov_vars(), *self.get_inv_vars()]
-
-    def make_vars_and_create_op_thunks(
-        self, scope: str | None = None
-    ) -> tuple[list[Thunk], list[Thunk]]:
-        """Makes the curvature's variables; see `FisherEstimator.make_vars_and_create_op_thunks`.
+        Needed only where the losses that `compute_gradients` is given do not add up to it.
 
         Args:
-          scope: Name scope of the ops.
-
-        Returns:
-          (cov updates, inv updates). Run the latter after the former, and both before the step.
+          loss: Shape [].
         """
-        return self._estimator.make_vars_and_create_op_thunks(scope)
+        self._losses.set(loss)
 
-    def create_ops_and_vars_thunks(
-        self, scope: str | None = None
-    ) -> tuple[
-        list[Callable[[], Sequence[Variable]]],
-        list[Thunk],
-        list[Callable[[], Sequence[Variable]]],
-        list[Thunk],
-    ]:
-        """Returns functions that make variables and ops; see `FisherEstimator`.
+    def add_tower_batch(self, train_batch: Any = None, prev_train_batch: Any = None) -> None:
+        """Adds a tower's share of the batch, to be called once in each tower.
+
+        The loss after a step is then the mean of `loss_fn` over the towers' batches. Each is
+        computed on the tower's device, in its variable scope with reuse.
 
         Args:
-          scope: Name scope of the ops.
+          train_batch: As the constructor's, but of this tower.
+          prev_train_batch: As the constructor's, but of this tower.
         """
-        return self._estimator.create_ops_and_vars_thunks(scope)
+        self._losses.add_tower(train_batch, prev_train_batch)
 
-    def compute_gradients(
-        self,
-        loss: Tensor,
-        var_list: Sequence[Variable] | None = None,
-        gate_gradients: int = v1.train.Optimizer.GATE_OP,
-        aggregation_method: int | None = None,
-        colocate_gradients_with_ops: bool = False,
-        grad_loss: Tensor | None = None,
-    ) -> list[tuple[Tensor | None, Variable]]:
-        """Computes gradients like any optimizer; leaves the layer collection open.
 
-        Args:
-          loss: The mean over the (tower's) batch, shape [].
-          var_list: What to train; None means the constructor's choice, else all trainable.
-          gate_gradients: As in `tf.compat.v1.train.Optimizer`.
-          aggregation_method: As there.
-          colocate_gradients_with_ops: As there; also true if the constructor's was.
-          grad_loss: As there.
-        """
-        gradients: list[tuple[Tensor | None, Variable]] = super().compute_gradients(
-            loss,
-            var_list=self._var_list if var_list is None else var_list,
-            gate_gradients=gate_gradients,
-            aggregation_method=aggregation_method,
-            colocate_gradients_with_ops=colocate_gradients_with_ops or self._colocate,
-            grad_loss=grad_loss,
-        )
-        return gradients
-
-    def apply_gradients(
-        self,
-        grads_and_vars: GradsAndVars,
-        global_step: Variable | None = None,
-        name: str | None = None,
-    ) -> Operation:
-        """Makes one step, with the inverses as they are.
-
-        Args:
-          grads_and_vars: (gradient, variable) for every registered variable. Others may be among
-            them only if their gradient is None.
-          global_step: Incremented by one after the step.
-          name: Name of the returned op.
-
-        Raises:
-          ValueError: A registered variable has no gradient, a variable with a gradient is not
-            registered, or the collection is not complete.
-        """
-        pairs = self.check_gradients(grads_and_vars)
-        variables = [variable for _, variable in pairs]
-        with tf.init_scope():
-            self._create_slots(variables)
-        with v1.name_scope(f"{self._name}/step"):
-            self._step = self._make_step(pairs)
-        self._summarize()
-        steps = list(zip(self._step.raw, variables, strict=True))
-        return super().apply_gradients(steps, global_step=global_step, name=name)
-
-    def check_gradients(self, grads_and_vars: GradsAndVars) -> list[tuple[Tensor, Variable]]:
-        """Checks that gradients and registered variables match.
-
-        Args:
-          grads_and_vars: As in `apply_gradients`.
-
-        Returns:
-          The pairs that have a gradient, which is dense.
-
-        Raises:
-          ValueError: They do not match; the message names the variables.
-        """
-        pairs = [(tf.convert_to_tensor(g), v) for g, v in grads_and_vars if g is not None]
-        present = {variable.ref() for _, variable in pairs}
-        registered = {variable.ref() for variable in self.registered_variables}
-        uncovered = [v.op.name for _, v in pairs if v.ref() not in registered]
-        if uncovered:
-            raise ValueError(
-                f"K-FAC cannot train {', '.join(uncovered)}: no layer registered in "
-                f"{self._collection.name} covers them. Register their layers with "
-                "register_fully_connected or register_conv2d (a bias goes with its weight, as "
-                "(weight, bias)), or train them with another optimizer and leave them out of "
-                "var_list."
-            )
-        unreached = [v.op.name for v in self.registered_variables if v.ref() not in present]
-        if unreached:
-            raise ValueError(
-                f"K-FAC has no gradient for {', '.join(unreached)}, which are registered in "
-                f"{self._collection.name}. Pass the gradients of all registered variables; see "
-                "that the loss depends on them, or do not register their layers."
-            )
-        return pairs
-
-    # The step.
-
-    def _make_step(self, pairs: Sequence[tuple[Tensor, Variable]]) -> _Step:
-        """Computes the update and the new velocities, replaced by "no change" if not finite."""
-        gradients, variables = (list(column) for column in zip(*pairs, strict=True))
-        slots = [self.get_slot(variable, "velocity") for variable in variables]
-        old = [read(slot) for slot in slots]
-        if self._momentum_type == "adam":
-            velocities = self._with_momentum(old, gradients)
-            raw = self._preconditioned(velocities, variables)
-        else:
-            velocities = self._with_momentum(old, self._preconditioned(gradients, variables))
-            raw = velocities
-        everything = [*raw, *velocities, self._wide_learning_rate(gradients)]
-        is_finite = tf.reduce_all([linalg.all_finite(tensor) for tensor in everything])
-        return _Step(
-            raw=[tf.where(is_finite, r, tf.zeros_like(r)) for r in raw],
-            velocities=[
-                Assignment(slot, tf.where(is_finite, new, before))
-                for slot, new, before in zip(slots, velocities, old, strict=True)
-            ],
-            is_finite=is_finite,
-        )
-
-    def _with_momentum(self, old: Sequence[Tensor], new: Sequence[Tensor]) -> list[Tensor]:
-        """Returns βv + x for each velocity v and vector x."""
-        return [
-            linalg.as_scalar(self._momentum, v.dtype) * v + x for v, x in zip(old, new, strict=True)
-        ]
-
-    def _preconditioned(
-        self, vectors: Sequence[Tensor], variables: Sequence[Variable]
-    ) -> list[Tensor]:
-        """Returns M⁻¹x for the vectors x, shortened to the norm constraint."""
-        pairs = list(zip(vectors, variables, strict=True))
-        products = [product for product, _ in self._estimator.multiply_inverse(pairs)]
-        if self._norm_constraint is None:
-            return products
-        learning_rate = self._wide_learning_rate(vectors)
-        dtype = learning_rate.dtype
-        inner = [
-            tf.reduce_sum(tf.cast(p, dtype) * tf.cast(x, dtype))
-            for p, x in zip(products, vectors, strict=True)
-        ]
-        coefficient = norm_constraint_coefficient(
-            tf.add_n(inner), learning_rate, linalg.as_scalar(self._norm_constraint, dtype)
-        )
-        return [tf.cast(coefficient, p.dtype) * p for p in products]
-
-    def _wide_learning_rate(self, vectors: Sequence[Tensor]) -> Tensor:
-        """Returns α in the precision of the vectors, at least float32."""
-        return linalg.as_scalar(self._learning_rate, linalg.statistics_dtype(vectors[0].dtype))
-
-    # What the base class calls.
-
-    def _create_slots(self, var_list: Sequence[Variable]) -> None:
-        for variable in var_list:
-            self._zeros_slot(variable, "velocity", self._name)
-
-    def _prepare(self) -> None:
-        rate = self._wide_learning_rate(self._step.raw)
-        self._learning_rate_tensor = tf.where(self._step.is_finite, rate, tf.zeros_like(rate))
-
-    def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
-        """Adds the velocities and counters to the update of the weights."""
-        with v1.control_dependencies(update_ops):
-            skipped = tf.cast(tf.logical_not(self._step.is_finite), tf.int64)
-            counters = [
-                Assignment(self.counter, read(self.counter) + 1),
-                Assignment(self.skipped_steps, read(self.skipped_steps) + skipped),
-            ]
-            bookkeeping = assign_all([*self._step.velocities, *counters])
-        return super()._finish([*update_ops, bookkeeping], name_scope)
-
-    def _summarize(self) -> None:
-        """Adds scalar summaries of the damping and of all that went wrong so far."""
-        refused = [read(factor.get_cov_vars()[-1]) for factor in self.factors]
-        slots = [slot for factor in self.factors for slot in factor.inverses]
-        none = tf.zeros([len(RARE_PATHS)], tf.int64)
-        rare_paths = tf.unstack(tf.add_n([none, *(slot.read_rare_paths() for slot in slots)]))
-        with v1.name_scope("kfac/monitor/"):
-            v1.summary.scalar("damping", linalg.as_scalar(self._damping, tf.float32))
-            v1.summary.scalar("skipped_steps", read(self.skipped_steps))
-            v1.summary.scalar("refused_statistics", tf.add_n(refused))
-            for name, total in zip(RARE_PATHS, rare_paths, strict=True):
-                v1.summary.scalar(f"{name}_inverses", total)
+def _damping_rule(
+    adapt: bool,
+    damping: Scalar,
+    losses: TrainingLoss,
+    settings: AdaptationSettings,
+    dtype: DType,
+) -> DampingRule:
+    given = called_once(damping)
+    return AdaptedDamping(given, losses, settings, dtype) if adapt else GivenDamping(given)

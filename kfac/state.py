@@ -27,19 +27,30 @@ class Assignment(NamedTuple):
     value: Tensor
 
 
-def make_variable(name: str, shape: Sequence[int], dtype: DType, device: str = "") -> Variable:
-    """Makes a non-trainable variable of zeros called `kfac/<name>`.
+def make_variable(
+    name: str,
+    shape: Sequence[int],
+    dtype: DType,
+    device: str = "",
+    initial: float | Callable[[], Tensor] = 0.0,
+) -> Variable:
+    """Makes a non-trainable variable called `kfac/<name>`.
 
     Args:
       name: Path below `kfac/`.
       shape: Static shape.
       dtype: Its dtype.
       device: Where to put it; "" leaves this to the surrounding device scope.
+      initial: What all its entries start with, or a function that returns its first value.
     """
+
+    def first_value() -> Tensor:
+        if callable(initial):
+            return initial()
+        return tf.fill(shape, tf.cast(tf.constant(initial, tf.float64), dtype))
+
     with v1.name_scope(None), v1.device(device):
-        return v1.Variable(
-            lambda: tf.zeros(shape, dtype), trainable=False, name=f"{ROOT}/{name}", dtype=dtype
-        )
+        return v1.Variable(first_value, trainable=False, name=f"{ROOT}/{name}", dtype=dtype)
 
 
 def make_counter(name: str, device: str = "") -> Variable:
@@ -102,3 +113,21 @@ def assign_if(
 
     values = tf.cond(condition, new_values, lambda: current)
     return assign_all([Assignment(*pair) for pair in zip(variables, values, strict=True)])
+
+
+def value_if(condition: Tensor, compute: Callable[[], Tensor], otherwise: Tensor) -> Tensor:
+    """Returns a Tensor that is computed only when it is wanted.
+
+    Args:
+      condition: bool [].
+      compute: Called once, inside a branch, so it must not make variables. What it reads, it reads
+        after the active control dependencies.
+      otherwise: What to return when the condition does not hold; of the same dtype and shape.
+    """
+    condition = tf.identity(condition)
+
+    def wanted() -> Tensor:
+        with v1.name_scope(f"{ROOT}_branch"):
+            return tf.identity(compute())
+
+    return tf.cond(condition, wanted, lambda: otherwise)

@@ -17,12 +17,12 @@ def as_uses(tensors: Any, example_axes: int) -> Any:
     """Returns tensors as blocks keep them: a tuple over uses, (stacked,), or [uses · N, ...].
 
     Args:
-      tensors: In any of the formats.
+      tensors: In any of the formats, or with more axes of uses or examples.
       example_axes: Number of axes of an example: 1 for vectors, 3 for images.
     """
     if isinstance(tensors, (tuple, list)):
         return tuple(tensors)
-    return (tensors,) if tensors.shape.rank == example_axes + 2 else tensors
+    return tensors if (tensors.shape.rank or 0) < example_axes + 2 else (tensors,)
 
 
 def fold_uses(tensors: Any, example_axes: int) -> Tensor:
@@ -38,12 +38,12 @@ def fold_uses(tensors: Any, example_axes: int) -> Tensor:
 
 
 def _flattened(tensor: Tensor, example_axes: int) -> Tensor:
-    if tensor.shape.rank != example_axes + 2:
+    if (tensor.shape.rank or 0) < example_axes + 2:
         return tensor
-    sizes = [static_size(tensor, axis) for axis in range(2, example_axes + 2)]
+    sizes = [static_size(tensor, axis) for axis in range(-example_axes, 0)]
     if None not in sizes:
         return tf.reshape(tensor, [-1, *sizes])
-    return tf.reshape(tensor, tf.concat([[-1], tf.shape(tensor)[2:]], axis=0))
+    return tf.reshape(tensor, tf.concat([[-1], tf.shape(tensor)[-example_axes:]], axis=0))
 
 
 def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str) -> int:

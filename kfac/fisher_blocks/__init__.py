@@ -1,8 +1,14 @@
 """Fisher blocks: how the gradient of one layer is multiplied by an inverse Fisher matrix."""
 
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_blocks.conv import ConvDiagonalFB, ConvKFCBasicFB, DepthwiseConvDiagonalFB
+from kfac.fisher_blocks.conv import (
+    ConvDiagonalFB,
+    ConvKFCBasicFB,
+    DepthwiseConvDiagonalFB,
+    DepthwiseConvKFCBasicFB,
+)
 from kfac.fisher_blocks.dense import FullyConnectedDiagonalFB, FullyConnectedKFACBasicFB
+from kfac.fisher_blocks.eigenbasis import ConvEKFACFB, EigenbasisBlock, FullyConnectedEKFACFB
 from kfac.fisher_blocks.generic import NaiveDiagonalFB, NaiveFullFB
 from kfac.fisher_blocks.kronecker import KroneckerBlock
 from kfac.fisher_blocks.multi import (
@@ -15,11 +21,15 @@ from kfac.fisher_blocks.single import SingleFactorBlock
 
 __all__ = [
     "ConvDiagonalFB",
+    "ConvEKFACFB",
     "ConvKFCBasicFB",
     "ConvKFCBasicMultiIndepFB",
     "DepthwiseConvDiagonalFB",
+    "DepthwiseConvKFCBasicFB",
+    "EigenbasisBlock",
     "FisherBlock",
     "FullyConnectedDiagonalFB",
+    "FullyConnectedEKFACFB",
     "FullyConnectedKFACBasicFB",
     "FullyConnectedMultiIndepFB",
     "FullyConnectedSeriesFB",

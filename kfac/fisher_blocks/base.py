@@ -103,6 +103,13 @@ class FisherBlock(abc.ABC):
         packed = (tf.nest.pack_sequence_as(self._outputs, list(flat)) for flat in grads_list)
         return tuple(tuple(towers) for towers in packed)
 
+    def _inputs_and_gradients(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
+        """Returns (input, gradient of the output) of each tower, by [source][tower]."""
+        return tuple(
+            tuple(zip(self.inputs, towers, strict=True))
+            for towers in self._gradients_by_tower(grads_list)
+        )
+
     @property
     @abc.abstractmethod
     def settings(self) -> tuple[Any, ...]:

@@ -8,10 +8,12 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.conv_geometry import ConvGeometry, num_locations, spatial_sizes
 from kfac.fisher_blocks.base import FactorMaker
-from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_blocks.single import SingleFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.conv import (
@@ -39,8 +41,8 @@ class ConvForm(typing.NamedTuple):
     patch_mask: PatchMask | None = None
 
 
-class ConvKroneckerBlock(KroneckerBlock):
-    """c·E[p pᵀ] ⊗ E[g gᵀ], with patches p and output gradients g at each location."""
+class ConvFactorsBlock(TwoFactorBlock):
+    """A = E[p pᵀ] and G = E[g gᵀ] of patches p and output gradients g, over all locations."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class ConvKroneckerBlock(KroneckerBlock):
 
 
 @typing.final
-class ConvKFCBasicFB(ConvKroneckerBlock):
+class ConvKFCBasicFB(ConvFactorsBlock, KroneckerBlock):
     """The Kronecker block of a convolution that is applied once to an example."""
 
     @property
@@ -95,6 +97,50 @@ class ConvKFCBasicFB(ConvKroneckerBlock):
     def replications(self) -> Scalar:
         """Returns T, the number of output locations; a Tensor if the image size is not static."""
         return self._locations(self.inputs[0])
+
+
+@typing.final
+class DepthwiseConvKFCBasicFB(ConvFactorsBlock, KroneckerBlock):
+    """The Kronecker block of a filter [h, w, channels, m], each channel to m outputs of its own.
+
+    The filter is taken for an ordinary one, [h, w, channels, channels · m], with zeros where input
+    and output channel do not match. A vector is written into such a filter, multiplied by its
+    block, and read back from there. So products by powers e and −e do not undo one another.
+    """
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """How the filter slides."""
+        return (self._geometry,)
+
+    def replications(self) -> Scalar:
+        """Returns T, the number of output locations; a Tensor if the image size is not static."""
+        return self._locations(self.inputs[0])
+
+    @property
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows of A and of G: h · w · channels and channels · m."""
+        height, width, channels, multiplier = self.params.shape.as_list()
+        return height * width * channels, channels * multiplier
+
+    def _as_matrix(self, vector: Parameters) -> Tensor:
+        height, width, channels, multiplier = self.params.shape.as_list()
+        filters = tf.reshape(vector, [height * width, channels, multiplier])
+        same = tf.eye(channels, dtype=filters.dtype)
+        return tf.reshape(tf.einsum("kcm,cd->kcdm", filters, same), self.matrix_shape)
+
+    def _as_parameters(self, matrix: Tensor) -> Parameters:
+        height, width, channels, multiplier = self.params.shape.as_list()
+        embedded = tf.reshape(matrix, [height * width, channels, channels, multiplier])
+        return tf.reshape(tf.einsum("kccm->kcm", embedded), self.params.shape)
+
+    def full_fisher_block(self) -> Tensor:
+        """Returns the rows and columns of T·A⊗G that belong to the filter, undamped."""
+        numbers = tf.reshape(
+            tf.range(self.matrix_shape[0] * self.matrix_shape[1]), self.matrix_shape
+        )
+        own = tf.reshape(self._as_parameters(numbers), [-1])
+        return tf.gather(tf.gather(super().full_fisher_block(), own), own, axis=1)
 
 
 class _ConvDiagonalBlock(SingleFactorBlock):
@@ -129,20 +175,13 @@ class _ConvDiagonalBlock(SingleFactorBlock):
         """Returns True."""
         return True
 
-    def _tensors(self, grads_list: Sequence[Sequence[Tensor]]) -> Sources:
-        """Returns (images, gradients) by [source][tower]."""
-        return tuple(
-            tuple(zip(self.inputs, towers, strict=True))
-            for towers in self._gradients_by_tower(grads_list)
-        )
-
 
 @typing.final
 class ConvDiagonalFB(_ConvDiagonalBlock):
     """Diagonal of the mean over examples of (Σ_locations p gᵀ)²."""
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        tensors = self._tensors(grads_list)
+        tensors = self._inputs_and_gradients(grads_list)
         args = (tensors, self._geometry, self.has_bias, self.devices, self._patch_mask)
         return self._factor_maker.make_or_get_factor(ConvDiagonalFactor, args, name=self.name)
 
@@ -152,6 +191,6 @@ class DepthwiseConvDiagonalFB(_ConvDiagonalBlock):
     """The same for a filter [h, w, channels, m] that maps each channel to m outputs of its own."""
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        args = (self._tensors(grads_list), self._geometry, self.devices)
+        args = (self._inputs_and_gradients(grads_list), self._geometry, self.devices)
         make = self._factor_maker.make_or_get_factor
         return make(DepthwiseConvDiagonalFactor, args, name=self.name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, as_tuple
-from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_blocks.single import SingleFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.dense import (
@@ -34,8 +34,8 @@ class DenseForm(typing.NamedTuple):
     dense_inputs: bool = True
 
 
-class DenseKroneckerBlock(KroneckerBlock):
-    """E[a aᵀ] ⊗ E[g gᵀ], with inputs a (and a trailing 1 for the bias) and output gradients g."""
+class DenseFactorsBlock(TwoFactorBlock):
+    """A = E[a aᵀ] and G = E[g gᵀ] of inputs a (with a trailing 1 for the bias) and gradients g."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class DenseKroneckerBlock(KroneckerBlock):
 
 
 @typing.final
-class FullyConnectedKFACBasicFB(DenseKroneckerBlock):
+class FullyConnectedKFACBasicFB(DenseFactorsBlock, KroneckerBlock):
     """The Kronecker block of a dense layer that is applied once to an example."""
 
     @property
@@ -105,10 +105,6 @@ class FullyConnectedDiagonalFB(SingleFactorBlock):
         return True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        tensors = tuple(
-            tuple(zip(self.inputs, towers, strict=True))
-            for towers in self._gradients_by_tower(grads_list)
-        )
-        return self._factor_maker.make_or_get_factor(
-            FullyConnectedDiagonalFactor, (tensors, self.has_bias, self.devices), name=self.name
-        )
+        args = self._inputs_and_gradients(grads_list), self.has_bias, self.devices
+        make = self._factor_maker.make_or_get_factor
+        return make(FullyConnectedDiagonalFactor, args, name=self.name)

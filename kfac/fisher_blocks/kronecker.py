@@ -1,8 +1,9 @@
 """Blocks of the form c·A⊗G: damping, powers, Cholesky factors and their products.
 
 A is the second moment of what enters a layer, G that of the gradients of what leaves it. A family
-only says which factors these are and how often the layer is applied to one example. Extended by
-the dense, the convolution and the multi-use blocks.
+says which factors these are and how often the layer is applied to one example; what a block makes
+of them is said here, for the Kronecker product. Extended, together with a family, by the blocks of
+dense layers and convolutions.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §3, §4.2 and §6.3.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kfac import linalg
+from kfac import linalg, low_rank
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor, Sources
@@ -25,7 +26,7 @@ from kfac.kronecker import (
     layer_params_to_mat2d,
     mat2d_to_layer_params,
 )
-from kfac.linear_operator import DiagonalOperator, LinearOperator
+from kfac.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 
 
 class TwoFactorBlock(FisherBlock):
@@ -69,7 +70,7 @@ class TwoFactorBlock(FisherBlock):
         self._both = a, self._make_output_factor(self._gradients_by_tower(grads_list))
 
     @property
-    def factors(self) -> tuple[FisherFactor, ...]:
+    def kronecker_factors(self) -> tuple[FisherFactor, FisherFactor]:
         """(A, G).
 
         Raises:
@@ -78,6 +79,15 @@ class TwoFactorBlock(FisherBlock):
         if self._both is None:
             raise self._not_instantiated()
         return self._both
+
+    @property
+    def factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G), and further factors if a block has any.
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        return self.kronecker_factors
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
@@ -91,7 +101,7 @@ class TwoFactorBlock(FisherBlock):
         Raises:
           ValueError: Factors have not been made yet.
         """
-        return self.factors[0]
+        return self.kronecker_factors[0]
 
     @property
     def output_factor(self) -> FisherFactor:
@@ -100,14 +110,14 @@ class TwoFactorBlock(FisherBlock):
         Raises:
           ValueError: Factors have not been made yet.
         """
-        return self.factors[1]
+        return self.kronecker_factors[1]
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
         """Rows of A and of G that the parameters call for; from static shapes."""
-        weight = as_tuple(self.params)[0]
-        inputs = weight.shape[:-1].num_elements()
-        return inputs + int(self.has_bias), linalg.static_size(weight, -1)
+        weight, *bias = as_tuple(self.params)
+        outputs = bias[0].shape.num_elements() if bias else linalg.static_size(weight, -1)
+        return weight.shape.num_elements() // outputs + len(bias), outputs
 
     def check_shapes(self) -> None:
         """Compares the sizes of A and G with the parameters.
@@ -119,9 +129,9 @@ class TwoFactorBlock(FisherBlock):
         if found != self.matrix_shape:
             raise ValueError(
                 f"Cannot precondition layer {self.name!r}: its parameters need Kronecker factors "
-                f"of {_sizes(self.matrix_shape)}, its registered inputs and outputs give "
-                f"{_sizes(found)}. Register the tensors that enter and leave this layer, and pass "
-                "(weight, bias) if, and only if, the layer has a bias."
+                f"of {self._sizes()}, its registered inputs and outputs give "
+                f"{_as_text(found)}. Register the tensors that enter and leave this layer, and "
+                "pass (weight, bias) if, and only if, the layer has a bias."
             )
 
     def _dampings(self) -> tuple[Damping, Damping]:
@@ -133,7 +143,7 @@ class TwoFactorBlock(FisherBlock):
 
     def _split_damping(self) -> tuple[Tensor, Tensor]:
         """Returns π√λ' and √λ'/π; see `kronecker_damping`."""
-        a, g = self.factors
+        a, g = self.kronecker_factors
         config = self._factor_maker.config
         times = linalg.as_scalar(self.replications(), a.dtype) ** config.damping_power
         damping = linalg.as_scalar(self._damping, a.dtype) / times
@@ -146,7 +156,24 @@ class TwoFactorBlock(FisherBlock):
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
-        return f"kron {_sizes(self.matrix_shape)}"
+        return f"kron {self._sizes()}"
+
+    def _sizes(self) -> str:
+        return _as_text(self.matrix_shape)
+
+    def _as_matrix(self, vector: Parameters) -> Tensor:
+        """Returns V [rows of A, rows of G] of what is shaped as the parameters."""
+        if isinstance(vector, tf.IndexedSlices):
+            raise ValueError(
+                f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
+                "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or "
+                "convert the gradients with tf.convert_to_tensor."
+            )
+        return layer_params_to_mat2d(vector)
+
+    def _as_parameters(self, matrix: Tensor) -> Parameters:
+        """Undoes `_as_matrix`."""
+        return mat2d_to_layer_params(self.params, matrix)
 
 
 class KroneckerBlock(TwoFactorBlock):
@@ -207,28 +234,28 @@ class KroneckerBlock(TwoFactorBlock):
         """Returns c^e L V Rᵀ, or c^e Lᵀ V R, of the operators L and R of the two factors."""
         left, right = (get(*pair) for pair in zip(self.factors, self._dampings(), strict=True))
 
+        scale = linalg.as_scalar(self.replications(), self.output_factor.inverse_dtype) ** exponent
+
         def multiplied(matrix: Tensor, rows: LinearOperator) -> Tensor:
-            dtype = self.input_factor.inverse_dtype
-            wide = tf.cast(matrix, dtype)
-            product = rows.left(wide, transpose)
-            product = tf.cast(product, self.output_factor.inverse_dtype)
-            product = right.right(product, not transpose)
-            scale = linalg.as_scalar(self.replications(), product.dtype) ** exponent
+            product = rows.left(tf.cast(matrix, self.input_factor.inverse_dtype), transpose)
+            product = right.right(tf.cast(product, scale.dtype), not transpose)
             return tf.cast(scale * product, matrix.dtype)
 
-        if not isinstance(vector, tf.IndexedSlices):
-            matrix = layer_params_to_mat2d(vector)
-            return mat2d_to_layer_params(self.params, multiplied(matrix, left))
-        if not isinstance(left, DiagonalOperator):
-            raise ValueError(
-                f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
-                "diagonal. Register it with dense_inputs=False and approx='kron_in_diag', or "
-                "convert the gradients with tf.convert_to_tensor."
-            )
-        values = multiplied(vector.values, left.take(vector.indices))
-        return tf.IndexedSlices(values, vector.indices, vector.dense_shape)
+        def multiplied_rows(x: Tensor, d: Tensor) -> Tensor:
+            x = left.right(tf.cast(x, self.input_factor.inverse_dtype), not transpose)
+            d = scale * right.right(tf.cast(d, scale.dtype), not transpose)
+            return tf.matmul(tf.cast(x, scale.dtype), d, transpose_a=True)
+
+        if isinstance(left, DenseOperator) and isinstance(right, DenseOperator):
+            rows = low_rank.cheaper_row_product(vector)
+            if rows is not None:
+                return self._as_parameters(tf.cast(multiplied_rows(*rows), rows.d.dtype))
+        if isinstance(vector, tf.IndexedSlices) and isinstance(left, DiagonalOperator):
+            values = multiplied(vector.values, left.take(vector.indices))
+            return tf.IndexedSlices(values, vector.indices, vector.dense_shape)
+        return self._as_parameters(multiplied(self._as_matrix(vector), left))
 
 
-def _sizes(dimensions: tuple[int, int]) -> str:
+def _as_text(dimensions: tuple[int, int]) -> str:
     a, g = dimensions
     return f"{a}x{a} (x) {g}x{g}"

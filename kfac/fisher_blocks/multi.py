@@ -11,30 +11,30 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.chain import symmetric_chain_gain
+from kfac.chain import limiting_chain_block, symmetric_chain_block, symmetric_chain_gain
 from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_blocks.base import FactorMaker
-from kfac.fisher_blocks.conv import ConvKroneckerBlock
-from kfac.fisher_blocks.dense import DenseForm, DenseKroneckerBlock
-from kfac.fisher_blocks.kronecker import TwoFactorBlock
+from kfac.fisher_blocks.conv import ConvFactorsBlock
+from kfac.fisher_blocks.dense import DenseFactorsBlock, DenseForm
+from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 
 
 @typing.final
-class FullyConnectedMultiIndepFB(DenseKroneckerBlock):
+class FullyConnectedMultiIndepFB(DenseFactorsBlock, KroneckerBlock):
     """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are taken to be independent."""
 
     def __init__(
-        self, layer_collection: FactorMaker, params: Parameters, num_uses: int, form: DenseForm
+        self, layer_collection: FactorMaker, params: Parameters, num_uses: Scalar, form: DenseForm
     ) -> None:
         """Registers no tower and makes no factor yet.
 
         Args:
           layer_collection: Makes and shares factors.
           params: The layer's weight, or (weight, bias).
-          num_uses: T.
+          num_uses: T, an int, or an int Tensor [] if it is not static.
           form: Which forms the factors have.
         """
         super().__init__(layer_collection, params, form)
@@ -42,16 +42,16 @@ class FullyConnectedMultiIndepFB(DenseKroneckerBlock):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """Number of uses, and forms of the factors."""
-        return self._times, self._form
+        """Number of uses if it is static, and forms of the factors."""
+        return self._times if isinstance(self._times, int) else None, self._form
 
     def replications(self) -> Scalar:
-        """Returns T."""
+        """Returns T; that of the first tower if it is not static."""
         return self._times
 
 
 @typing.final
-class ConvKFCBasicMultiIndepFB(ConvKroneckerBlock):
+class ConvKFCBasicMultiIndepFB(ConvFactorsBlock, KroneckerBlock):
     """T·E[p pᵀ] ⊗ E[g gᵀ], with T the number of locations times the number of uses."""
 
     def __init__(
@@ -202,5 +202,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         raise self._unsupported("Cholesky factor")
 
     def full_fisher_block(self) -> Tensor:
-        """Raises ValueError: not known."""
-        raise self._unsupported("matrix")
+        """Returns the block whose inverse is known, undamped, [inputs · outputs, the same]."""
+        a, g = (factor.value for factor in self._chain_factors())
+        block = symmetric_chain_block if self._option == 1 else limiting_chain_block
+        return block(a, tf.cast(g, a.dtype), self._times)

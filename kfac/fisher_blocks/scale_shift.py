@@ -20,10 +20,7 @@ class _ScaleAndShiftBlock(SingleFactorBlock):
         return ()
 
     def _args(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:
-        tensors = tuple(
-            tuple(zip(self.inputs, towers, strict=True))
-            for towers in self._gradients_by_tower(grads_list)
-        )
+        tensors = self._inputs_and_gradients(grads_list)
         shapes = tuple(tuple(param.shape.as_list()) for param in as_tuple(self.params))
         return tensors, shapes, self.devices
 

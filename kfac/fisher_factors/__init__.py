@@ -12,6 +12,12 @@ from kfac.fisher_factors.dense import (
     FullyConnectedDiagonalFactor,
     FullyConnectedKroneckerFactor,
 )
+from kfac.fisher_factors.eigenbasis import (
+    ConvEigenbasisFactor,
+    Eigenbases,
+    EigenbasisFactor,
+    FullyConnectedEigenbasisFactor,
+)
 from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
@@ -21,6 +27,7 @@ from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
 
 __all__ = [
     "ConvDiagonalFactor",
+    "ConvEigenbasisFactor",
     "ConvInputKroneckerFactor",
     "ConvInputSUAKroneckerFactor",
     "ConvOutputKroneckerFactor",
@@ -28,8 +35,11 @@ __all__ = [
     "DepthwiseConvDiagonalFactor",
     "DiagonalFactor",
     "DiagonalKroneckerFactor",
+    "Eigenbases",
+    "EigenbasisFactor",
     "FisherFactor",
     "FullyConnectedDiagonalFactor",
+    "FullyConnectedEigenbasisFactor",
     "FullyConnectedKroneckerFactor",
     "FullyConnectedMultiKF",
     "MatrixFactor",

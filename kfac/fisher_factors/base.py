@@ -148,9 +148,14 @@ class FisherFactor(abc.ABC):
     def instantiate_inv_variables(self, device: str = "") -> None:
         """Makes the variables of all that is registered, once, on `device`."""
 
+    @property
+    def inverse_update_vars(self) -> tuple[Variable, ...]:
+        """What an update of the inverses assigns: their variables, and what depends on them."""
+        return self.get_inv_vars()
+
     @abc.abstractmethod
     def updated_inverses(self) -> list[Assignment]:
-        """Computes all that is registered; returns the new values of `get_inv_vars()`."""
+        """Computes all that is registered; returns the new values of `inverse_update_vars`."""
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all that is registered from the value."""
@@ -205,17 +210,32 @@ class FisherFactor(abc.ABC):
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
         """
-        known = substitutes or {}
-        return tf.add_n(
-            [
-                self._source_statistic(
-                    tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
-                )
-                for towers in self._tensors
-            ]
-        )
+        return self.statistic(self.batch_moment(substitutes))
 
-    def _source_statistic(self, towers: Sequence[Any]) -> Tensor:
+    def batch_moment(self, substitutes: Substitutes | None = None) -> Moment:
+        """Returns the sum that `batch_statistic` is made from, and over how many examples it is.
+
+        Moments of several batches may be added up.
+
+        Args:
+          substitutes: Tensors to use instead of those that the factor was made with.
+        """
+        known = substitutes or {}
+        sources = [
+            self._source_moment(
+                tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
+            )
+            for towers in self._tensors
+        ]
+        # All sources are about the same examples.
+        return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
+
+    def statistic(self, moment: Moment) -> Tensor:
+        """Returns C of `cov_shape`, of the examples of a moment."""
+        mean = moment.total / tf.cast(moment.count, self.dtype)
+        return tf.ensure_shape(self._from_mean(mean), self.cov_shape)
+
+    def _source_moment(self, towers: Sequence[Any]) -> Moment:
         totals, counts = [], []
         crosses = len(set(self._devices)) > 1
         for tensors, device in zip(towers, self._devices, strict=True):
@@ -224,8 +244,7 @@ class FisherFactor(abc.ABC):
                 totals.append(self._pack(total) if crosses else total)
                 counts.append(count)
         total = tf.add_n(totals)
-        mean = (self._unpack(total) if crosses else total) / tf.cast(tf.add_n(counts), self.dtype)
-        return tf.ensure_shape(self._from_mean(mean), self.cov_shape)
+        return Moment(self._unpack(total) if crosses else total, tf.add_n(counts))
 
     def _from_mean(self, mean: Tensor) -> Tensor:
         """Turns the mean over all examples of a batch into the statistic."""
@@ -273,8 +292,8 @@ class FisherFactor(abc.ABC):
     def _vector_size(self) -> int:
         """Returns the static size n of vectors [rows, n], also in uses; see `kfac.uses`."""
         tensors = self._tensors[0][0]
-        is_stacked = isinstance(tensors, tuple) and tensors[0].shape.rank == 3
-        return self._checked_size(tensors, rank=3 if is_stacked else 2)
+        rank = (tensors[0].shape.rank or 0) if isinstance(tensors, tuple) else 2
+        return self._checked_size(tensors, rank=max(rank, 2))
 
     def _checked_size(self, tensors: Any, rank: int, axis: int = -1) -> int:
         """Returns the static size of an axis of a tensor, which must have `rank` axes."""

@@ -38,6 +38,35 @@ class Sampling(typing.NamedTuple):
     patches: bool = False
 
 
+def example_gradients(
+    images: Tensor,
+    gradients: Tensor,
+    geometry: ConvGeometry,
+    has_bias: bool,
+    patch_mask: PatchMask | None,
+) -> Tensor:
+    """Returns Σ_locations p gᵀ of each example, its gradient as a matrix.
+
+    Args:
+      images: [N, ..., channels], channels last, from which the patches p are made.
+      gradients: g [N, ..., outputs], channels last.
+      geometry: The filter.
+      has_bias: Whether each patch gets a trailing 1.
+      patch_mask: Multiplies every patch.
+
+    Returns:
+      [N, entries · channels, outputs], with one more row for a bias.
+    """
+    patches = extract_patches(images, geometry)
+    if patch_mask is not None:
+        patches *= tf.constant(patch_mask, patches.dtype)
+    batch = tf.shape(images)[0]
+    p, g = (tf.reshape(t, [batch, -1, linalg.static_size(t, -1)]) for t in (patches, gradients))
+    if has_bias:
+        p = tf.pad(p, [[0, 0], [0, 0], [0, 1]], constant_values=1)
+    return tf.matmul(p, g, transpose_a=True)
+
+
 class _ImageFactor(FisherFactor, abc.ABC):
     """What factors of convolutions share: a geometry."""
 
@@ -229,15 +258,9 @@ class ConvDiagonalFactor(_ImageFactor, DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         images, gradients = (self._images(t) for t in tensors)
-        patches = extract_patches(images, self._geometry)
-        if self._patch_mask is not None:
-            patches *= tf.constant(self._patch_mask, self.dtype)
-        batch = tf.shape(images)[0]
-        p, g = (tf.reshape(t, [batch, -1, linalg.static_size(t, -1)]) for t in (patches, gradients))
-        if self._has_bias:
-            p = tf.pad(p, [[0, 0], [0, 0], [0, 1]], constant_values=1)
-        per_example = tf.matmul(p, g, transpose_a=True)
-        return Moment(tf.reshape(tf.reduce_sum(per_example**2, axis=0), [-1]), batch)
+        args = self._geometry, self._has_bias, self._patch_mask
+        squares = example_gradients(images, gradients, *args) ** 2
+        return Moment(tf.reshape(tf.reduce_sum(squares, axis=0), [-1]), tf.shape(images)[0])
 
 
 @typing.final

@@ -15,14 +15,13 @@ import tensorflow as tf
 from kfac import linalg
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, RowFactor
 from kfac.uses import fold_uses
 
 
-@typing.final
-class FullyConnectedKroneckerFactor(RowFactor):
-    """XᵀX / rows of tensors X [rows, n]; Martens & Grosse (2015), §3."""
+class VectorFactor(FisherFactor):
+    """What factors of dense layers share: inputs that may get a trailing 1."""
 
     def __init__(
         self,
@@ -35,14 +34,26 @@ class FullyConnectedKroneckerFactor(RowFactor):
         """Makes no variables and checks no shapes yet.
 
         Args:
-          tensors: X [rows, n] by [source][tower], or uses of it; see `kfac.uses.as_uses`.
-          has_bias: Whether X gets a column of ones.
+          tensors: By [source][tower]; see the class.
+          has_bias: Whether inputs get a column of ones.
           devices: Where each tower's share is computed.
           name: Path of the variables below `kfac/`.
           config: Dtypes and the like; None means the defaults.
         """
         super().__init__(tensors, devices, name, config)
         self._has_bias = has_bias
+
+    def _with_ones(self, rows: Tensor) -> Tensor:
+        """Returns rows [r, n], or [r, n + 1] with a bias."""
+        return linalg.append_homogeneous(rows) if self._has_bias else rows
+
+
+@typing.final
+class FullyConnectedKroneckerFactor(VectorFactor, RowFactor):
+    """XᵀX / rows of tensors X [rows, n]; Martens & Grosse (2015), §3.
+
+    Made of X, or uses of it; see `kfac.uses.as_uses`.
+    """
 
     @property
     def dimension(self) -> int:
@@ -55,8 +66,7 @@ class FullyConnectedKroneckerFactor(RowFactor):
 
     def rows(self, tensors: Any) -> Tensor:
         """Returns X [rows, n], or [rows, n + 1] with a bias."""
-        rows = fold_uses(tensors, 1)
-        return linalg.append_homogeneous(rows) if self._has_bias else rows
+        return self._with_ones(fold_uses(tensors, 1))
 
 
 @typing.final
@@ -124,28 +134,11 @@ class DiagonalKroneckerFactor(DiagonalFactor):
 
 
 @typing.final
-class FullyConnectedDiagonalFactor(DiagonalFactor):
-    """The diagonal of E[(a gᵀ)²], flattened: (a²)ᵀ(g²)/N of inputs a and output gradients g."""
+class FullyConnectedDiagonalFactor(VectorFactor, DiagonalFactor):
+    """The diagonal of E[(a gᵀ)²], flattened: (a²)ᵀ(g²)/N.
 
-    def __init__(
-        self,
-        tensors: Sources,
-        has_bias: bool,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: (a [N, inputs], g [N, outputs]) by [source][tower].
-          has_bias: Whether a gets a column of ones.
-          devices: Where each tower's share is computed.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
-        super().__init__(tensors, devices, name, config)
-        self._has_bias = has_bias
+    Made of (a [N, inputs], g [N, outputs]), inputs and output gradients.
+    """
 
     @property
     def dimension(self) -> int:
@@ -160,7 +153,5 @@ class FullyConnectedDiagonalFactor(DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         a, g = (tf.cast(t, self.dtype) for t in tensors)
-        if self._has_bias:
-            a = linalg.append_homogeneous(a)
-        total = tf.matmul(a**2, g**2, transpose_a=True)
+        total = tf.matmul(self._with_ones(a) ** 2, g**2, transpose_a=True)
         return Moment(tf.reshape(total, [-1]), tf.shape(a)[0])

@@ -18,6 +18,7 @@ from kfac.config import CurvatureConfig
 from kfac.damped_matrix import eigendecompose
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.inversion import INVERSIONS
 from kfac.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 from kfac.state import Assignment
 from kfac.symmetric_packing import pack_symmetric, unpack_symmetric
@@ -82,16 +83,28 @@ class SlotFactor(FisherFactor):
         return slot.read()
 
     def _updated_slots(self, matrix: Tensor) -> list[Assignment]:
-        """Computes all slots from one matrix, from one eigendecomposition if that is cheaper."""
-        eigen = None
-        if self._needs_eigen():
+        """Computes all slots from one matrix; some may share an eigendecomposition of it."""
+        chosen = self._config.inverse_method
+        method = chosen if chosen in INVERSIONS else "cholesky"
+        by_eigen = [slot for slot in self.inverses if self._uses_eigen(slot.request)]
+        assignments: dict[MatrixSlot, list[Assignment]] = {}
+        if by_eigen:
             dtype = linalg.statistics_dtype(self.inverse_dtype)
             eigen = eigendecompose(tf.cast(matrix, dtype))
-        return [a for slot in self.inverses for a in slot.updated(matrix, eigen)]
+            assignments = {slot: slot.updated_by_eigen(eigen) for slot in by_eigen}
+        for slot in self.inverses:
+            if slot not in assignments:
+                assignments[slot] = slot.updated(matrix, method)
+        return [assignment for slot in self.inverses for assignment in assignments[slot]]
 
-    def _needs_eigen(self) -> bool:
+    def _uses_eigen(self, request: Request) -> bool:
+        """Whether a function is computed from the eigendecomposition of the matrix."""
+        method = self._config.inverse_method
+        if request.kind != "power" or (request.exponent == -1 and method in INVERSIONS):
+            return False
         exponents = [s.request.exponent for s in self.inverses if s.request.kind == "power"]
-        return any(e != -1 for e in exponents) or len(exponents) >= self._config.eigen_threshold
+        has_others = any(e != -1 for e in exponents)
+        return method == "eigh" or has_others or len(exponents) >= self._config.eigen_threshold
 
 
 class MatrixFactor(SlotFactor):

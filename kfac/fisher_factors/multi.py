@@ -17,6 +17,7 @@ from kfac import linalg
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
+from kfac.fisher_factors.dense import VectorFactor
 from kfac.fisher_factors.matrix import NoCholeskyFactor
 from kfac.fisher_factors.slot import Damping, Request
 from kfac.linear_operator import DenseOperator, LinearOperator
@@ -40,7 +41,7 @@ class LimitingChain(typing.NamedTuple):
 
 
 @typing.final
-class FullyConnectedMultiKF(NoCholeskyFactor):
+class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
     """C₀ = XᵀX / rows, and C₁ = X[N:]ᵀ X[:−N] / rows, of X [uses · N, n], use after use."""
 
     _limitation = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
@@ -65,9 +66,8 @@ class FullyConnectedMultiKF(NoCholeskyFactor):
           name: Path of the variables below `kfac/`.
           config: Dtypes and the like; None means the defaults.
         """
-        super().__init__(tensors, devices, name, config)
+        super().__init__(tensors, has_bias, devices, name, config)
         self._num_uses = num_uses
-        self._has_bias = has_bias
 
     @property
     def dimension(self) -> int:
@@ -88,9 +88,7 @@ class FullyConnectedMultiKF(NoCholeskyFactor):
         return [rows[request.kind], self.dimension]
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        x = tf.cast(fold_uses(tensors, 1), self.dtype)
-        if self._has_bias:
-            x = linalg.append_homogeneous(x)
+        x = self._with_ones(tf.cast(fold_uses(tensors, 1), self.dtype))
         rows = tf.shape(x)[0]
         examples = rows // self._num_uses
         cross = tf.matmul(x[examples:], x[: rows - examples], transpose_a=True)

@@ -19,9 +19,9 @@ from kfac.state import Assignment, make_variable, read
 
 _FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], DampedMatrix]] = types.MappingProxyType(
     {
-        "inverse": damped_matrix.damped_inverse,
         "cholesky": damped_matrix.damped_cholesky,
         "cholesky_inverse": damped_matrix.damped_cholesky_inverse,
+        "eigenbasis": damped_matrix.eigenbasis,
         "chain_1": chain.symmetric_chain,
         "chain_2": chain.limiting_chain,
     }
@@ -46,7 +46,7 @@ class Request(NamedTuple):
 
     Attributes:
       damping: Name of the damping.
-      kind: "power", "cholesky", "cholesky_inverse", "chain_1" or "chain_2".
+      kind: "power", "cholesky", "cholesky_inverse", "eigenbasis", "chain_1" or "chain_2".
       exponent: The power; 0 for the other kinds.
     """
 
@@ -106,24 +106,31 @@ class MatrixSlot:
         """Reads how often each of `damped_matrix.RARE_PATHS` was taken so far, int64 [3]."""
         return read(self._rare_paths)
 
-    def updated(self, matrix: Tensor, eigen: Eigendecomposition | None = None) -> list[Assignment]:
+    def updated(self, matrix: Tensor, inverse_method: str = "cholesky") -> list[Assignment]:
         """Computes the function anew; returns the new values of `variables`.
 
         Args:
           matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
-          eigen: Its eigendecomposition, if powers are to be computed from that.
+          inverse_method: How to invert; a key of `kfac.inversion.INVERSIONS`.
         """
-        dtype = self._matrix.dtype.base_dtype
-        matrix = tf.cast(matrix, statistics_dtype(dtype))
-        previous = tf.cast(self.read(), matrix.dtype)
-        damping = tf.cast(self._damping.value(), matrix.dtype)
-        if eigen is not None and self.request.kind == "power":
-            exponent = self.request.exponent
-            result = damped_matrix.damped_power(eigen, damping, exponent, previous)
+        matrix = tf.cast(matrix, statistics_dtype(self._matrix.dtype.base_dtype))
+        damping, previous = self._damping_and_previous(matrix.dtype)
+        if self.request.leaf == "inverse":
+            found = damped_matrix.damped_inverse(matrix, damping, previous, inverse_method)
         else:
-            result = _FUNCTIONS[self.request.leaf](matrix, damping, previous)
-        counts = self.read_rare_paths() + result.rare_paths
-        return [
-            Assignment(self._matrix, tf.cast(result.matrix, dtype)),
-            Assignment(self._rare_paths, counts),
-        ]
+            found = _FUNCTIONS[self.request.kind](matrix, damping, previous)
+        return self._assignments(found)
+
+    def updated_by_eigen(self, eigen: Eigendecomposition) -> list[Assignment]:
+        """Computes a power anew from the eigendecomposition of M; see `updated`."""
+        damping, previous = self._damping_and_previous(eigen.values.dtype)
+        exponent = self.request.exponent
+        return self._assignments(damped_matrix.damped_power(eigen, damping, exponent, previous))
+
+    def _damping_and_previous(self, dtype: DType) -> tuple[Tensor, Tensor]:
+        return tf.cast(self._damping.value(), dtype), tf.cast(self.read(), dtype)
+
+    def _assignments(self, found: DampedMatrix) -> list[Assignment]:
+        matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
+        counts = self.read_rare_paths() + found.rare_paths
+        return [Assignment(self._matrix, matrix), Assignment(self._rare_paths, counts)]

@@ -79,6 +79,12 @@ LAYERS = {
     "strided": (convolution, IMAGES, {"approx": "diagonal", "stride": 2}, False),
     "not padded": (convolution, IMAGES, {"approx": "diagonal", "padding": "VALID"}, False),
     "depthwise": (depthwise, IMAGES, {}, False),
+    "one location": (
+        convolution,
+        IMAGES,
+        {"approx": "kron", "stride": 2, "padding": "VALID"},
+        True,
+    ),
 }
 
 

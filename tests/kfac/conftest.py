@@ -23,6 +23,11 @@ class Network:
     losses: list
     variables: list
 
+    @property
+    def batch(self):
+        """What `mlp_loss` takes, for one tower."""
+        return self.features[0], self.labels[0]
+
     def feed(self, features, labels):
         """Feeds one array per tower."""
         return dict(zip(self.features + self.labels, list(features) + list(labels), strict=True))
@@ -84,6 +89,71 @@ def build_network(graph):
         return network
 
     return build
+
+
+def _mlp_logits(x, collection=None):
+    """Logits of tanh(x w + b) v + c; registers the layers of one tower."""
+    random, dtype = np.random.RandomState(1), x.dtype.as_numpy_dtype
+    layers = []
+    for name, sizes in (("hidden", (3, 4)), ("logits", (4, CLASSES))):
+        with v1.variable_scope(name):
+            starts = random.randn(*sizes) / 2, random.randn(sizes[1]) / 4
+            w, b = (
+                v1.get_variable(leaf, dtype=dtype, initializer=start.astype(dtype))
+                for leaf, start in zip("wb", starts, strict=True)
+            )
+        s = tf.matmul(x, w) + b
+        if collection:
+            collection.register_fully_connected((w, b), x, s)
+        layers += [w, b]
+        x = tf.tanh(s)
+    return s, layers
+
+
+def _mean_loss(logits, labels):
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )
+
+
+def _mlp_loss(batch):
+    """The mean loss of a batch (features, labels), by another forward pass."""
+    with v1.variable_scope("mlp", reuse=True):
+        return _mean_loss(_mlp_logits(batch[0])[0], batch[1])
+
+
+@pytest.fixture
+def build_mlp(graph):
+    """A function that builds two dense layers in the current graph, with placeholders per tower."""
+
+    def build(towers=1, dtype="float64", use_resource=True):
+        collection = kfac.graph_layer_collection()
+        network = Network(collection, [], [], [], [])
+        for tower in range(towers):
+            x, y = v1.placeholder(dtype, [None, 3]), v1.placeholder(tf.int64, [None])
+            scope = v1.variable_scope("mlp", reuse=tower > 0, use_resource=use_resource)
+            with scope, v1.device(f"/cpu:{tower}"):
+                logits, network.variables = _mlp_logits(x, collection)
+                collection.register_softmax_cross_entropy_loss(logits, targets=y, name="loss")
+                network.losses.append(_mean_loss(logits, y))
+            network.features.append(x)
+            network.labels.append(y)
+        return network
+
+    return build
+
+
+@pytest.fixture
+def mlp_loss():
+    """A function that computes the mean loss of a batch (features, labels) of that network anew."""
+    return _mlp_loss
+
+
+@pytest.fixture
+def rows():
+    """Features [12, 3] in float64 and labels [12]."""
+    random = np.random.RandomState(5)
+    return random.randn(12, 3), random.randint(0, CLASSES, 12)
 
 
 @pytest.fixture

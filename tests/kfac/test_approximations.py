@@ -5,7 +5,7 @@ from kfac.approximations import DefaultApproximations, check_approximation
 
 DEFAULTS = {
     "generic": ("diagonal", "full"),
-    "fully_connected": ("kron", "diagonal"),
+    "fully_connected": ("kron", "ekfac"),
     "conv2d": ("kron", "kron_sua"),
     "fully_connected_multi": ("kron_indep", "kron_series_2"),
     "conv2d_multi": ("kron_indep", "kron_indep"),
@@ -36,4 +36,4 @@ def test_check():
 
 def test_names_are_distinct():
     names = [v for k, v in vars(approximations).items() if k.startswith("APPROX_")]
-    assert len(set(names)) == len(names) == 13
+    assert len(set(names)) == len(names) == 14

@@ -30,3 +30,9 @@ def test_period(value):
 
 def test_period_accepts_positive_ints():
     arguments.check_period("invert_every", 1)
+
+
+def test_excluded():
+    arguments.check_excluded("momentum", None, "'qmodel'", "pass None")
+    with pytest.raises(ValueError, match=r"momentum=0.9 does not go with 'qmodel'.*pass None"):
+        arguments.check_excluded("momentum", 0.9, "'qmodel'", "pass None")

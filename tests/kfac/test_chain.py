@@ -52,6 +52,45 @@ def test_limiting_chain(graph, session):
     np.testing.assert_allclose(gram, np.diag(mu), atol=1e-10)
 
 
+def chain_sum(a, g, uses, weights, symmetric):
+    """Σ_k weights[k] C₀^½ (Ψ^k + its transpose) C₀^½, k = 0 once, of the Kronecker products."""
+    roots, psis = [], []
+    for first, cross in (a, g):
+        values, vectors = np.linalg.eigh(first)
+        root, inverse = (vectors * values**e @ vectors.T for e in (0.5, -0.5))
+        psi = inverse @ cross @ inverse
+        if symmetric:
+            values, vectors = np.linalg.eigh((psi + psi.T) / 2)
+            psi = (vectors * np.abs(values)) @ vectors.T
+        roots.append(root)
+        psis.append(psi)
+    psi, root = np.kron(*psis), np.kron(*roots)
+    powers = [np.linalg.matrix_power(psi, k) for k in range(len(weights))]
+    terms = [w * (p + p.T) for w, p in zip(weights[1:], powers[1:], strict=True)]
+    return root @ (weights[0] * np.eye(len(psi)) + sum(terms)) @ root
+
+
+@pytest.mark.parametrize("function", ["symmetric_chain_block", "limiting_chain_block"])
+def test_blocks_are_sums_over_pairs_of_uses(graph, session, function):
+    a, g, uses = moments(), moments(1, 2), 4
+    is_symmetric = function == "symmetric_chain_block"
+    weights = list(range(uses, 0, -1)) if is_symmetric else [uses] * 400
+    found = session.run(getattr(chain, function)(tf.constant(a), tf.constant(g), uses))
+    expected = chain_sum(a, g, uses, weights, is_symmetric)
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_block_of_a_singular_moment(graph, session):
+    a, g = moments(), moments(1, 2)
+    wide = np.pad(a, [[0, 0], [0, 1], [0, 1]])
+    for function in (chain.symmetric_chain_block, chain.limiting_chain_block):
+        found, narrow = session.run(
+            [function(tf.constant(m), tf.constant(g), 4) for m in (wide, a)]
+        )
+        np.testing.assert_allclose(found[:6, :6], narrow, rtol=1e-8)
+        np.testing.assert_allclose(found[6:], 0, atol=1e-12)
+
+
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(("function", "rows"), [("symmetric_chain", 4), ("limiting_chain", 7)])

@@ -23,6 +23,7 @@ def test_is_a_frozen_hashable_value():
         ({"damping_power": -1}, "damping_power=-1. It must be >= 0"),
         ({"input_fraction": 0.0}, r"input_fraction=0.0. It must be in \(0, 1\]"),
         ({"conv_moment": "fast"}, "conv_moment='fast'. Accepted are 'auto', 'patches'"),
+        ({"inverse_method": "svd"}, "inverse_method='svd'. Accepted are 'auto', 'cholesky', 'eigh"),
         ({"factor_dtype": tf.int32}, "factor_dtype=.*int32.*floating-point"),
         ({"inverse_dtype": tf.int64}, "inverse_dtype=.*int64.*floating-point"),
     ],

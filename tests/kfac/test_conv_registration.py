@@ -89,6 +89,19 @@ def test_depthwise(collection, kernel):
         collection.register_depthwise_conv2d((other, bias), images(), images(8), ONES, "SAME")
 
 
+def test_depthwise_kronecker_and_separable(collection, kernel):
+    pointwise = v1.get_variable("pointwise/w", [1, 1, 8, 3])
+    args = kernel, pointwise, images(), images(8), images(3), ONES, "SAME"
+    collection.register_separable_conv2d(*args, approx="ekfac", depthwise_approx="kron")
+    first, second = collection.get_blocks()
+    assert isinstance(first, fisher_blocks.DepthwiseConvKFCBasicFB)
+    assert isinstance(second, fisher_blocks.ConvEKFACFB)
+    assert second.settings == (ConvGeometry((1, 1), (1, 1), "VALID"), ConvForm())
+    args = v1.get_variable("third", [3, 2, 2, 4]), images(), images(8), ONES, "SAME"
+    with pytest.raises(ValueError, match=r"'third': approx='ekfac'. Accepted are 'diag.*'kron'"):
+        collection.register_depthwise_conv2d(*args, approx="ekfac")
+
+
 def test_separable_keeps_both_or_none(collection, kernel):
     pointwise = v1.get_variable("pointwise/w", [1, 1, 8, 3])
     args = kernel, pointwise, images(), images(8), images(3), ONES, "SAME"

@@ -210,6 +210,19 @@ def test_reference_variables(graph, session):
     np.testing.assert_allclose(flatten(found), expected, rtol=1e-8, atol=1e-9)
 
 
+def test_inside_a_conditional_branch(graph, session):
+    computer, wanted = build(2), v1.placeholder_with_default(True, [])
+    outside = computer.multiply_fisher_factor_transpose(constants(V))
+    inside = tf.cond(
+        wanted,
+        lambda: computer.multiply_fisher_factor_transpose(constants(V)),
+        lambda: [tf.zeros_like(vector) for vector in outside],
+    )
+    for one, other in zip(*run(session, [outside, inside]), strict=True):
+        assert one.any()
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
 def test_losses_without_a_gauss_newton_matrix(graph):
     with pytest.raises(NotImplementedError, match=r"Loss 'normal'"):
         build().multiply_ggn(constants(V))

@@ -2,6 +2,7 @@ import tensorflow as tf
 
 import kfac
 from kfac.curvature_report import curvature_report
+from kfac.graph_search import Decision
 
 v1 = tf.compat.v1
 
@@ -36,4 +37,15 @@ def test_with_variables(graph):
         "  fc/w/output: FullyConnectedKroneckerFactor, float32 2x2",
         "gain: NaiveDiagonalFB, diagonal 3, 1 tower(s)",
         "  gain: NaiveDiagonalFactor, float32 3",
+    ]
+
+
+def test_decisions_of_the_scanner(graph):
+    collection = collection_of_two_layers()
+    decisions = [Decision(params, "dense layer") for params in collection.fisher_blocks]
+    lines = curvature_report(collection.get_blocks(), decisions).split("\n")
+    assert lines[2:] == [
+        "found in the graph:",
+        "  fc/w, fc/b: dense layer",
+        "  gain: dense layer",
     ]

@@ -22,6 +22,9 @@ class Inverter:
             eigen = damped_matrix.eigendecompose(self._matrix)
             self._results = {
                 "inverse": damped_matrix.damped_inverse(*args),
+                "lu": damped_matrix.damped_inverse(*args, method="lu"),
+                "newton_schulz": damped_matrix.damped_inverse(*args, method="newton_schulz"),
+                "eigh": damped_matrix.damped_power(eigen, args[1], -1.0, args[2]),
                 "cholesky": damped_matrix.damped_cholesky(*args),
                 "cholesky_inverse": damped_matrix.damped_cholesky_inverse(*args),
                 "power": damped_matrix.damped_power(eigen, args[1], -0.5, args[2]),
@@ -39,24 +42,87 @@ def inverters():
     return {dtype: Inverter(dtype) for dtype in ("float32", "float64")}
 
 
-@settings(max_examples=40, deadline=None)
+METHODS = ("inverse", "lu", "newton_schulz", "eigh")
+
+
+@settings(max_examples=20, deadline=None)
 @given(
     size=st.integers(1, 64),
     rows=st.integers(1, 40),
     log_damping=st.floats(-4, 1),
     seed=st.integers(0, 10_000),
 )
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-10)])
-def test_inverse_times_matrix_is_identity(inverters, dtype, bound, size, rows, log_damping, seed):
+def test_inverse_times_matrix_is_identity(
+    inverters, dtype, bound, method, size, rows, log_damping, seed
+):
     x = np.random.RandomState(seed).randn(rows, size)
     matrix, damping = (x.T @ x / rows).astype(dtype), np.asarray(10**log_damping, dtype)
-    result = inverters[dtype](matrix, damping)
+    result = inverters[dtype](matrix, damping, function=method)
     damped = matrix.astype("f8") + float(damping) * np.eye(size)
     condition = np.linalg.cond(damped)
     residual = np.abs(result.matrix.astype("f8") @ damped - np.eye(size)).max()
     assert residual <= bound * max(1.0, condition / 10)
     np.testing.assert_array_equal(result.matrix, result.matrix.T)
-    assert tuple(result.rare_paths) == (0, 0, 0)
+    # In float32 an iteration is too inexact for the worst conditions; then Cholesky takes over.
+    may_fail = method == "newton_schulz" and dtype == "float32" and condition > 1e4
+    assert may_fail or tuple(result.rare_paths) == (0, 0, 0)
+
+
+def conditioned(size, condition):
+    basis = np.linalg.qr(np.random.RandomState(0).randn(size, size))[0]
+    return (basis * np.logspace(0, -np.log10(condition), size)) @ basis.T
+
+
+DIFFICULT = {
+    "zero": (np.zeros([4, 4]), (0, 0, 0)),
+    "rank one": (np.outer([1.0, 2, 3, 4], [1.0, 2, 3, 4]), (0, 0, 0)),
+    "condition 1e12": (conditioned(20, 1e12), (1, 0, 0)),
+    "slightly indefinite": (np.diag([1.0, -1.5e-6]), (1, 0, 0)),
+    "two negative eigenvalues": (np.diag([1.0, -1.0, 1.0, -1.0]), (1, 1, 0)),
+    "singular when damped": (np.diag([1.0, -1.0]) - 1e-6 * np.eye(2), (1, 1, 0)),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", DIFFICULT)
+def test_difficult_matrices_with_all_methods(inverters, method, name):
+    matrix, rare_paths = DIFFICULT[name]
+    damping = 1e-6 if rare_paths[0] else 0.25
+    result = inverters["float32"](matrix.astype("f"), damping, function=method)
+    eigenvalues = np.linalg.eigvalsh(result.matrix.astype("f8"))
+    assert eigenvalues.min() > 0
+    assert eigenvalues.max() <= 1.01 / damping
+    if method == "eigh":
+        rare_paths = (0, 0, 0)
+    elif name == "condition 1e12":
+        # Its float32 form is just definite, or just not.
+        rare_paths = (result.rare_paths[0], 0, 0)
+    assert tuple(result.rare_paths) == rare_paths
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_non_finite_matrices_with_all_methods(inverters, method, bad):
+    previous = np.array([[2.0, 1.0], [1.0, 3.0]])
+    matrix = np.array([[1.0, bad], [bad, 1.0]])
+    result = inverters["float64"](matrix, 0.1, previous, function=method)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_eigenbasis(graph, session):
+    matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
+    args = tf.constant(0.3, tf.float64), tf.ones([3, 2], tf.float64)
+    found, kept = session.run(
+        [damped_matrix.eigenbasis(tf.constant(m), *args) for m in (matrix, matrix * np.nan)]
+    )
+    vectors, values = found.matrix[:2], found.matrix[2]
+    np.testing.assert_allclose(values, [1, 3], rtol=1e-12)
+    np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, rtol=1e-12)
+    np.testing.assert_array_equal(kept.matrix, np.ones([3, 2]))
+    assert (tuple(found.rare_paths), tuple(kept.rare_paths)) == ((0, 0, 0), (0, 0, 1))
 
 
 def test_zero_matrix_gives_the_inverse_of_the_damping(inverters):

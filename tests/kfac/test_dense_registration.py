@@ -92,6 +92,15 @@ def test_repeated_layers_whose_uses_differ(collection, weight):
     assert not collection.fisher_blocks
 
 
+def test_repeated_layers_in_any_order(collection, weight):
+    x, s = tensors([20, 3], [4, 5, 2])
+    collection.register_fully_connected_multi(weight, x, s, num_uses=5, unordered=True)
+    assert only(collection).settings[0] == 5
+    for kwargs in ({"num_uses": None}, {"num_uses": 5, "approx": "kron_series_1"}):
+        with pytest.raises(ValueError, match=r"'fc/w' with unordered=True: num_uses="):
+            collection.register_fully_connected_multi(weight, x, s, unordered=True, **kwargs)
+
+
 @pytest.mark.parametrize("approx", ["kron_indep", "kron_indep_out_diag", "kron_series_1"])
 def test_ids_used_several_times_need_a_diagonal_input_factor(collection, weight, approx):
     ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
@@ -99,6 +108,14 @@ def test_ids_used_several_times_need_a_diagonal_input_factor(collection, weight,
         collection.register_fully_connected_multi(weight, ids, s, None, approx, False)
     collection.register_fully_connected_multi(weight, ids, s, dense_inputs=False)
     assert only(collection).settings == (2, DenseForm(diagonal_input=True, dense_inputs=False))
+
+
+@pytest.mark.parametrize("default", ["kron_indep_out_diag", "kron_indep_both_diag"])
+def test_ids_used_several_times_keep_the_default_for_outputs(collection, weight, default):
+    collection.set_default_fully_connected_multi_approximation(default)
+    ids, s = [tf.constant([0, 1])] * 2, [tf.ones([2, 2])] * 2
+    collection.register_fully_connected_multi(weight, ids, s, dense_inputs=False)
+    assert only(collection).settings == (2, DenseForm(True, True, False))
 
 
 def test_generic(collection, weight):

@@ -64,3 +64,14 @@ def test_parameters_to_matrix_and_back(graph, shape, has_bias):
     np.testing.assert_array_equal(back[0] if has_bias else back, weight)
     if has_bias:
         np.testing.assert_array_equal(back[1], bias)
+
+
+def test_weight_with_several_axes_of_outputs(graph):
+    """Its bias tells how many of its axes are outputs."""
+    weight, bias = np.arange(24.0).reshape(4, 2, 3), np.arange(6.0).reshape(2, 3)
+    params = tf.constant(weight), tf.constant(bias)
+    matrix = kronecker.layer_params_to_mat2d(params)
+    found, back = evaluate([matrix, kronecker.mat2d_to_layer_params(params, matrix)])
+    np.testing.assert_array_equal(found, np.vstack([weight.reshape(4, 6), bias.reshape(1, 6)]))
+    np.testing.assert_array_equal(back[0], weight)
+    np.testing.assert_array_equal(back[1], bias)

@@ -29,3 +29,12 @@ def test_statistics_dtype(given, expected):
 
 def test_python_numbers_keep_their_digits(graph):
     assert evaluate(linalg.as_scalar(0.1, tf.float64)) == 0.1
+    assert evaluate(linalg.as_scalar(lambda: 0.1, tf.float64)) == 0.1
+
+
+@pytest.mark.parametrize("shape", [[3, 3], [None, None]])
+def test_identity_like(graph, session, shape):
+    matrix = v1.placeholder(tf.float64, shape)
+    found = linalg.identity_like(matrix)
+    assert (found.dtype, found.shape.as_list()) == (tf.float64, shape)
+    np.testing.assert_array_equal(session.run(found, {matrix: np.zeros([3, 3])}), np.eye(3))

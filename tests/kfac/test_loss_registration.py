@@ -109,6 +109,15 @@ def test_coefficients_by_loss(collection):
     assert [collection.loss_coeffs[loss] for loss in collection.losses] == [2.0, 2.0, 1.0]
 
 
+def test_ops_that_compute_the_inputs_of_losses(collection):
+    for tower in range(2):
+        with v1.device(f"/cpu:{tower}"):
+            register(collection, name="a", reuse=tower > 0)
+    ops = [collection.loss_colocation_ops[loss] for loss in collection.losses]
+    assert ops == [loss.inputs.op for loss in collection.losses]
+    assert [op.device for op in ops] == ["/device:CPU:0", "/device:CPU:1"]
+
+
 def test_totals(collection, session):
     register(collection, name="a", coeff=4.0)
     register(collection, name="b")

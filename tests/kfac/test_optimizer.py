@@ -215,6 +215,80 @@ def test_settings_may_be_tensors_and_variables(build_network, session, batch):
     assert (optimizer.learning_rate, optimizer.layers) == (rate, network.collection)
 
 
+def test_settings_may_be_functions(build_network, session, batch):
+    """Called once each; here of the global step."""
+    network = build_network()
+    step = v1.train.get_or_create_global_step()
+    calls = []
+
+    def schedule(name, start):
+        def of_step():
+            calls.append(name)
+            return start * 0.5 ** tf.cast(step, tf.float32)
+
+        return of_step
+
+    names = ("learning_rate", "damping", "momentum", "cov_ema_decay", "norm_constraint")
+    settings = {name: schedule(name, 0.4) for name in names}
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=1,
+        layer_collection=network.collection,
+        precon_damping_mult=lambda: 2.0,
+        estimation_mode="empirical",
+        **settings,
+    )
+    assert calls == []
+    train = optimizer.minimize(network.losses[0], step)
+    assert sorted(calls) == sorted(names)
+    shown = [optimizer.learning_rate, optimizer.damping, optimizer.momentum]
+    session.run(v1.global_variables_initializer())
+    session.run(train, network.feed([batch[0]], [batch[1]]))
+    assert session.run(shown) == [pytest.approx(0.2)] * 3
+    a, g = (session.run(factor.cov) for factor in optimizer.factors[2:])
+    root = 0.8**0.5 * np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+    expected = np.linalg.inv(a + root * np.eye(len(a)))
+    np.testing.assert_allclose(
+        session.run(optimizer.factors[2].get_inv_vars()[0]), expected, rtol=1e-3, atol=1e-5
+    )
+
+
+def test_properties(build_network):
+    optimizer = make(build_network(), momentum_type="regular", damping_adaptation_interval=7)
+    assert (optimizer.learning_rate, optimizer.momentum, optimizer.damping) == (0.2, 0.9, 0.3)
+    assert optimizer.damping_adaptation_interval == 7
+    assert np.isnan([optimizer.rho, optimizer.qmodel_change]).all()
+
+
+def test_model_chooses_rate_and_momentum(build_network, session, batch):
+    network = build_network()
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=1,
+        layer_collection=network.collection,
+        momentum_type="qmodel",
+        qmodel_update_rescale=0.5,
+        **{**SETTINGS, "learning_rate": None, "momentum": None},
+    )
+    train = optimizer.minimize(network.losses[0])
+    shown = [optimizer.learning_rate, optimizer.momentum]
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    assert np.isnan(session.run(shown)).all()
+    losses = []
+    for _ in range(4):
+        before = session.run(network.variables)
+        session.run(train, feed)
+        losses.append(session.run(network.losses[0], feed))
+        if len(losses) == 1:
+            rate, momentum = session.run(shown)
+            assert rate > 0
+            assert momentum == 0
+            slot = optimizer.get_slot(network.variables[0], "velocity")
+            move = session.run(network.variables[0]) - before[0]
+            np.testing.assert_allclose(move, -0.5 * session.run(slot), rtol=1e-3, atol=1e-6)
+    assert session.run(optimizer.momentum) != 0
+    assert sorted(losses, reverse=True) == losses
+
+
 def test_global_step_and_counter_advance_once(build_network, session, batch):
     network = build_network()
     optimizer = make(network)
@@ -271,15 +345,24 @@ def test_variables_and_slots(build_network):
     assert len(optimizer.factors) == 4
 
 
-def test_summaries(build_network, session):
+def test_summaries(build_network, session, batch):
     network = build_network()
-    make(network).minimize(network.losses[0])
+    optimizer = make(network)
+    averages, _ = optimizer.make_vars_and_create_op_thunks()
+    update = [thunk() for thunk in averages]
+    optimizer.minimize(network.losses[0])
     session.run(v1.global_variables_initializer())
+    session.run(update, network.feed([batch[0]], [batch[1]]))
     summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
-    found = {value.tag: value.simple_value for value in summary.value}
-    names = ("skipped_steps", "refused_statistics", "retried_inverses", "eigen_inverses")
-    zeros = {f"kfac/monitor/{name}": 0.0 for name in (*names, "kept_inverses")}
-    assert found == {"kfac/monitor/damping": pytest.approx(0.3), **zeros}
+    found = {value.tag.removeprefix("kfac/monitor/"): value.simple_value for value in summary.value}
+    assert found.pop("damping") == pytest.approx(0.3)
+    assert found.pop("mean_curvature") > 0
+    for factor in optimizer.factors:
+        assert found.pop(f"{factor.name}/trace") > 0
+        assert found.pop(f"{factor.name}/inverse_condition") == 0
+    counters = ("skipped_steps", "rejected_steps", "refused_statistics")
+    inverses = ("retried_inverses", "eigen_inverses", "kept_inverses")
+    assert found == dict.fromkeys((*counters, *inverses), 0.0)
 
 
 @pytest.mark.parametrize("towers_after", [1, 2])
@@ -334,9 +417,20 @@ def test_rates_must_be_positive(graph, argument, value):
     ("argument", "value", "message"),
     [
         ("cov_ema_decay", 1.5, r"cov_ema_decay=1.5. It must be in \[0, 1\]"),
-        ("momentum", -1.0, "momentum=-1.0. It must be >= 0"),
+        ("momentum", -1.0, "momentum=-1.0. It must be >= 0, or None"),
+        ("weight_decay_coeff", -1.0, "weight_decay_coeff=-1.0. It must be >= 0"),
+        ("l2_reg", -1.0, "l2_reg=-1.0. It must be >= 0"),
+        ("precon_damping_mult", 0.0, "precon_damping_mult=0.0. It must be > 0"),
+        ("damping_adaptation_interval", 0, "damping_adaptation_interval=0. It must be a number of"),
+        ("tf_replicator", "mirrored", "tf_replicator='mirrored' does not go with graph mode"),
+        ("calibrate_damping", True, "calibrate_damping=True does not go with adapt_damping=False"),
+        ("rejection_rho_threshold", 0.0, "rejection_rho_threshold=0.0 .*adapt_damping=False"),
+        ("use_passed_loss", False, "use_passed_loss=False, train_batch=None"),
+        ("placement_strategy", "random", "placement_strategy='random'. Accepted are None"),
+        ("compute_params_stats", True, "compute_params_stats=True, batch_size=None"),
         ("norm_constraint", 0.0, "norm_constraint=0.0. It must be > 0, or None"),
-        ("momentum_type", "qmodel", "momentum_type='qmodel'. Accepted are 'adam', 'regular'"),
+        ("momentum_type", "sgd", "momentum_type='sgd'. Accepted are 'regular', 'adam', 'qmodel'"),
+        ("momentum_type", "qmodel", "momentum=0.9 does not go with momentum_type='qmodel'"),
         ("estimation_mode", "exactly", "estimation_mode='exactly'. Accepted are 'gradients'"),
     ],
 )

@@ -1,3 +1,6 @@
+import collections
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -150,3 +153,183 @@ def test_kinds_of_variables_train_alike(build_network, batch):
             weights.append(session.run(network.variables))
     for resource, reference in zip(*weights, strict=True):
         np.testing.assert_array_equal(resource, reference)
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("every", [1, 2])
+def test_burn_in_only_averages(build_network, session, batch, use_resource, every):
+    """Also through `apply_gradients` alone, which is all that wrappers call."""
+    network = build_network(use_resource=use_resource)
+    with v1.variable_scope("", use_resource=use_resource):
+        optimizer = make(network, num_burnin_steps=3, cov_update_every=every, cov_ema_decay=0.5)
+        gradients = optimizer.compute_gradients(network.losses[0])
+        global_step = v1.train.get_or_create_global_step()
+        train = optimizer.apply_gradients(gradients, global_step)
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
+    watched = [network.variables, velocities, optimizer.get_inv_vars()]
+    before = session.run(watched)
+    for run in range(3):
+        session.run(train, feed)
+        assert session.run(optimizer.factors[0].get_cov_vars()[1]) == run + 1
+    tf.nest.map_structure(np.testing.assert_array_equal, before, session.run(watched))
+    counters = [optimizer.counter, global_step, optimizer.skipped_steps]
+    assert session.run(counters) == [0, 0, 0]
+    session.run(train, feed)
+    assert session.run(optimizer.factors[0].get_cov_vars()[1]) == 3 * 0.5**every + 1
+    assert session.run(counters) == [1, 1, 0]
+    for old, new in zip(before[0], session.run(network.variables), strict=True):
+        assert (old != new).any()
+
+
+def test_a_burn_in_is_not_the_first_step(build_network, session, batch):
+    """Damping that is calibrated at the first step stays as it is in the burn-in."""
+    network = build_network()
+    optimizer = make(
+        network,
+        num_burnin_steps=2,
+        invert_every=1,
+        adapt_damping=True,
+        calibrate_damping=True,
+        damping_adaptation_interval=100,
+        loss_fn=tf.reduce_mean,
+        train_batch=network.features[0],
+    )
+    train = optimizer.minimize(network.losses[0])
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    dampings = []
+    for _ in range(4):
+        session.run(train, feed)
+        dampings.append(session.run(optimizer.damping))
+    assert dampings[:2] == [np.float32(0.3)] * 2
+    assert dampings[2] == dampings[3] != dampings[1]
+
+
+def test_burn_in_goes_on_after_a_restart(build_network, session, batch):
+    network = build_network()
+    optimizer = make(network, num_burnin_steps=3)
+    train = optimizer.minimize(network.losses[0])
+    names = {variable.op.name for variable in optimizer.variables()}
+    assert "kfac/burnin_counter" in names
+    session.run(v1.global_variables_initializer())
+    for _ in range(4):
+        session.run(train, network.feed([batch[0]], [batch[1]]))
+    (runs,) = (v for v in optimizer.variables() if v.op.name == "kfac/burnin_counter")
+    assert session.run(runs) == 3
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_spread_inverses(build_network, session, batch, use_resource):
+    """All at the first step, each once in three steps from then on."""
+    network = build_network(use_resource=use_resource)
+    with v1.variable_scope("", use_resource=use_resource):
+        optimizer = make(network, invert_every=3, spread_inverses=True)
+        train = optimizer.minimize(network.losses[0])
+    inverses = [factor.get_inv_vars()[0] for factor in optimizer.factors]
+    session.run(v1.global_variables_initializer())
+    changed = []
+    for _ in range(7):
+        before = session.run(inverses)
+        session.run(train, network.feed([batch[0]], [batch[1]]))
+        pairs = zip(before, session.run(inverses), strict=True)
+        changed.append([(old != new).any() for old, new in pairs])
+    assert all(changed[0])
+    assert [sum(column) for column in zip(*changed[1:], strict=True)] == [2] * 4
+    assert changed[1:4] == changed[4:]
+    assert all(1 <= sum(row) <= 2 for row in changed[1:])
+
+
+def test_spreading_over_single_steps_is_no_spreading(build_network, session, batch):
+    network = build_network()
+    optimizer = make(network, invert_every=1, spread_inverses=True)
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    before = session.run(optimizer.get_inv_vars()[0])
+    session.run(train, network.feed([batch[0]], [batch[1]]))
+    assert (session.run(optimizer.get_inv_vars()[0]) != before).any()
+
+
+@pytest.mark.parametrize("form", ["tensor", "variable", "function"])
+def test_the_period_of_inverses_may_change(build_network, session, batch, form):
+    network = build_network()
+    period = v1.get_variable("period", initializer=2, trainable=False)
+    given = {"tensor": period.read_value(), "variable": period, "function": lambda: period + 0}
+    optimizer = make(network, invert_every=given[form])
+    train = optimizer.minimize(network.losses[0])
+    inverse = optimizer.factors[0].get_inv_vars()[0]
+    session.run(v1.global_variables_initializer())
+    changed = []
+    for step in range(8):
+        if step == 4:
+            session.run(period.assign(3))
+        before = session.run(inverse)
+        session.run(train, network.feed([batch[0]], [batch[1]]))
+        changed.append((session.run(inverse) != before).any())
+    assert [step for step in range(8) if changed[step]] == [0, 2, 6]
+
+
+def test_the_decay_may_be_a_schedule(build_network, session, batch):
+    network = build_network()
+    optimizer = make(network, cov_update_every=2, cov_ema_decay=lambda: tf.constant(0.5))
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    for _ in range(3):
+        session.run(train, network.feed([batch[0]], [batch[1]]))
+    assert session.run(optimizer.factors[0].get_cov_vars()[1]) == 1.25
+
+
+def executed(session, fetch, feed):
+    """How many ops of each kind ran."""
+    metadata = v1.RunMetadata()
+    options = v1.RunOptions(trace_level=v1.RunOptions.SOFTWARE_TRACE, output_partition_graphs=True)
+    session.run(fetch, feed, options, metadata)
+    kinds = {n.name: n.op for g in metadata.partition_graphs for n in g.node}
+    nodes = [n.node_name for d in metadata.step_stats.dev_stats for n in d.node_stats]
+    return collections.Counter(kinds.get(name) for name in nodes)
+
+
+def test_a_step_at_which_nothing_is_due_computes_nothing_more(build_network, session, batch):
+    """Than one of an optimizer that never refreshes its curvature."""
+    network = build_network()
+    feed = network.feed([batch[0]], [batch[1]])
+    with v1.variable_scope("periodic"):
+        optimizer = make(network, invert_every=3, cov_update_every=3, estimation_mode="gradients")
+        train = optimizer.minimize(network.losses[0])
+        only_step = super(type(optimizer), optimizer).apply_gradients(
+            optimizer.compute_gradients(network.losses[0])
+        )
+    session.run(v1.global_variables_initializer())
+    heavy = ("MatMul", "Conv", "Cholesky", "Triangular", "Random", "Softmax", "Relu")
+
+    def work(fetch):
+        counts = executed(session, fetch, feed)
+        return {k: n for k, n in counts.items() if k and any(part in k for part in heavy)}
+
+    due, off = work(train), work(train)
+    assert off == work(only_step)
+    assert any("Cholesky" in kind for kind in due)
+    assert sum(due.values()) > sum(off.values())
+
+
+def test_warns_where_damping_and_inverses_are_out_of_step(build_network):
+    network = build_network()
+    settings = {"adapt_damping": True, "loss_fn": lambda _: network.losses[0]}
+    with pytest.warns(UserWarning, match="adapts its damping every 5 steps, but inverts every 10"):
+        make(network, damping_adaptation_interval=5, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(network, damping_adaptation_interval=20, **settings)
+        make(network, damping_adaptation_interval=5)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True])
+def test_bad_burn_in(graph, value):
+    with pytest.raises(ValueError, match=f"num_burnin_steps={value}.*int of at least 1"):
+        kfac.PeriodicInvCovUpdateKfacOpt(num_burnin_steps=value)
+
+
+def test_spreading_needs_a_fixed_period(graph):
+    with pytest.raises(ValueError, match=r"invert_every=.*int of at least 1"):
+        kfac.PeriodicInvCovUpdateKfacOpt(invert_every=lambda: 3, spread_inverses=True)

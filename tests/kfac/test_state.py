@@ -85,3 +85,22 @@ def test_what_was_read_does_not_change_with_the_variable(graph, session, use_res
         later = 1 * before
     session.run(v1.global_variables_initializer())
     assert session.run([before, later]) == [0, 0]
+
+
+@pytest.mark.parametrize("initial", [2.5, lambda: tf.constant([2.5, 2.5])])
+def test_initial_value(graph, session, initial):
+    variable = state.make_variable("a", [2], tf.float32, initial=initial)
+    session.run(variable.initializer)
+    assert session.run(variable).tolist() == [2.5, 2.5]
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_value_that_is_not_always_wanted(graph, session, use_resource):
+    with v1.variable_scope("", use_resource=use_resource):
+        source = state.make_counter("source")
+    wanted = v1.placeholder_with_default(tf.constant(True), [])
+    with v1.control_dependencies([state.assign_all([state.Assignment(source, source + 1)])]):
+        value = state.value_if(wanted, lambda: 2 * state.read(source), tf.constant(-1, tf.int64))
+    session.run(v1.global_variables_initializer())
+    assert [session.run(value), session.run(value, {wanted: False})] == [2, -1]
+    assert session.run(value) == 6

@@ -27,6 +27,12 @@ def test_images_of_unknown_size(graph, session):
     np.testing.assert_array_equal(found, images.reshape(6, 2, 2, 2))
 
 
+def test_more_axes_of_uses(graph, session):
+    values = tf.constant(VALUES.reshape(3, 2, 2, 2))
+    found = session.run(fold_uses(as_uses(values, 1), 1))
+    np.testing.assert_array_equal(found, VALUES.reshape(12, 2))
+
+
 def test_count(graph):
     assert count_uses([tf.ones([4, 2])] * 3, None, 1, "rnn/w") == 3
     assert count_uses(tf.ones([3, 4, 2]), None, 1, "rnn/w") == 3

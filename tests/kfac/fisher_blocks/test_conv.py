@@ -5,7 +5,7 @@ import tensorflow as tf
 import kfac
 from kfac.config import CurvatureConfig
 from kfac.conv_geometry import ConvGeometry
-from kfac.fisher_blocks import ConvKFCBasicFB
+from kfac.fisher_blocks import ConvKFCBasicFB, DepthwiseConvKFCBasicFB
 from kfac.fisher_blocks.conv import ConvForm
 from kfac.fisher_factors import ConvInputKroneckerFactor, ConvOutputKroneckerFactor
 
@@ -86,13 +86,16 @@ def test_one_dimension(laboratory, reference_patches, how):
     lab = laboratory()
     kernel = lab.variable("conv/w", [3, 2, 3])
     if how == "conv1d":
-        args = kernel, (1, 1, 1), "SAME", tf.constant(x), tf.constant(g)
-        lab.collection.register_conv1d(*args)
+        # A filter of three entries, two apart, spans five pixels: there are three locations.
+        g, padding, dilation = g[:, :3], "VALID", 2
+        args = kernel, (1, 1, 1), padding, tf.constant(x), tf.constant(g)
+        lab.collection.register_conv1d(*args, dilations=(1, dilation, 1))
     else:
-        lab.collection.register_convolution(kernel, tf.constant(x), tf.constant(g), "SAME")
+        padding, dilation = "SAME", 1
+        lab.collection.register_convolution(kernel, tf.constant(x), tf.constant(g), padding)
     block = lab.instantiate([[g]])
-    p = np.concatenate(reference_patches(x, (3,), (1,), "SAME", (1,)))
-    expected = 7 * np.kron(moment(p), moment(g.reshape(-1, 3)))
+    p = np.concatenate(reference_patches(x, (3,), (1,), padding, (dilation,)))
+    expected = g.shape[1] * np.kron(moment(p), moment(g.reshape(-1, 3)))
     np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), expected, atol=1e-12)
 
 
@@ -148,6 +151,57 @@ def test_depthwise_and_separable(laboratory, reference_patches):
     per_example = np.einsum("ntkc,ntcm->nkcm", p, g.reshape(3, 16, 2, 3))
     found = lab.session.run(first.factor.batch_statistic())
     np.testing.assert_allclose(found, (per_example**2).mean(0).ravel(), rtol=1e-10)
+
+
+def embedded(filters):
+    """A depthwise filter [h, w, c, m] as an ordinary one [h, w, c, c · m]."""
+    height, width, channels, multiplier = filters.shape
+    found = np.zeros([height, width, channels, channels, multiplier])
+    for channel in range(channels):
+        found[:, :, channel, channel] = filters[:, :, channel]
+    return found.reshape(height, width, channels, -1)
+
+
+@pytest.mark.parametrize("towers", [1, 3])
+@pytest.mark.parametrize("first", [False, True])
+def test_depthwise_kronecker_block_is_that_of_the_embedded_filter(
+    laboratory, reference_patches, towers, first
+):
+    random = np.random.RandomState(0)
+    x, g = random.randn(6, 5, 4, 2), random.randn(6, 3, 2, 6)
+    lab = laboratory()
+    kernel = lab.variable("depthwise/w", [3, 2, 2, 3])
+    order, strides = ([0, 3, 1, 2], (1, 1, 2, 2)) if first else ([0, 1, 2, 3], (1, 2, 2, 1))
+    cuts = np.cumsum(SIZES[towers])[:-1]
+    parts = [[y.transpose(order) for y in np.split(t, cuts)] for t in (x, g)]
+    for tower, (a, b) in enumerate(zip(*parts, strict=True)):
+        lab.collection.register_depthwise_conv2d(
+            kernel, tf.constant(a), tf.constant(b), strides, "SAME",
+            data_format="NCHW" if first else "NHWC", approx="kron", reuse=tower > 0,
+        )  # fmt: skip
+    block = lab.instantiate([parts[1]], 0.3, (-1, -0.5), cholesky=True)
+    assert isinstance(block, DepthwiseConvKFCBasicFB)
+    assert block.describe() == "kron 12x12 (x) 6x6"
+    p = np.concatenate(reference_patches(x, (3, 2), (2, 2), "SAME", (1, 1)))
+    a, g = moment(p), moment(g.reshape(-1, 6))
+    own = np.flatnonzero(embedded(np.ones([3, 2, 2, 3])))
+    v = random.randn(3, 2, 2, 3)
+    wide = embedded(v).ravel()
+    full = lab.session.run(block.full_fisher_block())
+    np.testing.assert_allclose(full, 6 * np.kron(a, g)[np.ix_(own, own)], rtol=1e-10, atol=1e-12)
+    pi, root = np.sqrt((np.trace(a) / 12) / (np.trace(g) / 6)), np.sqrt(0.3 / 6)
+    a, g = a + pi * root * np.eye(12), g + root / pi * np.eye(6)
+    values, vectors = np.linalg.eigh(6 * np.kron(a, g))
+    lower = np.sqrt(6) * np.kron(np.linalg.cholesky(a), np.linalg.cholesky(g))
+    for found, matrix in (
+        (lab.product(block.multiply_inverse, v.ravel()), (vectors / values) @ vectors.T),
+        (lab.product(block.multiply, v.ravel()), (vectors * values) @ vectors.T),
+        (lab.product(block.multiply_matpower, v.ravel(), -0.5), vectors / values**0.5 @ vectors.T),
+        (lab.product(block.multiply_cholesky, v.ravel()), lower),
+        (lab.product(block.multiply_cholesky, v.ravel(), transpose=True), lower.T),
+        (lab.product(block.multiply_cholesky_inverse, v.ravel()), np.linalg.inv(lower)),
+    ):
+        np.testing.assert_allclose(found, (matrix @ wide)[own], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("zero_mean", [False, True])

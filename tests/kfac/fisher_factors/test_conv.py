@@ -45,6 +45,27 @@ def test_input_factor(graph, session, reference_patches, geometry, has_bias, how
     np.testing.assert_allclose(session.run(factor.batch_statistic()), expected, atol=1e-13)
 
 
+LARGE, SMALL = (256, 14, 14, 16), (4, 3, 3, 64)
+
+
+@pytest.mark.parametrize(
+    ("shape", "geometry", "sampling", "expected"),
+    [
+        (LARGE, ConvGeometry((5, 5), (1, 1), "SAME"), None, True),
+        (LARGE, ConvGeometry((5, 5), (2, 2), "SAME"), None, False),
+        (LARGE, ConvGeometry((5, 5), (1, 1), "SAME"), Sampling(patches=True), False),
+        (SMALL, ConvGeometry((3, 3), (1, 1), "VALID"), None, False),
+    ],
+)
+def test_cheaper_way_is_taken(graph, shape, geometry, sampling, expected):
+    args = ((v1.placeholder(tf.float32, shape),),), geometry, True, ("",), sampling
+    ConvInputKroneckerFactor(*args, name="conv/input").batch_statistic()
+    # Only patches of whole images are as long as a row of the factor.
+    outputs = [o for op in graph.get_operations() for o in op.outputs if o.shape.rank == 4]
+    makes_patches = geometry.kernel[0] ** 2 * shape[-1] in {o.shape[-1] for o in outputs}
+    assert makes_patches != expected
+
+
 def test_input_factor_known_value(graph, session):
     images = tf.constant([1.0, 2.0], shape=[2, 1, 1, 1])
     geometry = ConvGeometry((1, 1), (1, 1), "SAME")

@@ -82,6 +82,30 @@ def test_many_inverses_share_an_eigendecomposition(graph, session, threshold, ei
         np.testing.assert_allclose(session.run(factor.get_inverse(damping).to_dense()), expected)
 
 
+@pytest.mark.parametrize(
+    ("method", "powers", "kinds"),
+    [
+        ("auto", (-1,), {"Cholesky"}),
+        ("auto", (-1, 0.5), {"SelfAdjointEigV2"}),
+        ("cholesky", (-1, 0.5), {"Cholesky", "SelfAdjointEigV2"}),
+        ("eigh", (-1,), {"SelfAdjointEigV2"}),
+        ("lu", (-1,), {"MatrixInverse"}),
+        ("newton_schulz", (-1,), {"StatelessWhile"}),
+    ],
+)
+def test_inverse_methods(graph, session, method, powers, kinds):
+    factor = matrix_factor(CurvatureConfig(inverse_method=method))
+    for exponent in powers:
+        factor.register_matpower(exponent, DAMPING)
+    update(session, factor)
+    assert kinds <= {op.type for op in graph.get_operations()}
+    damped = X.T @ X / 8 + 0.2 * np.eye(3)
+    found = session.run(factor.get_inverse(DAMPING).to_dense())
+    np.testing.assert_allclose(found, np.linalg.inv(damped), rtol=1e-10)
+    is_eigen = kinds == {"SelfAdjointEigV2"}
+    assert is_eigen == (not [op for op in graph.get_operations() if op.type == "Cholesky"])
+
+
 def test_what_is_not_kept(graph):
     factor = matrix_factor()
     with pytest.raises(ValueError, match=r"'fc/input' does not keep 'inverse' for damping 'fc/"):

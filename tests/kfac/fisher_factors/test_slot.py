@@ -58,6 +58,7 @@ def test_update_and_counters(graph, session):
         ("power", 2.0, "power_2"),
         ("cholesky", 0.0, "cholesky"),
         ("cholesky_inverse", 0.0, "cholesky_inverse"),
+        ("eigenbasis", 0.0, "eigenbasis"),
     ],
 )
 def test_names(graph, kind, exponent, leaf):
@@ -71,7 +72,7 @@ def test_power_from_an_eigendecomposition(graph, session):
     slot = new_slot("power", -0.5)
     slot.make_variables([2, 2], tf.float32, "")
     matrix = tf.constant(np.diag([3.0, 8.0]))
-    update = assign_all(slot.updated(matrix, eigendecompose(tf.cast(matrix, tf.float32))))
+    update = assign_all(slot.updated_by_eigen(eigendecompose(tf.cast(matrix, tf.float32))))
     session.run(v1.global_variables_initializer())
     session.run(update)
     np.testing.assert_allclose(session.run(slot.read()), np.diag([0.5, 1 / 3]), rtol=1e-6)

@@ -1,0 +1,192 @@
+"""Blocks that are diagonal in the eigenbases of their Kronecker factors (EKFAC).
+
+F ≈ (U_A⊗U_G) diag(s) (U_A⊗U_G)ᵀ, with the eigenvectors of A and G, and s the second moments of the
+entries of each example's gradient in their basis. Of all matrices with these eigenvectors this is
+the one nearest to the Fisher block; A⊗G is another. The statistics are in
+`kfac.fisher_factors.eigenbasis`.
+
+References:
+  George, Laurent, Bouthillier, Ballas & Vincent (2018), arXiv:1806.03884, §3.
+"""
+
+import abc
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from kfac._types import Parameters, Scalar, Tensor
+from kfac.fisher_blocks.base import FactorMaker
+from kfac.fisher_blocks.conv import ConvFactorsBlock
+from kfac.fisher_blocks.dense import DenseFactorsBlock
+from kfac.fisher_blocks.kronecker import TwoFactorBlock
+from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.eigenbasis import (
+    ConvEigenbasisFactor,
+    EigenbasisFactor,
+    FullyConnectedEigenbasisFactor,
+)
+from kfac.fisher_factors.slot import Damping
+from kfac.kronecker import kronecker_product
+from kfac.linalg import as_scalar
+
+
+class EigenbasisBlock(TwoFactorBlock):
+    """F = U diag(s) Uᵀ with U = U_A⊗U_G, damped by λ.
+
+    λ is added to the eigenvalues s themselves. The split damping of A⊗G adds more than λ, so that
+    this block usually wants a larger λ.
+
+    All powers are there without being asked for. B = U diag(√(s + λ)) stands for the Cholesky
+    factor: BBᵀ is the damped block, but B is not triangular. All products are zero before the
+    bases are first computed.
+    """
+
+    def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
+        """Registers no tower and makes no factor yet.
+
+        Args:
+          layer_collection: Makes and shares factors.
+          params: The layer's weight, or (weight, bias).
+        """
+        super().__init__(layer_collection, params)
+        self._eigenbasis: EigenbasisFactor | None = None
+
+    @abc.abstractmethod
+    def _make_eigenbasis_factor(self, tensors: Sources) -> FisherFactor:
+        """Makes the factor of s, from (inputs, gradients) by [source][tower]."""
+
+    def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
+        """Gets A and G, then s, from the layer collection.
+
+        Args:
+          grads_list: For each source the gradients of the layer's outputs.
+          damping: λ > 0.
+        """
+        super().instantiate_factors(grads_list, damping)
+        factor = self._make_eigenbasis_factor(self._inputs_and_gradients(grads_list))
+        self._eigenbasis = typing.cast(EigenbasisFactor, factor)
+
+    @property
+    def eigenbasis_factor(self) -> EigenbasisFactor:
+        """The factor of s, which keeps the bases too.
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        if self._eigenbasis is None:
+            raise self._not_instantiated()
+        return self._eigenbasis
+
+    @property
+    def factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G, s).
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        return *self.kronecker_factors, self.eigenbasis_factor
+
+    @property
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G, s), or nothing before they are made."""
+        return () if self._eigenbasis is None else self.factors
+
+    def describe(self) -> str:
+        """Returns a short text such as "ekfac 401x401 (x) 16x16"."""
+        return f"ekfac {self._sizes()}"
+
+    def register_matpower(self, exponent: float) -> None:
+        """Does nothing: all powers are there."""
+
+    def register_cholesky(self) -> None:
+        """Does nothing: B is there."""
+
+    def register_cholesky_inverse(self) -> None:
+        """Does nothing: B⁻¹ is there."""
+
+    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+        """Returns U_A ((U_Aᵀ V U_G) ∘ (s + λ)^e) U_Gᵀ."""
+        scaled = self._scale(exponent)
+        return self._multiply(vector, lambda v: self._out_of_basis(scaled(self._into_basis(v))))
+
+    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns U_A (V ∘ √(s + λ)) U_Gᵀ, or (U_Aᵀ V U_G) ∘ √(s + λ) if transposed."""
+        scaled = self._scale(0.5)
+        if transpose:
+            return self._multiply(vector, lambda v: scaled(self._into_basis(v)))
+        return self._multiply(vector, lambda v: self._out_of_basis(scaled(v)))
+
+    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns (U_Aᵀ V U_G) / √(s + λ), or U_A (V / √(s + λ)) U_Gᵀ if transposed."""
+        scaled = self._scale(-0.5)
+        if transpose:
+            return self._multiply(vector, lambda v: self._out_of_basis(scaled(v)))
+        return self._multiply(vector, lambda v: scaled(self._into_basis(v)))
+
+    def full_fisher_block(self) -> Tensor:
+        """Returns U diag(s) Uᵀ, undamped, [inputs · outputs, inputs · outputs]."""
+        vectors = kronecker_product(*self.eigenbasis_factor.get_bases())
+        return tf.matmul(vectors * self.eigenbasis_factor.value, vectors, transpose_b=True)
+
+    def _multiply(self, vector: Parameters, function: Callable[[Tensor], Tensor]) -> Parameters:
+        """Applies a function of matrices [inputs, outputs], in the dtype of s."""
+        matrix = self._as_matrix(vector)
+        product = function(tf.cast(matrix, self.eigenbasis_factor.dtype))
+        return self._as_parameters(tf.cast(product, matrix.dtype))
+
+    def _scale(self, exponent: float) -> Callable[[Tensor], Tensor]:
+        factor = self.eigenbasis_factor
+        damping = Damping(self.name, lambda: as_scalar(self._damping, factor.dtype))
+        power = factor.get_matpower(exponent, damping)
+        return lambda v: tf.reshape(power.left(tf.reshape(v, [-1, 1])), self.matrix_shape)
+
+    def _into_basis(self, matrix: Tensor) -> Tensor:
+        bases = self.eigenbasis_factor.get_bases()
+        return tf.matmul(bases.input, matrix, transpose_a=True) @ bases.output
+
+    def _out_of_basis(self, matrix: Tensor) -> Tensor:
+        bases = self.eigenbasis_factor.get_bases()
+        return bases.input @ tf.matmul(matrix, bases.output, transpose_b=True)
+
+
+@typing.final
+class FullyConnectedEKFACFB(DenseFactorsBlock, EigenbasisBlock):
+    """The block of a dense layer that is applied once to an example."""
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """There is nothing to set."""
+        return ()
+
+    def replications(self) -> Scalar:
+        """Returns 1."""
+        return 1
+
+    def _make_eigenbasis_factor(self, tensors: Sources) -> FisherFactor:
+        args = tensors, self.kronecker_factors, self.replications(), self.has_bias, self.devices
+        make = self._factor_maker.make_or_get_factor
+        return make(FullyConnectedEigenbasisFactor, args, name=self.name)
+
+
+@typing.final
+class ConvEKFACFB(ConvFactorsBlock, EigenbasisBlock):
+    """The block of a convolution that is applied once to an example."""
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """How the filter slides and how the input factor is made."""
+        return self._geometry, self._form
+
+    def replications(self) -> Scalar:
+        """Returns T, the number of output locations; a Tensor if the image size is not static."""
+        return self._locations(self.inputs[0])
+
+    def _make_eigenbasis_factor(self, tensors: Sources) -> FisherFactor:
+        args = (
+            tensors, self.kronecker_factors, self.replications(), self.has_bias, self.devices,
+            self._geometry, self._form.patch_mask,
+        )  # fmt: skip
+        make = self._factor_maker.make_or_get_factor
+        return make(ConvEigenbasisFactor, args, name=self.name)

@@ -1,0 +1,203 @@
+"""The diagonal of a layer's Fisher block in the eigenbases of its Kronecker factors (EKFAC).
+
+A⊗G has the eigenvectors U_A⊗U_G, and where it is not exact its eigenvalues e_A e_Gᵀ are not the
+best that these vectors allow. Those are the second moments of the entries of each example's
+gradient in their basis,
+
+    s = E[(U_Aᵀ (Σ a gᵀ) U_G)²],    the sum being over the T applications of the layer,
+
+of which these factors keep the moving average, together with the two bases. Called by the
+eigenbasis blocks, which have the factors A and G made.
+
+When the bases change the average goes with them: the block that it stands for stays the same, and
+S becomes its diagonal in the new bases, P_A S P_Gᵀ with P = (Uᵀ U_old)², entry by entry. With the
+first bases it starts at T·e_A e_Gᵀ, the eigenvalues of T·A⊗G, with the weight of all the batches
+that A and G have seen. So it costs no accuracy to compute bases rarely.
+
+References:
+  George, Laurent, Bouthillier, Ballas & Vincent (2018), "Fast approximate natural gradient descent
+  in a Kronecker-factored eigenbasis", arXiv:1806.03884, §3.
+"""
+
+import abc
+import typing
+from typing import Any
+
+import tensorflow as tf
+
+from kfac import linalg
+from kfac._types import Scalar, Tensor, Variable
+from kfac.config import CurvatureConfig
+from kfac.conv_geometry import ConvGeometry, channels_last
+from kfac.fisher_factors.base import FisherFactor, Moment, Sources
+from kfac.fisher_factors.conv import PatchMask, example_gradients
+from kfac.fisher_factors.matrix import DiagonalFactor
+from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.state import Assignment, read
+
+v1 = tf.compat.v1
+
+
+class Eigenbases(typing.NamedTuple):
+    """The eigenvectors of A and of G, in columns; zero before they are first computed.
+
+    Attributes:
+      input: U_A [inputs, inputs].
+      output: U_G [outputs, outputs].
+    """
+
+    input: Tensor
+    output: Tensor
+
+
+class EigenbasisFactor(DiagonalFactor):
+    """s [inputs · outputs], the rows of a matrix [inputs, outputs] one after another."""
+
+    def __init__(
+        self,
+        tensors: Sources,
+        kronecker: tuple[FisherFactor, FisherFactor],
+        times: Scalar,
+        has_bias: bool,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        """Makes no variables and checks no shapes yet.
+
+        Args:
+          tensors: (inputs, gradients) of the layer by [source][tower].
+          kronecker: A and G.
+          times: T, an int or an int Tensor [].
+          has_bias: Whether inputs get a trailing 1.
+          devices: Where each tower's share is computed.
+          name: Path of the variables below `kfac/`.
+          config: Dtypes and the like; None means the defaults.
+        """
+        super().__init__(tensors, devices, name, config)
+        self._kronecker = kronecker
+        self._times = times
+        self._has_bias = has_bias
+        # The eigenvectors of M + d·I are those of M, whatever d is.
+        dampings = (Damping(f"{name}/{side}", lambda: tf.ones([])) for side in ("input", "output"))
+        self._slots = tuple(MatrixSlot(Request(d.name, "eigenbasis"), d) for d in dampings)
+
+    @abc.abstractmethod
+    def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
+        """Returns the sum over a tower's examples of (U_Aᵀ (Σ a gᵀ) U_G)² [inputs, outputs]."""
+
+    @property
+    def dimension(self) -> int:
+        """Inputs · outputs."""
+        a, g = self._kronecker
+        return a.dimension * g.dimension
+
+    @property
+    def inverse_cost(self) -> float:
+        """n³ for the basis of each factor with n rows."""
+        return float(sum(factor.dimension**3 for factor in self._kronecker))
+
+    def _tower_moment(self, tensors: Any) -> Moment:
+        total, count = self._squares(tensors, self.get_bases())
+        return Moment(tf.reshape(total, [-1]), count)
+
+    def get_bases(self) -> Eigenbases:
+        """Returns U_A and U_G as of their last update, in the dtype of the average."""
+        return Eigenbases(*(tf.cast(slot.read()[:-1], self.dtype) for slot in self._slots))
+
+    @property
+    def inverses(self) -> tuple[MatrixSlot, ...]:
+        """The bases of A and of G, each with a last row of eigenvalues."""
+        return self._slots
+
+    def instantiate_inv_variables(self, device: str = "") -> None:
+        """Makes the variables of the bases, once, on `device`; in float32 at least.
+
+        In fewer digits they would not be orthogonal enough for S to keep its sum.
+        """
+        dtype = linalg.statistics_dtype(self.inverse_dtype)
+        for slot, factor in zip(self._slots, self._kronecker, strict=True):
+            slot.make_variables([factor.dimension + 1, factor.dimension], dtype, device)
+
+    @property
+    def inverse_update_vars(self) -> tuple[Variable, ...]:
+        """The variables of the bases, and the sum S, which is moved to them."""
+        return *self.get_inv_vars(), self._average[0]
+
+    def updated_inverses(self) -> list[Assignment]:
+        """Computes the bases, moves S; returns the new values of `inverse_update_vars`."""
+        assignments: list[Assignment] = []
+        values, changes, is_first = [], [], tf.constant(False)
+        for slot, factor in zip(self._slots, self._kronecker, strict=True):
+            old = tf.cast(slot.read(), self.dtype)
+            updated = slot.updated(factor.cov)
+            new = tf.cast(updated[0].value, self.dtype)
+            assignments += updated
+            values.append(new[-1])
+            changes.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
+            is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
+        total, weight, _ = self._average
+        matrix = tf.reshape(read(total), [linalg.static_size(v, 0) for v in values])
+        moved = tf.matmul(changes[0] @ matrix, changes[1], transpose_b=True)
+        times = read(weight) * linalg.as_scalar(self._times, self.dtype)
+        start = times * values[0][:, tf.newaxis] * values[1]
+        flat = tf.reshape(tf.where(is_first, start, moved), self.cov_shape)
+        # The old bases must have been read before new ones are assigned.
+        with v1.control_dependencies([flat]):
+            assignments = [Assignment(v, tf.identity(value)) for v, value in assignments]
+        return [*assignments, Assignment(total, flat)]
+
+
+@typing.final
+class FullyConnectedEigenbasisFactor(EigenbasisFactor):
+    """(Q²)ᵀ(H²)/N with Q = X U_A and H = D U_G of inputs X [N, n] and gradients D [N, m]."""
+
+    def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
+        x, g = (tf.cast(t, self.dtype) for t in tensors)
+        if self._has_bias:
+            x = linalg.append_homogeneous(x)
+        q, h = tf.matmul(x, bases.input), tf.matmul(g, bases.output)
+        return Moment(tf.matmul(q**2, h**2, transpose_a=True), tf.shape(x)[0])
+
+
+@typing.final
+class ConvEigenbasisFactor(EigenbasisFactor):
+    """Mean over examples of (U_Aᵀ (Σ_locations p gᵀ) U_G)², of patches p and gradients g."""
+
+    def __init__(
+        self,
+        tensors: Sources,
+        kronecker: tuple[FisherFactor, FisherFactor],
+        times: Scalar,
+        has_bias: bool,
+        devices: tuple[str, ...],
+        geometry: ConvGeometry,
+        patch_mask: PatchMask | None = None,
+        *,
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        """Makes no variables and checks no shapes yet.
+
+        Args:
+          tensors: (images, gradients) by [source][tower].
+          kronecker: A and G.
+          times: T, an int or an int Tensor [].
+          has_bias: Whether each patch gets a trailing 1.
+          devices: Where each tower's share is computed.
+          geometry: The filter.
+          patch_mask: Multiplies every patch.
+          name: Path of the variables below `kfac/`.
+          config: Dtypes and the like; None means the defaults.
+        """
+        super().__init__(tensors, kronecker, times, has_bias, devices, name, config)
+        self._geometry = geometry
+        self._patch_mask = patch_mask
+
+    def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
+        images, gradients = (tf.cast(channels_last(t, self._geometry), self.dtype) for t in tensors)
+        args = self._geometry, self._has_bias, self._patch_mask
+        by_example = example_gradients(images, gradients, *args)
+        rotated = tf.einsum("nio,ij->njo", by_example, bases.input)
+        rotated = tf.einsum("njo,ok->njk", rotated, bases.output)
+        return Moment(tf.reduce_sum(rotated**2, axis=0), tf.shape(images)[0])

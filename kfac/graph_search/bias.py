@@ -1,0 +1,86 @@
+"""Which parameter is added to what a layer computes, and where the layer ends.
+
+Follows the result of a product of weights and inputs through the graph, as long as it goes to one
+place only, to the addition of a bias: on either side, of any of TensorFlow's kinds, after a change
+of shape or the addition of other terms. None of these changes the gradient, so that statistics of
+the gradient of the result are statistics of the bias, too. Called by matchers of linear layers.
+"""
+
+import math
+from typing import NamedTuple
+
+from kfac._types import Tensor, Variable
+from kfac.graph_search.tower import Tower
+from kfac.subgraph import Use
+
+ADDITIONS = frozenset({"Add", "AddV2", "BiasAdd"})
+_SAME_NUMBERS = frozenset({"ExpandDims", "Identity", "Reshape", "Squeeze"})
+
+
+class Biased(NamedTuple):
+    """The end of a linear layer that has a bias.
+
+    Attributes:
+      bias: The parameter.
+      outputs: What to take gradients of: the sum, or if it has another shape than the product, or
+        other terms, the product.
+      tensors: The bias as it is added, and the sum.
+    """
+
+    bias: Variable
+    outputs: Tensor
+    tensors: tuple[Tensor, ...]
+
+
+def find_bias(
+    tower: Tower, product: Tensor, channels: int | None, channels_first: bool = False
+) -> Biased | None:
+    """Returns the bias that is added to a product, or None.
+
+    Args:
+      tower: The graph.
+      product: [batch, ..., channels], what weights and inputs give.
+      channels: Entries of a bias.
+      channels_first: Whether the product is [batch, channels, ...].
+    """
+    tensor = product
+    while True:
+        use = tower.only_consumer(tensor)
+        if use is None:
+            return None
+        result = use.op.outputs[0]
+        if use.op.type in ADDITIONS:
+            other = use.op.inputs[1 - use.position]
+            bias = tower.variable_of(other)
+            if bias is not None:
+                if not _is_bias(use, other, channels, channels_first):
+                    return None
+                return Biased(bias, result if tensor is product else product, (other, result))
+            if use.position or not _have_equal_shapes(tensor, result):
+                return None
+        elif use.op.type not in _SAME_NUMBERS or use.position:
+            return None
+        tensor = result
+
+
+def _have_equal_shapes(one: Tensor, other: Tensor) -> bool:
+    if None in (one.shape.rank, other.shape.rank):
+        return False
+    return one.shape.as_list() == other.shape.as_list()
+
+
+def _is_bias(use: Use, bias: Tensor, channels: int | None, channels_first: bool) -> bool:
+    """Whether a term of a sum has one number per channel, and none for anything else."""
+    if use.value.shape.rank is None or bias.shape.rank is None or None in bias.shape.as_list():
+        return False
+    sizes = bias.shape.as_list()
+    if use.op.type == "BiasAdd":
+        is_first = use.op.get_attr("data_format") == b"NCHW"
+        return use.position == 0 and is_first == channels_first and sizes == [channels]
+    while sizes and sizes[0] == 1:
+        del sizes[0]
+    if math.prod(sizes) != channels:
+        return False
+    if channels_first:
+        return len(sizes) == use.value.shape.rank - 1 or channels == 1
+    return sizes == use.value.shape.as_list()[use.value.shape.rank - len(sizes) :]

@@ -1,0 +1,50 @@
+"""What the scanner decided about each parameter, and why, as text for people.
+
+Called by the scanner, and by the report of a layer collection.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kfac._types import Parameters
+from kfac.graph_search.records import names_of
+
+
+class Decision(NamedTuple):
+    """What became of one or more parameters.
+
+    Attributes:
+      params: The parameter, or the tuple of them.
+      text: What was recognised, or why nothing was.
+      is_expected: False if they belong to no known layer, and the user should know.
+    """
+
+    params: Parameters
+    text: str
+    is_expected: bool = True
+
+
+def decision_lines(decisions: Sequence[Decision]) -> list[str]:
+    """Returns one line per decision.
+
+    Args:
+      decisions: What was decided.
+    """
+    return [f"{', '.join(names_of(d.params))}: {d.text}" for d in decisions]
+
+
+def warning_text(decisions: Sequence[Decision]) -> str | None:
+    """Returns a warning that names each parameter without a layer, or None if there is none.
+
+    Args:
+      decisions: What was decided.
+    """
+    lost = [decision for decision in decisions if not decision.is_expected]
+    if not lost:
+        return None
+    lines = "\n  ".join(decision_lines(lost))
+    return (
+        "K-FAC takes these parameters one by one, as register_generic does, because it knows no "
+        f"layer that they belong to:\n  {lines}\nIf they belong to layers, register these by hand, "
+        "before automatic registration."
+    )

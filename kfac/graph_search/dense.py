@@ -1,0 +1,168 @@
+"""Recognises dense layers: products of a tensor [..., inputs] with a weight [inputs, outputs].
+
+As `MatMul`, `BatchMatMul` of any version, or `Einsum`; with a bias or without. Called by the table
+of matchers.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Tensor, Variable
+from kfac.graph_search.bias import find_bias
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
+from kfac.graph_search.tower import Tower
+from kfac.linalg import static_size
+from kfac.subgraph import Use
+
+v1 = tf.compat.v1
+
+
+class _Inputs(NamedTuple):
+    """What enters a layer.
+
+    Attributes:
+      tensor: [..., inputs], or a function that makes it.
+      leading: Static sizes of the axes that are not inputs, as far as known.
+    """
+
+    tensor: Tensor | Callable[[], Tensor]
+    leading: list[int | None]
+
+
+def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    """Returns the dense layers that a `MatMul` or `BatchMatMul` can be.
+
+    Args:
+      tower: The graph.
+      variable: The weight.
+      use: Where it goes in.
+
+    Raises:
+      NotRegistrableError: It is none; says why.
+    """
+    op = use.op
+    flips = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
+    flips_inputs, flips_weight = (bool(op.get_attr(name)) for name in flips)
+    if use.position == 0:
+        raise NotRegistrableError(f"is the left factor of {op.name!r}, where rows are not examples")
+    if flips_weight:
+        raise NotRegistrableError(
+            f"is transposed in {op.name!r}; a weight must be [inputs, outputs]"
+        )
+    if use.value.shape.rank != 2:
+        raise NotRegistrableError(f"is more than one matrix in {op.name!r}")
+    taken = op.inputs[0]
+    _check_inputs(tower, taken, use)
+    if not flips_inputs:
+        inputs = _before_folding(taken, use.value)
+        return _records(tower, variable, use, _Inputs(inputs, inputs.shape.as_list()[:-1]))
+    if taken.shape.rank != 2:
+        raise NotRegistrableError(f"has inputs in {op.name!r} that are transposed")
+
+    def flipped() -> Tensor:
+        with v1.device(taken.device):
+            return tf.transpose(taken)
+
+    return _records(tower, variable, use, _Inputs(flipped, taken.shape.as_list()[1:]))
+
+
+def _before_folding(inputs: Tensor, weight: Tensor) -> Tensor:
+    """Returns what [..., inputs] was before its leading axes were made one, if they were."""
+    if inputs.op.type != "Reshape":
+        return inputs
+    source = inputs.op.inputs[0]
+    rank, size = source.shape.rank, static_size(weight, 0)
+    if rank is None or rank < 3 or size is None or static_size(source, -1) != size:
+        return inputs
+    while source.op.type == "Transpose":
+        order = tf.get_static_value(source.op.inputs[1])
+        if order is None or list(order) != list(range(rank)):
+            break
+        source = source.op.inputs[0]
+    return source
+
+
+def match_einsum(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    """Returns the dense layers that an `Einsum` can be: ...i,io->...o, in any letters.
+
+    The weight may have several axes of inputs, but one of outputs.
+
+    Args:
+      tower: The graph.
+      variable: The weight.
+      use: Where it goes in.
+
+    Raises:
+      NotRegistrableError: It is none; says why.
+    """
+    equation = use.op.get_attr("equation").decode().replace(" ", "")
+    terms, _, result = equation.partition("->")
+    operands = terms.split(",")
+    if len(operands) != 2 or not _is_dense(
+        operands[1 - use.position], operands[use.position], result
+    ):
+        raise NotRegistrableError(
+            f"is in {use.op.name!r} with {equation!r}; a dense layer is like '...i,io->...o'"
+        )
+    taken = use.op.inputs[1 - use.position]
+    axes = len(operands[use.position]) - 1
+    _check_inputs(tower, taken, use)
+    leading = taken.shape.as_list()[:-axes]
+    if axes == 1:
+        return _records(tower, variable, use, _Inputs(taken, leading))
+    size = use.value.shape[:-1].num_elements()
+
+    def folded() -> Tensor:
+        with v1.device(taken.device):
+            return tf.reshape(taken, [-1, size])
+
+    return _records(tower, variable, use, _Inputs(folded, leading))
+
+
+def _check_inputs(tower: Tower, inputs: Tensor, use: Use) -> None:
+    if tower.is_of_variables(inputs):
+        raise NotRegistrableError(f"is multiplied in {use.op.name!r} with other parameters only")
+    if inputs.shape.rank is None:
+        raise NotRegistrableError(f"has inputs in {use.op.name!r} of unknown shape")
+
+
+def _is_dense(inputs: str, weight: str, result: str) -> bool:
+    contracted, produced = weight[:-1], weight[-1:]
+    leading = inputs[: len(inputs) - len(contracted)]
+    return (
+        "." not in weight
+        and bool(contracted)
+        and bool(leading)
+        and inputs.endswith(contracted)
+        and result == leading + produced
+        and not set(leading) & set(weight)
+        and produced not in contracted
+        and len(set(weight)) == len(weight)
+    )
+
+
+def _records(tower: Tower, variable: Variable, use: Use, inputs: _Inputs) -> list[MatchRecord]:
+    """Returns the layer without a bias, and the layer with its bias if it has one."""
+    op, product = use.op, use.op.outputs[0]
+    outputs = static_size(use.value, -1)
+    seen = {variable.op.outputs[0], use.value, product}
+    data = {"inputs": inputs.tensor, "leading": inputs.leading}
+    order, description = tower.order(op), f"{op.type} {op.name!r}"
+    kind = RecordType.fully_connected
+    records = []
+    if static_size(variable, -1) == outputs:
+        alone = {**data, "outputs": product}
+        records.append(MatchRecord(kind, variable, seen, alone, order, description))
+    biased = find_bias(tower, product, outputs)
+    if biased is not None:
+        both = {**data, "outputs": biased.outputs}
+        everything = seen | set(biased.tensors)
+        text = f"{description} with a bias"
+        records.append(MatchRecord(kind, (variable, biased.bias), everything, both, order, text))
+    if not records:
+        raise NotRegistrableError(
+            f"has {variable.shape.rank} axes and is reshaped for {op.name!r}, without a bias"
+        )
+    return records

@@ -1,0 +1,62 @@
+"""Recognises embeddings: rows of a table [ids, size] that are looked up by number.
+
+Called by the table of matchers.
+"""
+
+import tensorflow as tf
+
+from kfac._types import Tensor, Variable
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
+from kfac.graph_search.tower import Tower
+from kfac.subgraph import Use
+
+_SAME_NUMBERS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze"})
+_REORDERED = frozenset({"DynamicPartition", "Unique", "UniqueV2"})
+
+
+def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    """Returns the embedding that a `Gather`, `GatherV2` or `ResourceGather` is.
+
+    Args:
+      tower: The graph.
+      variable: The table.
+      use: Where it goes in.
+
+    Raises:
+      NotRegistrableError: It is none; says why.
+    """
+    op = use.op
+    if variable.shape.rank != 2 or not _is_by_row(use):
+        raise NotRegistrableError(f"is not looked up by row of a matrix in {op.name!r}")
+    ids = op.inputs[1]
+    if _origin(ids).op.type in _REORDERED:
+        raise NotRegistrableError(
+            f"is looked up in {op.name!r} by ids that were sorted out before, so it is unknown "
+            "which example they belong to"
+        )
+    if ids.shape.rank is None:
+        raise NotRegistrableError(f"is looked up in {op.name!r} by ids of unknown shape")
+    return [
+        MatchRecord(
+            RecordType.embedding,
+            variable,
+            {variable.op.outputs[0], ids, op.outputs[0]},
+            {"inputs": ids, "outputs": op.outputs[0], "leading": ids.shape.as_list()},
+            tower.order(op),
+            f"{op.type} {op.name!r}",
+        )
+    ]
+
+
+def _is_by_row(use: Use) -> bool:
+    op = use.op
+    batch_axes = op.get_attr("batch_dims") if op.type in {"GatherV2", "ResourceGather"} else 0
+    axis = tf.get_static_value(op.inputs[2]) if op.type == "GatherV2" else 0
+    is_table = op.type == "ResourceGather" or use.value.shape.rank == 2
+    return use.position == 0 and is_table and axis == 0 and not batch_axes
+
+
+def _origin(ids: Tensor) -> Tensor:
+    while ids.op.type in _SAME_NUMBERS:
+        ids = ids.op.inputs[0]
+    return ids

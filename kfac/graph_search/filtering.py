@@ -1,0 +1,100 @@
+"""Chooses among the matches, so that each parameter belongs to one layer.
+
+Three filters that take records by their parameters and return those that are left: what the user
+registered wins, linked parameters stay together, and of two matches at one place that which
+explains more. Called by the scanner.
+"""
+
+from collections.abc import Collection, Iterable
+
+from kfac._types import Variable
+from kfac.graph_search.records import (
+    AmbiguousRegistrationError,
+    MatchRecord,
+    Records,
+    group,
+    names_of,
+    refs,
+)
+
+
+def filter_user_registered_records(
+    records: Records, user_registered_variables: Collection[Variable]
+) -> Records:
+    """Leaves out matches with a parameter that was registered before.
+
+    Args:
+      records: Matches by parameters.
+      user_registered_variables: What was registered.
+    """
+    taken = frozenset(variable.ref() for variable in user_registered_variables)
+    return {key: value for key, value in records.items() if taken.isdisjoint(refs(key))}
+
+
+def filter_grouped_variable_records(
+    records: Records, linked_groups: Iterable[Collection[Variable]]
+) -> Records:
+    """Leaves out matches that have a part of a linked group, or a group and more.
+
+    Args:
+      records: Matches by parameters.
+      linked_groups: Parameters that are one layer; see `define_linked_parameters`.
+    """
+    group_of = {v.ref(): refs(tuple(linked)) for linked in linked_groups for v in linked}
+    return {
+        key: value
+        for key, value in records.items()
+        if all(group_of.get(ref, refs(key)) == refs(key) for ref in refs(key))
+    }
+
+
+def filter_subgraph_records(records: Records) -> Records:
+    """Leaves out matches that another one with a common parameter contains, and more.
+
+    Args:
+      records: Matches by parameters.
+    """
+    everything = [record for of_key in records.values() for record in of_key]
+    by_tensor: dict[object, list[MatchRecord]] = {}
+    for record in everything:
+        for tensor in record.tensor_set:
+            by_tensor.setdefault(_key(tensor), []).append(record)
+    left = []
+    for record in everything:
+        # What contains a match has all of its tensors: the rarest of them is enough to find it.
+        others = min((by_tensor[_key(t)] for t in record.tensor_set), key=len, default=[])
+        if not any(_contains(other, record) for other in others):
+            left.append(record)
+    return group(left)
+
+
+def _key(tensor: object) -> object:
+    return tensor.ref() if hasattr(tensor, "ref") else tensor
+
+
+def _contains(larger: MatchRecord, smaller: MatchRecord) -> bool:
+    if refs(larger.params).isdisjoint(refs(smaller.params)):
+        return False
+    return {_key(t) for t in smaller.tensor_set} < {_key(t) for t in larger.tensor_set}
+
+
+def check_disjoint(records: Records) -> None:
+    """Checks that no parameter belongs to two layers.
+
+    Args:
+      records: Matches by parameters.
+
+    Raises:
+      AmbiguousRegistrationError: One does; the message names it, and the layers.
+    """
+    owner: dict[object, tuple[str, ...]] = {}
+    for key in records:
+        for ref in refs(key):
+            other = owner.setdefault(ref, names_of(key))
+            if other != names_of(key):
+                raise AmbiguousRegistrationError(
+                    f"Cannot register layers automatically: the graph has ({', '.join(other)}) and "
+                    f"({', '.join(names_of(key))}) as layers, which share a parameter. Say which "
+                    "parameters belong together with define_linked_parameters, or register one of "
+                    "these layers, or register_generic the parameter, before."
+                )

@@ -1,0 +1,98 @@
+"""Tries all matchers on all uses of all parameters of a tower.
+
+Which op is whose business is in one table. A use that no matcher understands, or a matcher
+refuses, is a reason why its parameter cannot be registered as part of a layer. Called by the
+scanner.
+"""
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kfac._types import Variable
+from kfac.graph_search.bias import ADDITIONS
+from kfac.graph_search.convolution import match_convolution, match_depthwise
+from kfac.graph_search.dense import match_einsum, match_product
+from kfac.graph_search.embedding import match_lookup
+from kfac.graph_search.records import MatchRecord, NotRegistrableError
+from kfac.graph_search.scale_shift import match_fused_norm, match_scale
+from kfac.graph_search.tower import Tower
+from kfac.subgraph import Use
+
+Matcher = Callable[[Tower, Variable, Use], list[MatchRecord]]
+
+_MATCHERS: Mapping[str, Matcher] = types.MappingProxyType(
+    {
+        "BatchMatMul": match_product,
+        "BatchMatMulV2": match_product,
+        "BatchMatMulV3": match_product,
+        "Conv2D": match_convolution,
+        "Conv3D": match_convolution,
+        "DepthwiseConv2dNative": match_depthwise,
+        "Einsum": match_einsum,
+        "FusedBatchNorm": match_fused_norm,
+        "FusedBatchNormV2": match_fused_norm,
+        "FusedBatchNormV3": match_fused_norm,
+        "Gather": match_lookup,
+        "GatherV2": match_lookup,
+        "MatMul": match_product,
+        "Mul": match_scale,
+        "ResourceGather": match_lookup,
+    }
+)
+
+_KINDS: Mapping[str, str] = types.MappingProxyType(
+    {
+        **dict.fromkeys(("StatelessWhile", "While"), "loop"),
+        **dict.fromkeys(("Case", "If", "StatelessCase", "StatelessIf"), "condition"),
+        **dict.fromkeys(("RefSwitch", "Switch"), "condition"),
+        **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), "function"),
+    }
+)
+"""Types of ops that have others inside."""
+
+
+class Matches(NamedTuple):
+    """What was found in a tower.
+
+    Attributes:
+      records: All matches, in the order of parameters and of their uses.
+      refusals: By the reference of a parameter, why some use of it is no layer.
+      additions: By the reference of a parameter, where it is added to something.
+    """
+
+    records: list[MatchRecord]
+    refusals: dict[Any, str]
+    additions: dict[Any, str]
+
+
+def find_matches(tower: Tower) -> Matches:
+    """Returns everything in a tower that looks like a layer.
+
+    Args:
+      tower: The graph.
+    """
+    found = Matches([], {}, {})
+    for variable in tower.variables:
+        for use in tower.uses(variable):
+            try:
+                if use.op.type in {*ADDITIONS, "Sub"} and not use.in_loop:
+                    found.additions.setdefault(variable.ref(), use.op.name)
+                else:
+                    found.records.extend(_match(tower, variable, use))
+            except NotRegistrableError as reason:
+                found.refusals.setdefault(variable.ref(), str(reason))
+    return found
+
+
+def _match(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    kind = "loop" if use.in_loop else _KINDS.get(use.op.type)
+    if kind is not None:
+        raise NotRegistrableError(
+            f"goes into the {kind} {use.op.name!r}, whose insides have no gradients outside of it; "
+            "unroll a loop, or take the layer out of it"
+        )
+    matcher = _MATCHERS.get(use.op.type)
+    if matcher is None:
+        raise NotRegistrableError(f"goes into {use.op.name!r}, and {use.op.type} is no known layer")
+    return matcher(tower, variable, use)

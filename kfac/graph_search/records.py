@@ -1,0 +1,83 @@
+"""What a match is: parameters, the tensors around them, and what kind of layer they make.
+
+Plain values that the other files of this package hand to each other: matchers make them, filters
+choose among them, registration reads them.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kfac._types import Parameters, Tensor
+from kfac.fisher_blocks.base import as_tuple
+
+
+class RecordType(enum.Enum):
+    """The kinds of layers that are recognised."""
+
+    fully_connected = "dense layer"
+    embedding = "embedding"
+    conv2d = "2-D convolution"
+    convolution = "convolution"
+    depthwise_conv2d = "depthwise convolution"
+    scale_and_shift = "scale and shift"
+    batch_norm = "scale and shift of a fused batch normalization"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MatchRecord:
+    """One place in the graph that looks like a layer.
+
+    Attributes:
+      record_type: What it looks like.
+      params: Its parameter, or a tuple of them.
+      tensor_set: All tensors that were looked at. Of two matches at one place, that with more of
+        them explains more.
+      data: Arguments for the registration: "inputs" and "outputs", which may be functions that
+        make the tensor, and those of convolutions.
+      order: Place of its op in the graph, for the order of several uses.
+      description: What was seen, for the report.
+    """
+
+    record_type: RecordType
+    params: Parameters
+    tensor_set: Collection[Tensor]
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    order: int = 0
+    description: str = ""
+
+
+Records = Mapping[Parameters, Sequence[MatchRecord]]
+"""Matches by their parameter or tuple of parameters."""
+
+
+class AmbiguousRegistrationError(ValueError):
+    """A parameter could belong to several layers, or what it needs is unknown."""
+
+
+class NotRegistrableError(ValueError):
+    """The reason why something that was recognised cannot be registered as such."""
+
+
+def ensure_sequence(value: Any) -> Any:
+    """Returns tuples and lists as they are, and anything else as a tuple of one."""
+    return value if isinstance(value, (tuple, list)) else (value,)
+
+
+def names_of(params: Parameters) -> tuple[str, ...]:
+    """Returns the names of parameters: how they are ordered, and how messages call them."""
+    return tuple(param.op.name for param in as_tuple(params))
+
+
+def group(records: Sequence[MatchRecord]) -> dict[Parameters, list[MatchRecord]]:
+    """Returns matches by their parameters, in order of names; those of one key by their place."""
+    by_key: dict[Parameters, list[MatchRecord]] = {}
+    for record in sorted(records, key=lambda r: (names_of(r.params), r.order)):
+        by_key.setdefault(record.params, []).append(record)
+    return by_key
+
+
+def refs(params: Parameters) -> frozenset[Any]:
+    """Returns parameters as a set that can be compared with others."""
+    return frozenset(param.ref() for param in as_tuple(params))

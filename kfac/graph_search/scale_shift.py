@@ -1,0 +1,210 @@
+"""Recognises scale and shift, by itself and at the end of a normalization.
+
+    y = x∘γ + β
+    y = x∘m + (β − μ∘m), with m = s∘γ       (`tf.nn.batch_normalization`, Keras)
+    y = FusedBatchNorm(x, γ, β)
+
+In the second form the normalized x, which is (x − μ)∘s, is not in the graph; in the third it is
+not for all γ. A function that makes it is returned instead. Called by the table of matchers.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Operation, Tensor, Variable
+from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
+from kfac.graph_search.tower import Tower
+from kfac.subgraph import Use
+
+v1 = tf.compat.v1
+
+_SUMS = frozenset({"Add", "AddV2"})
+
+
+class _Affine(NamedTuple):
+    """What is scaled and perhaps shifted.
+
+    Attributes:
+      inputs: x, normalized; or a function that makes it.
+      outputs: y.
+      shift: β, if there is one that is a parameter.
+      tensors: Tensors that were looked at.
+    """
+
+    inputs: Tensor | Callable[[], Tensor]
+    outputs: Tensor
+    shift: Variable | None
+    tensors: tuple[Tensor, ...]
+
+
+def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    """Returns the scale and shift that a `Mul` can belong to: without and with the shift.
+
+    Args:
+      tower: The graph.
+      variable: The scale γ.
+      use: Where it goes in.
+
+    Raises:
+      NotRegistrableError: It is none; says why.
+    """
+    op = use.op
+    other, product = op.inputs[1 - use.position], op.outputs[0]
+    if tower.variable_of(other) is not None:
+        raise NotRegistrableError(f"is multiplied with another parameter in {op.name!r}")
+    affine = _unfused_norm(tower, other, product) or _plain(tower, other, product)
+    if affine is None or not _broadcasts(variable, use.value, affine.outputs):
+        raise NotRegistrableError(f"is multiplied in {op.name!r} with what is no example's data")
+    return _records(tower, variable, use, affine)
+
+
+def _records(tower: Tower, variable: Variable, use: Use, affine: _Affine) -> list[MatchRecord]:
+    data = {"inputs": affine.inputs, "outputs": affine.outputs}
+    order, text = tower.order(use.op), f"{use.op.type} {use.op.name!r}"
+    seen = {variable.op.outputs[0], use.value, use.op.outputs[0]}
+    kind = RecordType.scale_and_shift
+    records = [MatchRecord(kind, variable, seen, data, order, text)]
+    if affine.shift is not None:
+        everything = seen | set(affine.tensors)
+        text = f"{text} with a shift"
+        params = (variable, affine.shift)
+        records.append(MatchRecord(kind, params, everything, data, order, text))
+    return records
+
+
+def _plain(tower: Tower, x: Tensor, product: Tensor) -> _Affine | None:
+    """Looks for y = x∘γ, perhaps + β."""
+    if x.shape.rank is None or x.shape.as_list() != product.shape.as_list():
+        return None
+    if tower.is_of_variables(x) or not tower.is_by_example(x):
+        return None
+    use = tower.only_consumer(product)
+    if use is not None and use.op.type in {*_SUMS, "BiasAdd"}:
+        result, other = use.op.outputs[0], use.op.inputs[1 - use.position]
+        shift = tower.variable_of(other)
+        if shift is not None and _broadcasts(shift, other, result):
+            return _Affine(x, result, shift, (other, result))
+    return _Affine(x, product, None, ())
+
+
+def _unfused_norm(tower: Tower, s: Tensor, m: Tensor) -> _Affine | None:
+    """Looks for y = x∘m + (β − μ∘m), or the same without β."""
+    taken = tower.subgraph.consumers(m)
+    if len(taken) != 2 or any(use.op.type != "Mul" for use in taken):
+        return None
+    for of_x, of_mean in (taken, taken[::-1]):
+        to_sum, ends = tower.only_consumer(of_x.op.outputs[0]), _shifted_mean(tower, of_mean)
+        if to_sum is None or to_sum.op.type not in _SUMS or ends is None:
+            continue
+        if to_sum.op.inputs[1 - to_sum.position] is not ends.offset:
+            continue
+        x, y = of_x.op.inputs[1 - of_x.position], to_sum.op.outputs[0]
+        return _Affine(_normalize(x, ends.mean, s, y.op), y, ends.shift, (*ends.tensors, y))
+    return None
+
+
+class _Offset(NamedTuple):
+    """What is added to x∘m in a normalization: β − μ∘m, or −μ∘m.
+
+    Attributes:
+      offset: It.
+      shift: β, if there is one.
+      mean: μ.
+      tensors: Tensors that were looked at.
+    """
+
+    offset: Tensor
+    shift: Variable | None
+    mean: Tensor
+    tensors: tuple[Tensor, ...]
+
+
+def _shifted_mean(tower: Tower, of_mean: Use) -> _Offset | None:
+    """Follows μ∘m or −μ∘m to what is added to x∘m."""
+    mean, product = of_mean.op.inputs[1 - of_mean.position], of_mean.op.outputs[0]
+    is_negative = mean.op.type == "Neg"
+    mean = mean.op.inputs[0] if is_negative else mean
+    use = tower.only_consumer(product)
+    if use is None:
+        return None
+    is_sum = use.op.type in _SUMS if is_negative else use.op.type == "Sub" and use.position == 1
+    if not is_sum:
+        return None
+    other, offset = use.op.inputs[1 - use.position], use.op.outputs[0]
+    shift = tower.variable_of(other)
+    if shift is not None and _broadcasts(shift, other, offset, has_batch=False):
+        return _Offset(offset, shift, mean, (other, offset))
+    return _Offset(product, None, mean, ()) if is_negative else None
+
+
+def _normalize(x: Tensor, mean: Tensor, s: Tensor, where: Operation) -> Callable[[], Tensor]:
+    def make() -> Tensor:
+        with v1.device(where.device):
+            return (x - mean) * s
+
+    return make
+
+
+def _broadcasts(variable: Variable, value: Tensor, result: Tensor, has_batch: bool = True) -> bool:
+    """Whether a parameter, as it is used, is broadcast to each example and keeps its shape."""
+    if value.shape.rank is None or result.shape.rank is None:
+        return False
+    sizes, own = value.shape.as_list(), variable.shape.as_list()
+    padding = len(sizes) - len(own)
+    return (
+        padding >= 0
+        and sizes == [1] * padding + own
+        and (len(own) < result.shape.rank or not has_batch)
+        and len(sizes) <= result.shape.rank
+    )
+
+
+def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
+    """Returns the scale and shift of a `FusedBatchNorm` of any version.
+
+    Args:
+      tower: The graph.
+      variable: The scale or the shift.
+      use: Where it goes in.
+
+    Raises:
+      NotRegistrableError: It is none; says why.
+    """
+    op = use.op
+    scale, shift = (tower.variable_of(tensor) for tensor in op.inputs[1:3])
+    if use.position not in {1, 2}:
+        raise NotRegistrableError(f"is normalized by {op.name!r}")
+    if scale is None:
+        raise NotRegistrableError(f"is the shift in {op.name!r}, whose scale is not trained")
+    if use.position == 2:
+        return []
+    kind, order = RecordType.batch_norm, tower.order(op)
+    data = {"inputs": lambda: _renormalized(op), "outputs": op.outputs[0]}
+    seen = {variable.op.outputs[0], use.value, op.outputs[0]}
+    text = f"{op.type} {op.name!r}"
+    records = [MatchRecord(kind, scale, seen, data, order, text)]
+    if shift is not None:
+        everything = {*seen, op.inputs[2]}
+        records.append(MatchRecord(kind, (scale, shift), everything, data, order, text))
+    return records
+
+
+def _renormalized(op: Operation) -> Tensor:
+    """Returns what a batch normalization gives with scale 1 and shift 0."""
+    x, scale, shift, *moments = op.inputs
+    is_training = op.get_attr("is_training")
+    mean, variance = (None, None) if is_training else moments
+    with v1.device(op.device):
+        y, *_ = v1.nn.fused_batch_norm(
+            x,
+            tf.ones_like(scale),
+            tf.zeros_like(shift),
+            mean=mean,
+            variance=variance,
+            epsilon=op.get_attr("epsilon"),
+            data_format=op.get_attr("data_format").decode(),
+            is_training=is_training,
+        )
+    return y

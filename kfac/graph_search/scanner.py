@@ -1,0 +1,181 @@
+"""Decides what the parameters of one tower are registered as.
+
+    uses of parameters → matches → filters → plans, and generic for what is left
+
+Builds and registers nothing. Called by `kfac.graph_search.auto_registration`.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kfac._types import Parameters, Variable
+from kfac.fisher_blocks.base import as_tuple
+from kfac.graph_search.decision import Decision
+from kfac.graph_search.filtering import (
+    check_disjoint,
+    filter_grouped_variable_records,
+    filter_subgraph_records,
+    filter_user_registered_records,
+)
+from kfac.graph_search.matching import Matches, find_matches
+from kfac.graph_search.records import (
+    AmbiguousRegistrationError,
+    MatchRecord,
+    NotRegistrableError,
+    Records,
+    group,
+    names_of,
+    refs,
+)
+from kfac.graph_search.registration import Plan, plan_registration
+from kfac.graph_search.tower import Tower
+from kfac.graph_search.uses import Batch
+
+
+class TowerPlan(NamedTuple):
+    """What to register in a tower, and why.
+
+    Attributes:
+      plans: By parameter or tuple of parameters, in the order of their names.
+      decisions: The same for people, with the parameters that are not registered.
+    """
+
+    plans: dict[Parameters, Plan]
+    decisions: list[Decision]
+
+
+def plan_tower(
+    tower: Tower,
+    registered: Collection[Variable],
+    linked_groups: Iterable[Collection[Variable]],
+    batch: Batch,
+) -> TowerPlan:
+    """Decides about all parameters of a tower that the user has not registered.
+
+    Args:
+      tower: The graph.
+      registered: What the user has registered.
+      linked_groups: Parameters that are one layer; see `define_linked_parameters`.
+      batch: How many examples there are.
+
+    Raises:
+      AmbiguousRegistrationError: A parameter could belong to two layers, or parameters are left
+        that need a batch size, which is unknown.
+      ValueError: A linked group is no layer, or the same parameters are layers of several kinds,
+        or are used more often than such a layer can be.
+    """
+    matches = find_matches(tower)
+    reasons = _first_reasons(tower, matches)
+    records = _filtered(matches, registered, linked_groups)
+    records = _complete(tower, records, reasons)
+    plans = _planned(records, batch, reasons)
+    decisions = [Decision(key, _seen(records[key])) for key in plans]
+    _check_linked(tower, plans, registered, linked_groups)
+    known = frozenset(v.ref() for v in registered).union(*map(refs, plans))
+    left = sorted((v for v in tower.variables if v.ref() not in known), key=names_of)
+    plans |= _generic(left, batch, reasons)
+    for variable in left:
+        text = f"generic, because it {reasons[variable.ref()]}"
+        decisions.append(Decision(variable, text, is_expected=False))
+    for variable in tower.unreached:
+        if variable.ref() not in known:
+            text = "not registered, because no registered loss depends on it"
+            decisions.append(Decision(variable, text))
+    return TowerPlan({key: plans[key] for key in sorted(plans, key=names_of)}, decisions)
+
+
+def _first_reasons(tower: Tower, matches: Matches) -> dict[Any, str]:
+    """Returns for each parameter why it may end up in no layer."""
+    reasons = {v.ref(): "is in no layer that has all its parameters" for v in tower.variables}
+    for ref, where in matches.additions.items():
+        reasons[ref] = f"is added in {where!r} to what no layer gives that it could be the bias of"
+    return reasons | matches.refusals
+
+
+def _filtered(
+    matches: Matches,
+    registered: Collection[Variable],
+    linked_groups: Iterable[Collection[Variable]],
+) -> Records:
+    """Returns matches such that no parameter is in two layers."""
+    refused = frozenset(matches.refusals)
+    records: Records = {
+        key: of_key
+        for key, of_key in group(matches.records).items()
+        if refused.isdisjoint(refs(key))
+    }
+    records = filter_user_registered_records(records, registered)
+    records = filter_grouped_variable_records(records, linked_groups)
+    records = filter_subgraph_records(records)
+    check_disjoint(records)
+    return records
+
+
+def _complete(tower: Tower, records: Records, reasons: dict[Any, str]) -> Records:
+    """Returns the matches of parameters all of whose uses were recognised."""
+    complete = {}
+    for params, of_key in records.items():
+        more = [v.op.name for v in as_tuple(params) if len(tower.uses(v)) > len(of_key)]
+        if more:
+            what = f"in {of_key[0].description}, and {more[0]} is used elsewhere, too"
+            _refuse(params, f"is part of the layer {what}", reasons)
+        else:
+            complete[params] = of_key
+    return complete
+
+
+def _planned(records: Records, batch: Batch, reasons: dict[Any, str]) -> dict[Parameters, Plan]:
+    """Returns how to register layers, in the order of their names."""
+    plans = {}
+    for params in sorted(records, key=names_of):
+        try:
+            plans[params] = plan_registration(params, records[params], batch)
+        except NotRegistrableError as reason:
+            _refuse(params, str(reason), reasons)
+    return plans
+
+
+def _seen(matches: Sequence[MatchRecord]) -> str:
+    """Returns what a layer was taken for, and by what."""
+    others = f" and {len(matches) - 1} more" if len(matches) > 1 else ""
+    return f"{matches[0].record_type.value}, by {matches[0].description}{others}"
+
+
+def _refuse(params: Parameters, reason: str, reasons: dict[Any, str]) -> None:
+    first, *others = as_tuple(params)
+    reasons[first.ref()] = reason
+    for other in others:
+        reasons[other.ref()] = f"belongs to {first.op.name}, which {reason}"
+
+
+def _check_linked(
+    tower: Tower,
+    plans: Collection[Parameters],
+    registered: Collection[Variable],
+    linked_groups: Iterable[Collection[Variable]],
+) -> None:
+    done = {refs(key) for key in plans}
+    taken = frozenset(v.ref() for v in registered)
+    here = refs(tower.variables)
+    for linked in linked_groups:
+        members = refs(tuple(linked))
+        if members not in done and members & here and not members & taken:
+            names = ", ".join(sorted(v.op.name for v in linked))
+            raise ValueError(
+                f"Cannot register layers automatically: what is in linked group ({names}) was not "
+                "matched as one layer. Link exactly the parameters of one layer, or register it "
+                "by hand."
+            )
+
+
+def _generic(
+    variables: Collection[Variable], batch: Batch, reasons: dict[Any, str]
+) -> dict[Parameters, Plan]:
+    if variables and batch.size is None:
+        first = next(iter(variables))
+        raise AmbiguousRegistrationError(
+            f"Cannot register layers automatically: {first.op.name} is to be registered as "
+            f"generic, because it {reasons[first.ref()]}; and the number of examples is unknown, "
+            "because the losses have different numbers of rows. Pass batch_size."
+        )
+    return {v: Plan("register_generic", {"batch_size": batch.size}) for v in variables}

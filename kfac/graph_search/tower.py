@@ -1,0 +1,120 @@
+"""One tower's part of the graph, and which of its tensors are the numbers of which parameter.
+
+Everything that matchers ask about the graph. Made once per tower, in time linear in its size.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+
+from kfac._types import Operation, Scalar, Tensor, Variable
+from kfac.linalg import static_size
+from kfac.subgraph import SubGraph, Use
+
+v1 = tf.compat.v1
+
+_VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
+
+
+class Tower:
+    """The ops between parameters and the inputs of the losses of one tower.
+
+    Attributes:
+      subgraph: These ops, and what else the losses depend on.
+      variables: The parameters that the losses depend on, in the order given.
+      unreached: The other ones.
+    """
+
+    def __init__(self, loss_inputs: Sequence[Tensor], variables: Iterable[Variable]) -> None:
+        """Walks through the graph.
+
+        Args:
+          loss_inputs: What the tower's losses are computed from.
+          variables: The parameters to be found.
+        """
+        self.subgraph = SubGraph(loss_inputs)
+        self._loss_inputs = tuple(loss_inputs)
+        self._ends = frozenset(tensor.ref() for tensor in loss_inputs)
+        everything = tuple(variables)
+        self._uses = {v.ref(): self.subgraph.uses(v) for v in everything}
+        self.variables = tuple(v for v in everything if self._uses[v.ref()])
+        self.unreached = tuple(v for v in everything if not self._uses[v.ref()])
+        self._owners = {t.ref(): v for v in self.variables for t in self.subgraph.copies(v)}
+        operations = loss_inputs[0].graph.get_operations()
+        members = [op for op in operations if self.subgraph.is_member(op)]
+        self._order = {op: place for place, op in enumerate(members)}
+        self._of_variables = _of_variables(members)
+
+    def uses(self, variable: Variable) -> list[Use]:
+        """Returns where a parameter is used, in the order in which the graph was built."""
+        return sorted(self._uses[variable.ref()], key=lambda use: self.order(use.op))
+
+    def variable_of(self, tensor: Tensor) -> Variable | None:
+        """Returns the parameter whose numbers a tensor is, or None."""
+        return self._owners.get(tensor.ref())
+
+    def order(self, op: Operation) -> int:
+        """Returns the place of an op in the graph."""
+        return self._order[op]
+
+    def only_consumer(self, tensor: Tensor) -> Use | None:
+        """Returns where a tensor goes in, or None if that is several places, none, or a loss."""
+        found = self.subgraph.consumers(tensor)
+        return found[0] if len(found) == 1 and tensor.ref() not in self._ends else None
+
+    def is_of_variables(self, tensor: Tensor) -> bool:
+        """Returns whether a tensor is made from variables, and from no data."""
+        return tensor.op in self._of_variables
+
+    def is_by_example(self, tensor: Tensor) -> bool:
+        """Returns whether the first axis of a tensor can be that of examples, or a multiple."""
+        rows = self.static_rows()
+        size = static_size(tensor, 0) if tensor.shape.rank else None
+        return size is None or rows is None or size % rows == 0
+
+    def static_rows(self) -> int | None:
+        """Returns the number of rows on which the losses' inputs agree, if it is static."""
+        sizes = self._static_sizes()
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def rows(self) -> Scalar | None:
+        """Returns the number of rows of the losses' inputs, an int or a Tensor [].
+
+        None if some have none, or if it is static and differs.
+        """
+        first, sizes = self._loss_inputs[0], self._static_sizes()
+        if len(sizes) > 1 or any(tensor.shape.rank == 0 for tensor in self._loss_inputs):
+            return None
+        if sizes:
+            return sizes.pop()
+        with v1.name_scope("kfac/scanned/"), v1.device(first.device):
+            return tf.shape(first)[0]
+
+    def _static_sizes(self) -> set[int]:
+        """Returns all static sizes of the first axis of the losses' inputs."""
+        with_axes = (tensor for tensor in self._loss_inputs if tensor.shape.rank)
+        sizes = (static_size(tensor, 0) for tensor in with_axes)
+        return {size for size in sizes if size is not None}
+
+
+def _of_variables(operations: Iterable[Operation]) -> frozenset[Operation]:
+    """Returns those of some ops, in the order of the graph, that have to do with variables only.
+
+    Data is what comes in, and constants that are no single numbers and no integers.
+    """
+    with_data: set[Operation] = set()
+    with_variables: set[Operation] = set()
+    for op in operations:
+        inputs = {tensor.op for tensor in op.inputs}
+        if inputs & with_data or (not inputs and _is_data(op)):
+            with_data.add(op)
+        elif inputs & with_variables or op.type in _VARIABLES:
+            with_variables.add(op)
+    return frozenset(with_variables)
+
+
+def _is_data(source: Operation) -> bool:
+    if source.type != "Const":
+        return source.type not in _VARIABLES
+    constant = source.outputs[0]
+    return bool(constant.dtype.is_floating) and constant.shape.rank != 0

@@ -1,0 +1,142 @@
+"""The part of a graph that some tensors depend on, and where variables are used in it.
+
+A variable is rarely used itself: it is read, copied, cast, reshaped, taken into a loop. Each of
+these gives the same numbers in the same order, and is looked through; what then takes them is a
+use. Called by registration, to compare uses with what was registered, and by the graph scanner.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Operation, Tensor, Variable
+
+_COPIES = frozenset(
+    {
+        "Cast",
+        "Enter",
+        "ExpandDims",
+        "Identity",
+        "IdentityN",
+        "ReadVariableOp",
+        "RefEnter",
+        "Reshape",
+        "Squeeze",
+    }
+)
+"""Types of ops whose output has the numbers of an input, in their order.
+
+All but `IdentityN` take it as input 0 and have one output.
+"""
+
+_STOPS = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
+"""Types of ops with floating-point outputs that pass no gradient back."""
+
+
+class Use(NamedTuple):
+    """One place where a tensor goes in.
+
+    Attributes:
+      op: What takes it.
+      position: Number of the input.
+      value: The tensor: for a variable, the last copy of its numbers.
+      in_loop: Whether it is inside a `while` loop of the kind that is part of the graph.
+    """
+
+    op: Operation
+    position: int
+    value: Tensor
+    in_loop: bool = False
+
+
+class SubGraph:
+    """All ops that some tensors depend on, in a way that gradients can follow.
+
+    What stops gradients, or makes integers of floating-point numbers, is a member, but not what
+    these numbers come from.
+    """
+
+    def __init__(self, outputs: Iterable[Tensor]) -> None:
+        """Walks back from the outputs, once.
+
+        Args:
+          outputs: Tensors of one graph.
+        """
+        waiting = list(outputs)
+        found = {tensor.ref() for tensor in waiting}
+        self._members = set()
+        self._passing = set()
+        while waiting:
+            tensor = waiting.pop()
+            op = tensor.op
+            self._members.add(op)
+            is_passing = not _is_discrete(tensor) and op.type not in _STOPS
+            if is_passing:
+                self._passing.add(op)
+            for taken in op.inputs:
+                if taken.ref() not in found and (is_passing or _is_discrete(taken)):
+                    found.add(taken.ref())
+                    waiting.append(taken)
+
+    def is_member(self, node: Any) -> bool:
+        """Returns whether the outputs depend on an operation, Tensor or Variable."""
+        return (node if isinstance(node, tf.Operation) else node.op) in self._members
+
+    def filter_list(self, nodes: Sequence[Any]) -> list[Any]:
+        """Returns those of some operations, Tensors or Variables that are members."""
+        return [node for node in nodes if self.is_member(node)]
+
+    def consumers(self, tensor: Tensor) -> list[Use]:
+        """Returns where a tensor goes in, if a gradient comes back from there."""
+        return [
+            Use(op, position, tensor)
+            for op in dict.fromkeys(tensor.consumers())
+            if op in self._passing
+            for position, taken in enumerate(op.inputs)
+            if taken is tensor
+        ]
+
+    def uses(self, variable: Variable) -> list[Use]:
+        """Returns where a variable is used, looking through copies of its numbers."""
+        return [use for use in self._walk(variable) if not _is_copy(use)]
+
+    def copies(self, variable: Variable) -> list[Tensor]:
+        """Returns all tensors that have a variable's numbers, in their order."""
+        handle = variable.op.outputs[0]
+        return [handle, *(_copy(use) for use in self._walk(variable) if _is_copy(use))]
+
+    def variable_uses(self, variable: Variable) -> int:
+        """Returns how many inputs of ops a variable goes to, looking through copies of it."""
+        return len(self.uses(variable))
+
+    def _walk(self, variable: Variable) -> Iterator[Use]:
+        waiting = [(variable.op.outputs[0], False)]
+        while waiting:
+            tensor, in_loop = waiting.pop()
+            for use in self.consumers(tensor):
+                yield use._replace(in_loop=in_loop)
+                if _is_copy(use):
+                    waiting.append((_copy(use), in_loop or use.op.type in {"Enter", "RefEnter"}))
+
+
+def _is_discrete(tensor: Tensor) -> bool:
+    dtype = tensor.dtype.base_dtype
+    return dtype.is_integer or dtype.is_bool or dtype == tf.string
+
+
+def _is_copy(use: Use) -> bool:
+    if use.op.type == "StridedSlice":
+        return use.position == 0 and _keeps_all(use.op)
+    return use.op.type in _COPIES and use.position < len(use.op.outputs)
+
+
+def _keeps_all(slicing: Operation) -> bool:
+    """Whether a slice only adds axes, like x[:, None]."""
+    size, steps = slicing.inputs[0].shape.num_elements(), tf.get_static_value(slicing.inputs[3])
+    is_forward = steps is not None and bool((steps == 1).all())
+    return is_forward and size is not None and slicing.outputs[0].shape.num_elements() == size
+
+
+def _copy(use: Use) -> Tensor:
+    return use.op.outputs[use.position]

@@ -1,0 +1,93 @@
+"""Vectors in the space of the parameters, one part per variable, some of them sparse.
+
+A part is a Tensor of the variable's shape, or IndexedSlices: the rows of a table that a batch
+looked up, all others being zero. Parts stay sparse as long as what is done with them allows. Called
+by the optimizer and its momentum rules.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from kfac._types import DType, Tensor, Variable
+
+Vector: TypeAlias = Any
+"""A Tensor, or IndexedSlices without repeated indices."""
+
+
+def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
+    """Returns a gradient as a part of a vector.
+
+    Args:
+      gradient: A Tensor, or IndexedSlices whose repeated indices mean a sum.
+      variable: What it is the gradient of.
+      keep_sparse: Whether IndexedSlices stay such; else they become a Tensor.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.ensure_shape(tf.convert_to_tensor(gradient), variable.shape)
+    indices, position = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(indices))
+    shape = tf.constant(variable.shape.as_list(), indices.dtype)
+    slices = tf.IndexedSlices(values, indices, shape)
+    return slices if keep_sparse else as_dense(slices)
+
+
+def as_dense(vector: Vector) -> Tensor:
+    """Returns a part with all its rows."""
+    if not isinstance(vector, tf.IndexedSlices):
+        return vector
+    return tf.scatter_nd(vector.indices[:, tf.newaxis], vector.values, vector.dense_shape)
+
+
+def entries(vector: Vector) -> Tensor:
+    """Returns all entries that may differ from zero."""
+    return vector.values if isinstance(vector, tf.IndexedSlices) else vector
+
+
+def map_entries(function: Callable[[Tensor], Tensor], vector: Vector) -> Vector:
+    """Applies a function that keeps zero to every entry."""
+    if not isinstance(vector, tf.IndexedSlices):
+        return function(vector)
+    return tf.IndexedSlices(function(vector.values), vector.indices, vector.dense_shape)
+
+
+def scale(coefficient: Tensor, vectors: Sequence[Vector]) -> list[Vector]:
+    """Returns c·x, c being of shape []."""
+    return [
+        map_entries(lambda entry: tf.cast(coefficient, entry.dtype) * entry, vector)
+        for vector in vectors
+    ]
+
+
+def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]) -> list[Tensor]:
+    """Returns x + c·y, dense, c being of shape []."""
+    return [
+        as_dense(x) + tf.cast(factor, y.dtype) * as_dense(y)
+        for x, y in zip(first, second, strict=True)
+    ]
+
+
+def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DType) -> Tensor:
+    """Returns x·y of two whole vectors, shape [].
+
+    Args:
+      first: x.
+      second: y. Where both have a sparse part, its indices are the same.
+      dtype: In which to compute.
+    """
+    products = []
+    for x, y in zip(first, second, strict=True):
+        left, right = _aligned(x, y)
+        products.append(tf.reduce_sum(tf.cast(left, dtype) * tf.cast(right, dtype)))
+    return tf.add_n(products)
+
+
+def _aligned(x: Vector, y: Vector) -> tuple[Tensor, Tensor]:
+    """Returns the entries of both at the places where both may differ from zero."""
+    x_is_sparse, y_is_sparse = (isinstance(v, tf.IndexedSlices) for v in (x, y))
+    if x_is_sparse and not y_is_sparse:
+        return x.values, tf.gather(y, x.indices)
+    if y_is_sparse and not x_is_sparse:
+        return tf.gather(x, y.indices), y.values
+    return entries(x), entries(y)

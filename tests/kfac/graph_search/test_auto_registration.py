@@ -1,0 +1,191 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac import fisher_blocks
+from kfac.subgraph import SubGraph
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def collection(graph):
+    return kfac.LayerCollection()
+
+
+def tower(collection, number=0):
+    """A normalized convolution, a dense layer and a gain; registers the loss."""
+    with v1.variable_scope("", reuse=number > 0), v1.device(f"/cpu:{number}"):
+        x = v1.placeholder(tf.float32, [None, 4, 4, 2])
+        kernel = v1.get_variable("conv/w", [3, 3, 2, 3])
+        y = tf.nn.conv2d(x, kernel, 1, "SAME")
+        mean, variance = tf.nn.moments(y, [0, 1, 2])
+        gamma, beta = v1.get_variable("bn/gamma", [3]), v1.get_variable("bn/beta", [3])
+        y = tf.nn.relu(tf.nn.batch_normalization(y, mean, variance, beta, gamma, 1e-3))
+        w, b = v1.get_variable("fc/w", [48, 5]), v1.get_variable("fc/b", [5])
+        y = tf.matmul(tf.reshape(y, [-1, 48]), w) + b
+        y *= tf.exp(v1.get_variable("gain", [5]))
+        collection.register_softmax_cross_entropy_loss(y, name="logits")
+    return y
+
+
+LAYERS = {
+    ("bn/gamma", "bn/beta"): fisher_blocks.ScaleAndShiftFullFB,
+    ("conv/w",): fisher_blocks.ConvKFCBasicFB,
+    ("fc/w", "fc/b"): fisher_blocks.FullyConnectedKFACBasicFB,
+    ("gain",): fisher_blocks.NaiveDiagonalFB,
+}
+
+
+def layers(blocks):
+    return {tuple(p.op.name for p in tf.nest.flatten(k)): type(b) for k, b in blocks.items()}
+
+
+def test_blocks_are_returned_in_order(behavior, collection):
+    tower(collection)
+    new = collection.auto_register_layers()
+    assert layers(new) == LAYERS
+    assert list(layers(collection.fisher_blocks)) == list(LAYERS)
+    assert new == collection.fisher_blocks
+
+
+@pytest.mark.parametrize("call", ["module", "graph_search", "graph's own"])
+def test_other_ways_to_call_it(collection, call):
+    if call == "graph's own":
+        collection = kfac.graph_layer_collection()
+    tower(collection)
+    variables = v1.trainable_variables()
+    new = {
+        "module": lambda: kfac.auto_register_layers(collection, variables, 4),
+        "graph_search": lambda: kfac.graph_search.register_layers(collection, variables, 4),
+        "graph's own": lambda: kfac.auto_register_layers(batch_size=4),
+    }[call]()
+    assert layers(new) == LAYERS
+    assert new[variables[-1]].inputs == (4,)
+
+
+def test_warning_names_parameters_and_reasons(collection, caplog):
+    tower(collection)
+    collection.auto_register_layers()
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "  gain: generic, because it goes into 'Exp', and Exp is no known layer\n" in message
+    assert "fc/w" not in message
+
+
+def test_report_tells_what_was_decided(collection):
+    tower(collection)
+    assert "found in the graph" not in collection.report()
+    collection.auto_register_layers()
+    assert collection.report().split("\n")[-5:] == [
+        "found in the graph:",
+        "  bn/gamma, bn/beta: scale and shift, by Mul 'batchnorm/mul' with a shift",
+        "  conv/w: 2-D convolution, by Conv2D 'Conv2D'",
+        "  fc/w, fc/b: dense layer, by MatMul 'MatMul' with a bias",
+        "  gain: generic, because it goes into 'Exp', and Exp is no known layer",
+    ]
+
+
+def test_some_of_the_variables(collection):
+    tower(collection)
+    variables = [v for v in v1.trainable_variables() if v.op.name.startswith("fc/")]
+    assert list(layers(collection.auto_register_layers(variables))) == [("fc/w", "fc/b")]
+
+
+def test_what_was_registered_by_hand_wins(collection):
+    y = tower(collection)
+    params = tuple(v for v in v1.trainable_variables() if v.op.name.startswith("fc/"))
+    product = y.op.inputs[0]
+    collection.register_fully_connected(params, tf.ones([4, 48]), product, approx="diagonal")
+    assert ("fc/w", "fc/b") not in layers(collection.auto_register_layers())
+    assert isinstance(collection.fisher_blocks[params], fisher_blocks.FullyConnectedDiagonalFB)
+
+
+def test_linked_approximation(collection):
+    tower(collection)
+    gamma, beta = (v for v in v1.trainable_variables() if v.op.name.startswith("bn/"))
+    collection.define_linked_parameters((beta, gamma), "diagonal")
+    collection.auto_register_layers()
+    block = collection.fisher_blocks[gamma, beta]
+    assert isinstance(block, fisher_blocks.ScaleAndShiftDiagonalFB)
+
+
+@pytest.mark.parametrize("when", ["after all towers", "in each tower"])
+def test_towers(collection, when):
+    for number in range(3):
+        tower(collection, number)
+        if when == "in each tower":
+            new = collection.auto_register_layers()
+            assert layers(new) == ({} if number else LAYERS)
+    if when == "after all towers":
+        collection.auto_register_layers()
+    for block in collection.get_blocks():
+        assert block.num_registered_towers == 3
+        if not isinstance(block, fisher_blocks.NaiveDiagonalFB):
+            assert block.devices == tuple(f"/device:CPU:{i}" for i in range(3))
+            assert tuple(x.device for x in block.inputs) == block.devices
+    collection.finalize()
+    collection.check_registration(v1.trainable_variables())
+
+
+def test_towers_with_a_layer_by_hand(collection):
+    for number in range(2):
+        y = tower(collection, number)
+        gain = v1.trainable_variables()[-1]
+        collection.register_generic(gain, tf.shape(y)[0], approx="full", reuse=number > 0)
+        collection.auto_register_layers()
+    assert isinstance(collection.fisher_blocks[gain], fisher_blocks.NaiveFullFB)
+    assert {block.num_registered_towers for block in collection.get_blocks()} == {2}
+
+
+def test_towers_that_differ(collection):
+    x, w = v1.placeholder(tf.float32, [None, 3]), v1.get_variable("w", [3, 3])
+    collection.register_squared_error_loss(x @ w, name="loss")
+    collection.register_squared_error_loss(x @ w @ w, name="loss", reuse=True)
+    with pytest.raises(ValueError, match=r"layer 'w'.*All towers must register the same layer"):
+        collection.auto_register_layers()
+
+
+def test_number_of_examples_comes_from_the_losses(collection, session):
+    y = tower(collection)
+    gain = v1.trainable_variables()[-1]
+    collection.auto_register_layers()
+    (size,) = collection.fisher_blocks[gain].inputs
+    x = next(op.outputs[0] for op in y.graph.get_operations() if op.type == "Placeholder")
+    session.run(v1.global_variables_initializer())
+    assert session.run(size, {x: np.zeros([7, 4, 4, 2])}) == 7
+
+
+def test_errors(collection):
+    with pytest.raises(ValueError, match=r"no loss is registered. Register the losses first"):
+        collection.auto_register_layers()
+    tower(collection)
+    tower(collection, 1)
+    collection.register_squared_error_loss(tf.ones([4, 2]), name="other")
+    with pytest.raises(ValueError, match=r"different numbers of towers, {'logits': 2, 'other': 1}"):
+        collection.auto_register_layers()
+    collection.register_squared_error_loss(tf.ones([4, 2]), name="other", reuse=True)
+    collection.auto_register_layers()
+    with pytest.raises(ValueError, match=r"all 2 tower\(s\).*were scanned before"):
+        collection.auto_register_layers()
+    collection.finalize()
+    with pytest.raises(ValueError, match=r"is finalized"):
+        collection.auto_register_layers()
+
+
+def test_large_graphs_are_scanned_in_linear_time(collection, monkeypatch):
+    """Counts what is asked of the graph rather than seconds."""
+    x, w = tf.ones([4, 3]), v1.get_variable("w", [3, 3])
+    for _ in range(300):
+        x = tf.tanh(x @ w)
+    collection.register_squared_error_loss(x)
+    asked, consumers = [], SubGraph.consumers
+
+    def counted(subgraph, tensor):
+        asked.append(tensor)
+        return consumers(subgraph, tensor)
+
+    monkeypatch.setattr(SubGraph, "consumers", counted)
+    collection.auto_register_layers()
+    assert 300 < len(asked) < 10 * 300
+    assert collection.fisher_blocks[w].replications() == 300

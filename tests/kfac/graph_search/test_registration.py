@@ -1,0 +1,115 @@
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac import fisher_blocks, graph_search
+from kfac.graph_search import MatchRecord, RecordType
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def collection(graph):
+    return kfac.LayerCollection()
+
+
+def records(kind, params, *pairs, **data):
+    """Matches as a program of its own would make them."""
+    return {
+        params: [
+            MatchRecord(kind, params, {x, y}, {"inputs": x, "outputs": y, **data}, order)
+            for order, (x, y) in enumerate(pairs)
+        ]
+    }
+
+
+def dense(params, *rows, inputs=3):
+    pairs = [(tf.ones([n, inputs]), tf.ones([n, 2])) for n in rows]
+    return records(RecordType.fully_connected, params, *pairs)
+
+
+def test_blocks_in_the_order_of_names(collection):
+    b, a = v1.get_variable("b", [3, 2]), (v1.get_variable("a", [3, 2]), v1.get_variable("c", [2]))
+    blocks = graph_search.register_records(collection, {**dense(b, 4), **dense(a, 4, 4)})
+    assert list(blocks) == [a, b] == list(collection.fisher_blocks)
+    assert isinstance(blocks[b], fisher_blocks.FullyConnectedKFACBasicFB)
+    assert isinstance(blocks[a], fisher_blocks.FullyConnectedMultiIndepFB)
+    assert blocks[a].replications() == 2
+
+
+def test_reuse_adds_a_tower(collection):
+    w = v1.get_variable("w", [3, 2])
+    graph_search.register_records(collection, dense(w, 4))
+    graph_search.register_records(collection, dense(w, 4), reuse=True)
+    assert collection.fisher_blocks[w].num_registered_towers == 2
+
+
+def test_steps_folded_into_the_examples(collection):
+    w, kernel = v1.get_variable("w", [3, 2]), v1.get_variable("kernel", [3, 3, 1, 2])
+    images = tf.ones([12, 5, 5, 1]), tf.ones([12, 5, 5, 2])
+    geometry = {"strides": (1, 1, 1, 1), "padding": "SAME"}
+    conv = records(RecordType.conv2d, kernel, images, **geometry)
+    blocks = graph_search.register_records(collection, {**dense(w, 12), **conv}, batch_size=4)
+    assert blocks[w].replications() == 3
+    assert blocks[kernel].replications() == 3 * 25
+
+
+def test_batch_size_that_does_not_divide(collection):
+    w = v1.get_variable("w", [3, 2])
+    with pytest.raises(ValueError, match=r"with 12 rows, which batch_size=5 does not divide"):
+        graph_search.register_records(collection, dense(w, 12), batch_size=5)
+    assert not collection.fisher_blocks
+
+
+def test_embeddings_get_a_diagonal_input_factor(collection):
+    table, ids = v1.get_variable("table", [5, 2]), tf.zeros([4], tf.int32)
+    once = records(RecordType.embedding, table, (ids, tf.ones([4, 2])))
+    (block,) = graph_search.register_records(collection, once).values()
+    assert block.settings[0].diagonal_input
+    twice = kfac.LayerCollection()
+    pairs = [(ids, tf.ones([4, 2]))] * 2
+    graph_search.register_records(twice, records(RecordType.embedding, table, *pairs))
+    assert twice.fisher_blocks[table].settings[1].diagonal_input
+
+
+def test_mixed_kinds(collection):
+    w = v1.get_variable("w", [3, 2])
+    other = records(RecordType.embedding, w, (tf.zeros([4], tf.int32), tf.ones([4, 2])))
+    mixed = {w: dense(w, 4)[w] + other[w]}
+    with pytest.raises(ValueError, match=r"\(w\) .*mixed record types, namely dense.*, embedding"):
+        graph_search.register_records(collection, mixed)
+    assert not collection.fisher_blocks
+
+
+def test_scale_of_two_tensors(collection):
+    gamma, x = v1.get_variable("gamma", [3]), tf.ones([4, 3])
+    twice = records(RecordType.scale_and_shift, gamma, (x, x), (x, x))
+    with pytest.raises(ValueError, match=r"\(gamma\) automatically: it scales and shifts 2"):
+        graph_search.register_records(collection, twice)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "data", "message"),
+    [
+        (RecordType.depthwise_conv2d, [4, 5, 5, 2], [{}, {}], "depthwise convolution, 2 times"),
+        (RecordType.convolution, [4, 5, 2], [{}, {}], "filter of 2 convolutions, which are not"),
+        (
+            RecordType.conv2d,
+            [4, 5, 5, 2],
+            [{"padding": "SAME"}, {"padding": "VALID"}],
+            "filter of 2 convolutions, which are not two-dimensional with the same",
+        ),
+    ],
+)
+def test_layers_that_can_be_used_only_once(collection, kind, shape, data, message):
+    w, x = v1.get_variable("w", [3, 3, 2, 2]), tf.ones(shape)
+    matches = {w: [records(kind, w, (x, x), **entry)[w][0] for entry in data]}
+    with pytest.raises(ValueError, match=message):
+        graph_search.register_records(collection, matches)
+
+
+def test_several_uses_of_images_with_steps(collection):
+    w, x = v1.get_variable("w", [3, 3, 2, 2]), tf.ones([8, 5, 5, 2])
+    matches = records(RecordType.conv2d, w, (x, x), (x, x), padding="SAME")
+    with pytest.raises(ValueError, match=r"several convolutions of several uses each"):
+        graph_search.register_records(collection, matches, batch_size=4)

@@ -1,0 +1,433 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+
+v1 = tf.compat.v1
+
+TYPES = {
+    "regular": {"learning_rate": 0.2, "momentum": 0.8},
+    "adam": {"learning_rate": 0.2, "momentum": 0.8},
+    "qmodel": {"learning_rate": None, "momentum": None},
+    "qmodel_fixedmu": {"learning_rate": None, "momentum": 0.5},
+}
+
+
+def make(network, momentum_type="adam", **kwargs):
+    settings = {"damping": 0.3, "estimation_mode": "empirical", **TYPES[momentum_type]}
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        layer_collection=network.collection,
+        momentum_type=momentum_type,
+        **{"invert_every": 1, **settings, **kwargs},
+    )
+
+
+def adapting(network, mlp_loss, **kwargs):
+    batch = {"train_batch": network.batch, "prev_train_batch": network.batch}
+    settings = {"damping_adaptation_interval": 2, "damping_adaptation_decay": 0.5}
+    return {"adapt_damping": True, "loss_fn": mlp_loss, **batch, **settings, **kwargs}
+
+
+def state_of(session):
+    variables = v1.global_variables()
+    return dict(zip((v.op.name for v in variables), session.run(variables), strict=True))
+
+
+def assert_equal(one, other, atol=0.0):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_allclose(value, other[name], rtol=atol, atol=atol, err_msg=name)
+
+
+# Towers.
+
+
+EQUAL = [(momentum_type, "float64", 1e-11) for momentum_type in TYPES]
+EQUAL += [("regular", "float32", 5e-6), ("qmodel", "float32", 5e-6)]
+
+
+@pytest.mark.parametrize(("momentum_type", "dtype", "atol"), EQUAL)
+def test_three_towers_equal_one(build_mlp, mlp_loss, rows, momentum_type, dtype, atol):
+    """Weights and velocities, and ρ and Δq, which depend on the losses of all towers."""
+    states = []
+    for towers in (1, 3):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp(towers, dtype)
+            arguments = adapting(network, mlp_loss, dtype=dtype)
+            optimizer = make(network, momentum_type, **arguments)
+            for batch in zip(network.features, network.labels, strict=True):
+                optimizer.add_tower_batch(batch)
+            train = optimizer.apply_gradients(network.mean_gradients(optimizer))
+            session.run(v1.global_variables_initializer())
+            feed = network.feed(*(np.split(a, towers) for a in rows))
+            for _ in range(8):
+                session.run(train, feed)
+            states.append(state_of(session))
+    assert states[0]["kfac/rho"] > 0
+    assert states[0]["kfac/damping"] != pytest.approx(0.3)
+    curvature = ("/input/", "/output/")  # Inverses are large; the weights show what they do.
+    seen = [{k: v for k, v in s.items() if not any(c in k for c in curvature)} for s in states]
+    assert len(seen[0]) > 10
+    assert_equal(*seen, atol=atol)
+
+
+# Adaptation.
+
+
+def test_adaptation_equals_numpy(build_mlp, mlp_loss, session, rows):
+    """λ, ρ and Δq at every step, from losses, gradients and velocities that are seen outside."""
+    network = build_mlp()
+    optimizer = make(
+        network, **adapting(network, mlp_loss, damping_increase_rho_threshold=0.7, dtype="float64")
+    )
+    gradients = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(gradients)
+    velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    damping, dampings = 0.3, set()
+    for step in range(12):
+        g, before, loss = session.run(
+            [[g for g, _ in gradients], network.variables, network.losses[0]], feed
+        )
+        session.run(train, feed)
+        v, after, new_loss = session.run([velocities, network.variables, network.losses[0]], feed)
+        if step % 2:
+            moves = [b - a for a, b in zip(before, after, strict=True)]
+            # adam: ½α² rᵀv − α r·g, and −αr is the move.
+            change = sum(
+                np.sum(-0.2 * m * v / 2) + np.sum(m * g)
+                for m, v, g in zip(moves, v, g, strict=True)
+            )
+            rho = (new_loss - loss) / change
+            falls = rho > 0.75 or (new_loss < loss and change > 0)
+            damping *= 0.25 if falls else 4.0 if rho < 0.7 else 1.0
+            found = session.run([optimizer.rho, optimizer.qmodel_change])
+            np.testing.assert_allclose(found, [rho, change], rtol=1e-9)
+        assert session.run(optimizer.damping) == pytest.approx(damping, rel=1e-12)
+        dampings.add(round(damping, 9))
+    assert len(dampings) > 2
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_both_timings_adapt_alike(build_mlp, mlp_loss, rows, use_resource):
+    """On one batch; what is judged later is known one step later."""
+    found = []
+    for immediately in (True, False) if use_resource else (False, False):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp(use_resource=use_resource)
+            with v1.variable_scope("", use_resource=use_resource):
+                arguments = adapting(network, mlp_loss, update_damping_immediately=immediately)
+                optimizer = make(network, "qmodel", **arguments)
+                train = optimizer.minimize(network.losses[0])
+            feed = network.feed([rows[0]], [rows[1]])
+            session.run(v1.global_variables_initializer())
+            states = []
+            for _ in range(7):
+                session.run(train, feed)
+                states.append(state_of(session))
+            found.append([states[-1][f"kfac/{name}"] for name in ("damping", "rho")])
+            assert states[2]["kfac/damping"] != pytest.approx(0.3)
+            assert (states[1]["kfac/damping"] != pytest.approx(0.3)) is immediately
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_what_of_the_damping_counts_in_the_model(build_mlp, mlp_loss, rows):
+    """The change that is foretold with all of λ = 0.3, less that with l2_reg = 0.1 of it."""
+    changes = []
+    for include in (True, False):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp()
+            arguments = adapting(network, mlp_loss, damping_adaptation_interval=1, l2_reg=0.1)
+            optimizer = make(
+                network, "regular", include_damping_in_qmodel_change=include, **arguments
+            )
+            train = optimizer.minimize(network.losses[0])
+            session.run(v1.global_variables_initializer())
+            before = session.run(network.variables)
+            session.run(train, network.feed([rows[0]], [rows[1]]))
+            after, change = session.run([network.variables, optimizer.qmodel_change])
+            size = sum(np.sum((new - old) ** 2) for new, old in zip(after, before, strict=True))
+            changes.append(change)
+    assert changes[0] - changes[1] == pytest.approx(0.5 * (0.3 - 0.1) * size, rel=1e-4)
+
+
+def test_inverses_see_the_damping_of_their_step(build_mlp, mlp_loss, session, rows):
+    network = build_mlp()
+    arguments = adapting(
+        network, mlp_loss, update_damping_immediately=False, calibrate_damping=True
+    )
+    optimizer = make(network, **arguments)
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    for _ in range(3):
+        session.run(train, network.feed([rows[0]], [rows[1]]))
+    damping = session.run(optimizer.damping)
+    a, g = (session.run(factor.cov) for factor in optimizer.factors[:2])
+    pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+    expected = np.linalg.inv(a + pi * np.sqrt(damping) * np.eye(len(a)))
+    found = session.run(optimizer.factors[0].get_inv_vars()[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_calibration_by_the_mean_curvature(build_mlp, mlp_loss, session, rows):
+    network = build_mlp()
+    optimizer = make(network, **adapting(network, mlp_loss, calibrate_damping=True))
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    session.run(train, network.feed([rows[0]], [rows[1]]))
+    traces = [np.trace(session.run(factor.cov)) for factor in optimizer.factors]
+    mean = (traces[0] * traces[1] + traces[2] * traces[3]) / (4 * 4 + 5 * 3)
+    assert session.run(optimizer.damping) == pytest.approx(0.3 * mean, rel=1e-6)
+
+
+def test_rejected_step_leaves_everything_as_it_was(build_mlp, mlp_loss, session, rows):
+    network = build_mlp()
+    rate = v1.placeholder_with_default(0.2, [])
+    optimizer = make(
+        network,
+        learning_rate=rate,
+        cov_update_every=4,
+        invert_every=4,
+        **adapting(
+            network,
+            mlp_loss,
+            rejection_rho_threshold=0.0,
+            damping_adaptation_interval=4,
+        ),
+    )
+    train = optimizer.minimize(network.losses[0])
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    for _ in range(3):
+        session.run(train, feed)
+    before = state_of(session)
+    session.run(train, {**feed, rate: 1000.0})
+    after = state_of(session)
+    assert after["kfac/rejected_steps"] == before["kfac/rejected_steps"] + 1 == 1
+    assert after["kfac/damping"] == 16 * before["kfac/damping"]
+    own = ("counter", "rejected_steps", "damping", "rho", "prev_loss", "qmodel_change")
+    for name in own:
+        assert before.pop(f"kfac/{name}") != after.pop(f"kfac/{name}")
+    assert_equal(before, after)
+    session.run(train, feed)
+    assert session.run([optimizer.rejected_steps, optimizer.skipped_steps]) == [1, 0]
+    assert (session.run(network.variables[0]) != before["mlp/hidden/w"]).any()
+
+
+@pytest.mark.parametrize("momentum_type", ["regular", "qmodel"])
+def test_non_finite_step_changes_nothing(build_mlp, mlp_loss, session, rows, momentum_type):
+    network = build_mlp()
+    arguments = adapting(network, mlp_loss, damping_adaptation_interval=1)
+    optimizer = make(network, momentum_type, **arguments)
+    train = optimizer.minimize(network.losses[0])
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    for _ in range(2):
+        session.run(train, feed)
+    before = state_of(session)
+    assert all(np.isfinite(value).all() for value in before.values())
+    spoilt = rows[0].copy()
+    spoilt[2, 1] = np.nan
+    session.run(train, network.feed([spoilt], [rows[1]]))
+    after = state_of(session)
+    for name in [n for n in before if n.endswith(("skipped_steps", "counter", "cov_refused"))]:
+        assert after.pop(name) == before.pop(name) + 1, name
+    for name in ("kfac/sample_step",):
+        del after[name], before[name]
+    inverses = {name for name in before if "inverse" in name}
+    assert_equal(*({k: v for k, v in s.items() if k not in inverses} for s in (before, after)))
+
+
+def test_resume_in_the_middle_of_an_adaptation(build_mlp, mlp_loss, rows, tmp_path):
+    """Step 2 leaves its judgement to step 3, which another session makes."""
+
+    def run(steps, restore=None, save=None):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp()
+            optimizer = make(
+                network,
+                "qmodel",
+                **adapting(network, mlp_loss, update_damping_immediately=False),
+            )
+            train = optimizer.minimize(network.losses[0])
+            session.run(v1.global_variables_initializer())
+            if restore:
+                v1.train.Saver().restore(session, restore)
+            for _ in range(steps):
+                session.run(train, network.feed([rows[0]], [rows[1]]))
+            if save:
+                v1.train.Saver().save(session, save)
+            return state_of(session)
+
+    path = str(tmp_path / "model.ckpt")
+    saved = run(2, save=path)
+    assert np.isfinite(saved["kfac/prev_loss"])
+    assert np.isnan(saved["kfac/rho"])
+    whole, resumed = run(5), run(3, restore=path)
+    assert np.isfinite(whole["kfac/rho"])
+    assert_equal(whole, resumed)
+
+
+@pytest.mark.parametrize("immediately", [True, False])
+def test_both_behaviors_of_tensorflow(behavior, build_mlp, mlp_loss, session, rows, immediately):
+    network = build_mlp(2)
+    arguments = adapting(network, mlp_loss, update_damping_immediately=immediately)
+    rejection = 0.0 if immediately else None
+    optimizer = make(network, "qmodel", rejection_rho_threshold=rejection, **arguments)
+    for batch in zip(network.features, network.labels, strict=True):
+        optimizer.add_tower_batch(batch, batch)
+    train = optimizer.apply_gradients(network.mean_gradients(optimizer))
+    feed = network.feed(*(np.split(a, 2) for a in rows))
+    session.run(v1.global_variables_initializer())
+    first = np.mean(session.run(network.losses, feed))
+    for _ in range(5):
+        session.run(train, feed)
+    assert np.mean(session.run(network.losses, feed)) < first
+    assert np.isfinite(session.run(optimizer.rho))
+
+
+# Rows of tables.
+
+
+def embedding(sparse_momentum, rows=50, **kwargs):
+    table = v1.get_variable("table", initializer=np.ones([rows, 3]))
+    v = v1.get_variable("v", initializer=np.arange(6.0).reshape(3, 2) / 6)
+    ids = tf.constant([4, 7, 4, 9])
+    looked_up = tf.nn.embedding_lookup(table, ids)
+    logits = tf.matmul(looked_up, v)
+    collection = kfac.LayerCollection()
+    collection.register_fully_connected(
+        table, ids, looked_up, dense_inputs=False, approx="kron_in_diag"
+    )
+    collection.register_fully_connected(v, looked_up, logits)
+    labels = tf.constant([0, 1, 1, 0])
+    collection.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=1,
+        damping=0.1,
+        layer_collection=collection,
+        estimation_mode="empirical",
+        **{"learning_rate": 0.1, "momentum": sparse_momentum, **kwargs},
+    )
+    return table, optimizer, optimizer.compute_gradients(loss)
+
+
+@pytest.mark.parametrize("norm_constraint", [None, 1e-3])
+@pytest.mark.parametrize("momentum_type", ["regular", "adam"])
+def test_rows_of_a_table_stay_rows(momentum_type, norm_constraint):
+    """Without momentum nothing of the table's size is computed, and the step is the same."""
+    found = []
+    for sparse in (True, False):
+        with tf.Graph().as_default() as graph, v1.Session() as session:
+            table, optimizer, pairs = embedding(
+                None, momentum_type=momentum_type, norm_constraint=norm_constraint
+            )
+            assert isinstance(pairs[0][0], tf.IndexedSlices)
+            if not sparse:
+                pairs[0] = (tf.convert_to_tensor(pairs[0][0]), table)
+            before = len(graph.get_operations())
+            train = optimizer.apply_gradients(pairs)
+            made = graph.get_operations()[before:]
+            large = [
+                op.name
+                for op in made
+                if op.name.startswith("KFAC/step")
+                and any(o.shape.rank and o.shape.as_list()[0] == 50 for o in op.outputs)
+                and any(o.shape.rank == 2 for o in op.outputs)
+            ]
+            assert bool(large) is not sparse, large
+            assert optimizer.get_slot_names() == []
+            session.run(v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(train)
+            found.append(session.run([table, v1.global_variables()[1]]))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    changed = (found[0][0] != 1).any(axis=1)
+    assert changed.nonzero()[0].tolist() == [4, 7, 9]
+
+
+@pytest.mark.parametrize("momentum_type", TYPES)
+def test_momentum_makes_rows_dense(session, graph, momentum_type):
+    table, optimizer, pairs = embedding(
+        0.5, **{"momentum_type": momentum_type, **TYPES[momentum_type]}
+    )
+    train = optimizer.apply_gradients(pairs)
+    session.run(v1.global_variables_initializer())
+    for _ in range(3):
+        session.run(train)
+    changed = (session.run(table) != 1).any(axis=1)
+    assert changed.nonzero()[0].tolist() == [4, 7, 9]
+
+
+def test_gradient_of_another_kind_of_block_becomes_dense(build_mlp, session, rows):
+    network = build_mlp()
+    optimizer = make(network)
+    pairs = optimizer.compute_gradients(network.losses[0])
+    gradient, w = pairs[0]
+    pairs[0] = (tf.IndexedSlices(gradient, tf.range(3), tf.constant([3, 4])), w)
+    train = optimizer.apply_gradients(pairs)
+    session.run(v1.global_variables_initializer())
+    session.run(train, network.feed([rows[0]], [rows[1]]))
+    assert session.run(optimizer.skipped_steps) == 0
+
+
+# The rest.
+
+
+def test_loss_that_is_set_is_compared(build_mlp, mlp_loss, session, rows):
+    network = build_mlp()
+    optimizer = make(network, **adapting(network, mlp_loss, damping_adaptation_interval=1))
+    optimizer.set_loss(tf.constant(100.0))
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    session.run(train, network.feed([rows[0]], [rows[1]]))
+    variables = {v.op.name: v for v in optimizer.variables()}
+    assert session.run(variables["kfac/prev_loss"]) == 100.0
+
+
+def test_pre_update_op_is_made_once(build_mlp, mlp_loss):
+    network = build_mlp()
+    optimizer = make(network, **adapting(network, mlp_loss, update_damping_immediately=False))
+    first = optimizer.maybe_pre_update_adapt_damping()
+    optimizer.minimize(network.losses[0])
+    assert optimizer.maybe_pre_update_adapt_damping() is first
+
+
+def test_weight_decay(build_mlp, session, rows):
+    """Before the first inverse there is nothing else that moves the weights."""
+    network = build_mlp()
+    optimizer = kfac.KfacOptimizer(
+        0.5, 0.1, network.collection, use_weight_decay=True, weight_decay_coeff=0.2
+    )
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    before = session.run(network.variables)
+    session.run(train, network.feed([rows[0]], [rows[1]]))
+    for old, new in zip(before, session.run(network.variables), strict=True):
+        np.testing.assert_allclose(new, 0.9 * old, rtol=1e-12)
+
+
+def test_variables_are_all_that_is_made(build_mlp, mlp_loss):
+    network = build_mlp()
+    optimizer = make(network, "qmodel", **adapting(network, mlp_loss))
+    optimizer.minimize(network.losses[0])
+    made = set(v1.global_variables()) - set(network.variables)
+    assert {v.ref() for v in optimizer.variables()} == {v.ref() for v in made}
+    own = sorted(v.op.name for v in made if v.op.name.count("/") == 1)
+    names = ("counter", "damping", "prev_loss", "qmodel_change", "qmodel_learning_rate")
+    more = ("qmodel_momentum", "rejected_steps", "rho", "sample_step", "skipped_steps")
+    assert own == [f"kfac/{name}" for name in (*names, *more)]
+
+
+def test_unknown_shape_of_a_gradient(graph):
+    w = v1.get_variable("w", [2, 3])
+    loss = tf.reduce_sum(v1.placeholder_with_default(tf.ones([2, 3]), None) * w)
+    optimizer = kfac.KfacOptimizer(0.1, 0.1, kfac.LayerCollection())
+    ((gradient, _),) = optimizer.compute_gradients(loss, [w])
+    assert gradient.shape.as_list() == [2, 3]

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac import vectors
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def table(graph):
+    return v1.get_variable("table", [4, 2], tf.float64)
+
+
+def slices(rows, indices, dtype=tf.int64):
+    return tf.IndexedSlices(tf.constant(rows, tf.float64), tf.constant(indices, dtype))
+
+
+REPEATED = ([[1, 2], [3, 4], [5, 6]], [3, 1, 3])
+SUMMED = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], float)
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
+@pytest.mark.parametrize("keep_sparse", [True, False])
+def test_repeated_indices_are_added_up(table, session, dtype, keep_sparse):
+    vector = vectors.as_vector(slices(*REPEATED, dtype), table, keep_sparse)
+    assert isinstance(vector, tf.IndexedSlices) is keep_sparse
+    np.testing.assert_array_equal(session.run(vectors.as_dense(vector)), SUMMED)
+    assert session.run(tf.shape(vectors.entries(vector)))[0] == (2 if keep_sparse else 4)
+
+
+def test_gradient_takes_the_shape_of_its_variable(table):
+    vector = vectors.as_vector(v1.placeholder(tf.float64), table, keep_sparse=True)
+    assert vector.shape.as_list() == [4, 2]
+
+
+def test_arithmetic_keeps_rows(table, session):
+    sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
+    dense = tf.constant(np.arange(8.0).reshape(4, 2))
+    scaled = vectors.scale(tf.constant(2.0), [sparse, dense])
+    assert isinstance(scaled[0], tf.IndexedSlices)
+    total = vectors.add_scaled(scaled, tf.constant(-1.0), [dense, sparse])
+    found = session.run([vectors.as_dense(scaled[0]), *total])
+    expected = (2 * SUMMED, 2 * SUMMED - np.arange(8.0).reshape(4, 2))
+    np.testing.assert_array_equal(found[:2], expected)
+    np.testing.assert_array_equal(found[2], 2 * np.arange(8.0).reshape(4, 2) - SUMMED)
+
+
+@pytest.mark.parametrize("first", ["sparse", "dense"])
+@pytest.mark.parametrize("second", ["sparse", "dense"])
+def test_inner_product(table, session, first, second):
+    sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
+    forms = {"sparse": sparse, "dense": vectors.as_dense(sparse)}
+    other = tf.constant([2.0, 3.0])
+    product = vectors.inner_product([forms[first], other], [forms[second], other], tf.float64)
+    assert session.run(product) == np.sum(SUMMED**2) + 13
