@@ -6,10 +6,11 @@ others learn of it through a queue on the first parameter server; nothing of it 
 """
 
 import collections
+import math
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from absl import logging
@@ -18,8 +19,15 @@ from replicate._types import Tensor
 from replicate.estimator.checkpoint import read_variable
 from replicate.estimator.cluster import TaskType
 from replicate.estimator.estimator import Estimator
+from replicate.estimator.stepping import Due, PatientHook
 
 v1 = tf.compat.v1
+
+Values: TypeAlias = Mapping[int, float]
+"""The values of one metric, by the global step of the evaluation, in its order."""
+
+_HIGHER, _LOWER = 1, -1
+"""The direction in which a metric is expected to go."""
 
 
 def make_early_stopping_hook(
@@ -34,7 +42,8 @@ def make_early_stopping_hook(
       estimator: The one that is trained.
       should_stop_fn: Takes nothing; called on the chief only.
       run_every_secs: Seconds between two calls.
-      run_every_steps: Steps between two calls; takes the place of the seconds, which must be None.
+      run_every_steps: Global steps between two calls; takes the place of the seconds, which must
+        be None.
 
     Raises:
       TypeError: estimator is no Estimator, or should_stop_fn is no function.
@@ -59,8 +68,7 @@ def make_early_stopping_hook(
     is_shared = config.num_ps_replicas > 0
     if not config.is_chief:
         return _FollowingHook()
-    timer = v1.train.SecondOrStepTimer(every_secs=run_every_secs, every_steps=run_every_steps)
-    return _DecidingHook(should_stop_fn, timer, is_shared)
+    return _DecidingHook(should_stop_fn, run_every_secs, run_every_steps, is_shared)
 
 
 def stop_if_higher_hook(
@@ -81,16 +89,13 @@ def stop_if_higher_hook(
       eval_dir: Directory of the evaluations, None for `estimator.eval_dir()`.
       min_steps: Evaluations before this global step are not looked at.
       run_every_secs: Seconds between two looks.
-      run_every_steps: Steps between two looks; then run_every_secs must be None.
+      run_every_steps: Global steps between two looks; then run_every_secs must be None.
 
     Raises:
       TypeError: estimator is no Estimator.
       ValueError: Not exactly one of the two intervals is given.
     """
-
-    def is_reached(metrics: dict[int, float]) -> bool:
-        return any(value > threshold for value in metrics.values())
-
+    is_reached = _is_passed(threshold, _HIGHER)
     return _metric_hook(
         estimator, metric_name, is_reached, eval_dir, min_steps, run_every_secs, run_every_steps
     )
@@ -109,10 +114,7 @@ def stop_if_lower_hook(
 
     Arguments and errors are those of `stop_if_higher_hook`.
     """
-
-    def is_reached(metrics: dict[int, float]) -> bool:
-        return any(value < threshold for value in metrics.values())
-
+    is_reached = _is_passed(threshold, _LOWER)
     return _metric_hook(
         estimator, metric_name, is_reached, eval_dir, min_steps, run_every_secs, run_every_steps
     )
@@ -132,10 +134,7 @@ def stop_if_no_increase_hook(
     `max_steps_without_increase` is the difference of the global steps of the best evaluation so far
     and of a later one. The other arguments and the errors are those of `stop_if_higher_hook`.
     """
-
-    def is_reached(metrics: dict[int, float]) -> bool:
-        return _longest_wait(metrics) >= max_steps_without_increase
-
+    is_reached = _is_stuck(max_steps_without_increase, _HIGHER)
     return _metric_hook(
         estimator, metric_name, is_reached, eval_dir, min_steps, run_every_secs, run_every_steps
     )
@@ -155,11 +154,7 @@ def stop_if_no_decrease_hook(
     `max_steps_without_decrease` is the difference of the global steps of the best evaluation so far
     and of a later one. The other arguments and the errors are those of `stop_if_higher_hook`.
     """
-
-    def is_reached(metrics: dict[int, float]) -> bool:
-        negated = {step: -value for step, value in metrics.items()}
-        return _longest_wait(negated) >= max_steps_without_decrease
-
+    is_reached = _is_stuck(max_steps_without_decrease, _LOWER)
     return _metric_hook(
         estimator, metric_name, is_reached, eval_dir, min_steps, run_every_secs, run_every_steps
     )
@@ -202,7 +197,7 @@ def make_stop_at_checkpoint_step_hook(
 def _metric_hook(
     estimator: Estimator,
     metric_name: str,
-    is_reached: Callable[[dict[int, float]], bool],
+    is_reached: Callable[[Values], bool],
     eval_dir: str | None,
     min_steps: int,
     run_every_secs: float | None,
@@ -227,14 +222,26 @@ def _value(metrics: dict[str, float], name: str) -> float:
     return metrics[name]
 
 
-def _longest_wait(metrics: dict[int, float]) -> int:
-    """Most steps between an evaluation and the best one before it; higher is better."""
-    best, best_step, wait = float("-inf"), next(iter(metrics), 0), 0
-    for step, value in metrics.items():
-        if value > best:
-            best, best_step = value, step
-        wait = max(wait, step - best_step)
-    return wait
+def _is_passed(threshold: float, direction: int) -> Callable[[Values], bool]:
+    """Whether any value lies beyond a threshold."""
+    return lambda values: any(
+        direction * value > direction * threshold for value in values.values()
+    )
+
+
+def _is_stuck(max_steps: int, direction: int) -> Callable[[Values], bool]:
+    """Whether an evaluation came that many steps after the best one before it."""
+
+    def is_stuck(values: Values) -> bool:
+        best, best_step = -math.inf, next(iter(values), 0)
+        for step, value in values.items():
+            if direction * value > best:
+                best, best_step = direction * value, step
+            if step - best_step >= max_steps:
+                return True
+        return False
+
+    return is_stuck
 
 
 def _stop_queue() -> Any:
@@ -243,28 +250,44 @@ def _stop_queue() -> Any:
         return v1.FIFOQueue(100, tf.bool, shapes=(), shared_name="stop_early")
 
 
-class _DecidingHook(v1.train.SessionRunHook):
+class _DecidingHook(PatientHook):
     """Asks, at intervals, whether to stop, and tells the others."""
 
-    def __init__(self, should_stop_fn: Callable[[], bool], timer: Any, is_shared: bool):
+    def __init__(
+        self,
+        should_stop_fn: Callable[[], bool],
+        every_secs: float | None,
+        every_steps: int | None,
+        is_shared: bool,
+    ):
         self._should_stop = should_stop_fn
-        self._timer = timer
+        self._every_secs = every_secs
+        self._every_steps = every_steps
         self._is_shared = is_shared
+        self._global_step: Tensor = None
         self._tell: Tensor = None
-        self._runs = 0
+        self._next = Due(step=0)
+
+    def due(self) -> Due:
+        """Returns when to ask next; that is after the first step, to begin with."""
+        return self._next
 
     def begin(self) -> None:
         """Makes the operation that tells the others, if there may be any."""
+        self._global_step = v1.train.get_global_step()
         if self._is_shared:
             self._tell = _stop_queue().enqueue(True)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Asks, if it is time to."""
         del run_values
-        self._runs += 1
-        if not self._timer.should_trigger_for_step(self._runs):
+        step = int(run_context.session.run(self._global_step))
+        if step < self._next.step and time.monotonic() < self._next.time:
             return
-        self._timer.update_last_triggered_step(self._runs)
+        if self._every_steps is not None:
+            self._next = Due(step=step + self._every_steps)
+        elif self._every_secs is not None:
+            self._next = Due(time=time.monotonic() + self._every_secs)
         if not self._should_stop():
             return
         logging.info("Stopping early: should_stop_fn asks for it.")

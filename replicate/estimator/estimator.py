@@ -18,12 +18,14 @@ from replicate._types import ModelFn, Nest
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoint import open_checkpoint, read_variable
 from replicate.estimator.cluster_session import training_device
+from replicate.estimator.ending import withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
 from replicate.estimator.input_position import is_position_key
 from replicate.estimator.inputs import Inputs, build_inputs
 from replicate.estimator.model_dir import prepare_model_dir, remove_remains
 from replicate.estimator.predicting import batches, examples, open_prediction_session, select
+from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.search import newest_checkpoint, set_aside_damaged
@@ -71,6 +73,7 @@ class Estimator:
         self._params = {} if params is None else copy.deepcopy(params)
         self._config = _config_with_model_dir(config, model_dir)
         self._warm_start = warm_start_settings(warm_start_from)
+        self._has_warned = False
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
@@ -155,12 +158,14 @@ class Estimator:
             logging.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             return self
         if self._config.is_chief:
+            withdraw_end(self.model_dir)
             remove_unlisted(self.model_dir)
             remove_remains(self.model_dir)
         with tf.Graph().as_default(), v1.device(training_device(self._config)):
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
             if self._warm_start is not None and self.latest_checkpoint() is None:
                 apply_warm_start(self._warm_start)
+            self._warn_of_random_ops(spec)
             run_training(inputs, spec, self.model_dir, self._config, request)
         return self
 
@@ -269,6 +274,24 @@ class Estimator:
             export_dir_base, receiver_fns, assets_extra, as_text, checkpoint_path
         )
 
+    def export_savedmodel(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        strip_default_attrs: bool = True,
+    ) -> bytes:
+        """Does what `export_saved_model` does, under the name that it had before TensorFlow 1.13.
+
+        `strip_default_attrs` has no effect: attributes with their default value are never written.
+        """
+        del strip_default_attrs
+        return self.export_saved_model(
+            export_dir_base, serving_input_receiver_fn, assets_extra, as_text, checkpoint_path
+        )
+
     def experimental_export_all_saved_models(
         self,
         export_dir_base: str | os.PathLike[str],
@@ -362,6 +385,11 @@ class Estimator:
                 f"{spec.mode!r}. Pass on the mode that it receives."
             )
         return spec
+
+    def _warn_of_random_ops(self, spec: EstimatorSpec) -> None:
+        """Warns, once, of what would keep a seeded run from being resumed exactly."""
+        if self._config.is_chief and self._config.tf_random_seed is not None:
+            self._has_warned = self._has_warned or warn_of_random_ops(spec.train_op)
 
     def _trained_steps(self) -> int:
         checkpoint = self.latest_checkpoint()

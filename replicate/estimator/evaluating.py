@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate._types import Operation
+from replicate._types import Operation, Variable
 from replicate.errors import user_errors
 from replicate.estimator.inputs import Inputs, batch_size
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import build_savers
 from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.stepping import Stepper, StopHook
+from replicate.estimator.steps import StepReadings
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
 
@@ -54,17 +56,24 @@ def run_evaluation(
       ValueError: A metric takes one of those two names, or there was not a single batch.
       CheckpointError: The checkpoint cannot be loaded.
     """
-    update, values = _accumulators(spec)
+    update, batches, values = _accumulators(spec)
+    readings = StepReadings(update, spec.loss, batches)
     scaffold = spec.scaffold or v1.train.Scaffold()
     saver = build_savers(scaffold, None, config).variables
     creator = RestoringSessionCreator(scaffold, saver, lambda: checkpoint, config.session_config)
     progress = ProgressHook(
-        "eval", spec.loss, batch_size(inputs.features), num_steps=steps, mode=config.progress
+        "eval", readings, batch_size(inputs.features), num_steps=steps, mode=config.progress
     )
     final = v1.train.FinalOpsHook(values)
-    with contextlib.closing(progress):
-        batches = _loop(creator, [*hooks, *spec.evaluation_hooks, progress, final], update, steps)
-    if batches == 0:
+    stop = StopHook(readings, steps)
+    stepper = Stepper(readings, [*hooks, *spec.evaluation_hooks, stop, progress, final])
+    with (
+        contextlib.closing(progress),
+        user_errors(),
+        v1.train.MonitoredSession(creator, stepper.hooks, STOP_GRACE_SECS) as session,
+    ):
+        stepper.run(session)
+    if readings.step == 0:
         raise ValueError(
             "Cannot evaluate: the input ended before its first batch. Look at what input_fn "
             "returns in mode 'eval': an empty file list, or a batch larger than the data with "
@@ -95,8 +104,8 @@ def write_results(eval_dir: str, results: dict[str, Any]) -> None:
         writer.add_summary(summary, results["global_step"])
 
 
-def _accumulators(spec: EstimatorSpec) -> tuple[Operation, dict[str, Any]]:
-    """The operation that takes in a batch, and the values to read at the end."""
+def _accumulators(spec: EstimatorSpec) -> tuple[Operation, Variable, dict[str, Any]]:
+    """The operation that takes in a batch, their count, and the values to read at the end."""
     taken = sorted(set(_RESERVED) & set(spec.eval_metric_ops))
     if taken:
         raise ValueError(
@@ -105,19 +114,11 @@ def _accumulators(spec: EstimatorSpec) -> tuple[Operation, dict[str, Any]]:
     metrics = {**spec.eval_metric_ops, LOSS_METRIC_KEY: v1.metrics.mean(spec.loss)}
     values = {name: value for name, (value, _) in metrics.items()}
     values["global_step"] = v1.train.get_global_step()
-    return tf.group(*(update for _, update in metrics.values())), values
-
-
-def _loop(
-    creator: v1.train.SessionCreator, hooks: list[Any], update: Operation, steps: int | None
-) -> int:
-    """Takes in batches until the input ends or `steps` are done; returns how many there were."""
-    batches = 0
-    with (
-        user_errors(),
-        v1.train.MonitoredSession(creator, hooks, STOP_GRACE_SECS) as session,
-    ):
-        while not session.should_stop() and (steps is None or batches < steps):
-            session.run(update)
-            batches += 1
-    return batches
+    batches = v1.Variable(
+        tf.constant(0, tf.int64),
+        trainable=False,
+        collections=[v1.GraphKeys.LOCAL_VARIABLES],
+        name="batches",
+    )
+    updates = [update for _, update in metrics.values()]
+    return tf.group(*updates, v1.assign_add(batches, 1)), batches, values

@@ -14,8 +14,11 @@ import tensorflow as tf
 from absl import logging
 
 from replicate.estimator.checkpoint import CheckpointError, read_variable
+from replicate.estimator.ending import has_ended
+from replicate.estimator.exporting import remove_unfinished
 from replicate.estimator.model_dir import CHECKPOINT_NAME
 from replicate.estimator.search import listed_checkpoints
+from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.train_specs import EvalSpec
 
 v1 = tf.compat.v1
@@ -51,12 +54,17 @@ class EvaluationRounds:
     """
 
     def __init__(self, estimator: Evaluates, eval_spec: EvalSpec):
-        """Takes the model and what is to be done with it."""
+        """Takes the model and what is to be done with it; runs nothing yet."""
         self.results: dict[str, Any] | None = None
         self.exports: list[Any] = []
         self._estimator = estimator
         self._spec = eval_spec
         self._evaluated: str | None = None
+
+    def clean(self) -> None:
+        """Removes what exports left when they were killed; nobody else exports there."""
+        for exporter in self._spec.exporters:
+            remove_unfinished(self._folder(exporter), time.time())
 
     def run(self, checkpoint: str, is_final: bool = False) -> None:
         """Evaluates a checkpoint, unless that was done in the last round, and exports it."""
@@ -73,7 +81,7 @@ class EvaluationRounds:
         self.exports = [
             exporter.export(
                 self._estimator,
-                os.path.join(self._estimator.model_dir, "export", exporter.name),
+                self._folder(exporter),
                 checkpoint_path=checkpoint,
                 eval_result=self.results,
                 is_the_final_export=is_final,
@@ -81,8 +89,11 @@ class EvaluationRounds:
             for exporter in spec.exporters
         ]
 
+    def _folder(self, exporter: Any) -> str:
+        return os.path.join(self._estimator.model_dir, "export", exporter.name)
 
-class RoundsHook(v1.train.SessionRunHook):
+
+class RoundsHook(PatientHook):
     """Makes a round after the first step that follows a new checkpoint.
 
     The first checkpoint of a run is not evaluated, it holds nothing new. Nor is the last one: that
@@ -97,6 +108,12 @@ class RoundsHook(v1.train.SessionRunHook):
         self._throttle_secs = throttle_secs
         self._last_time = 0.0
 
+    def due(self) -> Due:
+        """Returns when the next round may be made, if there is a checkpoint for it."""
+        if self.listener.new_step is None:
+            return Due()
+        return Due(time=self._last_time + self._throttle_secs)
+
     def begin(self) -> None:
         """Starts the clock."""
         self._last_time = time.monotonic()
@@ -105,7 +122,7 @@ class RoundsHook(v1.train.SessionRunHook):
         """Makes a round if there is a checkpoint to evaluate and the last round is long ago."""
         del run_context, run_values
         step = self.listener.new_step
-        if step is None or time.monotonic() - self._last_time < self._throttle_secs:
+        if step is None or time.monotonic() < self.due().time:
             return
         self.listener.new_step = None
         self._rounds.run(os.path.join(self._model_dir, f"{CHECKPOINT_NAME}-{step}"))
@@ -134,29 +151,31 @@ class _SaveListener(v1.train.CheckpointSaverListener):
 def follow_checkpoints(
     rounds: EvaluationRounds, estimator: Evaluates, max_steps: int | None, eval_spec: EvalSpec
 ) -> None:
-    """Makes a round for each new checkpoint, until one of them has reached max_steps.
+    """Makes a round for each new checkpoint, until one has reached max_steps or training has ended.
 
     Args:
       rounds: What is done with a checkpoint.
       estimator: Its model_dir is watched.
-      max_steps: Global step at which the final round is made; None to go on for ever.
+      max_steps: Global step at which the final round is made; None if it is not known.
       eval_spec: Says how long to wait before the first round and between rounds.
 
     Raises:
       CheckpointError: The newest checkpoint cannot be read, for some time.
     """
+    model_dir = estimator.model_dir
     time.sleep(eval_spec.start_delay_secs)
     last: str | None = None
     failures = 0
     while True:
-        newest = next(reversed(listed_checkpoints(estimator.model_dir)), None)
-        if newest is None or newest == last:
+        is_final = has_ended(model_dir)  # Asked first: then the newest checkpoint is the last one.
+        newest = next(reversed(listed_checkpoints(model_dir)), None)
+        if newest is None or (newest == last and not is_final):
             time.sleep(POLL_SECS)
             continue
         started = time.monotonic()
         try:
             step = int(read_variable(newest, "global_step"))
-            is_final = max_steps is not None and step >= max_steps
+            is_final = is_final or (max_steps is not None and step >= max_steps)
             rounds.run(newest, is_final)
         except CheckpointError as error:
             failures += 1
@@ -168,4 +187,10 @@ def follow_checkpoints(
         if is_final:
             return
         last, failures = newest, 0
-        time.sleep(max(0.0, eval_spec.throttle_secs - (time.monotonic() - started)))
+        _wait_until(started + eval_spec.throttle_secs, model_dir)
+
+
+def _wait_until(deadline: float, model_dir: str) -> None:
+    """Sleeps until a time of the monotonic clock, or until training has ended."""
+    while (left := deadline - time.monotonic()) > 0 and not has_ended(model_dir):
+        time.sleep(min(POLL_SECS, left))

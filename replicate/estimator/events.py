@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
@@ -46,7 +47,7 @@ def event_hooks(
     return hooks
 
 
-class SummaryHook(v1.train.SessionRunHook):
+class SummaryHook(PatientHook):
     """Writes the summaries of the first step and of one per interval."""
 
     def __init__(
@@ -62,6 +63,10 @@ class SummaryHook(v1.train.SessionRunHook):
         self._scaffold = scaffold
         self._every_steps = every_steps
         self._due_step = 0
+
+    def due(self) -> Due:
+        """Returns the step of the next event."""
+        return Due() if self._scaffold.summary_op is None else Due(step=self._due_step)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Marks the start of a session in the event file, which ends curves of lost steps."""
@@ -86,17 +91,20 @@ class SummaryHook(v1.train.SessionRunHook):
             self._due_step = self._readings.step + self._every_steps
 
 
-class SpeedHook(v1.train.SessionRunHook):
+class SpeedHook(PatientHook):
     """Writes the global steps per second."""
 
     def __init__(self, writer: v1.summary.FileWriter, readings: StepReadings, every_steps: int):
-        """Takes the writer, and the number of runs between two events."""
+        """Takes the writer, and the number of steps between two events."""
         self._writer = writer
         self._readings = readings
         self._every_steps = every_steps
-        self._runs = 0
         self._since_step = 0
         self._since_time = 0.0
+
+    def due(self) -> Due:
+        """Returns the step of the next event."""
+        return Due(step=self._since_step + self._every_steps)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Starts the count."""
@@ -104,17 +112,15 @@ class SpeedHook(v1.train.SessionRunHook):
         self._restart()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Writes the speed if enough runs were made since the last event."""
+        """Writes the speed if enough steps were made since the last event."""
         del run_context, run_values
-        self._runs += 1
-        if self._runs < self._every_steps:
-            return
         steps = self._readings.step - self._since_step
+        if steps < self._every_steps:
+            return
         speed = steps / max(time.monotonic() - self._since_time, 1e-9)
         summary = v1.Summary(value=[v1.Summary.Value(tag=_SPEED, simple_value=speed)])
         self._writer.add_summary(summary, self._readings.step)
         self._restart()
 
     def _restart(self) -> None:
-        self._runs, self._since_step = 0, self._readings.step
-        self._since_time = time.monotonic()
+        self._since_step, self._since_time = self._readings.step, time.monotonic()

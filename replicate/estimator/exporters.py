@@ -55,8 +55,8 @@ class Exporter(abc.ABC):
         """
 
 
-class _SavedModels:
-    """Exports a model as one exporter wants it, and keeps the newest exports."""
+class _SavedModelExporter(Exporter):
+    """Exports a model when a subclass wants it, and keeps the newest exports."""
 
     def __init__(
         self,
@@ -78,14 +78,28 @@ class _SavedModels:
                 f"Exporter {name!r}: exports_to_keep must be greater than 0, or None for all, got "
                 f"{keep!r}. Correct it."
             )
-        self.name = name
+        self._name = name
         self._receiver_fn = receiver_fn
         self._assets_extra = assets_extra
         self._as_text = as_text
         self._keep = keep
 
-    def export(self, estimator: Estimator, export_path: str, checkpoint_path: str) -> bytes:
-        """Writes one more export, then deletes the oldest ones that are too many."""
+    @property
+    def name(self) -> str:
+        """Name of the exports' directory."""
+        return self._name
+
+    def export(
+        self,
+        estimator: Estimator,
+        export_path: str,
+        checkpoint_path: str,
+        eval_result: Results | None,
+        is_the_final_export: bool,
+    ) -> bytes | None:
+        """Writes one more export if it is wanted, then deletes the oldest that are too many."""
+        if not self._is_wanted(estimator, eval_result, is_the_final_export):
+            return None
         path = estimator.export_saved_model(
             export_path,
             self._receiver_fn,
@@ -98,8 +112,14 @@ class _SavedModels:
                 tf.io.gfile.rmtree(f"{export_path.rstrip('/')}/{version}")
         return path
 
+    @abc.abstractmethod
+    def _is_wanted(
+        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+    ) -> bool:
+        """Returns whether this evaluation leads to an export."""
 
-class FinalExporter(Exporter):
+
+class FinalExporter(_SavedModelExporter):
     """Exports once, when training has ended."""
 
     def __init__(
@@ -121,29 +141,17 @@ class FinalExporter(Exporter):
           ValueError: The name is empty.
           TypeError: The receiver function is not callable.
         """
-        self._models = _SavedModels(name, serving_input_receiver_fn, assets_extra, as_text, None)
+        super().__init__(name, serving_input_receiver_fn, assets_extra, as_text, None)
 
-    @property
-    def name(self) -> str:
-        """Name of the exports' directory."""
-        return self._models.name
-
-    def export(
-        self,
-        estimator: Estimator,
-        export_path: str,
-        checkpoint_path: str,
-        eval_result: Results | None,
-        is_the_final_export: bool,
-    ) -> bytes | None:
-        """Exports if training has ended."""
-        del eval_result
-        if not is_the_final_export:
-            return None
-        return self._models.export(estimator, export_path, checkpoint_path)
+    def _is_wanted(
+        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+    ) -> bool:
+        """Whether training has ended."""
+        del estimator, result
+        return is_the_final_export
 
 
-class LatestExporter(Exporter):
+class LatestExporter(_SavedModelExporter):
     """Exports after every evaluation, and keeps the newest exports."""
 
     def __init__(
@@ -167,29 +175,17 @@ class LatestExporter(Exporter):
           ValueError: The name is empty, or no export would be kept.
           TypeError: The receiver function is not callable.
         """
-        self._models = _SavedModels(
-            name, serving_input_receiver_fn, assets_extra, as_text, exports_to_keep
-        )
+        super().__init__(name, serving_input_receiver_fn, assets_extra, as_text, exports_to_keep)
 
-    @property
-    def name(self) -> str:
-        """Name of the exports' directory."""
-        return self._models.name
-
-    def export(
-        self,
-        estimator: Estimator,
-        export_path: str,
-        checkpoint_path: str,
-        eval_result: Results | None,
-        is_the_final_export: bool,
-    ) -> bytes | None:
-        """Exports."""
-        del eval_result, is_the_final_export
-        return self._models.export(estimator, export_path, checkpoint_path)
+    def _is_wanted(
+        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+    ) -> bool:
+        """Always."""
+        del estimator, result, is_the_final_export
+        return True
 
 
-class BestExporter(Exporter):
+class BestExporter(_SavedModelExporter):
     """Exports after every evaluation that is better than all before, and keeps the newest exports.
 
     After a restart, the evaluations before are read from event files.
@@ -223,47 +219,35 @@ class BestExporter(Exporter):
             two arguments.
           TypeError: The receiver function or compare_fn is not callable.
         """
-        self._models = _SavedModels(
-            name, serving_input_receiver_fn, assets_extra, as_text, exports_to_keep
-        )
+        super().__init__(name, serving_input_receiver_fn, assets_extra, as_text, exports_to_keep)
         self._compare: Compare = _loss_is_smaller if compare_fn is None else compare_fn
         _check_compare(self._compare)
         self._pattern = event_file_pattern
         self._model_dir: str | None = None
         self._best: Results | None = None
 
-    @property
-    def name(self) -> str:
-        """Name of the exports' directory."""
-        return self._models.name
-
-    def export(
-        self,
-        estimator: Estimator,
-        export_path: str,
-        checkpoint_path: str,
-        eval_result: Results | None,
-        is_the_final_export: bool,
-    ) -> bytes | None:
-        """Exports if the result is the best so far.
+    def _is_wanted(
+        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+    ) -> bool:
+        """Whether the result is the best so far.
 
         Raises:
           ValueError: There is no result, or none that the comparison can use.
         """
         del is_the_final_export
-        if not eval_result:
+        if not result:
             raise ValueError(
-                f"Exporter {self.name!r} cannot compare evaluations: eval_result is "
-                f"{eval_result!r}. Let it follow an evaluation."
+                f"Exporter {self.name!r} cannot compare evaluations: eval_result is {result!r}. "
+                "Let it follow an evaluation."
             )
         if self._model_dir != estimator.model_dir:
             self._model_dir = estimator.model_dir
-            self._best = self._logged_best(eval_result)
-        if self._best is not None and not self._is_better(eval_result):
-            return None
-        self._best = eval_result
-        logging.info("Exporting %s: its evaluation is the best so far.", checkpoint_path)
-        return self._models.export(estimator, export_path, checkpoint_path)
+            self._best = self._logged_best(result)
+        if self._best is not None and not self._is_better(result):
+            return False
+        self._best = result
+        logging.info("Exporter %s: this evaluation is the best so far.", self.name)
+        return True
 
     def _is_better(self, result: Results) -> bool:
         return self._compare(best_eval_result=self._best, current_eval_result=result)

@@ -9,6 +9,7 @@ the signatures return is the business of `replicate.export`.
 import contextlib
 import dataclasses
 import pathlib
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -32,6 +33,10 @@ v1 = tf.compat.v1
 
 Build: TypeAlias = Callable[[str, Callable[[], Any]], tuple[Any, EstimatorSpec]]
 """From a mode and a receiver function to the receiver and the model, in the default graph."""
+
+_UNFINISHED = re.compile(r"temp-(\d{10,})")
+_ABANDONED_SECS = 24 * 3600
+"""Age at which a half-written export is taken for one that was killed."""
 
 TAGS = {
     ModeKeys.TRAIN: v1.saved_model.tag_constants.TRAINING,
@@ -85,6 +90,7 @@ def export_graphs(
     """
     _check_modes(receiver_fns)
     assets = _checked_assets(assets_extra or {})
+    remove_unfinished(export_dir_base, time.time() - _ABANDONED_SECS)
     with _new_version(export_dir_base) as (unfinished, finished):
         builder = v1.saved_model.Builder(unfinished)
         written: set[str] = set()
@@ -104,6 +110,25 @@ def export_graphs(
         _copy_assets(assets, unfinished)
     logging.info("Exported %s to %s", checkpoint, finished)
     return finished.encode()
+
+
+def remove_unfinished(export_dir_base: str, before: float) -> list[str]:
+    """Removes the directories that killed exports left half written; returns their names.
+
+    Args:
+      export_dir_base: Where they were to go.
+      before: Exports that began later than this, in seconds since the epoch, are left alone.
+    """
+    gfile = tf.io.gfile
+    base = export_dir_base.rstrip("/")
+    names = gfile.listdir(base) if gfile.isdir(base) else []
+    matches = [_UNFINISHED.fullmatch(name.rstrip("/")) for name in names]
+    removed = sorted(match[0] for match in matches if match and int(match[1]) < before)
+    for name in removed:
+        gfile.rmtree(f"{base}/{name}")
+    if removed:
+        logging.info("Removed what killed exports left in %s: %s", base, removed)
+    return removed
 
 
 def signatures(mode: str, receiver: Any, spec: EstimatorSpec) -> dict[str, Any]:

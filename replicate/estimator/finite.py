@@ -2,13 +2,14 @@
 
 Owns the two places where training stops before a NaN can do lasting harm: the loss of each step,
 and the trainable variables right before they are saved, so that the newest checkpoint is always
-finite. Gradients are the business of `replicate.TowerOptimizer`.
+finite. Gradients are the business of `replicate.TowerOptimizer`; where it skips a step, that is
+told here, and is no error.
 """
 
 import math
-from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from replicate._types import Tensor
 from replicate.errors import NonFiniteError
@@ -17,25 +18,24 @@ from replicate.estimator.steps import StepReadings
 v1 = tf.compat.v1
 
 
-class FiniteLossHook(v1.train.SessionRunHook):
-    """Stops training at the first step whose loss is NaN or infinite."""
+def require_finite_loss(readings: StepReadings) -> None:
+    """Raises NonFiniteError if the loss of the last step is NaN or infinite.
 
-    def __init__(self, readings: StepReadings):
-        """Takes the readings to watch."""
-        self._readings = readings
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Raises NonFiniteError if the loss is not finite."""
-        del run_context, run_values
-        loss = self._readings.loss
-        if loss is None or math.isfinite(loss):
-            return
-        name = self._readings.loss_tensor.op.name
-        raise NonFiniteError(
-            f"Training stopped at step {self._readings.step}: the loss {name} is {loss}. Nothing "
-            "was saved since it was last finite. Lower the learning rate, or look for a "
-            "division by zero or the logarithm of zero in the model or its input."
+    A step that was skipped is only warned about, with the name of the loss or gradient.
+    """
+    for description in readings.skipped:
+        logging.warning(
+            "Skipped a batch after step %d: %s is NaN or infinite.", readings.step, description
         )
+    if readings.skipped:
+        return
+    if readings.loss is None or math.isfinite(readings.loss):
+        return
+    raise NonFiniteError(
+        f"Training stopped at step {readings.step}: the loss {readings.loss_tensor.op.name} is "
+        f"{readings.loss}. Nothing was saved since it was last finite. Lower the learning rate, or "
+        "look for a division by zero or the logarithm of zero in the model or its input."
+    )
 
 
 class FiniteVariablesListener(v1.train.CheckpointSaverListener):

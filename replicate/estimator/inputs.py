@@ -27,7 +27,8 @@ class Inputs:
     Attributes:
       features: Tensor or nest of Tensors, each [batch, ...].
       labels: As `features`, or None.
-      position: The position of the dataset iterator; None outside of training and for Tensors.
+      position: The position of the dataset iterator; None outside of training, for Tensors, and
+        where the config does not want it to be saved.
     """
 
     features: Nest
@@ -56,7 +57,8 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
                 iterator = v1.data.make_initializable_iterator(returned)
             v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
             returned = iterator.get_next()
-            position = InputPosition(iterator) if mode == ModeKeys.TRAIN else None
+            if mode == ModeKeys.TRAIN and config.save_input_position:
+                position = InputPosition(iterator)
     features, labels = _features_and_labels(returned, mode)
     return Inputs(features, labels, position)
 

@@ -2,7 +2,7 @@
 
 Owns a hook with two faces: a bar on a terminal, and one line per interval elsewhere, so that logs
 stay readable. Both go to standard error, without any logging configuration, and are flushed at
-once. The loss is fetched only in the steps that show it. Event files are not its business.
+once. Nothing is fetched between two updates. Event files are not its business.
 """
 
 import math
@@ -14,19 +14,20 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from replicate._types import Tensor
+from replicate.estimator.stepping import Due, PatientHook
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
 
-class ProgressHook(v1.train.SessionRunHook):
+class ProgressHook(PatientHook):
     """Shows step, speed, examples per second, loss and the time that is left."""
 
     def __init__(
         self,
         label: str,
-        loss: Tensor | None = None,
+        readings: StepReadings,
         examples_per_step: int | Tensor | None = None,
-        counter: Tensor | None = None,
         last_step: int | None = None,
         num_steps: int | None = None,
         mode: str = "auto",
@@ -37,9 +38,8 @@ class ProgressHook(v1.train.SessionRunHook):
 
         Args:
           label: First word of what is shown, such as "train".
-          loss: Scalar to show, None for no loss.
+          readings: Of step and loss.
           examples_per_step: Rows of a batch, if known. A Tensor is fetched only when it is shown.
-          counter: Step counter that the count begins at, None to begin at 0.
           last_step: Step at which the run ends, None if unknown.
           num_steps: Steps of this run, another way to give `last_step`.
           mode: "bar", "log", "off", or "auto": the bar if the stream is a terminal, else lines.
@@ -51,60 +51,64 @@ class ProgressHook(v1.train.SessionRunHook):
             mode = "bar" if stream.isatty() else "log"
         self._display = _DISPLAYS[mode](label, stream)
         self._interval = self._display.interval if interval is None else interval
-        self._values = {"loss": loss, "examples": examples_per_step}
-        self._tensors = {k: x for k, x in self._values.items() if isinstance(x, tf.Tensor)}
-        self._counter = counter
+        self._readings = readings
+        self._examples = examples_per_step
         self._last_step = last_step
         self._num_steps = num_steps
-        self._step = 0
-        self._parts: list[str] = []
         self._shown_step = 0
         self._shown_time = 0.0
 
+    def due(self) -> Due:
+        """Returns the time of the next update; the last step is shown in any case."""
+        if self._interval == math.inf:
+            return Due()
+        last = math.inf if self._last_step is None else self._last_step
+        return Due(last, self._shown_time + self._interval)
+
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Starts the count; after a lost session, goes on from the step that was restored."""
-        del coord
-        self._step = 0 if self._counter is None else int(session.run(self._counter))
+        del session, coord
+        step = self._readings.step
         if self._last_step is None and self._num_steps is not None:
-            self._last_step = self._step + self._num_steps
-        self._display.start(self._step, self._last_step)
-        self._shown_step, self._shown_time = self._step, time.monotonic()
+            self._last_step = step + self._num_steps
+        self._display.start(step, self._last_step)
+        self._shown_step, self._shown_time = step, time.monotonic()
 
     def before_run(self, run_context: Any) -> Any:
-        """Asks for the values to show, if this step will be shown."""
+        """Asks for the number of examples, if this step will be shown."""
         del run_context
-        is_due = time.monotonic() - self._shown_time >= self._interval
-        is_last = self._step + 1 == self._last_step and self._interval < math.inf
-        return v1.train.SessionRunArgs(self._tensors) if is_due or is_last else None
+        is_wanted = isinstance(self._examples, tf.Tensor) and self._is_due(self._readings.step + 1)
+        return v1.train.SessionRunArgs(self._examples) if is_wanted else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Counts the step, and shows it if its values were fetched."""
+        """Shows the step if it is time to."""
         del run_context
-        self._step += 1
-        if run_values.results is not None:
-            self._values.update(run_values.results)
-            self._show()
+        if run_values.results is not None or self._is_due(self._readings.step):
+            self._show(run_values.results)
 
     def close(self) -> None:
         """Shows the last step if that was not done, and leaves the terminal on a fresh line."""
-        if self._step != self._shown_step:
+        if self._readings.step != self._shown_step:
             self._show()
         self._display.close()
 
-    def _show(self) -> None:
-        now = time.monotonic()
-        rate = (self._step - self._shown_step) / max(now - self._shown_time, 1e-9)
-        self._shown_step, self._shown_time = self._step, now
-        self._display.show(self._step, rate, self._described(rate))
+    def _is_due(self, step: int) -> bool:
+        due = self.due()
+        return step >= due.step or time.monotonic() >= due.time
 
-    def _described(self, rate: float) -> list[str]:
+    def _show(self, examples: Any = None) -> None:
+        """Shows the step; `examples` are the rows of its batch, if they had to be fetched."""
+        step, now = self._readings.step, time.monotonic()
+        rate = (step - self._shown_step) / max(now - self._shown_time, 1e-9)
+        self._shown_step, self._shown_time = step, now
+        if examples is None and not isinstance(self._examples, tf.Tensor):
+            examples = self._examples
         parts = [f"{tqdm.format_sizeof(rate)} step/s"]
-        loss, examples = self._values["loss"], self._values["examples"]
-        if examples is not None and not isinstance(examples, tf.Tensor):
+        if examples is not None:
             parts.append(f"{tqdm.format_sizeof(rate * int(examples))} ex/s")
-        if loss is not None and not isinstance(loss, tf.Tensor):
-            parts.append(f"loss {float(loss):.4g}")
-        return parts
+        if self._readings.loss is not None:
+            parts.append(f"loss {self._readings.loss:.4g}")
+        self._display.show(step, rate, parts)
 
 
 class _Display(Protocol):

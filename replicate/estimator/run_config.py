@@ -36,6 +36,12 @@ class RunConfig:
       keep_checkpoint_max: Checkpoints kept in the directory, 0 or None to keep all.
       keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
       log_step_count_steps: Steps between two `global_step/sec` events, None for none.
+      save_input_position: Whether checkpoints hold how far the input has come, so that a resumed
+        run reads on from there. The elements in a shuffle buffer are part of that: with a huge one,
+        False keeps checkpoints small and quick, and a resumed run begins its input anew.
+      profile_steps: The first and the last global step whose trace is written to model_dir for
+        TensorBoard's profiler. As many steps after them are measured, and the ten costliest
+        operations are printed to standard error. None for neither.
       progress: "bar" draws a progress bar, "log" prints a line per interval, "auto" takes the bar
         when standard error is a terminal and lines otherwise, "off" shows nothing.
       device_fn: Function from an operation to its device, applied to the whole graph of a training
@@ -57,6 +63,9 @@ class RunConfig:
     keep_checkpoint_max: int | None = 5
     keep_checkpoint_every_n_hours: float = 10000
     log_step_count_steps: int | None = 100
+    _: dataclasses.KW_ONLY
+    save_input_position: bool = True
+    profile_steps: tuple[int, int] | None = None
     progress: str = "auto"
     device_fn: Callable[[Any], str] | None = None
     protocol: str | None = None
@@ -91,6 +100,7 @@ class RunConfig:
         self._check_positive("save_checkpoints_secs")
         self._check_positive("keep_checkpoint_every_n_hours")
         self._check_positive("session_creation_timeout_secs")
+        self._check_profile_steps()
         if self.progress not in PROGRESS_MODES:
             raise ValueError(
                 f"RunConfig: progress must be one of {list(PROGRESS_MODES)}, got "
@@ -194,6 +204,18 @@ class RunConfig:
             )
         if asked is not None:
             object.__setattr__(self, "model_dir", asked)
+
+    def _check_profile_steps(self) -> None:
+        steps = self.profile_steps
+        if steps is None:
+            return
+        is_pair = isinstance(steps, (tuple, list)) and [type(step) for step in steps] == [int, int]
+        if not is_pair or not 1 <= steps[0] <= steps[1]:
+            raise ValueError(
+                "RunConfig: profile_steps must be the first and the last step to profile, "
+                f"1 <= first <= last, or None, got {steps!r}. For one step, give it twice."
+            )
+        object.__setattr__(self, "profile_steps", tuple(steps))
 
     def _check_at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)

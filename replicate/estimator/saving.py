@@ -7,6 +7,7 @@ whenever it can be. It loads nothing.
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from replicate.estimator.model_dir import CHECKPOINT_NAME
 from replicate.estimator.retention import announce, dropped_by, withdraw
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.search import indexed_checkpoints, listed_checkpoints
+from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
@@ -61,7 +63,7 @@ def build_savers(
     return Savers(variables, _saver(config))
 
 
-class CheckpointHook(v1.train.SessionRunHook):
+class CheckpointHook(PatientHook):
     """Saves the first step, the last one, and one per interval in between."""
 
     def __init__(
@@ -89,11 +91,15 @@ class CheckpointHook(v1.train.SessionRunHook):
         self._position = position
         self._listeners = listeners
         self._write_graph = config.checkpoint_save_graph_def
-        self._timer = v1.train.SecondOrStepTimer(
-            every_secs=config.save_checkpoints_secs, every_steps=config.save_checkpoints_steps
-        )
+        self._every_steps = config.save_checkpoints_steps
+        self._every_secs = config.save_checkpoints_secs
+        self._next = Due()
         self._global_step: Tensor = None
         self._saved_step: int | None = None
+
+    def due(self) -> Due:
+        """Returns when the next checkpoint shall be written."""
+        return self._next
 
     def begin(self) -> None:
         """Finds the step counter and starts the listeners."""
@@ -110,18 +116,18 @@ class CheckpointHook(v1.train.SessionRunHook):
         kept = _kept_checkpoints(self._model_dir)
         self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
         if self._path(step) in kept:
-            self._timer.update_last_triggered_step(step)
             self._saved_step = step
+            self._wait(step)
         else:
             self._save(session, step)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Saves when the interval is over; stops training if a listener wants it."""
         del run_values
-        if not self._timer.should_trigger_for_step(self._readings.step):
+        if self._readings.step < self._next.step and time.monotonic() < self._next.time:
             return
         step = int(run_context.session.run(self._global_step))
-        if self._timer.should_trigger_for_step(step) and self._save(run_context.session, step):
+        if step != self._saved_step and self._save(run_context.session, step):
             run_context.request_stop()
 
     def end(self, session: v1.Session) -> None:
@@ -143,6 +149,13 @@ class CheckpointHook(v1.train.SessionRunHook):
             raise RuntimeError(f"No step has been saved in {self._model_dir} yet.")
         return self._saved_step, self._path(self._saved_step)
 
+    def _wait(self, step: int) -> None:
+        """Lets an interval begin with this step."""
+        if self._every_steps is not None:
+            self._next = Due(step=step + self._every_steps)
+        elif self._every_secs is not None:
+            self._next = Due(time=time.monotonic() + self._every_secs)
+
     @property
     def _saver(self) -> v1.train.Saver:
         whole = self._position is not None and self._position.can_be_saved
@@ -153,7 +166,7 @@ class CheckpointHook(v1.train.SessionRunHook):
 
     def _save(self, session: v1.Session, step: int) -> bool:
         """Saves one step; returns whether a listener asks for training to stop."""
-        self._timer.update_last_triggered_step(step)
+        self._wait(step)
         for listener in self._listeners:
             listener.before_save(session, step)
         self._write(session, step)

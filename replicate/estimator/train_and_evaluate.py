@@ -7,6 +7,7 @@ Owns the reading of this process's role and the order of what it does. Training 
 from typing import Any
 
 from replicate.estimator.cluster import TaskType
+from replicate.estimator.ending import announce_end
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
 from replicate.estimator.servers import (
@@ -25,8 +26,8 @@ def train_and_evaluate(
 
     Without a cluster, all of it takes place here. With TF_CONFIG this process does what its task
     is: a chief and workers train, a master trains and evaluates, an evaluator follows the
-    checkpoints until one has reached max_steps, and a parameter server keeps variables until the
-    others are done.
+    checkpoints until training has ended or one has reached max_steps, and a parameter server keeps
+    variables until the others are done.
 
     Args:
       estimator: The model; its config holds the role.
@@ -56,20 +57,45 @@ def train_and_evaluate(
     config = estimator.config
     rounds = EvaluationRounds(estimator, eval_spec)
     if config.task_type == TaskType.EVALUATOR:
+        rounds.clean()
         follow_checkpoints(rounds, estimator, train_spec.max_steps, eval_spec)
     elif config.task_type == TaskType.PS:
         serve_until_done(start_server(config).target, config)
-    elif config.master:
+    else:
+        _train_as_told(estimator, train_spec, eval_spec, rounds)
+        if config.is_chief:
+            announce_end(estimator.model_dir)
+    return rounds.results, rounds.exports
+
+
+def _train_as_told(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
+) -> None:
+    """Trains in the role of this process, with or without evaluation."""
+    config = estimator.config
+    if config.master:
         _train_in_cluster(estimator, train_spec, eval_spec, rounds)
+    elif config.task_type == TaskType.CHIEF:
+        _train(estimator, train_spec)
     else:
         _train_here(estimator, train_spec, eval_spec, rounds)
-    return rounds.results, rounds.exports
+
+
+def _train(estimator: Estimator, train_spec: TrainSpec) -> None:
+    """Trains, and leaves evaluation to an evaluator."""
+    estimator.train(
+        train_spec.input_fn,
+        hooks=train_spec.hooks,
+        max_steps=train_spec.max_steps,
+        saving_listeners=train_spec.saving_listeners,
+    )
 
 
 def _train_here(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
 ) -> None:
     """Trains with rounds of evaluation on the way, and ends with the final round."""
+    rounds.clean()
     hook = RoundsHook(rounds, estimator.model_dir, eval_spec.throttle_secs)
     estimator.train(
         train_spec.input_fn,
@@ -92,10 +118,5 @@ def _train_in_cluster(
     if config.task_type == TaskType.MASTER:
         _train_here(estimator, train_spec, eval_spec, rounds)
     else:
-        estimator.train(
-            train_spec.input_fn,
-            hooks=train_spec.hooks,
-            max_steps=train_spec.max_steps,
-            saving_listeners=train_spec.saving_listeners,
-        )
+        _train(estimator, train_spec)
     tell_parameter_servers(server.target, config)

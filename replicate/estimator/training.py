@@ -12,7 +12,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import Operation
 from replicate.errors import user_errors
 from replicate.estimator.checkpoint import read_variable
 from replicate.estimator.cluster_session import (
@@ -20,15 +19,17 @@ from replicate.estimator.cluster_session import (
     session_options,
 )
 from replicate.estimator.events import event_hooks
-from replicate.estimator.finite import FiniteLossHook, FiniteVariablesListener
+from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.inputs import Inputs, batch_size
+from replicate.estimator.profiling import ProfileHook
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import CheckpointHook, build_savers
 from replicate.estimator.search import newest_checkpoint
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, TrainingInterrupted, interruptions
-from replicate.estimator.steps import StepReadings, StopHook
+from replicate.estimator.stepping import Stepper, StopHook
+from replicate.estimator.steps import StepReadings
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
@@ -94,21 +95,26 @@ def _run_chief(
         inputs.position,
         [FiniteVariablesListener(), *request.listeners],
     )
-    progress = _progress(inputs, spec, config, request)
+    progress = _progress(inputs, readings, config, request)
     writer = v1.summary.FileWriter(model_dir, v1.get_default_graph())
+    profiles = []
+    if config.profile_steps is not None:
+        profiles.append(ProfileHook(readings, model_dir, config.profile_steps))
     hooks = [
-        readings,
         *request.hooks,
         *spec.training_hooks,
         *spec.training_chief_hooks,
-        FiniteLossHook(readings),
+        *profiles,
         StopHook(readings, request.steps, request.max_steps),
         progress,
         *event_hooks(writer, scaffold, readings, config),
         checkpoints,
     ]
-    with contextlib.closing(writer), contextlib.closing(progress), interruptions() as interruption:
-        _loop(creator, hooks, spec.train_op, interruption)
+    with contextlib.ExitStack() as stack:
+        for closed_at_the_end in (writer, progress, *profiles):
+            stack.callback(closed_at_the_end.close)
+        interruption = stack.enter_context(interruptions())
+        _loop(creator, readings, hooks, interruption)
     if interruption.signum is not None:
         raise TrainingInterrupted(interruption.signum, *checkpoints.saved)
 
@@ -119,17 +125,15 @@ def _run_worker(
     """Trains what the chief of a cluster has initialised, and writes nothing."""
     readings = StepReadings(spec.train_op, spec.loss)
     creator = WaitingSessionCreator(spec.scaffold or v1.train.Scaffold(), config)
-    progress = _progress(inputs, spec, config, request)
+    progress = _progress(inputs, readings, config, request)
     hooks = [
-        readings,
         *request.hooks,
         *spec.training_hooks,
-        FiniteLossHook(readings),
         StopHook(readings, request.steps, request.max_steps),
         progress,
     ]
     with contextlib.closing(progress), interruptions() as interruption:
-        _loop(creator, hooks, spec.train_op, interruption)
+        _loop(creator, readings, hooks, interruption)
     if interruption.signum is not None:
         saved = newest_checkpoint(model_dir)
         step = 0 if saved is None else int(read_variable(saved, "global_step"))
@@ -137,25 +141,24 @@ def _run_worker(
 
 
 def _loop(
-    creator: v1.train.SessionCreator, hooks: list[Any], train_op: Operation, until: Interruption
+    creator: v1.train.SessionCreator, readings: StepReadings, hooks: list[Any], until: Interruption
 ) -> None:
-    """Runs train_op until a hook, the end of the input or a signal stops it."""
+    """Makes steps until a hook, the end of the input or a signal stops it."""
+    stepper = Stepper(readings, hooks, lambda: require_finite_loss(readings))
     with (
         user_errors(),
-        v1.train.MonitoredSession(creator, hooks, STOP_GRACE_SECS) as session,
+        v1.train.MonitoredSession(creator, stepper.hooks, STOP_GRACE_SECS) as session,
     ):
-        while not (session.should_stop() or until.signum):
-            session.run(train_op)
+        stepper.run(session, lambda: until.signum is not None)
 
 
 def _progress(
-    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest
+    inputs: Inputs, readings: StepReadings, config: RunConfig, request: TrainRequest
 ) -> ProgressHook:
     return ProgressHook(
         "train",
-        spec.loss,
+        readings,
         batch_size(inputs.features),
-        counter=v1.train.get_global_step(),
         last_step=request.max_steps,
         num_steps=request.steps,
         mode=config.progress,

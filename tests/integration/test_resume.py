@@ -1,4 +1,4 @@
-"""A run on two towers with K-FAC that was killed ends with the very bits of one that was not."""
+"""A run with K-FAC and dropout that was killed ends with the very bits of one that was not."""
 
 import signal
 import subprocess
@@ -34,6 +34,7 @@ PROGRAM = textwrap.dedent(
         kernel, bias = v1.get_variable("conv/w", [3, 3, 1, 4]), v1.get_variable("conv/b", [4])
         convolved = tf.nn.bias_add(tf.nn.conv2d(features, kernel, 2, "SAME"), bias)
         flat = tf.reshape(tf.nn.tanh(convolved), [-1, 36])
+        flat = tf.nn.experimental.stateless_dropout(flat, 0.2, seed=replicate.step_seed(1))
         weights = v1.get_variable("dense/w", [36, 4])
         logits = flat @ weights
         loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
@@ -72,6 +73,7 @@ def finish(model_dir):
     child = start(model_dir)
     output, errors = child.communicate(timeout=100)
     assert child.returncode == 0, errors
+    assert "Checkpoints cannot hold" not in errors, "K-FAC's samples and the dropout are stateless"
     reader = tf.train.load_checkpoint(str(Path(model_dir) / f"model.ckpt-{LAST_STEP}"))
     names = [name for name in reader.get_variable_to_shape_map() if not name.endswith("_STATE")]
     return output, {name: reader.get_tensor(name) for name in names}

@@ -27,7 +27,7 @@ def input_fn():
     return tf.data.Dataset.from_tensors((inputs, inputs[:, :1])).repeat(4)
 
 
-def make_estimator(model_dir, graphs):
+def make_estimator(model_dir, graphs, **settings):
     """An Estimator whose model_fn notes the graphs that it is called in."""
 
     def model_fn(features, labels, mode):
@@ -41,7 +41,7 @@ def make_estimator(model_dir, graphs):
         return replicate.EstimatorSpec(mode, outputs, loss, train_op)
 
     replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])
-    config = replicate.RunConfig(progress="off", keep_checkpoint_max=2)
+    config = replicate.RunConfig(progress="off", keep_checkpoint_max=2, **settings)
     return replicate.Estimator(replicated, str(model_dir), config)
 
 
@@ -71,3 +71,26 @@ def test_a_hundred_runs_use_no_more_memory_than_ten(tmp_path):
     print(f"after 10 runs {resident[9] / MEGABYTE:.0f} MB, after 100 runs {growth:+.1f} MB")
     assert [graph for graph in graphs if graph() is not None] == []
     assert growth < 5
+
+
+class MemoryListener(v1.train.CheckpointSaverListener):
+    """Notes the resident memory after every save."""
+
+    def __init__(self):
+        self.resident = []
+
+    def after_save(self, session, global_step_value):
+        gc.collect()
+        self.resident.append(resident_bytes())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_five_thousand_steps_use_no_more_memory_than_one_thousand(tmp_path):
+    listener = MemoryListener()
+    estimator = make_estimator(tmp_path, [], save_checkpoints_steps=500, log_step_count_steps=50)
+    estimator.train(lambda: input_fn().repeat(), steps=5000, saving_listeners=[listener])
+    assert len(listener.resident) == 11, "one per save: at the start and every 500 steps"
+    warm, end = listener.resident[2], listener.resident[-1]
+    print(f"after 1000 steps {warm / MEGABYTE:.1f} MB, after 5000 steps {end / warm - 1:+.2%}")
+    assert abs(end / warm - 1) < 0.01

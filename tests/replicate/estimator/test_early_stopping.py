@@ -148,10 +148,11 @@ def test_chief_tells_the_workers(linear, server, tmp_path, graph):
         hooks[role] = make_early_stopping_hook(
             estimator, lambda: True, run_every_secs=None, run_every_steps=1
         )
+    v1.train.create_global_step()
     step = tf.no_op()
     for hook in hooks.values():
         hook.begin()
-    creator = v1.train.WorkerSessionCreator(master=server.target)
+    creator = v1.train.ChiefSessionCreator(master=server.target)
     with v1.train.MonitoredSession(creator, [hooks["worker"]]) as session:
         session.run(step)
         assert not session.should_stop()

@@ -77,6 +77,57 @@ def test_predict_yields_batches_of_the_chosen_keys(linear, seven_steps):
     ]
 
 
+def test_predict_from_a_given_checkpoint(linear, seven_steps):
+    path = f"{seven_steps.model_dir}/model.ckpt-5"
+    found = [row["y"] for row in seven_steps.predict(linear.once_input_fn, checkpoint_path=path)]
+    weights, bias = linear.trained(5)
+    np.testing.assert_allclose(found, linear.X @ weights + bias, rtol=1e-5, atol=1e-6)
+
+
+def test_hooks_of_evaluation_and_prediction_are_called(linear, seven_steps):
+    class Counting(v1.train.SessionRunHook):
+        steps = ended = 0
+
+        def after_run(self, run_context, run_values):
+            self.steps += 1
+
+        def end(self, session):
+            self.ended += 1
+
+    def model_fn(features, labels, mode, params):
+        spec = linear.model_fn(features, labels, mode, params)
+        return spec._replace(
+            evaluation_hooks=[of_model["eval"]], prediction_hooks=[of_model["infer"]]
+        )
+
+    of_model = {"eval": Counting(), "infer": Counting()}
+    of_caller = {"eval": Counting(), "infer": Counting()}
+    estimator = linear.make_estimator(seven_steps.model_dir, model_fn)
+    estimator.evaluate(linear.once_input_fn, hooks=[of_caller["eval"]])
+    list(estimator.predict(linear.once_input_fn, hooks=[of_caller["infer"]]))
+    for hooks in (of_model, of_caller):
+        assert [(hook.steps, hook.ended) for hook in hooks.values()] == [(3, 1), (3, 1)]
+
+
+def test_scaffold_fills_what_no_checkpoint_holds_and_is_left_out_after_it(linear, tmp_path):
+    calls = []
+
+    def model_fn(features, labels, mode, params):
+        spec = linear.model_fn(features, labels, mode, params)
+        (bias,) = (each for each in v1.trainable_variables() if each.op.name == "b")
+
+        def init_fn(scaffold, session):
+            calls.append(session.graph is v1.get_default_graph())
+            bias.load([7.0], session)
+
+        return spec._replace(scaffold=v1.train.Scaffold(init_fn=init_fn))
+
+    estimator = linear.make_estimator(tmp_path, model_fn, {"rate": 1e-30})
+    estimator.train(linear.input_fn, steps=1).train(linear.input_fn, steps=1)
+    assert calls == [True]
+    assert estimator.get_variable_value("b") == [7.0]
+
+
 def test_predict_may_be_left_early_and_leaves_the_default_graph_alone(linear, seven_steps):
     with tf.Graph().as_default() as graph:
         predictions = seven_steps.predict(linear.input_fn)

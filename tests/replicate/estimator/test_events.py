@@ -4,6 +4,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from replicate.estimator.events import SpeedHook, SummaryHook, event_hooks
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.stepping import Due, Stepper, StopHook
 from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
@@ -24,9 +25,9 @@ def run(folder, train_op, loss, steps, **settings):
     readings = StepReadings(train_op, loss)
     hooks = event_hooks(writer, scaffold, readings, RunConfig(**settings))
     creator = v1.train.ChiefSessionCreator(scaffold)
-    with v1.train.MonitoredSession(creator, [readings, *hooks]) as session:
-        for _ in range(steps):
-            session.run(train_op)
+    stepper = Stepper(readings, [StopHook(readings, steps), *hooks])
+    with v1.train.MonitoredSession(creator, stepper.hooks) as session:
+        stepper.run(session)
     writer.close()
     return EventAccumulator(str(folder)).Reload()
 
@@ -57,9 +58,10 @@ def test_both_can_be_switched_off(model, tmp_path):
     assert events.Tags()["scalars"] == []
 
 
-def test_hooks_ask_for_nothing_between_two_events(graph, tmp_path):
+def test_hooks_are_due_and_ask_only_where_there_is_an_event(graph, tmp_path):
     v1.train.create_global_step()
     readings = StepReadings(tf.no_op(), tf.constant(1.0))
+    assert SpeedHook(None, readings, 100).due() == Due(step=100)
     assert SpeedHook(None, readings, 100).before_run(None) is None
     writer = v1.summary.FileWriterCache.get(str(tmp_path))
     hook = SummaryHook(writer, readings, v1.train.Scaffold(summary_op=tf.constant(b"")), 3)
@@ -69,6 +71,7 @@ def test_hooks_ask_for_nothing_between_two_events(graph, tmp_path):
         readings.step = step
         request = hook.before_run(None)
         asked.append(request is not None)
+        assert asked[-1] == (step + 1 >= hook.due().step)
         if request is not None:
             readings.step = step + 1
             hook.after_run(None, v1.train.SessionRunValues(b"", None, None))

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator import Estimator, RunConfig
-from replicate.estimator.exporting import signatures
+from replicate.estimator.exporting import remove_unfinished, signatures
 from replicate.export import (
     ClassificationOutput,
     PredictOutput,
@@ -252,12 +252,30 @@ def test_vocabulary_file_travels_with_the_model(linear, tmp_path):
     np.testing.assert_array_equal(serve(word=tf.constant(["one", "two"]))["id"], [1, 2])
 
 
+def test_export_under_its_first_name(estimators, tmp_path):
+    path = estimators[0].export_savedmodel(tmp_path, receive, strip_default_attrs=False)
+    assert tf.saved_model.contains_saved_model(path.decode())
+
+
 def test_versions_count_up_and_leave_nothing_unfinished(estimators, tmp_path, monkeypatch):
     monkeypatch.setattr("time.time", lambda: 1234.5)
     (tmp_path / "temp-1235").mkdir()
     paths = [estimators[0].export_saved_model(tmp_path, receive) for _ in range(2)]
     assert paths == [f"{tmp_path}/{version}".encode() for version in (1234, 1236)]
     assert sorted(os.listdir(tmp_path)) == ["1234", "1236", "temp-1235"]
+
+
+def test_what_killed_exports_left_is_removed(estimators, tmp_path, monkeypatch):
+    now = 1_700_000_000
+    monkeypatch.setattr("time.time", lambda: now + 0.5)
+    left = [f"temp-{now - 90_000}", f"temp-{now - 80_000}", "temp-mine", f"{now - 90_000}"]
+    for name in left:
+        (tmp_path / name / "variables").mkdir(parents=True)
+    estimators[0].export_saved_model(tmp_path, receive)
+    assert sorted(os.listdir(tmp_path)) == sorted([*left[1:], str(now)])
+    assert remove_unfinished(str(tmp_path), now) == [left[1]]
+    assert sorted(os.listdir(tmp_path)) == sorted([*left[2:], str(now)])
+    assert remove_unfinished(f"{tmp_path}/absent", now) == []
 
 
 def exported_signatures(outputs, receiver):

@@ -36,6 +36,11 @@ def test_dataset_of_features_only():
     assert inputs.labels is None
 
 
+def test_position_is_left_out_where_the_config_says_so():
+    config = RunConfig(save_input_position=False)
+    assert build_inputs(rows([1, 2]), ModeKeys.TRAIN, {}, config).position is None
+
+
 def test_position_belongs_to_training_datasets():
     assert build(rows([1, 2])).position is not None
     assert build(rows([1, 2]), ModeKeys.EVAL).position is None

@@ -3,11 +3,12 @@ import os
 import pty
 import re
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from replicate.estimator.progress import ProgressHook
+from replicate.estimator.stepping import Stepper, StopHook
+from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
 
@@ -20,23 +21,23 @@ class Terminal(io.StringIO):
 
 
 class Steps:
-    """A step counter, and a loss that counts how often it is fetched."""
+    """A step counter with a loss, and a batch that counts how often its size is fetched."""
 
     def __init__(self):
         self.fetched = 0
-        self.global_step = v1.train.create_global_step()
-        self.loss = tf.numpy_function(self._loss, [], tf.float32)
-        self.train_op = v1.assign_add(self.global_step, 1).op
+        step_op = v1.assign_add(v1.train.create_global_step(), 1).op
+        self.readings = StepReadings(step_op, tf.constant(0.21374))
+        self.batch_size = tf.numpy_function(self._batch_size, [], tf.int64)
 
-    def _loss(self):
+    def _batch_size(self):
         self.fetched += 1
-        return np.float32(0.21374)
+        return 8
 
     def run(self, count, stream, **settings):
-        hook = ProgressHook("train", self.loss, counter=self.global_step, stream=stream, **settings)
-        with v1.train.MonitoredSession(hooks=[hook]) as session:
-            for _ in range(count):
-                session.run(self.train_op)
+        hook = ProgressHook("train", self.readings, stream=stream, **settings)
+        stepper = Stepper(self.readings, [StopHook(self.readings, count), hook])
+        with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
+            stepper.run(session)
         hook.close()
         return stream
 
@@ -58,29 +59,29 @@ def test_a_line_per_interval_without_a_terminal(steps):
         assert re.fullmatch(pattern, line)
 
 
-def test_steps_between_two_lines_do_not_fetch_the_loss(steps):
-    lines = steps.run(20, io.StringIO(), last_step=20, interval=1e9).getvalue().splitlines()
+def test_steps_between_two_lines_fetch_nothing(steps):
+    settings = {"last_step": 20, "examples_per_step": steps.batch_size, "interval": 1e9}
+    lines = steps.run(20, io.StringIO(), **settings).getvalue().splitlines()
+    pattern = rf"train  step 20/20  {RATE} step/s  {RATE} ex/s  loss 0\.2137  ETA 00:00"
     assert len(lines) == 1
-    assert re.fullmatch(rf"train  step 20/20  {RATE} step/s  loss 0\.2137  ETA 00:00", lines[0])
+    assert re.fullmatch(pattern, lines[0])
     assert steps.fetched == 1
 
 
 def test_without_a_known_end_there_is_no_eta_and_a_last_line(steps):
     lines = steps.run(4, io.StringIO(), interval=1e9).getvalue().splitlines()
     assert len(lines) == 1
-    assert re.fullmatch(rf"train  step 4  {RATE} step/s", lines[0])
-    assert steps.fetched == 0
+    assert re.fullmatch(rf"train  step 4  {RATE} step/s  loss 0\.2137", lines[0])
 
 
-def test_batch_size_is_fetched_with_the_loss(steps):
-    batch = tf.shape(tf.zeros([8]))[0]
-    text = steps.run(1, io.StringIO(), examples_per_step=batch, interval=0.0).getvalue()
+def test_batch_size_is_fetched_with_the_step(steps):
+    text = steps.run(1, io.StringIO(), examples_per_step=steps.batch_size, interval=0.0).getvalue()
     rates = re.search(rf"({RATE}) step/s  ({RATE}) ex/s", text).groups()
     step_rate, example_rate = (float(rate.replace("k", "e3")) for rate in rates)
     assert example_rate == pytest.approx(8 * step_rate, rel=0.02)
 
 
-def test_steps_are_counted_from_the_counter(steps):
+def test_a_number_of_steps_is_shown_as_the_end(steps):
     text = steps.run(2, io.StringIO(), num_steps=2, interval=1e9).getvalue()
     assert text.startswith("train  step 2/2  ")
 
@@ -123,5 +124,6 @@ def test_mode_overrides_what_the_stream_is(steps):
 
 
 def test_off_shows_nothing_and_fetches_nothing(steps):
-    assert steps.run(5, Terminal(), mode="off", last_step=5).getvalue() == ""
+    settings = {"last_step": 5, "examples_per_step": steps.batch_size}
+    assert steps.run(5, Terminal(), mode="off", **settings).getvalue() == ""
     assert steps.fetched == 0

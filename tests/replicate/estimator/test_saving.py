@@ -6,6 +6,7 @@ from replicate.estimator.checkpoint import CheckpointError
 from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import CheckpointHook, build_savers
+from replicate.estimator.stepping import Stepper, StopHook
 from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
@@ -43,10 +44,9 @@ def run(folder, steps, *listeners, restore=None, **settings):
         readings = StepReadings(train_op, tf.constant(1.0))
         hook = CheckpointHook(str(folder), savers, readings, config, listeners=listeners)
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
-        with v1.train.MonitoredSession(creator, [readings, hook]) as session:
-            for _ in range(steps):
-                if not session.should_stop():
-                    session.run(train_op)
+        stepper = Stepper(readings, [StopHook(readings, steps), hook])
+        with v1.train.MonitoredSession(creator, stepper.hooks) as session:
+            stepper.run(session)
         return hook.saved
 
 

@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 
 import numpy as np
@@ -11,6 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from replicate.estimator import TrainingInterrupted
 from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.ending import has_ended
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 
@@ -96,17 +98,70 @@ def test_hooks_and_listeners_of_the_specs_are_called(linear, tmp_path):
     assert (steps, listener.saves) == ([1, 2], 2)
 
 
+def evaluator(linear, tmp_path):
+    return linear.make_estimator(
+        tmp_path, cluster=ClusterConfig({"chief": ("a:1",)}, "evaluator", 0)
+    )
+
+
 def test_evaluator_follows_the_checkpoints(linear, tmp_path):
     linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
     exporter = Exporter()
-    cluster = ClusterConfig({"chief": ("a:1",)}, "evaluator", 0)
     results, _ = train_and_evaluate(
-        linear.make_estimator(tmp_path, cluster=cluster),
+        evaluator(linear, tmp_path),
         TrainSpec(linear.input_fn, max_steps=6),
         eval_spec(linear, exporter),
     )
     assert results["global_step"] == 6
     assert exporter.told == [(6, True)]
+
+
+def test_chief_without_workers_trains_and_its_evaluator_ends_with_it(linear, tmp_path):
+    class Stop(v1.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            if run_context.session.run(v1.train.get_global_step()) == 7:
+                run_context.request_stop()
+
+    exporter, unused = Exporter(), Exporter()
+    waiting = threading.Thread(
+        target=train_and_evaluate,
+        args=(
+            evaluator(linear, tmp_path),
+            TrainSpec(linear.input_fn),
+            eval_spec(linear, exporter, throttle_secs=1000),
+        ),
+    )
+    waiting.start()
+    chief = linear.make_estimator(tmp_path, cluster=ClusterConfig({"chief": ("a:1",)}, "chief", 0))
+    train_spec = TrainSpec(linear.input_fn, hooks=[Stop()])
+    assert train_and_evaluate(chief, train_spec, eval_spec(linear, unused)) == (None, [])
+    waiting.join(timeout=60)
+    assert not waiting.is_alive()
+    assert unused.told == []
+    assert exporter.told[-1] == (7, True)
+    assert all(not is_final for _, is_final in exporter.told[:-1])
+
+
+def test_training_that_was_interrupted_has_not_ended(linear, tmp_path):
+    train_spec = TrainSpec(linear.input_fn, max_steps=3)
+    train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear))
+    assert has_ended(str(tmp_path))
+    send = linear.CallHook(lambda step: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        train_and_evaluate(
+            linear.make_estimator(tmp_path),
+            TrainSpec(linear.input_fn, hooks=[send]),
+            eval_spec(linear),
+        )
+    assert not has_ended(str(tmp_path))
+
+
+def test_what_a_killed_export_left_is_removed(linear, tmp_path):
+    left = tmp_path / "export" / "noted" / "temp-1700000000"
+    (left / "variables").mkdir(parents=True)
+    train_spec = TrainSpec(linear.input_fn, max_steps=1)
+    train_and_evaluate(linear.make_estimator(tmp_path), train_spec, eval_spec(linear, Exporter()))
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -178,9 +233,7 @@ def test_cluster_trains_and_is_evaluated(linear, start_role, tmp_path):
     roles = {name: start_role(name, 300) for name in ("ps", "worker", "chief")}
     exporter = Exporter()
     results, _ = train_and_evaluate(
-        linear.make_estimator(
-            tmp_path / "model", cluster=ClusterConfig({"chief": ("a:1",)}, "evaluator", 0)
-        ),
+        evaluator(linear, tmp_path / "model"),
         TrainSpec(linear.input_fn, max_steps=300),
         eval_spec(linear, exporter),
     )

@@ -9,6 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from replicate.errors import NonFiniteError
 from replicate.estimator import CheckpointError, TrainingInterrupted
+from replicate.estimator.input_position import is_position_key
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
@@ -70,6 +71,39 @@ def test_input_that_cannot_be_saved_trains_and_saves(linear, tmp_path, caplog):
     estimator = linear.make_estimator(tmp_path).train(input_fn, max_steps=2)
     np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(2)[0], rtol=2e-6)
     assert "cannot be saved" in caplog.text
+
+
+def test_position_of_the_input_is_not_saved_if_that_is_not_wanted(linear, tmp_path):
+    saving = linear.make_estimator(tmp_path).train(linear.shuffled_input_fn, max_steps=2)
+    path = saving.latest_checkpoint()
+    assert any(map(is_position_key, dict(tf.train.list_variables(path))))
+    estimator = linear.make_estimator(tmp_path, save_input_position=False)
+    estimator.train(linear.input_fn, max_steps=3)
+    path = estimator.latest_checkpoint()
+    assert not any(map(is_position_key, dict(tf.train.list_variables(path))))
+    rows = []
+
+    def model_fn(features, labels, mode, params):
+        features = tf.ensure_shape(
+            tf.numpy_function(lambda x: rows.append(x) or x, [features], tf.float32), [None, 3]
+        )
+        return linear.model_fn(features, labels, mode, params)
+
+    resumed = linear.make_estimator(tmp_path, model_fn, save_input_position=False)
+    resumed.train(linear.input_fn, max_steps=4)
+    np.testing.assert_array_equal(rows, [linear.X[: linear.BATCH]])
+
+
+def test_random_operations_are_warned_of_once(linear, tmp_path, caplog):
+    def model_fn(features, labels, mode, params):
+        return linear.model_fn(tf.nn.dropout(features, rate=0.1), labels, mode, params)
+
+    estimator = linear.make_estimator(tmp_path / "a", model_fn)
+    estimator.train(linear.input_fn, steps=1).train(linear.input_fn, steps=1)
+    assert caplog.text.count("Checkpoints cannot hold the state of these random operations") == 1
+    unseeded = linear.make_estimator(tmp_path / "b", model_fn, tf_random_seed=None)
+    unseeded.train(linear.input_fn, steps=1)
+    assert caplog.text.count("Checkpoints cannot hold") == 1
 
 
 def test_training_ends_with_the_input(linear, tmp_path):

@@ -1,0 +1,110 @@
+"""Costs of operations: how long each has taken, and the costliest of them as a table.
+
+Owns the reading of the step statistics that TensorFlow collects in a run with full trace. Which
+runs those are, and where the table goes, is the business of `profiling.py`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from replicate._types import Graph
+
+SHOWN_OPS = 10
+"""Rows of the table."""
+
+
+class OpCost(NamedTuple):
+    """What one operation has cost on one device.
+
+    Attributes:
+      name: Of the operation, in the graph.
+      kind: Its type, such as "MatMul".
+      device: Where it ran, such as "CPU:0".
+      runs: How often.
+      microseconds: The time of all these runs.
+    """
+
+    name: str
+    kind: str
+    device: str
+    runs: int
+    microseconds: int
+
+
+def add_costs(costs: dict[tuple[str, str], OpCost], step_stats: Any, graph: Graph) -> None:
+    """Adds the times of one run to those of the runs before.
+
+    Args:
+      costs: By operation and device; it is changed.
+      step_stats: Of a run with full trace.
+      graph: Knows the types of operations that TensorFlow did not make itself.
+    """
+    devices = {stats.device: stats.node_stats for stats in step_stats.dev_stats}
+    for device, nodes in devices.items():
+        if _is_told_elsewhere(device, devices):
+            continue
+        for node in nodes:
+            name = node.node_name.partition(":")[0]
+            key = name, _short(device)
+            old = costs.get(key) or OpCost(
+                name, _kind(name, node.timeline_label, graph), key[1], 0, 0
+            )
+            time = max(node.op_end_rel_micros - node.op_start_rel_micros, 0)
+            costs[key] = old._replace(runs=old.runs + 1, microseconds=old.microseconds + time)
+
+
+def cost_table(costs: list[OpCost], steps: int) -> str:
+    """Returns the costliest operations as a table for a terminal.
+
+    Args:
+      costs: Of all operations.
+      steps: How many steps they were measured in.
+    """
+    total = max(sum(cost.microseconds for cost in costs), 1)
+    shown = sorted(costs, key=lambda cost: -cost.microseconds)[:SHOWN_OPS]
+    rows = [
+        (
+            cost.name,
+            cost.kind,
+            cost.device,
+            str(cost.runs),
+            f"{cost.microseconds / 1000:.3f}",
+            f"{cost.microseconds / total:.1%}",
+        )
+        for cost in shown
+    ]
+    titles = ("operation", "type", "device", "count", "total ms", "share")
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if place < 3 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (titles, *rows)
+    ]
+    times = f"{len(costs)} operations took {total / 1000:.3f} ms in {steps} steps"
+    return "\n".join([f"{times}; the costliest:", *lines])
+
+
+def _is_told_elsewhere(device: str, devices: Mapping[str, Any]) -> bool:
+    """Whether a GPU's entry repeats its entry "stream:all", which has the times of its kernels."""
+    kernels = any(
+        other.endswith("/stream:all") and _short(other) == _short(device) for other in devices
+    )
+    return kernels and not device.endswith("/stream:all")
+
+
+def _short(device: str) -> str:
+    """The type and number of a device, without the process that owns it."""
+    found = re.search(r"(CPU|GPU|TPU):\d+", device.upper())
+    return device if found is None else found[0]
+
+
+def _kind(name: str, label: str, graph: Graph) -> str:
+    """The type of an operation: that in the graph, or else the one that its label tells."""
+    try:
+        return str(graph.get_operation_by_name(name).type)
+    except (KeyError, ValueError):
+        told = re.search(r" = (\w+)\(", label)
+        return told[1] if told else "-"
