@@ -54,5 +54,8 @@ def append_homogeneous(rows: Tensor) -> Tensor:
 
 
 def outer_product(rows: Tensor) -> Tensor:
-    """Returns XᵀX [n, n] of `rows` X [r, n], exactly symmetric."""
-    return symmetrize(tf.matmul(rows, rows, transpose_a=True))
+    """Returns XᵀX [n, n] of `rows` X [r, n], symmetric but for rounding.
+
+    What needs more symmetry, such as a decomposition, makes it, which is needed far less often.
+    """
+    return tf.matmul(rows, rows, transpose_a=True)

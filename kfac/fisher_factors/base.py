@@ -270,11 +270,14 @@ class FisherFactor(abc.ABC):
           ema_weight: ω, weight of this batch.
         """
         total, weight, refused = self._average
-        beta, omega = (linalg.as_scalar(x, self.dtype) for x in (ema_decay, ema_weight))
-        old_total, old_weight = read(total), read(weight)
+        one, zero = tf.ones([], self.dtype), tf.zeros([], self.dtype)
+        beta = tf.where(accept, linalg.as_scalar(ema_decay, self.dtype), one)
+        omega = tf.where(accept, linalg.as_scalar(ema_weight, self.dtype), zero)
+        # Factors rather than tf.where on matrices: one pass less over what may be large.
+        new = tf.math.multiply_no_nan(statistic, omega)
         return [
-            Assignment(total, tf.where(accept, beta * old_total + omega * statistic, old_total)),
-            Assignment(weight, tf.where(accept, beta * old_weight + omega, old_weight)),
+            Assignment(total, beta * read(total) + new),
+            Assignment(weight, beta * read(weight) + omega),
             Assignment(refused, read(refused) + tf.cast(tf.logical_not(accept), tf.int64)),
         ]
 
