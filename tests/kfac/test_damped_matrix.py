@@ -63,7 +63,7 @@ def test_inverse_times_matrix_is_identity(
     damped = matrix.astype("f8") + float(damping) * np.eye(size)
     condition = np.linalg.cond(damped)
     residual = np.abs(result.matrix.astype("f8") @ damped - np.eye(size)).max()
-    assert residual <= bound * max(1.0, condition / 10)
+    assert residual <= bound * max(1.0, condition / 3)
     np.testing.assert_array_equal(result.matrix, result.matrix.T)
     # In float32 an iteration is too inexact for the worst conditions; then Cholesky takes over.
     may_fail = method == "newton_schulz" and dtype == "float32" and condition > 1e4
