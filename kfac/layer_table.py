@@ -17,6 +17,7 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_registration import LossRegistration
+from kfac.loss_table import NONE_YET
 from kfac.reuse import is_reuse
 from kfac.subgraph import SubGraph
 
@@ -171,10 +172,11 @@ class LayerTable(LossRegistration, DefaultApproximations):
 
     def _check_same_layer(self, block: FisherBlock, existing: FisherBlock | None) -> None:
         if existing is None:
+            known = ", ".join(parameter_names(key) for key in self._blocks) or NONE_YET
             raise ValueError(
                 f"Cannot add a tower to layer {block.name!r} of {self.name}: reuse is True, and no "
                 "layer was registered with exactly the parameters "
-                f"{parameter_names(block.params)}. Register it in the "
+                f"{parameter_names(block.params)}. Registered are: {known}. Register it in the "
                 "first tower with reuse=False, with the same parameters."
             )
         if type(existing) is not type(block) or existing.settings != block.settings:

@@ -65,6 +65,7 @@ class LossRegistration:
         self.name = name
         self._losses = LossTable()
         self._is_final = False
+        registrations_of_graph(self.graph).append(self)
 
     @property
     def is_final(self) -> bool:
@@ -279,7 +280,10 @@ class LossRegistration:
             raise ValueError(
                 f"Cannot register {what}: {self.name} is finalized, because an optimizer or "
                 "estimator has built curvature from it. Register everything, in all towers, before "
-                "apply_gradients, minimize or make_vars_and_create_op_thunks is called."
+                "apply_gradients, minimize or make_vars_and_create_op_thunks is called. In a "
+                "replicated model_fn wrap the optimizer, replicate.TowerOptimizer(make_optimizer), "
+                "which calls apply_gradients in the last tower; ask for factors, statistics and "
+                "update ops in the last tower only."
             )
 
     def _check_graph(self, what: str, *tensors: Tensor) -> None:
@@ -288,3 +292,9 @@ class LossRegistration:
                 f"Cannot register {what}: its tensors are in another graph than {self.name}. "
                 "Make one collection per graph, or use kfac.graph_layer_collection()."
             )
+
+
+def registrations_of_graph(graph: Graph) -> list[LossRegistration]:
+    """Returns all collections of a graph: the list that hangs on it."""
+    registrations: list[LossRegistration] = graph.get_collection_ref((LossRegistration,))
+    return registrations

@@ -22,6 +22,12 @@ _COEFFICIENTS: Mapping[str, Callable[[float], float]] = types.MappingProxyType(
     {"regular": lambda c: c, "sqrt": lambda c: c**0.5, "off": lambda _: 1.0}
 )
 
+NONE_YET = (
+    "none (if each tower makes a LayerCollection of its own, use kfac.graph_layer_collection(), "
+    "which is the same one in all towers)"
+)
+"""What messages about an unknown layer or loss say of a collection without any."""
+
 
 class LossEntry(NamedTuple):
     """What belongs to one loss name, in all towers.
@@ -78,7 +84,8 @@ class LossTable:
         if reusing and known is None:
             raise KeyError(
                 f"Cannot add a tower to loss {name!r}: reuse is True and no loss of that name was "
-                f"registered. Registered are: {sorted(self._entries)}."
+                f"registered. Registered are: {', '.join(sorted(self._entries)) or NONE_YET}. "
+                "Register it in the first tower with reuse=False, under the same name."
             )
         if not reusing and known is not None:
             raise KeyError(

@@ -171,7 +171,9 @@ class KfacOptimizer(SteppingOptimizer):
             check_excluded("calibrate_damping", calibrate_damping or None, where, _ADAPT)
             check_excluded("rejection_rho_threshold", rejection_rho_threshold, where, _ADAPT)
         super().__init__(1.0, name=name)
-        losses = TrainingLoss(loss, loss_fn, train_batch, prev_train_batch, use_passed_loss)
+        losses = TrainingLoss(
+            loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
+        )
         settings = AdaptationSettings(
             immediately=update_damping_immediately,
             is_chief=is_chief,

@@ -163,11 +163,13 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
 
         Raises:
           ValueError: A registered variable has no gradient, a variable with a gradient is not
-            registered, the collection is not complete, or the damping cannot be adapted.
+            registered, the collection is not complete, a tower has another collection, or the
+            damping cannot be adapted.
         """
         pairs = self.check_gradients(grads_and_vars)
         variables = [variable for _, variable in pairs]
         self._damping_rule.check_variables(variables)
+        self._losses.check()
         with v1.control_dependencies([self.maybe_pre_update_adapt_damping()]):
             with tf.init_scope():
                 self._create_slots(variables)

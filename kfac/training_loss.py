@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Tensor
+from kfac.loss_registration import LossRegistration
+from kfac.tower_agreement import check_batches, check_collection, check_losses
 
 v1 = tf.compat.v1
 
@@ -43,6 +45,7 @@ class TrainingLoss:
         train_batch: Any,
         prev_train_batch: Any,
         use_passed_loss: bool,
+        layers: LossRegistration,
     ) -> None:
         """Builds nothing.
 
@@ -52,6 +55,7 @@ class TrainingLoss:
           train_batch: The batch of this step.
           prev_train_batch: That of the step before.
           use_passed_loss: Whether the loss before the step is the passed one, or else `loss_fn`'s.
+          layers: The registered towers.
 
         Raises:
           ValueError: Without the passed loss there is no batch to compute it on.
@@ -68,6 +72,7 @@ class TrainingLoss:
         self._towers: list[TowerBatch] = []
         self._collected: list[Tensor] = []
         self._use_passed_loss = use_passed_loss
+        self._layers = layers
 
     def set(self, loss: Tensor) -> None:
         """Sets the mean loss over all towers' batch."""
@@ -76,6 +81,14 @@ class TrainingLoss:
     def collect(self, loss: Tensor) -> None:
         """Adds the part of a tower; as with their gradients, the sum of all parts counts."""
         self._collected.append(loss)
+
+    def check(self) -> None:
+        """Checks that what was collected belongs to the registered towers.
+
+        Raises:
+          ValueError: A part is of a tower that another collection has.
+        """
+        check_collection(self._layers, self._collected)
 
     def add_tower(self, current: Any, previous: Any) -> None:
         """Adds the batch of the tower that is being built; its scope and device are kept.
@@ -91,11 +104,14 @@ class TrainingLoss:
         """Returns the loss of the current batch, shape [].
 
         Raises:
-          ValueError: There is none.
+          ValueError: There is none, or that of some towers is missing.
         """
         if not self._use_passed_loss:
             return self.on_current_batch(dtype)
-        parts = self._collected if self._loss is None else [self._loss]
+        parts = [self._loss]
+        if self._loss is None:
+            parts = self._collected
+            check_losses(self._layers, parts)
         if not parts:
             raise ValueError(
                 "Cannot adapt K-FAC's damping: the loss is not known. Let this optimizer's "
@@ -108,7 +124,7 @@ class TrainingLoss:
         """Returns the loss of the current batch with the weights as they are now.
 
         Raises:
-          ValueError: There is no function or no batch.
+          ValueError: There is no function or no batch, or some towers have none.
         """
         return self._evaluate("train_batch", 0, [tower.current for tower in self._towers], dtype)
 
@@ -116,7 +132,7 @@ class TrainingLoss:
         """Returns the loss of the previous batch with the weights as they are now.
 
         Raises:
-          ValueError: There is no function or no batch.
+          ValueError: There is no function or no batch, or some towers have none.
         """
         batches = [tower.previous for tower in self._towers]
         return self._evaluate("prev_train_batch", 1, batches, dtype)
@@ -132,6 +148,7 @@ class TrainingLoss:
             )
         if not batches:
             return tf.cast(self._loss_fn(given[0]), dtype)
+        check_batches(self._layers, len(batches))
         losses = []
         for tower, batch in zip(self._towers, batches, strict=True):
             scope = v1.variable_scope(tower.scope, reuse=True, auxiliary_name_scope=False)

@@ -1,8 +1,9 @@
 """Loss scaling for 16-bit floats: keeps small gradients from rounding to zero.
 
-The loss is multiplied before the backward pass and the gradients are divided after it. The factor
-follows the gradients: it is halved in a step that overflows, which is skipped and counted, and
-doubled after many steps that did not. Used by `TowerOptimizer`.
+The backward pass starts with a factor instead of 1, as if the loss were multiplied by it, and the
+gradients are divided by it afterwards. The factor follows the gradients: it is halved in a step
+that overflows, which is skipped and counted, and doubled after many steps that did not. Used by
+`TowerOptimizer`.
 
 Micikevicius et al. (2018), "Mixed Precision Training", §3.2, arXiv:1710.03740.
 """
@@ -60,9 +61,17 @@ class LossScaling:
             v1.summary.scalar("current", self.factor)
             v1.summary.scalar("skipped", self.skipped)
 
-    def scaled(self, loss: Tensor) -> Tensor:
-        """Returns the loss to differentiate."""
-        return loss * tf.cast(self.factor, loss.dtype)
+    def grad_loss(self, loss: Tensor, given: Tensor | None) -> Tensor:
+        """Returns what the backward pass starts with: the gradient of the scaled loss by the loss.
+
+        The loss itself stays as it is, for optimizers that look at it.
+
+        Args:
+          loss: The loss to differentiate, a scalar.
+          given: What the backward pass would start with otherwise; None means 1.
+        """
+        factor = tf.cast(self.factor, loss.dtype)
+        return factor if given is None else factor * given
 
     def unscaled(
         self, gradients_and_variables: Sequence[tuple[Gradient, Variable]]

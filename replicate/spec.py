@@ -138,8 +138,12 @@ def checked_hooks(argument: str, hooks: Iterable[Any] | None) -> tuple[Any, ...]
       hooks: Instances of `tf.compat.v1.train.SessionRunHook`, or None for none.
 
     Raises:
-      TypeError: One of them is something else.
+      TypeError: They are not in a list, or one of them is something else.
     """
+    if not isinstance(hooks, Iterable | None):
+        raise TypeError(
+            f"{argument} must be a list of hooks, got {hooks!r}. Put a single one into a list."
+        )
     checked = tuple(hooks or ())
     for hook in checked:
         if not isinstance(hook, v1.train.SessionRunHook):

@@ -150,7 +150,7 @@ class TowerOptimizer(v1.train.Optimizer):
             self._losses.append(watched(scaled, description, is_loss=True))
         if self._loss_scale is not None:
             self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
-            scaled = self._scaling.scaled(scaled)
+            kwargs["grad_loss"] = self._scaling.grad_loss(scaled, kwargs.get("grad_loss"))
         return list(self.wrapped.compute_gradients(scaled, *args, **kwargs))
 
     def apply_gradients(
@@ -366,14 +366,17 @@ def _shared(make: Callable[[], Any]) -> Any:
 def _check_settings(
     accumulate_steps: int, clip_norm: float | None, pack_bytes: int | None, skip_nonfinite: int
 ) -> None:
-    if not isinstance(accumulate_steps, int) or accumulate_steps < 1:
-        raise ValueError(f"accumulate_steps must be an int ≥ 1, got {accumulate_steps!r}.")
+    _check_int("accumulate_steps", accumulate_steps, 1)
+    _check_int("skip_nonfinite", skip_nonfinite, 0)
     if clip_norm is not None and not clip_norm > 0:
         raise ValueError(f"clip_norm must be > 0, or None not to clip; got {clip_norm!r}.")
     if pack_bytes is not None and pack_bytes < 1:
         raise ValueError(f"pack_bytes must be ≥ 1, or None not to pack; got {pack_bytes!r}.")
-    if not isinstance(skip_nonfinite, int) or skip_nonfinite < 0:
-        raise ValueError(f"skip_nonfinite must be an int ≥ 0, got {skip_nonfinite!r}.")
+
+
+def _check_int(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an int ≥ {least}, got {value!r}.")
 
 
 def _evaluated(gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]) -> list[Tensor]:

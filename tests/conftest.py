@@ -1,11 +1,15 @@
-"""Test-wide set-up: quiet TensorFlow and eight logical CPU devices to put towers on."""
+"""Test-wide set-up: quiet TensorFlow, eight logical CPU devices for towers, repeatable draws."""
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import hypothesis
 import pytest
 import tensorflow as tf
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 LOGICAL_CPUS = 8
 

@@ -247,4 +247,4 @@ def test_public_names_are_the_agreed_ones(package):
 def test_public_name_is_there_and_documented(package, name):
     public = getattr(importlib.import_module(package), name)
     if inspect.isclass(public) or inspect.isroutine(public) or inspect.ismodule(public):
-        assert public.__doc__
+        assert inspect.getdoc(public)

@@ -120,4 +120,4 @@ class AutoRegistration(LayerRegistration):
             self._decisions = tuple(plan.decisions)
             warning = warning_text(plan.decisions)
             if warning is not None:
-                logging.warning("%s", warning)
+                logging.get_absl_logger().warning("%s", warning)

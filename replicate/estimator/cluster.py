@@ -133,7 +133,8 @@ def parse_cluster_config(text: str) -> ClusterConfig:
 
     Args:
       text: JSON object with "cluster" and "task", and optionally "service" and "model_dir". Without
-        cluster and task, or empty, it stands for a process on its own.
+        cluster and task, or empty, it stands for a process on its own; so does worker 0 of a
+        cluster without jobs, which schedulers write for a single machine.
 
     Raises:
       ClusterConfigError: Anything in it is wrong or missing.
@@ -144,11 +145,14 @@ def parse_cluster_config(text: str) -> ClusterConfig:
     cluster, task = _object(config, "cluster"), _object(config, "task")
     service = _object(config, "service") or None
     model_dir = _model_dir(config)
+    if config.get("cluster") == {} and (task.get("type"), task.get("index")) == ("worker", 0):
+        task = {}
     if not cluster and not task:
         return ClusterConfig(service=service, model_dir=model_dir)
     if not cluster:
         raise _error(
-            f'"cluster" is missing beside "task": {task!r}', "list the jobs of the cluster"
+            f'"cluster" is missing or empty beside "task": {_shown(task)}',
+            "list the jobs of the cluster",
         )
     if not task:
         raise _error('"task" is missing', "say which task of the cluster this process is")

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import Tensor
 from replicate.estimator.checkpoint import read_variable
 from replicate.estimator.cluster import TaskType
 from replicate.estimator.estimator import Estimator
+from replicate.estimator.log import log
 from replicate.estimator.stepping import Due, PatientHook
 
 v1 = tf.compat.v1
@@ -174,7 +174,7 @@ def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
                     if value.HasField("simple_value"):
                         metrics[event.step][value.tag] = value.simple_value
         except tf.errors.DataLossError:
-            logging.info("%s ends in the middle of an event: it is being written.", path)
+            log.info("%s ends in the middle of an event: it is being written.", path)
     return {step: metrics[step] for step in sorted(metrics)}
 
 
@@ -290,7 +290,7 @@ class _DecidingHook(PatientHook):
             self._next = Due(time=time.monotonic() + self._every_secs)
         if not self._should_stop():
             return
-        logging.info("Stopping early: should_stop_fn asks for it.")
+        log.info("Stopping early: should_stop_fn asks for it.")
         if self._is_shared:
             run_context.session.run(self._tell)
         run_context.request_stop()

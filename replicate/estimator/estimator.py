@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import ModelFn, Nest
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
@@ -23,6 +22,7 @@ from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
 from replicate.estimator.input_position import is_position_key
 from replicate.estimator.inputs import Inputs, build_inputs
+from replicate.estimator.log import log
 from replicate.estimator.model_dir import prepare_model_dir, remove_remains
 from replicate.estimator.predicting import batches, examples, open_prediction_session, select
 from replicate.estimator.random_ops import warn_of_random_ops
@@ -155,7 +155,7 @@ class Estimator:
             prepare_model_dir(self.model_dir)
             set_aside_damaged(self.model_dir)
         if max_steps is not None and self._trained_steps() >= max_steps:
-            logging.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
+            log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             return self
         if self._config.is_chief:
             withdraw_end(self.model_dir)
@@ -400,7 +400,7 @@ class Estimator:
             return checkpoint_path
         checkpoint = self.latest_checkpoint()
         if checkpoint is None:
-            logging.warning("%s holds no checkpoint: using initial variables.", self.model_dir)
+            log.warning("%s holds no checkpoint: using initial variables.", self.model_dir)
         return checkpoint
 
     def _existing_checkpoint(self) -> str:
@@ -419,8 +419,13 @@ def _config_with_model_dir(
     config = RunConfig() if config is None else config
     if not isinstance(config, RunConfig):
         raise TypeError(
-            f"Estimator: config must be a replicate.RunConfig, got {config!r}. Pass None for the "
-            "defaults."
+            f"Estimator: config must be a replicate.RunConfig, got {type(config).__name__} "
+            f"{config!r}. Pass None for the defaults."
+        )
+    if not isinstance(model_dir, str | os.PathLike | None):
+        raise TypeError(
+            f"Estimator: model_dir must be a path, got {model_dir!r}. Pass None for a temporary "
+            "directory."
         )
     given = None if model_dir is None else os.fspath(model_dir)
     if given is not None and config.model_dir not in (None, given):
@@ -431,7 +436,7 @@ def _config_with_model_dir(
     chosen = given or config.model_dir
     if chosen is None:
         chosen = tempfile.mkdtemp(prefix="replicate_")
-        logging.warning("No model_dir given: using the temporary directory %s", chosen)
+        log.warning("No model_dir given: using the temporary directory %s", chosen)
     return config.replace(model_dir=chosen)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import tensorflow as tf
-from absl import logging
 
 from replicate.estimator.checkpoint import CheckpointError, read_variable
 from replicate.estimator.ending import has_ended
 from replicate.estimator.exporting import remove_unfinished
+from replicate.estimator.log import log
 from replicate.estimator.model_dir import CHECKPOINT_NAME
 from replicate.estimator.search import listed_checkpoints
 from replicate.estimator.stepping import Due, PatientHook
@@ -181,7 +181,7 @@ def follow_checkpoints(
             failures += 1
             if failures >= _PATIENCE:
                 raise
-            logging.warning("Will look again for a checkpoint to evaluate: %s", error)
+            log.warning("Will look again for a checkpoint to evaluate: %s", error)
             time.sleep(POLL_SECS)
             continue
         if is_final:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
-from absl import logging
 
 from replicate.estimator.estimator import Estimator
+from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
@@ -246,7 +246,7 @@ class BestExporter(_SavedModelExporter):
         if self._best is not None and not self._is_better(result):
             return False
         self._best = result
-        logging.info("Exporter %s: this evaluation is the best so far.", self.name)
+        log.info("Exporter %s: this evaluation is the best so far.", self.name)
         return True
 
     def _is_better(self, result: Results) -> bool:
@@ -279,7 +279,7 @@ def _logged_results(pattern: str) -> list[dict[str, Any]]:
         try:
             found.extend(_results_in(path))
         except tf.errors.DataLossError:
-            logging.warning("Event file %s ends in the middle of an event.", path)
+            log.warning("Event file %s ends in the middle of an event.", path)
     return [result for _, result in sorted(found, key=lambda each: each[0])]
 
 

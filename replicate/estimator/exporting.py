@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
-from absl import logging
 
 from replicate.estimator.checkpoint import restore_variables
+from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import complete_config
 from replicate.export.outputs import (
@@ -108,7 +108,7 @@ def export_graphs(
                 written = written or names
         builder.save(as_text)
         _copy_assets(assets, unfinished)
-    logging.info("Exported %s to %s", checkpoint, finished)
+    log.info("Exported %s to %s", checkpoint, finished)
     return finished.encode()
 
 
@@ -127,7 +127,7 @@ def remove_unfinished(export_dir_base: str, before: float) -> list[str]:
     for name in removed:
         gfile.rmtree(f"{base}/{name}")
     if removed:
-        logging.info("Removed what killed exports left in %s: %s", base, removed)
+        log.info("Removed what killed exports left in %s: %s", base, removed)
     return removed
 
 
@@ -150,14 +150,14 @@ def signatures(mode: str, receiver: Any, spec: EstimatorSpec) -> dict[str, Any]:
             except ValueError as error:
                 left_out[prefix + name] = str(error)
     for name, reason in left_out.items():
-        logging.warning("The exported model has no signature %r: %s", name, reason)
+        log.warning("The exported model has no signature %r: %s", name, reason)
     if not made:
         raise ValueError(
             f"Cannot export in mode {mode!r}: the model has no signature that its inputs can feed. "
             f"{' '.join(left_out.values()) or 'Return predictions from model_fn.'}"
         )
     if mode == ModeKeys.PREDICT and DEFAULT_SIGNATURE not in made:
-        logging.warning("The exported model has no default signature, only %s", sorted(made))
+        log.warning("The exported model has no default signature, only %s", sorted(made))
     return made
 
 

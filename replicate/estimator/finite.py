@@ -9,10 +9,10 @@ told here, and is no error.
 import math
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import Tensor
 from replicate.errors import NonFiniteError
+from replicate.estimator.log import log
 from replicate.estimator.steps import StepReadings
 
 v1 = tf.compat.v1
@@ -24,7 +24,7 @@ def require_finite_loss(readings: StepReadings) -> None:
     A step that was skipped is only warned about, with the name of the loss or gradient.
     """
     for description in readings.skipped:
-        logging.warning(
+        log.warning(
             "Skipped a batch after step %d: %s is NaN or infinite.", readings.step, description
         )
     if readings.skipped:

@@ -9,9 +9,9 @@ Only training uses this: evaluation and prediction always read their input from 
 import inspect
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import Operation, Tensor
+from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
@@ -88,7 +88,7 @@ class InputPosition:
 
     def _warn(self, text: str) -> None:
         if not self._warned:
-            logging.warning(text)
+            log.warning(text)
             self._warned = True
 
 

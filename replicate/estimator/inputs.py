@@ -6,7 +6,7 @@ anything (`input_position.py` does). `estimator.py` calls it once per graph.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -48,6 +48,7 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
 
     Raises:
       ValueError: input_fn returned nothing, or a tuple that is not (features, labels).
+      TypeError: It returned an iterator, or a Tensor that was made outside of it.
     """
     with v1.device("/cpu:0"):
         returned = call_input_fn(input_fn, mode, params, config)
@@ -60,6 +61,7 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
             if mode == ModeKeys.TRAIN and config.save_input_position:
                 position = InputPosition(iterator)
     features, labels = _features_and_labels(returned, mode)
+    _check_leaves(features, labels)
     return Inputs(features, labels, position)
 
 
@@ -94,3 +96,18 @@ def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:
             "Put several features into a dict, (dict, labels)."
         )
     return returned[0], returned[1]
+
+
+def _check_leaves(*nests: Nest) -> None:
+    """Refuses what looks like a batch and cannot be one."""
+    for leaf in tf.nest.flatten(nests):
+        if isinstance(leaf, Iterator):
+            raise TypeError(
+                f"input_fn must return a tf.data.Dataset, features, or (features, labels), got the "
+                f"iterator {leaf!r}. Make a dataset of it with tf.data.Dataset.from_generator."
+            )
+        if isinstance(leaf, tf.Tensor) and not hasattr(leaf, "graph"):
+            raise TypeError(
+                f"input_fn returned a Tensor of shape {leaf.shape} that was made outside of it, "
+                "where TensorFlow executes eagerly. Make it inside of input_fn, or return an array."
+            )

@@ -11,8 +11,8 @@ import shutil
 import uuid
 
 import tensorflow as tf
-from absl import logging
 
+from replicate.estimator.log import log
 from replicate.estimator.search import listed_checkpoints
 
 CHECKPOINT_NAME = "model.ckpt"
@@ -68,7 +68,7 @@ def remove_remains(model_dir: str) -> list[str]:
             path.unlink()
     removed = [path.name for path in found]
     if removed:
-        logging.info("Removed what a killed run left in %s: %s", model_dir, removed)
+        log.info("Removed what a killed run left in %s: %s", model_dir, removed)
     return removed
 
 

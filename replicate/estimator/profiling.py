@@ -10,10 +10,10 @@ import sys
 from typing import Any, TextIO
 
 import tensorflow as tf
-from absl import logging
 from tqdm import tqdm
 
 from replicate._types import Graph
+from replicate.estimator.log import log
 from replicate.estimator.op_costs import OpCost, add_costs, cost_table
 from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.steps import StepReadings
@@ -94,13 +94,13 @@ class ProfileHook(PatientHook):
             tf.profiler.experimental.start(self._log_dir)
             self._is_tracing = True
         except tf.errors.AlreadyExistsError:
-            logging.warning("Cannot trace steps: another profiler runs in this process.")
+            log.warning("Cannot trace steps: another profiler runs in this process.")
 
     def _stop(self) -> None:
         if self._is_tracing:
             self._is_tracing = False
             tf.profiler.experimental.stop()
-            logging.info("Wrote a trace: tensorboard --logdir %s", self._log_dir)
+            log.info("Wrote a trace: tensorboard --logdir %s", self._log_dir)
 
     def _end_marker(self) -> None:
         if self._marker is not None:

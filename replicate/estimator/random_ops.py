@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import Graph, Operation
+from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
@@ -55,7 +55,7 @@ def warn_of_random_ops(train_op: Operation) -> bool:
     if not found:
         return False
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    logging.warning(
+    log.warning(
         "Checkpoints cannot hold the state of these random operations: %s%s. A run that is resumed "
         "draws their first numbers again, and does not end with the numbers of an uninterrupted "
         "one. Use stateless operations with a seed made of the step, such as "

@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import logging
 
 from replicate.estimator.checkpoint import checkpoint_files
+from replicate.estimator.log import log
 from replicate.estimator.model_dir import CHECKPOINT_NAME
 from replicate.estimator.search import listed_checkpoints
 
@@ -68,7 +68,7 @@ def remove_unlisted(model_dir: str) -> list[str]:
             removed.append(name)
     withdraw(model_dir)
     if removed:
-        logging.info("Removed what a killed save left in %s: %s", model_dir, removed)
+        log.info("Removed what a killed save left in %s: %s", model_dir, removed)
     return removed
 
 

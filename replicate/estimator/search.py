@@ -10,9 +10,9 @@ import re
 from typing import NamedTuple
 
 import tensorflow as tf
-from absl import logging
 
 from replicate.estimator.checkpoint import CheckpointError, checkpoint_files, damage_in
+from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
@@ -40,7 +40,7 @@ def newest_checkpoint(model_dir: str) -> str | None:
     """
     found = _search(model_dir)
     for path, damage in found.damaged.items():
-        logging.warning("Passing over checkpoint %s for %s: %s.", path, found.path, damage)
+        log.warning("Passing over checkpoint %s for %s: %s.", path, found.path, damage)
     return found.path
 
 
@@ -59,7 +59,7 @@ def set_aside_damaged(model_dir: str) -> list[str]:
     for path, damage in found.damaged.items():
         for file in checkpoint_files(path):
             tf.io.gfile.rename(file, f"{file}.corrupt", overwrite=True)
-        logging.warning(
+        log.warning(
             "Set checkpoint %s aside as %s.*.corrupt: %s. Training continues from %s.",
             path,
             path,
@@ -100,7 +100,7 @@ def _search(model_dir: str) -> _Found:
         damage = damage_in(path)
         if damage is None:
             if not newest:
-                logging.warning(
+                log.warning(
                     "%s is missing or unreadable; taking the newest one found, %s.",
                     _state_file(model_dir),
                     path,

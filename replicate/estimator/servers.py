@@ -14,10 +14,10 @@ import time
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import Tensor
 from replicate.estimator.cluster import TaskType
+from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -50,7 +50,7 @@ def start_server(config: RunConfig) -> v1.train.Server:
             f"Cannot start the server of {task} {index}: port {port}, given for it in TF_CONFIG as "
             f"{address!r}, is in use. End the process that holds it, or choose another port."
         )
-    logging.warning(
+    log.warning(
         "The server of %s %d listens on port %d of all interfaces, without any authentication: "
         "keep the port closed to everybody else.",
         task,

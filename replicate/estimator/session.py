@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from model_deploy import local_devices
 from replicate._types import Graph, Tensor
 from replicate.estimator.checkpoint import restore_variables
 from replicate.estimator.input_position import InputPosition
+from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
@@ -73,7 +73,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         is_alive = self._is_alive(session)
         checkpoint = None if is_alive else self._find_checkpoint()
         if is_alive:
-            logging.info("The variables have values: going on with them.")
+            log.info("The variables have values: going on with them.")
         elif checkpoint is None:
             session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
             if scaffold.init_fn is not None:

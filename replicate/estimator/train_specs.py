@@ -125,8 +125,13 @@ def checked_listeners(listeners: Iterable[Any] | None) -> tuple[Any, ...]:
     """Returns checkpoint listeners as a tuple.
 
     Raises:
-      TypeError: One of them is something else.
+      TypeError: They are not in a list, or one of them is something else.
     """
+    if not isinstance(listeners, Iterable | None):
+        raise TypeError(
+            f"saving_listeners must be a list of listeners, got {listeners!r}. Put a single one "
+            "into a list."
+        )
     checked = tuple(listeners or ())
     for listener in checked:
         if not isinstance(listener, v1.train.CheckpointSaverListener):

@@ -21,6 +21,7 @@ from replicate.estimator.cluster_session import (
 from replicate.estimator.events import event_hooks
 from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.inputs import Inputs, batch_size
+from replicate.estimator.log import log
 from replicate.estimator.profiling import ProfileHook
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
@@ -36,6 +37,9 @@ v1 = tf.compat.v1
 
 STOP_GRACE_SECS = 5
 """How long a session waits for its queue threads when it closes."""
+
+_READERS = ("ReadVariableOp", "VarIsInitializedOp", "Identity", "IsVariableInitialized")
+"""Types of the operations that read a variable and cannot write to it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +69,10 @@ def run_training(
       NonFiniteError: The loss or a variable is not finite; the newest checkpoint is.
       CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
       ClusterError: The chief of the cluster has not initialised the model in time.
+      ValueError: Steps are asked for, and nothing in the graph increases the global step.
     """
+    if request.steps is not None or request.max_steps is not None:
+        _check_step_moves()
     if config.is_chief:
         _run_chief(inputs, spec, model_dir, config, request)
     else:
@@ -150,6 +157,26 @@ def _loop(
         v1.train.MonitoredSession(creator, stepper.hooks, STOP_GRACE_SECS) as session,
     ):
         stepper.run(session, lambda: until.signum is not None)
+    if readings.loss is None and until.signum is None:
+        log.warning(
+            "Training made no step: the input ended before its first batch, or a hook stopped it. "
+            "Look at what input_fn returns: an empty file list, or a batch larger than the data "
+            "with drop_remainder=True."
+        )
+
+
+def _check_step_moves() -> None:
+    """Refuses a graph in which nothing but its initializer can write to the global step."""
+    step = v1.train.get_global_step()
+    holder = getattr(step, "handle", None)
+    holder = step.op.outputs[0] if holder is None else holder
+    users = {op for op in holder.consumers() if op.type not in _READERS}
+    if users <= {step.initializer}:
+        raise ValueError(
+            "Cannot train for a number of steps: nothing in the graph of model_fn increases the "
+            f"global step, {step.name}, so that training would never end. Pass "
+            "global_step=tf.train.get_global_step() to minimize or apply_gradients."
+        )
 
 
 def _progress(

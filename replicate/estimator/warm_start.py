@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from absl import logging
 
 from replicate._types import Variable
 from replicate.estimator.checkpoint import CheckpointError, open_checkpoint
+from replicate.estimator.log import log
 from replicate.estimator.search import newest_checkpoint
 
 v1 = tf.compat.v1
@@ -99,10 +99,12 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
 
     Raises:
       CheckpointError: There is no such checkpoint, or it does not fit the model.
+      ValueError: No trainable variable has a name that vars_to_warm_start matches.
     """
+    _check_something_matches(settings.vars_to_warm_start)
     path = _checkpoint(settings.ckpt_to_initialize_from)
     open_checkpoint(path)
-    logging.info("Warm start from %s", path)
+    log.info("Warm start from %s", path)
     try:
         v1.train.warm_start(
             path,
@@ -116,6 +118,16 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
             "have by WarmStartSettings(vars_to_warm_start=…), or map their names by "
             "var_name_to_prev_var_name."
         ) from error
+
+
+def _check_something_matches(pattern: Any) -> None:
+    key = v1.GraphKeys.TRAINABLE_VARIABLES
+    if isinstance(pattern, str) and not v1.get_collection(key, pattern):
+        names = [variable.name for variable in v1.get_collection(key)]
+        raise ValueError(
+            f"Cannot warm-start the model: vars_to_warm_start {pattern!r} matches none of the "
+            f"trainable variables, {names}. Correct the pattern, or list the variables' names."
+        )
 
 
 def _checkpoint(path: str) -> str:

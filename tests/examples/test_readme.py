@@ -42,8 +42,5 @@ def test_program_is_at_most_15_lines():
     assert len([line for line in PROGRAM.splitlines() if line.strip()]) <= 15
 
 
-def test_readme_is_at_most_120_lines_and_its_links_lead_somewhere():
+def test_readme_is_at_most_120_lines():
     assert README.count("\n") <= 120
-    targets = re.findall(r"\]\(([^)]+)\)", README)
-    assert len(targets) > 10
-    assert [target for target in targets if not (ROOT / target).exists()] == []

@@ -1,4 +1,8 @@
-"""A run with K-FAC and dropout that was killed ends with the very bits of one that was not."""
+"""A run with K-FAC that was killed ends with the very bits of one that was not.
+
+With dropout, sampled curvature, a rate and momentum that K-FAC chooses, and a damping that adapts:
+when a checkpoint is written, the step before it waits for the judgement that the next one makes.
+"""
 
 import signal
 import subprocess
@@ -28,22 +32,38 @@ PROGRAM = textwrap.dedent(
         random = np.random.default_rng(0)
         images = random.normal(size=[40, 6, 6, 1]).astype(np.float32)
         dataset = tf.data.Dataset.from_tensor_slices((images, np.arange(40) % 4))
-        return dataset.shuffle(40, seed=5).repeat().batch(8)
+        batches = dataset.shuffle(40, seed=5).repeat().batch(8, drop_remainder=True)
+        first = images[:8], np.arange(8) % 4
+        return batches.scan(first, lambda last, now: (now, ({"now": now, "last": last}, now[1])))
+
+    def forward(images):
+        kernel, bias = v1.get_variable("conv/w", [3, 3, 1, 4]), v1.get_variable("conv/b", [4])
+        convolved = tf.nn.bias_add(tf.nn.conv2d(images, kernel, 2, "SAME"), bias)
+        return (kernel, bias), convolved, tf.reshape(tf.nn.tanh(convolved), [-1, 36])
+
+    def logits_of(flat):
+        weights = v1.get_variable("dense/w", [36, 4])
+        return weights, flat @ weights
+
+    def loss_fn(batch):
+        logits = logits_of(forward(batch[0])[-1])[-1]
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(batch[1], logits))
 
     def model_fn(features, labels, mode):
-        kernel, bias = v1.get_variable("conv/w", [3, 3, 1, 4]), v1.get_variable("conv/b", [4])
-        convolved = tf.nn.bias_add(tf.nn.conv2d(features, kernel, 2, "SAME"), bias)
-        flat = tf.reshape(tf.nn.tanh(convolved), [-1, 36])
+        images, _ = features["now"]
+        convolution, convolved, flat = forward(images)
         flat = tf.nn.experimental.stateless_dropout(flat, 0.2, seed=replicate.step_seed(1))
-        weights = v1.get_variable("dense/w", [36, 4])
-        logits = flat @ weights
+        weights, logits = logits_of(flat)
         loss = v1.losses.sparse_softmax_cross_entropy(labels, logits)
         layers = kfac.graph_layer_collection()
-        layers.register_conv2d((kernel, bias), (1, 2, 2, 1), "SAME", features, convolved)
+        layers.register_conv2d(convolution, (1, 2, 2, 1), "SAME", images, convolved)
         layers.register_fully_connected(weights, flat, logits)
         layers.register_categorical_predictive_distribution(logits, name="logits")
         optimizer = replicate.TowerOptimizer(lambda: kfac.PeriodicInvCovUpdateKfacOpt(
-            learning_rate=0.05, damping=0.1, layer_collection=layers, invert_every=3))
+            learning_rate=None, momentum=None, momentum_type="qmodel", damping=0.1,
+            layer_collection=layers, invert_every=3, loss_fn=loss_fn, adapt_damping=True,
+            damping_adaptation_interval=save_every // 2, update_damping_immediately=False))
+        optimizer.wrapped.add_tower_batch(features["now"], features["last"])
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
@@ -96,5 +116,7 @@ def test_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path):
     assert 0 < first <= KILL_AT + 1, "the second run must have gone on from a checkpoint"
     assert sorted(got) == sorted(expected)
     assert {"conv/w", "conv/w/KFAC", "kfac/conv/w/input/cov", "kfac/sample_step"} <= set(got)
+    assert np.isfinite(expected["kfac/prev_loss"]), "it must have been saved in mid-adaptation"
+    assert expected["kfac/damping"] != np.float32(0.1)
     for name, value in expected.items():
         np.testing.assert_array_equal(got[name], value, err_msg=name)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import kfac
 from kfac import damping_adaptation
 from kfac.damping_adaptation import AdaptationSettings, AdaptedDamping
 from kfac.state import assign_all, read
@@ -116,7 +117,12 @@ class Descent:
         self.last_c = v1.placeholder_with_default(2.0, [])
         self.change = v1.placeholder_with_default(-12.0, [])
         losses = TrainingLoss(
-            None, lambda c: 0.5 * c * tf.square(self.theta), self.c, self.last_c, True
+            None,
+            lambda c: 0.5 * c * tf.square(self.theta),
+            self.c,
+            self.last_c,
+            True,
+            kfac.LayerCollection(),
         )
         losses.collect(0.5 * self.c * tf.square(self.theta))
         self.rule = AdaptedDamping(initial, losses, settings(**kwargs), "float32")

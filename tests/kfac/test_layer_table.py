@@ -130,12 +130,15 @@ def test_parameter_of_another_layer(collection, weights):
     assert unchanged(collection) == before
 
 
-@pytest.mark.parametrize("first", [None, "weight alone"])
-def test_reuse_of_an_unknown_layer(collection, weights, first):
+@pytest.mark.parametrize(
+    ("first", "known"), [(None, r"none \(.*graph_layer_collection"), ("weight alone", r"\(fc/w\)")]
+)
+def test_reuse_of_an_unknown_layer(collection, weights, first, known):
     if first:
         collection.register_fully_connected(weights[0], *dense_tensors())
     before = unchanged(collection)
-    with pytest.raises(ValueError, match=r"reuse is True, and no layer.*\(fc/w, fc/b\)"):
+    message = rf"reuse is True, and no layer.*\(fc/w, fc/b\)\. Registered are: {known}"
+    with pytest.raises(ValueError, match=message):
         collection.register_fully_connected(weights, *dense_tensors(), reuse=True)
     assert unchanged(collection) == before
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 import kfac
 from kfac import loss_functions
+from kfac.loss_registration import registrations_of_graph
 
 v1 = tf.compat.v1
 
@@ -156,3 +157,13 @@ def test_other_graph(collection):
     with tf.Graph().as_default(), pytest.raises(ValueError, match=r"loss 'a': its tensors are in"):
         register(collection, "normal_mean_variance_predictive_distribution", name="a")
     assert not collection.losses
+
+
+def test_a_graph_knows_its_collections():
+    with tf.Graph().as_default() as graph:
+        first, second = kfac.LayerCollection(), kfac.graph_layer_collection()
+        with tf.Graph().as_default():
+            kfac.LayerCollection()
+            third = kfac.LayerCollection(graph)
+    assert registrations_of_graph(graph) == [first, second, third]
+    assert graph.get_all_collection_keys() == [], "none that a MetaGraph would hold"

@@ -39,8 +39,12 @@ def test_unnamed_under_reuse(graph):
 
 
 def test_unknown_name_under_reuse(graph):
-    with pytest.raises(KeyError, match=r"no loss of that name was registered"):
-        register(LossTable(), "a", reuse=True)
+    table = LossTable()
+    with pytest.raises(KeyError, match=r"no loss of that name .*none \(.*graph_layer_collection"):
+        register(table, "a", reuse=True)
+    register(table, "b")
+    with pytest.raises(KeyError, match=r"no loss of that name .*Registered are: b\. Register it"):
+        register(table, "a", reuse=True)
 
 
 def test_taken_name(graph):

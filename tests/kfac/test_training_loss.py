@@ -1,6 +1,7 @@
 import pytest
 import tensorflow as tf
 
+import kfac
 from kfac.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -13,6 +14,7 @@ def make(**kwargs):
         "train_batch": None,
         "prev_train_batch": None,
         "use_passed_loss": True,
+        "layers": kfac.LayerCollection(),
     }
     return TrainingLoss(**{**arguments, **kwargs})
 
@@ -81,3 +83,40 @@ def test_batch_that_is_not_known(graph):
         losses.on_current_batch(tf.float32)
     with pytest.raises(ValueError, match="loss_fn=None"):
         make(train_batch=tf.constant(1.0)).on_current_batch(tf.float32)
+
+
+def two_towers():
+    """A collection with two towers, and their losses."""
+    layers, losses = kfac.graph_layer_collection(), []
+    for reuse in (False, True):
+        logits = tf.zeros([4, 3])
+        layers.register_categorical_predictive_distribution(logits, name="loss", reuse=reuse)
+        losses.append(tf.reduce_sum(logits))
+    return layers, losses
+
+
+def test_loss_of_some_towers_only(graph, session):
+    layers, parts = two_towers()
+    losses = make(layers=layers)
+    losses.collect(parts[1])
+    with pytest.raises(ValueError, match=r"not given the loss of tower 0, of 2 .* in default"):
+        losses.before_step(tf.float32)
+    losses.set(parts[1])
+    assert session.run(losses.before_step(tf.float32)) == 0.0
+
+
+def test_batches_of_some_towers_only(graph):
+    losses = make(loss_fn=abs, layers=two_towers()[0])
+    losses.add_tower(tf.constant(1.0), None)
+    with pytest.raises(ValueError, match=r"add_tower_batch was called 1 times, with 2 towers"):
+        losses.on_current_batch(tf.float32)
+
+
+def test_loss_of_another_collection(graph):
+    _, parts = two_towers()
+    losses = make(layers=kfac.LayerCollection(name="own"))
+    losses.collect(tf.constant(1.0))
+    losses.check()
+    losses.collect(parts[0])
+    with pytest.raises(ValueError, match=r"with layer collection own: .* another .*, default"):
+        losses.check()

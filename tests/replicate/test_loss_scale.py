@@ -88,6 +88,25 @@ def test_summaries_tell_scale_and_skipped_steps(graph):
     assert names == ["loss_scale/current", "loss_scale/skipped"]
 
 
+@pytest.mark.parametrize("given", [None, 3.0])
+def test_the_wrapped_optimizer_sees_the_loss_as_it_is(graph, given):
+    seen = []
+
+    class Looking(v1.train.GradientDescentOptimizer):
+        def compute_gradients(self, loss, *args, **kwargs):
+            seen.append(loss)
+            return super().compute_gradients(loss, *args, **kwargs)
+
+    optimizer = TowerOptimizer(Looking(1.0), loss_scale=DynamicLossScale(8.0))
+    loss = half_precision_loss(0.5)
+    grad_loss = None if given is None else tf.constant(given)
+    (gradient, _), *_ = optimizer.compute_gradients(loss, grad_loss=grad_loss)
+    assert seen == [loss]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        assert session.run(gradient) == 4.0 * (given or 1.0)
+
+
 def test_all_finite_looks_into_sparse_gradients(graph):
     variable = v1.get_variable("w", [2])
     bad = tf.IndexedSlices(tf.constant([np.nan]), tf.constant([0]), tf.constant([2]))

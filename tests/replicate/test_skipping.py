@@ -286,7 +286,7 @@ def test_synchronous_replicas_are_refused(graph):
         TowerOptimizer(wrapped, skip_nonfinite=3).minimize(weight * 2.0)
 
 
-@pytest.mark.parametrize("limit", [-1, 1.5])
+@pytest.mark.parametrize("limit", [-1, 1.5, True])
 def test_wrong_limit_is_refused(limit):
     with pytest.raises(ValueError, match=rf"skip_nonfinite must be an int ≥ 0, got {limit}"):
         TowerOptimizer(momentum, skip_nonfinite=limit)

@@ -149,4 +149,6 @@ def test_replace_refuses_another_mode_and_unknown_fields():
 def test_checked_hooks_names_the_argument():
     with pytest.raises(TypeError, match="my_hooks must hold"):
         checked_hooks("my_hooks", [1])
+    with pytest.raises(TypeError, match=r"my_hooks must be a list of hooks, got .*into a list"):
+        checked_hooks("my_hooks", v1.train.StopAtStepHook(1))
     assert checked_hooks("my_hooks", None) == ()

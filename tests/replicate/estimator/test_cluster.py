@@ -21,7 +21,16 @@ def parse(cluster, task_type, index, **more):
     )
 
 
-@pytest.mark.parametrize("text", ["", "  ", "{}", '{"cluster": {}, "task": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "  ",
+        "{}",
+        '{"cluster": {}, "task": {}}',
+        '{"cluster": {}, "task": {"type": "worker", "index": 0}}',
+    ],
+)
 def test_without_a_cluster_the_process_is_on_its_own(text):
     alone = parse_cluster_config(text)
     assert alone == ClusterConfig()
@@ -95,6 +104,8 @@ def task_of(task_type, index):
         ("text", "must be a JSON object"),
         (None, "must be a JSON object, got null"),
         ({"task": {"type": "chief", "index": 0}}, '"cluster" is missing'),
+        ({"clusters": {}, "task": {"type": "worker", "index": 0}}, '"cluster" is missing'),
+        ({"cluster": {}, "task": {"type": "worker", "index": 1}}, '"cluster" is missing or empty'),
         ({"cluster": CLUSTER}, '"task" is missing'),
         (config(cluster=["a:1"]), '"cluster" must be an object'),
         (config(task="chief"), '"task" must be an object'),

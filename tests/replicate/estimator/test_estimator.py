@@ -257,6 +257,13 @@ def test_wrong_mode_of_the_spec(linear, tmp_path):
 def test_config_must_be_a_run_config(linear):
     with pytest.raises(TypeError, match=r"config must be a replicate.RunConfig"):
         Estimator(linear.model_fn, config={"model_dir": "a"})
+    with pytest.raises(TypeError, match=r"must be a replicate.RunConfig, got ConfigProto"):
+        Estimator(linear.model_fn, config=v1.ConfigProto())
+
+
+def test_model_dir_must_be_a_path(linear):
+    with pytest.raises(TypeError, match="model_dir must be a path, got 3"):
+        Estimator(linear.model_fn, 3)
 
 
 def test_reading_variables_of_an_untrained_model(linear, tmp_path):

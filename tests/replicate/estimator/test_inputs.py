@@ -8,6 +8,8 @@ from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1
 
+OUTSIDE = tf.zeros([2, 3])
+
 pytestmark = pytest.mark.usefixtures("graph")
 
 
@@ -74,6 +76,16 @@ def test_input_is_made_on_the_cpu():
 def test_wrong_returns(returned, text):
     with pytest.raises(ValueError, match=text):
         build(lambda: returned)
+
+
+def test_iterators_are_refused():
+    with pytest.raises(TypeError, match=r"got the iterator .*from_generator"):
+        build(lambda: ({"x": iter([1, 2])}, tf.zeros([2])))
+
+
+def test_tensors_made_outside_are_refused():
+    with pytest.raises(TypeError, match=r"Tensor of shape \(2, 3\) that was made outside of it"):
+        build(lambda: {"x": OUTSIDE})
 
 
 def test_batch_size_known_now():

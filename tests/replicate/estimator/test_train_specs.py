@@ -42,6 +42,7 @@ def test_a_single_exporter_stands_for_a_list():
         (lambda: TrainSpec(len, max_steps=0), ValueError, "max_steps must be greater than 0"),
         (lambda: TrainSpec(len, hooks=[3]), TypeError, "TrainSpec: hooks must hold"),
         (lambda: TrainSpec(len, saving_listeners=[3]), TypeError, "saving_listeners must hold"),
+        (lambda: TrainSpec(len, saving_listeners=3), TypeError, "saving_listeners must be a list"),
         (lambda: EvalSpec(None), TypeError, "EvalSpec: input_fn must be a function"),
         (lambda: EvalSpec(len, steps=-1), ValueError, "EvalSpec: steps must be greater than 0"),
         (lambda: EvalSpec(len, name=3), TypeError, "name must be a string or None, got 3"),

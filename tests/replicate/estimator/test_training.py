@@ -315,3 +315,22 @@ def test_training_works_outside_of_the_main_thread(linear, tmp_path):
     thread.start()
     thread.join()
     assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-2"
+
+
+def test_steps_of_a_model_that_does_not_count_them_are_refused(linear, tmp_path):
+    def model_fn(features, labels, mode):
+        weights = v1.get_variable("w", [3, 1])
+        loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) - labels))
+        rate = v1.train.exponential_decay(0.1, v1.train.get_global_step(), 10, 0.5)
+        train_op = v1.train.GradientDescentOptimizer(rate).minimize(loss)
+        return EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    with pytest.raises(ValueError, match=r"nothing in the graph .* increases the global step"):
+        linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=3)
+
+
+def test_training_on_nothing_warns(linear, tmp_path, caplog):
+    linear.make_estimator(tmp_path).train(lambda: linear.input_fn().take(0), max_steps=3)
+    assert "Training made no step: the input ended before its first batch" in caplog.text
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
+    assert caplog.text.count("Training made no step") == 1

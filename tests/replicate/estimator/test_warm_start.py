@@ -132,6 +132,11 @@ def test_source_that_does_not_fit(linear, begin, tmp_path, path, text):
         begin(tmp_path / path)
 
 
+def test_pattern_that_matches_nothing(source, begin, tmp_path):
+    with pytest.raises(ValueError, match=r"'v:0' matches none of the trainable variables, \['w:0'"):
+        begin(WarmStartSettings(tmp_path / "source", "v:0"))
+
+
 def test_settings():
     assert warm_start_settings(None) is None
     settings = WarmStartSettings("a")
