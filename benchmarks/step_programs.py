@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 import kfac
-from examples import convnet_model
+from benchmarks import models
 
 v1 = tf.compat.v1
 
@@ -92,37 +92,16 @@ def _random_images(batch_size: int) -> Any:
 
 def build_convnet(images: Any) -> tuple[Any, kfac.LayerCollection]:
     """Returns the loss and the registered layers of the ConvNet of the examples."""
-    conv1, conv2, linear = convnet_model.build_model(images)
     layers = kfac.LayerCollection()
-    for conv in (conv1, conv2):
-        layers.register_conv2d(
-            (conv.weights, conv.bias), (1, 1, 1, 1), "SAME", conv.inputs, conv.outputs
-        )
-    layers.register_fully_connected((linear.weights, linear.bias), linear.inputs, linear.outputs)
-    layers.register_categorical_predictive_distribution(linear.outputs)
     labels = tf.range(images.shape[0]) % 10
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=linear.outputs)
-    return tf.reduce_mean(losses), layers
+    return models.convnet_loss(images, labels, layers), layers
 
 
 def build_autoencoder(images: Any) -> tuple[Any, kfac.LayerCollection]:
     """Returns the loss and the registered layers of an autoencoder with sigmoids."""
-    targets = activations = tf.reshape(images, [-1, ENCODER[0]])
     layers = kfac.LayerCollection()
-    for index, units in enumerate(_autoencoder_units()[1:]):
-        with v1.variable_scope(f"layer_{index}"):
-            weight = v1.get_variable("weight", [activations.shape[1], units])
-            bias = v1.get_variable("bias", [units], initializer=v1.zeros_initializer())
-        outputs = activations @ weight + bias
-        layers.register_fully_connected((weight, bias), activations, outputs)
-        activations = tf.sigmoid(outputs)
-    layers.register_multi_bernoulli_predictive_distribution(outputs)
-    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=outputs)
-    return tf.reduce_mean(tf.reduce_sum(losses, axis=1)), layers
-
-
-def _autoencoder_units() -> tuple[int, ...]:
-    return (*ENCODER, *ENCODER[-2::-1])
+    loss = models.autoencoder_loss(images, ENCODER, tf.sigmoid, tf.sigmoid, layers)
+    return loss, layers
 
 
 def _make_optimizer(name: str, layers: kfac.LayerCollection, momentum_type: str) -> Any:
@@ -145,7 +124,7 @@ def layer_sizes(model: str) -> list[LayerSize]:
             LayerSize(5 * 5 * 16 + 1, 16, 14 * 14),
             LayerSize(7 * 7 * 16 + 1, 10),
         ]
-    units = _autoencoder_units()
+    units = models.autoencoder_units(ENCODER)
     return [
         LayerSize(inputs + 1, outputs, is_first=index == 0)
         for index, (inputs, outputs) in enumerate(itertools.pairwise(units))
