@@ -9,13 +9,16 @@ optimizer.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Tensor, Variable
 
 v1 = tf.compat.v1
+
+Nest = Any
+"""A Tensor, or a nested structure of Tensors."""
 
 ROOT = "kfac"
 
@@ -100,34 +103,28 @@ def assign_if(
     """
     if condition is True:
         return assign_all(compute())
-    # Ordering goes through the condition. TensorFlow drops control dependencies of a branch whose
-    # other inputs have them, and then lets reads inside of the branch run too early.
-    condition = tf.identity(condition)
     current = [read(variable) for variable in variables]
-
-    def new_values() -> list[Tensor]:
-        # A functional branch names its ops afresh. Without a scope these could take the names of
-        # ops outside, and colocation, which goes by name, would mistake one for the other.
-        with v1.name_scope(f"{ROOT}_branch"):
-            return [assignment.value for assignment in compute()]
-
-    values = tf.cond(condition, new_values, lambda: current)
+    values = value_if(condition, lambda: [value for _, value in compute()], current)
     return assign_all([Assignment(*pair) for pair in zip(variables, values, strict=True)])
 
 
-def value_if(condition: Tensor, compute: Callable[[], Tensor], otherwise: Tensor) -> Tensor:
-    """Returns a Tensor that is computed only when it is wanted.
+def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) -> Nest:
+    """Returns Tensors that are computed only when they are wanted.
 
     Args:
       condition: bool [].
       compute: Called once, inside a branch, so it must not make variables. What it reads, it reads
         after the active control dependencies.
-      otherwise: What to return when the condition does not hold; of the same dtype and shape.
+      otherwise: What to return when the condition does not hold; of the same dtypes and shapes.
     """
+    # Ordering goes through the condition. TensorFlow drops control dependencies of a branch whose
+    # other inputs have them, and then lets reads inside of the branch run too early.
     condition = tf.identity(condition)
 
-    def wanted() -> Tensor:
+    def wanted() -> Nest:
+        # A functional branch names its ops afresh. Without a scope these could take the names of
+        # ops outside, and colocation, which goes by name, would mistake one for the other.
         with v1.name_scope(f"{ROOT}_branch"):
-            return tf.identity(compute())
+            return tf.nest.map_structure(tf.identity, compute())
 
     return tf.cond(condition, wanted, lambda: otherwise)

@@ -17,7 +17,7 @@ from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.curvature_owner import CurvatureOwner
 from kfac.damping import DampingRule, Trial
 from kfac.momentum import Momentum, Problem, Step
-from kfac.state import Assignment, assign_all, make_counter, read
+from kfac.state import Assignment, assign_all, make_counter, read, value_if
 from kfac.training_loss import TrainingLoss
 from kfac.vectors import Vector
 
@@ -308,10 +308,9 @@ def _unless(condition: Tensor, assignments: Sequence[Assignment]) -> list[Assign
 
 def _assign_if(condition: Tensor, assignments: Sequence[Assignment]) -> Operation:
     """Assigns resource variables, at no cost if the condition does not hold."""
-    condition = tf.identity(condition)
 
     def assign() -> Tensor:
         with v1.control_dependencies([assign_all(assignments)]):
             return tf.identity(condition)
 
-    return tf.group(tf.cond(condition, assign, lambda: condition))
+    return tf.group(value_if(condition, assign, condition))
