@@ -64,8 +64,28 @@ class VariableBatchReader:
         return tf.nest.map_structure(lambda tensor: tensor[:size], self._dataset)
 
 
+class _CachingReader:
+    """A reader that has the batch of the previous run, once it was called."""
+
+    _cached_batch: Batch = None
+
+    @property
+    def cached_batch(self) -> Batch:
+        """The batch of the previous run; no rows in the first one.
+
+        Raises:
+          ValueError: The reader has not been called yet.
+        """
+        if self._cached_batch is None:
+            raise ValueError(
+                f"{type(self).__name__} has no cached_batch yet. Call the reader with a batch size "
+                "first: that decides which batch is the previous one of the next run."
+            )
+        return self._cached_batch
+
+
 @typing.final
-class CachedDataReader:
+class CachedDataReader(_CachingReader):
     """A `VariableBatchReader` that also hands out the batch of the previous run.
 
     It keeps that batch in variables, so a checkpoint holds it.
@@ -86,16 +106,6 @@ class CachedDataReader:
         shapes = [[max_batch_size, *t.shape[1:].as_list()] for t in tf.nest.flatten(self._largest)]
         dtypes = [tensor.dtype for tensor in tf.nest.flatten(dataset)]
         self._cache = _Cache("cached_batch", shapes, dtypes)
-        self._cached_batch: Batch = None
-
-    @property
-    def cached_batch(self) -> Batch:
-        """The batch of the previous run; no rows in the first one.
-
-        Raises:
-          ValueError: The reader has not been called yet.
-        """
-        return _require_call(self._cached_batch, "CachedDataReader")
 
     def __call__(self, batch_size: Tensor | int) -> Batch:
         """Returns the first `batch_size` rows, and keeps them whenever they are used.
@@ -148,7 +158,7 @@ class IndexedBatchReader:
 
 
 @typing.final
-class CachedIndexedReader:
+class CachedIndexedReader(_CachingReader):
     """An `IndexedBatchReader` that also hands out the batch of the previous run.
 
     It keeps the numbers of the examples in a variable, not the examples.
@@ -166,16 +176,6 @@ class CachedIndexedReader:
         """
         self._drawing = _Drawing(dataset, num_examples)
         self._cache = _Cache("cached_indices", [[num_examples]], [tf.int32])
-        self._cached_batch: Batch = None
-
-    @property
-    def cached_batch(self) -> Batch:
-        """The batch of the previous run; no rows in the first one.
-
-        Raises:
-          ValueError: The reader has not been called yet.
-        """
-        return _require_call(self._cached_batch, "CachedIndexedReader")
 
     def __call__(self, batch_size: Tensor | int) -> Batch:
         """Returns `batch_size` different rows, and keeps their numbers whenever they are used.
@@ -263,12 +263,3 @@ def _checked_size(batch_size: Tensor | int, largest: int) -> Tensor | int:
     ]
     with v1.control_dependencies(checks):
         return tf.identity(batch_size)
-
-
-def _require_call(batch: Batch, reader: str) -> Batch:
-    if batch is None:
-        raise ValueError(
-            f"{reader} has no cached_batch yet. Call the reader with a batch size first: that "
-            "decides which batch is the previous one of the next run."
-        )
-    return batch
