@@ -48,23 +48,13 @@ def failure_unless(condition: Tensor, text: Tensor) -> Operation:
     return v1.debugging.Assert(condition, [message])
 
 
-def finite_check(tensor: Tensor, text: str) -> Tensor:
-    """Returns the tensor; its evaluation fails with `NonFiniteError(text)` on a NaN or infinity.
-
-    Args:
-      tensor: Floating point, any shape.
-      text: The message, which names what the tensor is.
-    """
-    return v1.debugging.check_numerics(tensor, f"<<NonFiniteError| {text} |>>")
-
-
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
     """Turns the failure of a check made in this module into the error that it stands for.
 
     Raises:
       ValueError: A `batch_check` failed inside the context.
-      NonFiniteError: A `finite_check` or `failure_unless` failed inside the context.
+      NonFiniteError: A `failure_unless` failed inside the context.
     """
     try:
         yield

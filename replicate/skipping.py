@@ -7,36 +7,17 @@ batch normalization are `BatchStatistics`'.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.errors import failure_unless
+from replicate.finite_gradients import Watched, finite_flags, first_bad, not_finite
 
 v1 = tf.compat.v1
 
 SKIPPING = ("replicate", "skipping")
 """Key of the `NonFiniteSkipping` of a graph's optimizers. Not a string: never exported."""
-
-
-class Watched(NamedTuple):
-    """A loss or gradient of one tower.
-
-    Attributes:
-      is_finite: Boolean scalar: whether all its numbers are.
-      description: What it is, to begin a sentence with: "The gradient of w".
-      is_loss: Whether it is a loss.
-    """
-
-    is_finite: Tensor
-    description: str
-    is_loss: bool
-
-
-def watched(values: Tensor, description: str, is_loss: bool = False) -> Watched:
-    """Watches a tensor of floating-point numbers, on the device that is active."""
-    return Watched(tf.reduce_all(tf.math.is_finite(values)), description, is_loss)
 
 
 class NonFiniteSkipping:
@@ -77,11 +58,10 @@ class NonFiniteSkipping:
           may_overflow: Boolean scalar: whether a gradient that is not finite under a loss that is
             shows only that the loss is scaled too far, which is not counted here.
         """
-        losses_first = sorted(entries, key=lambda entry: not entry.is_loss)
-        self.descriptions = tuple(entry.description for entry in losses_first)
-        finite = tf.stack([entry.is_finite for entry in losses_first])
+        finite, ordered = finite_flags(entries)
+        self.descriptions = tuple(entry.description for entry in ordered)
         accepted = tf.reduce_all(finite)
-        first = tf.argmin(tf.cast(finite, tf.int32), output_type=tf.int64)
+        first = first_bad(finite)
         skipped = tf.logical_not(accepted)
         if may_overflow is not None:
             is_gradient = first >= sum(entry.is_loss for entry in entries)
@@ -89,7 +69,7 @@ class NonFiniteSkipping:
             skipped = tf.logical_and(skipped, tf.logical_not(overflow))
         self.cause = tf.where(skipped, first + 1, tf.zeros_like(first))
         v1.add_to_collection(SKIPPING, self)
-        with v1.control_dependencies([self._fails_after_too_many(first, skipped)]):
+        with v1.control_dependencies([self._fails_after_too_many(skipped, ordered, first)]):
             return tf.identity(accepted)
 
     @property
@@ -111,16 +91,12 @@ class NonFiniteSkipping:
             v1.assign(self.in_a_row, tf.where(self.skipped, in_a_row + 1, others)),
         )
 
-    def _fails_after_too_many(self, first: Tensor, skipped: Tensor) -> Operation:
-        what = tf.gather(tf.constant(self.descriptions), first)
-        end = (
-            f" is NaN or infinite, after skip_nonfinite={self.allowed} skipped steps in a row; no "
-            "variable was changed in this step. Look for a learning rate that is too high, "
-            "log(0), or bad input."
-        )
+    def _fails_after_too_many(
+        self, skipped: Tensor, entries: Sequence[Watched], first: Tensor
+    ) -> Operation:
+        row = f", after skip_nonfinite={self.allowed} skipped steps in a row"
         too_many = tf.logical_and(skipped, self.in_a_row.read_value() >= self.allowed)
-        text = tf.strings.join([what, end])
-        return failure_unless(tf.logical_not(too_many), text)
+        return failure_unless(tf.logical_not(too_many), not_finite(entries, first, row))
 
 
 def _counter(name: str) -> Variable:

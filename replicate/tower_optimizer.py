@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from model_deploy import cross_in_packs, sum_over_copies
-from model_deploy.gradients import gradient_values, with_values
+from model_deploy.gradients import gradient_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.conditional import only_if
-from replicate.errors import finite_check
+from replicate.finite_gradients import Watched, require_finite, watched
 from replicate.gradient_accumulation import GradientAccumulation
 from replicate.loss_scale import DynamicLossScale, LossScaling, all_finite
-from replicate.skipping import NonFiniteSkipping, Watched, watched
+from replicate.skipping import NonFiniteSkipping
 from replicate.towers import (
     COLLECTION,
     REDUCED_GRADIENTS,
@@ -205,17 +205,15 @@ class TowerOptimizer(v1.train.Optimizer):
     def _part_of(
         self, tower: TowerContext | None, gradients_and_variables: GradientsAndVariables
     ) -> TowerGradients:
-        """Checks one tower's gradients, or watches them, where the tower computes."""
-        checked, entries = list(gradients_and_variables), self._losses
+        """Keeps one tower's gradients, and watches them where the tower computes."""
+        pairs, entries = list(gradients_and_variables), self._losses
         self._losses = []
-        with v1.name_scope("finite_gradients"):
-            if self._skip_nonfinite:
-                entries = [*entries, *_watched(checked, tower)]
-            elif self._loss_scale is None:
-                checked = [(_checked(grad, var, tower), var) for grad, var in checked]
-        done = v1.group(*_evaluated(checked), name="train_op_placeholder")
+        if self._skip_nonfinite or self._loss_scale is None:
+            with v1.name_scope("finite_gradients"):
+                entries = [*entries, *_watched(pairs, tower)]
+        done = v1.group(*_evaluated(pairs), name="train_op_placeholder")
         names = v1.get_default_graph().get_name_scope()
-        return TowerGradients(checked, entries, done, v1.get_variable_scope(), names)
+        return TowerGradients(pairs, entries, done, v1.get_variable_scope(), names)
 
     def _apply(
         self,
@@ -226,7 +224,12 @@ class TowerOptimizer(v1.train.Optimizer):
     ) -> Operation:
         """Sums the towers' gradients and lets the wrapped optimizer apply them, when it is time."""
         summed = self._summed([part.gradients_and_variables for part in towers])
-        with v1.control_dependencies([*(part.done for part in towers), *_evaluated(summed)]):
+        ready = [*(part.done for part in towers), *_evaluated(summed)]
+        entries = [entry for part in towers for entry in part.watched]
+        if entries and skipping is None:
+            with v1.name_scope("finite_gradients"):
+                ready.append(require_finite(entries))
+        with v1.control_dependencies(ready):
             with v1.name_scope("gradient_aggregating"):
                 accepted = self._verdict(towers, summed, skipping)
             v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
@@ -324,18 +327,6 @@ def different_calls(build: TowerBuild) -> ValueError:
         f"(minimize or apply_gradients), but {counts}. Look for an `if` on Python state, or for "
         f"randomness, around an optimizer in model_fn."
     )
-
-
-def _checked(
-    gradient: Gradient | None, variable: Variable, tower: TowerContext | None
-) -> Gradient | None:
-    if gradient is None:
-        return None
-    text = (
-        f"{_in_tower(_name(variable), tower)} is NaN or infinite; no variable was changed in this "
-        f"step. Look for a learning rate that is too high, log(0), or bad input."
-    )
-    return with_values(gradient, finite_check(gradient_values(gradient), text))
 
 
 def _watched(

@@ -16,7 +16,7 @@ import tensorflow as tf
 from model_deploy import DevicePlan, SharedVariables, VariablePlacer
 from replicate._types import Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
-from replicate.skipping import Watched
+from replicate.finite_gradients import Watched
 from replicate.tower_collections import Summaries, TowerCollections
 
 v1 = tf.compat.v1
@@ -64,8 +64,8 @@ class TowerGradients:
     """What one tower passed to one call of `apply_gradients`.
 
     Attributes:
-      gradients_and_variables: The pairs, gradients checked to be finite when they are evaluated.
-      watched: What decides whether the step is skipped, where `skip_nonfinite` is set.
+      gradients_and_variables: The pairs.
+      watched: What has to be finite for the step to be applied.
       done: Operation that ends this tower's part of the step.
       variable_scope: The variable scope in which it called, likewise `name_scope`.
       name_scope: The name scope.

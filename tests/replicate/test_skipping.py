@@ -7,9 +7,10 @@ import tensorflow as tf
 import kfac
 from model_deploy import device_plan
 from replicate.errors import NonFiniteError, user_errors
+from replicate.finite_gradients import watched
 from replicate.loss_scale import DynamicLossScale
 from replicate.model_fn import replicate_model_fn
-from replicate.skipping import SKIPPING, NonFiniteSkipping, watched
+from replicate.skipping import SKIPPING, NonFiniteSkipping
 from replicate.spec import EstimatorSpec, ModeKeys
 from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import tower_build

@@ -5,8 +5,9 @@ import tensorflow as tf
 from replicate.errors import NonFiniteError
 from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.steps import StepReadings
+from replicate.finite_gradients import watched
 from replicate.model_fn import replicate_model_fn
-from replicate.skipping import NonFiniteSkipping, watched
+from replicate.skipping import NonFiniteSkipping
 from replicate.spec import EstimatorSpec
 from replicate.tower_optimizer import TowerOptimizer
 
