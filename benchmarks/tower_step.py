@@ -1,0 +1,133 @@
+"""How long a step takes on several towers: replicated, by hand, by MirroredStrategy, on one tower.
+
+The ways of training take turns in one process; each model and number of towers has a process of
+its own, since a process fixes its logical devices once, and its strategy.
+
+    python -m benchmarks.tower_step --towers=2 --towers=4 --model=mlp --rounds=15
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from absl import app, flags
+
+from benchmarks import record, timing
+
+ROOT = pathlib.Path(__file__).parents[1]
+MODELS = ("ConvNet 8x8", "ConvNet 28x28", "MLP", "embedding")
+WAYS = ("replicated", "by hand", "one tower", "MirroredStrategy")
+EMBEDDING = {"rows": 100_000, "width": 64, "words": 20}
+
+Times: TypeAlias = Mapping[str, Sequence[float]]
+"""Seconds per step of each block, by way of training."""
+
+_MODEL = flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
+_TOWERS = flags.DEFINE_multi_integer("towers", [2, 4], "How many; may be repeated.", lower_bound=2)
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 256, "Examples in a global batch.", lower_bound=2)
+_ROUNDS = flags.DEFINE_integer("rounds", 15, "Blocks of each way to train.", lower_bound=1)
+_BLOCK = flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
+_JSON = flags.DEFINE_string("json", None, "File to write the measurements to.")
+_PICTURE = flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
+_HERE = flags.DEFINE_bool("here", False, "Time one model and number in this process; print JSON.")
+
+
+def time_here(model_name: str, towers: int) -> dict[str, Any]:
+    """Times all ways of training a model in this process.
+
+    Returns:
+      "times" and, of the embedding model, "largest_tensor": bytes, by way of training.
+    """
+    import tensorflow as tf  # noqa: PLC0415
+
+    cpu, *_ = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * towers
+    )
+    from benchmarks import tower_models, tower_programs  # noqa: PLC0415
+
+    size = _BATCH_SIZE.value
+    model: tower_models.Model
+    if model_name == "embedding":
+        model = tower_models.Embedding(batch_size=size, **EMBEDDING)
+    elif model_name == "MLP":
+        model = tower_models.Mlp(size)
+    else:
+        model = tower_models.ConvNet(int(model_name.rpartition("x")[2]), size)
+    devices = [f"/cpu:{index}" for index in range(towers)]
+    builds = (tower_programs.replicated, tower_programs.by_hand, tower_programs.one_tower)
+    graphs = [tower_programs.GraphProgram(model, devices, build) for build in builds]
+    programs = dict(
+        zip(WAYS, [*graphs, tower_programs.MirroredProgram(model, devices)], strict=True)
+    )
+    times = timing.take_turns(programs, _ROUNDS.value, _BLOCK.value, warm_up=2 * _BLOCK.value)
+    found: dict[str, Any] = {"times": times}
+    if model_name == "embedding":
+        sizes = [program.largest_tensor() for program in graphs]
+        found["largest_tensor"] = dict(zip(WAYS, sizes, strict=False))
+    return found
+
+
+def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
+    """Has another process time a model; returns what it found."""
+    options = [f"--{name}={_value(name)}" for name in ("batch_size", "rounds", "block")]
+    case = ["--here", f"--model={model}", f"--towers={towers}"]
+    done = subprocess.run(  # noqa: S603  # the program is this one
+        [sys.executable, "-m", "benchmarks.tower_step", *options, *case],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{model} on {towers} towers could not be timed:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _value(name: str) -> int:
+    return int(flags.FLAGS[name].value)
+
+
+def lines(model: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the lines of one model and number of towers: times, and ratios to the others."""
+    times: Times = found["times"]
+    ours = times[WAYS[0]]
+    yield f"{model}, towers: {towers}"
+    for way, seconds in times.items():
+        cells = f"{timing.spread([1e3 * value for value in seconds], 2):>24} ms"
+        if way != WAYS[0]:
+            cells += f"   ours / this {timing.spread(timing.ratios(ours, seconds), 2)}"
+        yield f"  {way:<18}{cells}"
+    for way, size in found.get("largest_tensor", {}).items():
+        yield f"  {way:<18}{size / 1e6:>24.1f} MB, the largest tensor"
+
+
+def main(_: Sequence[str]) -> None:
+    """Times one case here, or all of them elsewhere; prints, writes, draws."""
+    if _HERE.value:
+        print(json.dumps(time_here(_MODEL.value[0], _TOWERS.value[0])))
+        return
+    cases = {}
+    for model in _MODEL.value:
+        for towers in _TOWERS.value:
+            found = time_elsewhere(model, towers)
+            cases[f"{model}\n{towers} towers"] = found
+            print("\n".join(lines(model, towers, found)), flush=True)
+    if _JSON.value:
+        record.write(_JSON.value, cases)
+    if _PICTURE.value:
+        groups = {
+            case: {
+                way: timing.ratios(found["times"][WAYS[0]], found["times"][way]) for way in WAYS[1:]
+            }
+            for case, found in cases.items()
+        }
+        record.draw_bars(_PICTURE.value, groups, "Step time, replicated / others", "ratio")
+
+
+if __name__ == "__main__":
+    app.run(main)
