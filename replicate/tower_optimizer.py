@@ -229,7 +229,7 @@ class TowerOptimizer(v1.train.Optimizer):
         if entries and skipping is None:
             with v1.name_scope("finite_gradients"):
                 ready.append(require_finite(entries))
-        with v1.control_dependencies(ready):
+        with v1.control_dependencies([v1.group(*ready)]):
             with v1.name_scope("gradient_aggregating"):
                 accepted = self._verdict(towers, summed, skipping)
             v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
