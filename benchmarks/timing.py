@@ -31,7 +31,8 @@ def take_turns(
       Seconds per step of each block, by program.
     """
     for program in programs.values():
-        program.run(warm_up)
+        if warm_up:
+            program.run(warm_up)
     times: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(rounds):
         for name, program in programs.items():

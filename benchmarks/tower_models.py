@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from examples.networks import factory
+
 Parameters: TypeAlias = Mapping[str, Any]
 
 
@@ -85,6 +87,26 @@ class Embedding(Model):
         """Returns the mean cross entropy."""
         vectors = tf.nn.embedding_lookup(parameters["table"], features)
         return _cross_entropy(parameters, "linear", tf.reduce_mean(vectors, axis=1), labels)
+
+
+class Network(Model):
+    """A network of the image classifier, with batch normalization and weight decay.
+
+    It makes its variables itself, so only ways to train that use `get_variable` can train it.
+    """
+
+    def __init__(self, name: str, side: int, batch_size: int) -> None:
+        """Takes a name of `examples.networks`, the side of images, and the size of the batch."""
+        self._network = factory.get_network_fn(name, 10, weight_decay=1e-4, is_training=True)
+        self.parameters = {}
+        self.batch = (_uniform(batch_size, side, side, 3), _labels(batch_size))
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy."""
+        del parameters
+        logits, _ = self._network(features)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        return tf.reduce_mean(losses)
 
 
 def _layer(name: str, *shape: int) -> dict[str, np.ndarray]:

@@ -19,19 +19,38 @@ RATE = 0.01
 MOMENTUM = 0.9
 
 
+Build: TypeAlias = Callable[[Model, Sequence[str], Any, Any], Any]
+"""Function of model, devices, features and labels; returns the op that makes a step."""
+
+
+class GraphBuild:
+    """A train op that is built again and again, which is what is timed."""
+
+    def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
+        """Builds nothing yet."""
+        self._arguments = model, devices
+        self._build = build
+
+    def run(self, steps: int) -> float:
+        """Builds graphs; returns the mean number of seconds that one took."""
+        start = time.perf_counter()
+        for _ in range(steps):
+            with tf.Graph().as_default():
+                _build_in_graph(*self._arguments, self._build)
+        return (time.perf_counter() - start) / steps
+
+
 class GraphProgram:
     """A train op in a graph and a session of its own, on some logical CPU devices."""
 
-    def __init__(self, model: Model, devices: Sequence[str], build: "Build") -> None:
+    def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
         """Builds and initializes it."""
         self.graph = tf.Graph()
         with self.graph.as_default():
-            features, labels = (
-                v1.get_variable(name, initializer=array, trainable=False).read_value()
-                for name, array in zip(("features", "labels"), model.batch, strict=True)
+            self._train = _build_in_graph(model, devices, build)
+            initializer = v1.group(
+                v1.global_variables_initializer(), v1.local_variables_initializer()
             )
-            self._train = build(model, devices, features, labels)
-            initializer = v1.global_variables_initializer()
         count = max(int(device.rpartition(":")[2]) for device in devices) + 1
         options = v1.ConfigProto(device_count={"CPU": count}, allow_soft_placement=True)
         self._session = v1.Session(graph=self.graph, config=options)
@@ -66,8 +85,13 @@ class GraphProgram:
         )
 
 
-Build: TypeAlias = Callable[[Model, Sequence[str], Any, Any], Any]
-"""Function of model, devices, features and labels; returns the op that makes a step."""
+def _build_in_graph(model: Model, devices: Sequence[str], build: Build) -> Any:
+    v1.train.create_global_step()
+    features, labels = (
+        v1.get_variable(name, initializer=array, trainable=False).read_value()
+        for name, array in zip(("features", "labels"), model.batch, strict=True)
+    )
+    return build(model, devices, features, labels)
 
 
 def one_tower(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
@@ -91,17 +115,19 @@ def replicated(model: Model, devices: Sequence[str], features: Any, labels: Any)
 def by_hand(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
     """Trains as multi-GPU programs of TensorFlow 1 are written: a loop over the devices.
 
-    Adding up sparse gradients there makes them dense.
+    Adding up sparse gradients there makes them dense. Batch normalization follows the first tower.
     """
     optimizer = _optimizer()
     with v1.device(devices[0]):
         shards = zip(tf.split(features, len(devices)), tf.split(labels, len(devices)), strict=True)
-    towers = []
+    towers: list[Any] = []
+    updates: list[Any] = []
     for index, (device, shard) in enumerate(zip(devices, shards, strict=True)):
         with v1.device(device), v1.variable_scope("model", reuse=index > 0):
             loss = model.loss(_get_variables(model), *shard)
             towers.append(optimizer.compute_gradients(loss))
-    with v1.device(devices[0]):
+            updates = updates or v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+    with v1.device(devices[0]), v1.control_dependencies(updates):
         averages = [
             (v1.add_n([gradient for gradient, _ in pairs]) / len(devices), pairs[0][1])
             for pairs in zip(*towers, strict=True)

@@ -25,14 +25,7 @@ EMBEDDING = {"rows": 100_000, "width": 64, "words": 20}
 Times: TypeAlias = Mapping[str, Sequence[float]]
 """Seconds per step of each block, by way of training."""
 
-_MODEL = flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
-_TOWERS = flags.DEFINE_multi_integer("towers", [2, 4], "How many; may be repeated.", lower_bound=2)
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 256, "Examples in a global batch.", lower_bound=2)
-_ROUNDS = flags.DEFINE_integer("rounds", 15, "Blocks of each way to train.", lower_bound=1)
-_BLOCK = flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
-_JSON = flags.DEFINE_string("json", None, "File to write the measurements to.")
-_PICTURE = flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
-_HERE = flags.DEFINE_bool("here", False, "Time one model and number in this process; print JSON.")
+FLAGS = flags.FLAGS
 
 
 def time_here(model_name: str, towers: int) -> dict[str, Any]:
@@ -49,7 +42,7 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
     )
     from benchmarks import tower_models, tower_programs  # noqa: PLC0415
 
-    size = _BATCH_SIZE.value
+    size = FLAGS.batch_size
     model: tower_models.Model
     if model_name == "embedding":
         model = tower_models.Embedding(batch_size=size, **EMBEDDING)
@@ -60,10 +53,9 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
     devices = [f"/cpu:{index}" for index in range(towers)]
     builds = (tower_programs.replicated, tower_programs.by_hand, tower_programs.one_tower)
     graphs = [tower_programs.GraphProgram(model, devices, build) for build in builds]
-    programs = dict(
-        zip(WAYS, [*graphs, tower_programs.MirroredProgram(model, devices)], strict=True)
-    )
-    times = timing.take_turns(programs, _ROUNDS.value, _BLOCK.value, warm_up=2 * _BLOCK.value)
+    every: list[timing.Program] = [*graphs, tower_programs.MirroredProgram(model, devices)]
+    programs = dict(zip(WAYS, every, strict=True))
+    times = timing.take_turns(programs, FLAGS.rounds, FLAGS.block, warm_up=2 * FLAGS.block)
     found: dict[str, Any] = {"times": times}
     if model_name == "embedding":
         sizes = [program.largest_tensor() for program in graphs]
@@ -73,7 +65,7 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
 
 def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
     """Has another process time a model; returns what it found."""
-    options = [f"--{name}={_value(name)}" for name in ("batch_size", "rounds", "block")]
+    options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "rounds", "block")]
     case = ["--here", f"--model={model}", f"--towers={towers}"]
     done = subprocess.run(  # noqa: S603  # the program is this one
         [sys.executable, "-m", "benchmarks.tower_step", *options, *case],
@@ -86,10 +78,6 @@ def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
         raise SystemExit(f"{model} on {towers} towers could not be timed:\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def _value(name: str) -> int:
-    return int(flags.FLAGS[name].value)
 
 
 def lines(model: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
@@ -108,26 +96,39 @@ def lines(model: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
 
 def main(_: Sequence[str]) -> None:
     """Times one case here, or all of them elsewhere; prints, writes, draws."""
-    if _HERE.value:
-        print(json.dumps(time_here(_MODEL.value[0], _TOWERS.value[0])))
+    if FLAGS.here:
+        print(json.dumps(time_here(FLAGS.model[0], FLAGS.towers[0])))
         return
     cases = {}
-    for model in _MODEL.value:
-        for towers in _TOWERS.value:
+    for model in FLAGS.model:
+        for towers in FLAGS.towers:
             found = time_elsewhere(model, towers)
             cases[f"{model}\n{towers} towers"] = found
             print("\n".join(lines(model, towers, found)), flush=True)
-    if _JSON.value:
-        record.write(_JSON.value, cases)
-    if _PICTURE.value:
+    if FLAGS.json:
+        record.write(FLAGS.json, cases)
+    if FLAGS.picture:
         groups = {
             case: {
                 way: timing.ratios(found["times"][WAYS[0]], found["times"][way]) for way in WAYS[1:]
             }
             for case, found in cases.items()
         }
-        record.draw_bars(_PICTURE.value, groups, "Step time, replicated / others", "ratio")
+        record.draw_bars(FLAGS.picture, groups, "Step time, replicated / others", "ratio")
+
+
+def define_flags() -> None:
+    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
+    flags.DEFINE_multi_integer("towers", [2, 4], "How many; may be repeated.", lower_bound=2)
+    flags.DEFINE_integer("batch_size", 256, "Examples in a global batch.", lower_bound=2)
+    flags.DEFINE_integer("rounds", 15, "Blocks of each way to train.", lower_bound=1)
+    flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
+    flags.DEFINE_string("json", None, "File to write the measurements to.")
+    flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
+    flags.DEFINE_bool("here", False, "Time one model and number in this process; print JSON.")
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)
