@@ -1,0 +1,251 @@
+"""ModelAverageOptimizer: trains local weights, and averages them over the workers now and then.
+
+Wraps the optimizer that makes the local steps, decides which steps end with a round (`rounds.py`),
+and keeps everything that the local optimizer remembers on the worker: its slots are local variables
+that neither go to a parameter server nor into a checkpoint.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.conditional import only_if
+from replicate.model_average.getter import Averaged, ModelAverageCustomGetter
+from replicate.model_average.hook import Membership, ModelAverageHook
+from replicate.model_average.rounds import Rounds, local_counter
+
+v1 = tf.compat.v1
+
+
+class ModelAverageOptimizer(v1.train.Optimizer):
+    """Wraps an optimizer so that workers train by themselves and average their weights at times.
+
+    ```
+    getter = ModelAverageCustomGetter("/job:worker/task:1")
+    with tf.variable_scope("", custom_getter=getter):
+        loss = model(features, labels)
+    optimizer = ModelAverageOptimizer(tf.train.MomentumOptimizer(0.1, 0.9), 2, False, getter)
+    train_op = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
+    hook = optimizer.make_session_run_hook()
+    ```
+
+    The global step counts averagings, not local steps.
+    """
+
+    def __init__(
+        self,
+        opt: v1.train.Optimizer,
+        num_worker: int,
+        is_chief: bool,
+        ma_custom_getter: ModelAverageCustomGetter,
+        interval_steps: int = 100,
+        use_locking: bool = True,
+        name: str = "ModelAverageOptimizer",
+        *,
+        patience_secs: float | None = 300,
+    ):
+        """Keeps the settings.
+
+        Args:
+          opt: Makes the local steps.
+          num_worker: Workers that train, the chief included, ≥ 1.
+          is_chief: Whether this worker takes the means; one of them is the chief.
+          ma_custom_getter: What made the model's variables.
+          interval_steps: Local steps from one averaging to the next, ≥ 1, equal in all workers.
+          use_locking: Of the base class. Averages are always assigned under a lock.
+          name: Of the operations. Optimizers of one graph that share a name are numbered.
+          patience_secs: How many seconds a round that the chief has reached waits for workers, > 0;
+            then it goes on without those that are missing, until they come back. None waits for
+            them without a limit. Needs the hook.
+
+        Raises:
+          TypeError: An argument is of the wrong kind.
+          ValueError: A number is out of range.
+        """
+        super().__init__(use_locking, name)
+        _check_kind("opt", opt, v1.train.Optimizer)
+        _check_kind("ma_custom_getter", ma_custom_getter, ModelAverageCustomGetter)
+        _check_kind("is_chief", is_chief, bool)
+        _check_count("num_worker", num_worker)
+        _check_count("interval_steps", interval_steps)
+        if patience_secs is not None and not 0 < patience_secs < math.inf:
+            raise ValueError(
+                f"ModelAverageOptimizer: patience_secs must be a number of seconds > 0, got "
+                f"{patience_secs!r}. Pass None to wait for lost workers without a limit."
+            )
+        self._opt = opt
+        self._num_worker = num_worker
+        self._is_chief = is_chief
+        self._getter = ma_custom_getter
+        self._interval_steps = interval_steps
+        self._patience_secs = patience_secs
+        self._memberships: list[Membership] = []
+
+    @property
+    def accumulate_statistics(self) -> Callable[[], Operation] | None:
+        """What `TowerOptimizer` runs for each micro-batch, if the local optimizer offers it."""
+        accumulate = getattr(self._opt, "accumulate_statistics", None)
+        if accumulate is None:
+            return None
+
+        def accumulate_locally() -> Operation:
+            with self._local():
+                return accumulate()
+
+        return accumulate_locally
+
+    def get_slot(self, var: Variable, name: str) -> Variable | None:
+        """Returns the local optimizer's slot `name` for the local variable."""
+        return self._opt.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Returns the names of the local optimizer's slots."""
+        return list(self._opt.get_slot_names())
+
+    def variables(self) -> list[Variable]:
+        """Returns the local optimizer's variables."""
+        return list(self._opt.variables())
+
+    def compute_gradients(
+        self, *args: Any, **kwargs: Any
+    ) -> list[tuple[Gradient | None, Variable]]:
+        """Computes gradients as the local optimizer does, with its arguments."""
+        with self._local():
+            return list(self._opt.compute_gradients(*args, **kwargs))
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Gradient | None, Variable]],
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        """Makes a local step; at the end of an interval also a round of averaging.
+
+        That round waits until all workers have come to it.
+
+        Args:
+          grads_and_vars: As returned by `compute_gradients`.
+          global_step: Is incremented by one in each averaging. On a parameter server, if there is
+            one.
+          name: Of the operation.
+
+        Returns:
+          The operation that trains.
+
+        Raises:
+          ValueError: There is no gradient or no global step, the getter has not made one of the
+            variables, or there are several workers and no place that they share.
+        """
+        pairs = [(gradient, variable) for gradient, variable in grads_and_vars]
+        weights = self._weights([var for gradient, var in pairs if gradient is not None])
+        if global_step is None:
+            raise ValueError(
+                "ModelAverageOptimizer: global_step is None, but the averagings are counted in it. "
+                "Pass tf.train.get_or_create_global_step() to minimize or apply_gradients."
+            )
+        self._check_places([global_step, *(pair.center for pair in weights)])
+        shared_name = v1.get_default_graph().unique_name(self.get_name(), mark_as_used=False)
+        with self._local():
+            stepped = self._opt.apply_gradients(pairs)
+        with v1.device(self._getter.worker_device), v1.name_scope(self.get_name()):
+            local_steps = local_counter("local_step", 0)
+            with v1.control_dependencies(None):  # The hook's operations are no part of a step.
+                rounds = Rounds(shared_name, weights, global_step, self._num_worker, self._is_chief)
+                has_trained = tf.logical_not(self._is_last(local_steps.read_value()))
+                self._memberships.append(Membership(rounds, has_trained))
+            with v1.control_dependencies([stepped]):
+                is_last = self._is_last(v1.assign_add(local_steps, 1))
+            return v1.group(only_if(is_last, rounds.take_part), name=name or "train")
+
+    def get_init_op(self) -> Operation:
+        """Returns the operation that copies the centers to the local variables.
+
+        The hook runs it at the start of each session.
+
+        Raises:
+          ValueError: `apply_gradients` has not been called.
+        """
+        return v1.group(*(each.copy_centers for each in self._checked_memberships()))
+
+    def make_session_run_hook(self) -> ModelAverageHook:
+        """Returns the hook that every worker's session needs, chief or not.
+
+        With it workers may start late, end early, get lost and come back.
+        """
+        return ModelAverageHook(self._checked_memberships, self._patience_secs)
+
+    def _checked_memberships(self) -> Sequence[Membership]:
+        if not self._memberships:
+            raise ValueError(
+                "ModelAverageOptimizer: the optimizer has not been applied, so there is nothing to "
+                "average. Call minimize or apply_gradients on it before its hook is used."
+            )
+        return self._memberships
+
+    def _weights(self, variables: Sequence[Variable]) -> list[Averaged]:
+        """Finds what the getter has made with each variable."""
+        if not variables:
+            raise ValueError(
+                "ModelAverageOptimizer: grads_and_vars holds no gradient. Pass the pairs that "
+                "compute_gradients returned, and look whether the loss depends on any variable."
+            )
+        known = {pair.local.ref(): pair for pair in self._getter.averaged}
+        unknown = [var.op.name for var in variables if var.ref() not in known]
+        if unknown:
+            raise ValueError(
+                f"ModelAverageOptimizer cannot average {', '.join(unknown)}: its getter has not "
+                f"made them. It has made: {[pair.local.op.name for pair in self._getter.averaged]}."
+                " Build the model with get_variable inside `with tf.variable_scope(name, "
+                "custom_getter=getter):`."
+            )
+        return [known[var.ref()] for var in variables]
+
+    def _check_places(self, shared: Sequence[Variable]) -> None:
+        """Refuses variables that each worker would have for itself."""
+        nowhere = [variable.op.name for variable in shared if not variable.device]
+        if self._num_worker > 1 and nowhere:
+            raise ValueError(
+                f"ModelAverageOptimizer cannot average over {self._num_worker} workers: "
+                f"{', '.join(nowhere)} would be on each of them and not on a parameter server. "
+                "Build the model and the global step under `with tf.device("
+                "tf.train.replica_device_setter(...)):`."
+            )
+
+    def _is_last(self, steps: Tensor) -> Tensor:
+        """Whether the step with this number is the last one of an interval, bool []."""
+        return tf.equal(steps % self._interval_steps, 0)
+
+    @contextlib.contextmanager
+    def _local(self) -> Iterator[None]:
+        """What is made inside belongs to this worker alone."""
+        device = self._getter.worker_device
+        with v1.device(device), v1.variable_creator_scope(_make_local):
+            yield
+
+
+def _make_local(next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:
+    """Variable creator: makes local variables in place of global ones."""
+    collections = kwargs.get("collections") or [v1.GraphKeys.GLOBAL_VARIABLES]
+    if v1.GraphKeys.GLOBAL_VARIABLES in collections:
+        others = [key for key in collections if key != v1.GraphKeys.GLOBAL_VARIABLES]
+        kwargs["collections"] = [*others, v1.GraphKeys.LOCAL_VARIABLES]
+    return next_creator(**kwargs)
+
+
+def _check_kind(name: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"ModelAverageOptimizer: {name} must be a {kind.__module__}.{kind.__qualname__}, got "
+            f"{value!r}. Correct the argument."
+        )
+
+
+def _check_count(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(
+            f"ModelAverageOptimizer: {name} must be an int ≥ 1, got {value!r}. Correct it."
+        )

@@ -1,0 +1,116 @@
+"""The program that averages weights, alone and in a cluster."""
+
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from examples import terminal
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("sklearn")
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_help_does_not_import_tensorflow():
+    probe = (
+        "import runpy, sys\n"
+        "sys.argv = ['model_average', '--help']\n"
+        "try:\n"
+        "    runpy.run_module('examples.model_average', run_name='__main__', alter_sys=True)\n"
+        "except SystemExit as end:\n"
+        "    print('END', end.code, 'tensorflow' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("END 0 False\n")
+    assert "--optimizer: <kfac|momentum>" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--interval_steps=0", "positive integer"),
+        ("--patience_secs=0", "must be a number above 0"),
+        ("--learning_rate=nan", "must be a number above 0"),
+        ("--optimizer=sgd", "kfac|momentum"),
+        ("--data_dir=nowhere", "nowhere has no train-images-idx3-ubyte"),
+    ],
+)
+def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
+    run_program, tmp_path, flag, message
+):
+    done = run_program("model_average", f"--model_dir={tmp_path / 'model'}", flag)
+    assert (done.code, done.out, done.err.count("\n")) == (terminal.BAD_INPUT, "", 1)
+    assert message in done.err
+
+
+@pytest.mark.parametrize(("optimizer", "towers"), [("kfac", 2), ("momentum", 1)])
+def test_learns_the_digits_alone(run_program, tmp_path, optimizer, towers):
+    done = run_program(
+        "model_average",
+        f"--model_dir={tmp_path}",
+        f"--optimizer={optimizer}",
+        f"--num_towers={towers}",
+        "--train_steps=12",
+        "--eval_every_steps=12",
+        "--progress=off",
+    )
+    assert done.code == 0, done.err
+    assert accuracy(done.out) >= 0.9
+    assert f"{tmp_path}/model.ckpt-12\n" in done.out
+
+
+def accuracy(printed):
+    return float(re.search(r"^test accuracy +(\S+)$", printed, re.MULTILINE).group(1))
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_learns_the_digits_in_a_cluster(tmp_path):
+    jobs = ("chief", "worker", "ps")
+    addresses = zip(jobs, free_ports(3), strict=True)
+    cluster = {job: [f"127.0.0.1:{port}"] for job, port in addresses}
+    command = [
+        *(sys.executable, "-m", "examples.model_average", f"--model_dir={tmp_path}"),
+        *("--num_towers=1", "--train_steps=30", "--progress=log"),
+    ]
+    outside = {name: text for name, text in os.environ.items() if not name.endswith("_proxy")}
+    children = {}
+    try:
+        for job in jobs:
+            task = {"cluster": cluster, "task": {"type": job, "index": 0}}
+            children[job] = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**outside, "TF_CONFIG": json.dumps(task)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        ended = {job: child.communicate(timeout=240) for job, child in children.items()}
+    finally:
+        for child in children.values():
+            child.kill()
+            child.wait()
+    for job, child in children.items():
+        assert child.returncode == 0, f"{job}: {ended[job][1][-3000:]}"
+    assert accuracy(ended["chief"][0]) >= 0.95
+    assert f"{tmp_path}/model.ckpt-30\n" in ended["chief"][0]

@@ -1,0 +1,148 @@
+import logging
+
+import pytest
+import tensorflow as tf
+
+from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
+from replicate.model_average import hook as hook_module
+
+v1 = tf.compat.v1
+
+
+def test_a_late_worker_begins_with_the_centers(start_workers):
+    chief, late = start_workers(2, started=1, patience_secs=0.1)
+    chief.step(4)
+    assert chief.values() == ([4.0, 5.0], [4.0, 5.0], 2)
+    late.start()
+    assert late.values() == ([4.0, 5.0], [4.0, 5.0], 2)
+    late.step()
+    step = late.step_beside()
+    chief.step(2)
+    step()
+    assert chief.values() == late.values() == ([7.0, 8.0], [7.0, 8.0], 3)
+    late.die()
+
+
+def test_a_worker_that_leaves_contributes_and_is_not_waited_for(start_workers):
+    chief, leaving, third = start_workers(3)
+    chief.step(), leaving.step(), third.step()
+    steps = [chief.step_beside(), third.step_beside()]
+    steps[0].thread.join(0.3)
+    assert steps[0].thread.is_alive()
+    leaving.leave()
+    for step in steps:
+        step()
+    # Chief 2, the leaving one 2 after a single step, the third 6.
+    local, center, number = chief.values()
+    assert local == center == pytest.approx([10 / 3, 13 / 3], rel=1e-6)
+    assert number == 1
+    chief.step(), third.step()
+    step = third.step_beside()
+    chief.step()
+    step()
+    assert chief.values()[2] == 2
+    leaving.start()
+
+
+def test_a_worker_that_leaves_before_the_chief_comes_cuts_nobody_off(start_workers):
+    chief, leaving, third = start_workers(3)
+    leaving.step()
+    leaving.leave()
+    chief.step()
+    step = chief.step_beside()
+    step.thread.join(0.3)
+    assert step.thread.is_alive(), "the third takes part"
+    third.step(2)
+    step()
+    assert third.values()[0] == pytest.approx([10 / 3, 13 / 3], rel=1e-6)
+    leaving.start()
+
+
+def test_steps_of_the_chief_since_the_last_averaging_are_not_lost(start_workers):
+    (chief,) = start_workers(1)
+    chief.step(3)
+    chief.hook.end(chief.session)
+    assert chief.values() == ([3.0, 4.0], [3.0, 4.0], 2)
+
+
+def test_a_chief_that_has_just_averaged_ends_with_that(start_workers):
+    (chief,) = start_workers(1)
+    chief.step(4)
+    chief.hook.end(chief.session)
+    assert chief.values() == ([4.0, 5.0], [4.0, 5.0], 2)
+
+
+@pytest.fixture
+def log_lines(monkeypatch):
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    hook_module.log.addHandler(handler)
+    yield lines
+    hook_module.log.removeHandler(handler)
+
+
+def test_a_worker_that_is_lost_is_waited_for_so_long_and_named(start_workers, log_lines, until):
+    chief, lost, third = start_workers(3, patience_secs=0.5)
+    lost.step(), third.step(), chief.step()
+    lost.die()
+    steps = [chief.step_beside(), third.step_beside()]
+    for step in steps:
+        step()
+    assert chief.values() == ([4.0, 5.0], [4.0, 5.0], 1)  # Of 2 and 6; of 3 and 7.
+    (line,) = log_lines
+    assert "for worker:/job:worker/task:1; it goes on without" in line
+    chief.step(), third.step()
+    steps = [chief.step_beside(), third.step_beside()]
+    for step in steps:
+        step()
+    assert len(log_lines) == 1, "the next round does not wait for it"
+    lost.start()
+    assert lost.values()[0] == chief.values()[1]
+
+
+def test_a_worker_that_never_comes_is_given_up_once(start_workers, log_lines):
+    chief, never = start_workers(2, started=1, patience_secs=0.2)
+    chief.step(6)
+    assert chief.values() == ([6.0, 7.0], [6.0, 7.0], 3)
+    (line,) = log_lines
+    assert "for 1 never seen" in line
+    never.start()
+    chief.step()
+    step = chief.step_beside()
+    never.step(2)
+    step()
+    assert chief.values()[1] == [9.0, 10.0]
+    assert len(log_lines) == 1
+
+
+def test_without_patience_a_round_waits_for_ever(start_workers):
+    chief, _ = start_workers(2, patience_secs=None)
+    chief.step()
+    step = chief.step_beside()
+    step.thread.join(0.5)
+    assert step.thread.is_alive()
+    chief.die()
+    with pytest.raises((tf.errors.OpError, RuntimeError)):
+        step()
+    chief.start()
+
+
+def test_a_worker_whose_parameter_server_is_gone_ends_with_a_word(start_workers, log_lines):
+    (worker,) = start_workers(1)
+
+    class Gone:
+        def run(self, fetches, options=None):
+            raise tf.errors.UnavailableError(None, None, "no such server")
+
+    worker.hook.end(Gone())
+    assert log_lines == ["Model averaging: this worker ends without a word: no such server"]
+
+
+def test_a_hook_needs_an_optimizer_that_was_applied(graph):
+    optimizer = ModelAverageOptimizer(
+        v1.train.GradientDescentOptimizer(1.0), 1, True, ModelAverageCustomGetter("")
+    )
+    hook = optimizer.make_session_run_hook()
+    with pytest.raises(ValueError, match=r"has not been applied.* Call minimize"):
+        hook.begin()

@@ -1,0 +1,268 @@
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.gradient_accumulation import GradientAccumulation
+from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
+from replicate.model_fn import replicate_model_fn
+from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.tower_optimizer import TowerOptimizer
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(params=["functional", "TensorFlow 1"])
+def control_flow(request):
+    """TensorFlow as it is, and with the control flow that `disable_v2_behavior` brings back."""
+    if request.param == "TensorFlow 1":
+        v1.disable_control_flow_v2()
+    yield
+    v1.enable_control_flow_v2()
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_two_workers_average_in_monitored_sessions(
+    control_flow, start_workers, servers, use_resource
+):
+    workers = start_workers(2, started=0, use_resource=use_resource)
+    sessions = []
+    for worker, server in zip(workers, servers, strict=False):
+        with worker.graph.as_default():
+            session = v1.train.MonitoredTrainingSession(
+                server.target,
+                is_chief=worker.index == 0,
+                hooks=[worker.optimizer.make_session_run_hook()],
+                config=v1.ConfigProto(
+                    device_filters=["/job:ps", f"/job:worker/task:{worker.index}"]
+                ),
+                stop_grace_period_secs=5,
+                save_summaries_steps=None,
+                save_summaries_secs=None,
+                log_step_count_steps=None,
+            )
+        worker.session = session
+        sessions.append(session)
+    chief, other = workers
+    chief.step(), other.step()
+    assert chief.values() == ([1.0, 2.0], [0.0, 1.0], 0)
+    assert other.values() == ([2.0, 3.0], [0.0, 1.0], 0)
+    step = other.step_beside()
+    chief.step()
+    step()
+    assert chief.values() == other.values() == ([3.0, 4.0], [3.0, 4.0], 1)
+    chief.step()
+    assert chief.values() == ([4.0, 5.0], [3.0, 4.0], 1)
+    for session in (*reversed(sessions),):
+        closing = threading.Thread(target=session.close)
+        closing.start()
+        closing.join(30)
+        assert not closing.is_alive()
+
+
+def quadratic(optimizer, name="w", **settings):
+    """Trains a vector towards zero; returns the train_op, its local variable and the optimizer."""
+    getter = ModelAverageCustomGetter("")
+    with v1.variable_scope("", custom_getter=getter):
+        weights = v1.get_variable(name, initializer=[1.0, -2.0])
+    averaging = ModelAverageOptimizer(optimizer, 1, True, getter, **settings)
+    step = v1.train.get_or_create_global_step()
+    return averaging.minimize(tf.reduce_sum(weights**2), step), weights, averaging
+
+
+def initialised():
+    session = v1.Session()
+    session.run(v1.global_variables_initializer())
+    session.run(v1.local_variables_initializer())
+    return session
+
+
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "momentum": lambda: v1.train.MomentumOptimizer(0.1, 0.9),
+    "adam": lambda: v1.train.AdamOptimizer(0.1),
+    "adagrad": lambda: v1.train.AdagradOptimizer(0.1),
+    "rmsprop": lambda: v1.train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+    "ftrl": lambda: v1.train.FtrlOptimizer(0.1),
+}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_one_worker_trains_as_its_optimizer_does(graph, kind):
+    train_op, weights, averaging = quadratic(OPTIMIZERS[kind](), interval_steps=2)
+    alone = v1.get_variable("alone", initializer=[1.0, -2.0])
+    own_op = OPTIMIZERS[kind]().minimize(tf.reduce_sum(alone**2))
+    with initialised() as session:
+        for _ in range(5):
+            session.run([train_op, own_op])
+        np.testing.assert_array_equal(*session.run([weights, alone]))
+        assert session.run(v1.train.get_global_step()) == 2
+    slots = [averaging.get_slot(weights, name) for name in averaging.get_slot_names()]
+    assert all(slot is not None for slot in slots)
+    assert set(averaging.variables()) >= set(slots)
+    assert not set(averaging.variables()) & set(v1.global_variables())
+    assert set(averaging.variables()) <= set(v1.local_variables())
+
+
+def test_two_optimizers_of_one_name_do_not_clash(graph):
+    first, a, _ = quadratic(v1.train.GradientDescentOptimizer(0.5), "a", interval_steps=1)
+    second, b, _ = quadratic(v1.train.GradientDescentOptimizer(0.25), "b", interval_steps=3)
+    with initialised() as session:
+        session.run(first)
+        session.run(second)
+        assert session.run([a, b]) == [pytest.approx([0, 0]), pytest.approx([0.5, -1.0])]
+        assert session.run(v1.train.get_global_step()) == 1
+    shared = [
+        op.get_attr("shared_name")
+        for op in graph.get_operations()
+        if op.type.endswith(("ConditionalAccumulator", "FIFOQueueV2", "MutableHashTableV2"))
+    ]
+    assert len(set(shared)) == len(shared) == 10
+    assert all(shared)
+
+
+def test_sparse_gradients_and_variables_without_one(graph):
+    getter = ModelAverageCustomGetter("")
+    with v1.variable_scope("", custom_getter=getter):
+        table = v1.get_variable("table", initializer=[[1.0], [2.0], [3.0]])
+        unused = v1.get_variable("unused", initializer=5.0)
+    averaging = ModelAverageOptimizer(
+        v1.train.GradientDescentOptimizer(0.5), 1, True, getter, interval_steps=1
+    )
+    loss = tf.reduce_sum(tf.gather(table, [0, 2]) ** 2)
+    train_op = averaging.minimize(loss, v1.train.create_global_step())
+    with initialised() as session:
+        session.run(train_op)
+        assert session.run(getter.averaged[0].center).ravel().tolist() == [0.0, 2.0, 0.0]
+        assert session.run(unused) == 5.0
+
+
+def test_init_op_copies_the_centers(graph):
+    _, weights, averaging = quadratic(v1.train.GradientDescentOptimizer(0.5))
+    (pair,) = averaging._getter.averaged
+    copied = averaging.get_init_op()
+    with initialised() as session:
+        session.run(pair.center.assign([3.0, 4.0]))
+        session.run(copied)
+        assert session.run(weights).tolist() == [3.0, 4.0]
+
+
+def replicated(towers, **settings):
+    """One training step's operation for a model on several towers."""
+
+    def model_fn(features, mode):
+        getter = ModelAverageCustomGetter("")
+        with v1.variable_scope("", custom_getter=getter):
+            weights = v1.get_variable("w", initializer=1.0)
+        loss = tf.reduce_mean((features * weights) ** 2)
+        optimizer = TowerOptimizer(
+            lambda: ModelAverageOptimizer(
+                v1.train.GradientDescentOptimizer(0.1), 1, True, getter, interval_steps=2
+            ),
+            **settings,
+        )
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        hook = optimizer.wrapped.make_session_run_hook()
+        return EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+
+    v1.train.create_global_step()
+    features = tf.constant([1.0, 2.0, 3.0, 4.0])
+    devices = [f"/cpu:{tower}" for tower in range(towers)]
+    spec = replicate_model_fn(model_fn, v1.losses.Reduction.MEAN, devices)(
+        features, None, ModeKeys.TRAIN
+    )
+    (hook,) = spec.training_hooks
+    hook.begin()
+    return spec.train_op
+
+
+@pytest.mark.parametrize("settings", [{}, {"accumulate_steps": 2}, {"skip_nonfinite": 1}], ids=str)
+def test_towers_inside_of_a_worker(graph, settings):
+    results = []
+    for towers in (1, 2):
+        with tf.Graph().as_default():
+            train_op = replicated(towers, **settings)
+            (weights,) = v1.trainable_variables()
+            with initialised() as session:
+                for _ in range(4):
+                    session.run(train_op)
+                results.append(session.run([weights, v1.train.get_global_step()]))
+    assert results[0] == pytest.approx(results[1], rel=1e-6)
+    assert results[0][1] == (1 if "accumulate_steps" in settings else 2)
+
+
+def test_statistics_of_micro_batches_are_those_of_the_local_optimizer(graph):
+    class Counting(v1.train.GradientDescentOptimizer):
+        def accumulate_statistics(self):
+            return v1.Variable(0.0, name="statistics").assign_add(1.0).op
+
+    getter = ModelAverageCustomGetter("")
+    averaging = ModelAverageOptimizer(Counting(0.1), 1, True, getter)
+    weights = v1.get_variable("w", initializer=1.0)
+    GradientAccumulation(
+        [(tf.constant(1.0), weights)], 2, True, None, averaging.accumulate_statistics
+    )
+    assert [variable.op.name for variable in v1.local_variables()] == ["statistics"]
+    plain = ModelAverageOptimizer(v1.train.GradientDescentOptimizer(0.1), 1, True, getter)
+    assert plain.accumulate_statistics is None
+
+
+def arguments(**changes):
+    given = {
+        "opt": v1.train.GradientDescentOptimizer(0.1),
+        "num_worker": 1,
+        "is_chief": True,
+        "ma_custom_getter": ModelAverageCustomGetter(""),
+    }
+    return {**given, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"opt": "sgd"}, "opt must be a .*Optimizer, got 'sgd'"),
+        ({"ma_custom_getter": None}, "ma_custom_getter must be a .*CustomGetter, got None"),
+        ({"is_chief": 1}, "is_chief must be a builtins.bool, got 1"),
+        ({"num_worker": 0}, "num_worker must be an int ≥ 1, got 0"),
+        ({"num_worker": 2.0}, "num_worker must be an int ≥ 1, got 2.0"),
+        ({"interval_steps": 0}, "interval_steps must be an int ≥ 1, got 0"),
+        ({"interval_steps": True}, "interval_steps must be an int ≥ 1, got True"),
+        ({"patience_secs": 0}, "patience_secs must be a number of seconds > 0, got 0"),
+        ({"patience_secs": float("nan")}, "patience_secs must be .* got nan"),
+    ],
+    ids=str,
+)
+def test_wrong_settings(graph, changes, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        ModelAverageOptimizer(**arguments(**changes))
+
+
+def test_wrong_gradients(graph):
+    averaging = ModelAverageOptimizer(**arguments())
+    step = v1.train.create_global_step()
+    ordinary = v1.get_variable("ordinary", initializer=1.0)
+    for pairs in ([], [(None, ordinary)]):
+        with pytest.raises(ValueError, match=r"grads_and_vars holds no gradient"):
+            averaging.apply_gradients(pairs, step)
+    with pytest.raises(ValueError, match=r"cannot average ordinary: its getter has not made"):
+        averaging.apply_gradients([(tf.constant(1.0), ordinary)], step)
+
+
+def test_a_global_step_is_needed(graph):
+    getter = ModelAverageCustomGetter("")
+    with v1.variable_scope("", custom_getter=getter):
+        weights = v1.get_variable("w", initializer=1.0)
+    averaging = ModelAverageOptimizer(**arguments(ma_custom_getter=getter))
+    with pytest.raises(ValueError, match=r"global_step is None.* Pass tf.train.get_or_create"):
+        averaging.minimize(weights**2)
+
+
+def test_several_workers_need_a_place_that_they_share(graph):
+    getter = ModelAverageCustomGetter("/job:worker/task:0")
+    with v1.variable_scope("", custom_getter=getter):
+        weights = v1.get_variable("w", initializer=1.0)
+    averaging = ModelAverageOptimizer(**arguments(ma_custom_getter=getter, num_worker=2))
+    message = r"over 2 workers: global_step, global_center_variable/w would be on each"
+    with pytest.raises(ValueError, match=message):
+        averaging.minimize(weights**2, v1.train.create_global_step())
