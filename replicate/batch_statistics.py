@@ -195,6 +195,7 @@ class BatchStatistics:
                     trainable=False,
                     collections=[v1.GraphKeys.LOCAL_VARIABLES],
                     name=f"{variable.op.name}/{name}",
+                    use_resource=True,
                 )
 
     def _operations_of(self, variables: Iterable[Variable]) -> set[Operation]:
@@ -215,7 +216,8 @@ def _value_or_initial(variable: Variable) -> Tensor:
     initial, _ = tf.raw_ops.Switch(data=variable.initial_value, pred=is_set)
     _, chosen = tf.raw_ops.Switch(data=is_set, pred=is_set)
     with v1.control_dependencies([tf.identity(chosen)]):
-        value = variable.read_value()
+        # What is read of a reference variable is its memory, which its updates write to.
+        value = tf.raw_ops.DeepCopy(x=variable.read_value())
     return tf.raw_ops.Merge(inputs=[initial, value]).output
 
 

@@ -42,7 +42,15 @@ def spec_of(mode, loss, style):
         return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
 
 
-def train(layer, towers, update_ops="mean", style="dependencies", batch=BATCH, steps=2):
+def train(
+    layer,
+    towers,
+    update_ops="mean",
+    style="dependencies",
+    batch=BATCH,
+    steps=2,
+    use_resource=True,
+):
     """Trains; returns the moving mean and variance, and the counter if there is one."""
 
     def model_fn(features, labels, mode):
@@ -50,7 +58,7 @@ def train(layer, towers, update_ops="mean", style="dependencies", batch=BATCH, s
         loss = tf.reduce_mean(layer(features) * scale)
         return spec_of(mode, loss, style)
 
-    with tf.Graph().as_default():
+    with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
         replicated = replicate_model_fn(
             model_fn,
             devices=[f"/cpu:{index}" for index in range(towers)],
@@ -59,7 +67,8 @@ def train(layer, towers, update_ops="mean", style="dependencies", batch=BATCH, s
         )
         spec = replicated(tf.constant(batch), None, ModeKeys.TRAIN)
         with v1.Session() as session, user_errors():
-            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            session.run(v1.global_variables_initializer())
+            session.run(v1.local_variables_initializer())
             for _ in range(steps):
                 session.run(spec.train_op)
             values = {v.op.name: session.run(v) for v in v1.global_variables()}
@@ -83,6 +92,12 @@ def test_mean_over_towers(layer, towers, style):
     mean_of_variances = np.mean([shard.var() for shard in shards])
     np.testing.assert_allclose(variance, moving(1.0, [mean_of_variances] * 2), rtol=1e-5)
     assert count in (2, None)
+
+
+def test_mean_of_reference_variables():
+    mean, _, count = train(normalized, towers=2, use_resource=False)
+    np.testing.assert_allclose(mean, moving(0.0, [BATCH.mean()] * 2), rtol=1e-5)
+    assert count == 2
 
 
 @pytest.mark.parametrize("layer", [normalized, keras_normalized])
