@@ -1,0 +1,35 @@
+"""Which checkpoints an evaluation looks at: one, the newest, or each that comes.
+
+Owns the wait for new ones. What is in them is the business of `replicate.Estimator`.
+"""
+
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def newest(path: str) -> str:
+    """Returns the checkpoint that a path stands for: itself, or the newest one in a directory.
+
+    Raises:
+      ValueError: There is none.
+    """
+    found = tf.train.latest_checkpoint(path) if tf.io.gfile.isdir(path) else path
+    if found is None or not v1.train.checkpoint_exists(found):
+        raise ValueError(f"There is no checkpoint at {path}. Correct --checkpoint_path.")
+    return str(found)
+
+
+def following(folder: str, interval_secs: float, timeout_secs: float) -> Iterator[str]:
+    """Yields the newest checkpoint, and each newer one that comes.
+
+    Args:
+      folder: Where checkpoints are written; it need not be there yet.
+      interval_secs: Least number of seconds from one to the next.
+      timeout_secs: Seconds without a new one after which it ends; 0 to wait for ever.
+    """
+    yield from tf.train.checkpoints_iterator(
+        folder, min_interval_secs=interval_secs, timeout=timeout_secs or None
+    )

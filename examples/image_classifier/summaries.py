@@ -1,0 +1,64 @@
+"""What TensorBoard shows of a training run: activations, losses, variables, gradients, the rate.
+
+Owns the summaries of the first clone and of the whole model, and the hook that writes them every so
+many seconds. The runtime writes the speed, evaluation its own results.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+import model_deploy
+
+v1 = tf.compat.v1
+Tensor = Any
+Variable = Any
+
+
+def add_summaries(
+    clone: model_deploy.Clone,
+    model_variables: Sequence[Variable],
+    learning_rate: Tensor,
+    total_loss: Tensor,
+) -> None:
+    """Adds the summaries of a training graph.
+
+    Args:
+      clone: The first one; its outputs have end points.
+      model_variables: Each gets a histogram.
+      learning_rate: float [].
+      total_loss: float [].
+    """
+    for name, activations in clone.outputs.end_points.items():
+        v1.summary.histogram(f"activations/{name}", activations)
+        v1.summary.scalar(f"sparsity/{name}", tf.math.zero_fraction(activations))
+    for loss in v1.get_collection(v1.GraphKeys.LOSSES, clone.scope):
+        v1.summary.scalar(f"losses/{loss.op.name}", loss)
+    for variable in model_variables:
+        v1.summary.histogram(f"variables/{variable.op.name}", variable)
+    v1.summary.scalar("learning_rate", learning_rate)
+    v1.summary.scalar("losses/total", total_loss)
+
+
+def add_gradient_summaries(gradients: Iterable[tuple[Any, Variable]]) -> None:
+    """Adds a histogram of the gradient of each variable, and the norm of it."""
+    for gradient, variable in gradients:
+        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+        name = f"gradients/{variable.op.name}"
+        v1.summary.histogram(name, values)
+        v1.summary.scalar(f"{name}_norm", tf.linalg.global_norm([values]))
+
+
+def writer_hooks(folder: str, every_secs: float) -> list[v1.train.SessionRunHook]:
+    """Returns what writes the summaries of the default graph; nothing if `every_secs` is 0.
+
+    They go to an event file of their own beside the runtime's; the suffix keeps the names apart.
+    """
+    if not every_secs:
+        return []
+    writer = v1.summary.FileWriter(folder, filename_suffix=".summaries")
+    merged = v1.summary.merge_all()
+    return [
+        v1.train.SummarySaverHook(save_secs=every_secs, summary_writer=writer, summary_op=merged)
+    ]
