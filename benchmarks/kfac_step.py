@@ -1,18 +1,19 @@
 """How long a step of K-FAC takes, as a multiple of one of momentum SGD on the same model.
 
 Both optimizers train in the same process, in short blocks that take turns, so that whatever else
-the machine does slows both. Beside the measured ratio stands that of the floating-point operations
-that the textbook algorithm needs, and with --profile where the time goes, by kind of op.
+the machine does slows both. Beside the measured ratio stand the floating-point operations that the
+textbook algorithm needs and those that were executed, and with --profile where the time goes, by
+kind of op.
 
-    python -m benchmarks.kfac_step --model=convnet --model=autoencoder --repeats=7
+    python -m benchmarks.kfac_step --model=convnet --batch_size=1024 --repeats=7
 """
 
-import json
-import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from absl import app, flags
+
+from benchmarks import record, timing
 
 MODELS = ("convnet", "autoencoder")
 
@@ -27,60 +28,81 @@ _JSON = flags.DEFINE_string("json", None, "File to write the measurements to.")
 _PROFILE = flags.DEFINE_bool("profile", False, "Also show where the time of a step goes.")
 
 
+class Operations(NamedTuple):
+    """Floating-point operations per step.
+
+    Attributes:
+      momentum: Of momentum SGD.
+      kfac: Of K-FAC, its inverses included.
+    """
+
+    momentum: float
+    kfac: float
+
+    def __str__(self) -> str:
+        """Returns both in 10⁹, and their ratio."""
+        counts = f"{self.momentum / 1e9:.2f}, {self.kfac / 1e9:.2f}"
+        return f"{counts}: {self.kfac / self.momentum:.2f}"
+
+
 class Measurement(NamedTuple):
-    """Seconds per step, by pair of blocks.
+    """Seconds and operations per step.
 
     Attributes:
       model: Name of the model.
-      momentum: Of momentum SGD.
-      kfac: Of K-FAC, its inverses included.
-      operations: Ratio of the floating-point operations of the two, by the textbook.
+      momentum: Seconds of momentum SGD, by pair of blocks.
+      kfac: Seconds of K-FAC, its inverses included, by pair of blocks.
+      textbook: Operations by the textbook.
+      executed: Operations that were executed.
     """
 
     model: str
     momentum: list[float]
     kfac: list[float]
-    operations: float
+    textbook: Operations
+    executed: Operations
 
     @property
     def ratios(self) -> list[float]:
         """K-FAC over momentum, by pair."""
-        return [k / m for k, m in zip(self.kfac, self.momentum, strict=True)]
+        return timing.ratios(self.kfac, self.momentum)
 
 
 def measure(model: str) -> Measurement:
-    """Times blocks of steps of both optimizers in turn, after one block of each to warm up."""
+    """Times blocks of steps of both optimizers in turn, and counts their operations."""
     from benchmarks import step_programs as programs  # noqa: PLC0415
 
     batch_size = _BATCH_SIZE.value
-    pair = [
-        programs.Program(model, name, batch_size, _MOMENTUM_TYPE.value)
+    pair = {
+        name: programs.Program(model, name, batch_size, _MOMENTUM_TYPE.value)
         for name in ("momentum", "kfac")
-    ]
-    for program in pair:
-        program.run(2 * programs.INVERT_EVERY)
-    times = [[program.run(_BLOCK.value) for program in pair] for _ in range(_REPEATS.value)]
-    momentum, kfac = (list(column) for column in zip(*times, strict=True))
+    }
+    warm_up = 2 * programs.INVERT_EVERY
+    times = timing.take_turns(pair, _REPEATS.value, _BLOCK.value, warm_up)
     counts = programs.operations(programs.layer_sizes(model), batch_size)
-    return Measurement(model, momentum, kfac, programs.operations_ratio(counts))
+    return Measurement(
+        model,
+        **times,
+        textbook=Operations(programs.momentum_operations(counts), sum(counts.values())),
+        executed=Operations(*(program.executed_operations() for program in pair.values())),
+    )
 
 
 def table(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """Yields the lines of a table of medians and, in brackets, the smallest and the largest."""
-    yield f"{'model':<13}{'momentum ms':>22}{'K-FAC ms':>24}{'ratio':>19}{'operations':>12}"
+    """Yields the lines of a table of medians and, in brackets, the smallest and the largest.
+
+    Operations are 10⁹ of momentum SGD and of K-FAC, and their ratio.
+    """
+    yield (
+        f"{'model':<13}{'momentum ms':>22}{'K-FAC ms':>24}{'ratio':>19}"
+        f"{'textbook operations':>24}{'executed':>24}"
+    )
     for found in measurements:
         times = [[1e3 * t for t in values] for values in (found.momentum, found.kfac)]
         yield (
-            f"{found.model:<13}{_spread(times[0], 1):>22}{_spread(times[1], 1):>24}"
-            f"{_spread(found.ratios, 2):>19}{found.operations:>12.2f}"
+            f"{found.model:<13}{timing.spread(times[0], 1):>22}{timing.spread(times[1], 1):>24}"
+            f"{timing.spread(found.ratios, 2):>19}{found.textbook!s:>24}{found.executed!s:>24}"
         )
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    def show(x: float) -> str:
-        return f"{x:.{digits}f}"
-
-    return f"{show(statistics.median(values))} [{show(min(values))}, {show(max(values))}]"
 
 
 def profile(model: str) -> Iterator[str]:
@@ -115,8 +137,7 @@ def main(argv: Sequence[str]) -> None:
         for model in _MODEL.value:
             print("\n".join(profile(model)))
     if _JSON.value:
-        with open(_JSON.value, "w", encoding="utf-8") as file:
-            json.dump([found._asdict() for found in measurements], file, indent=2)
+        record.write(_JSON.value, [found._asdict() for found in measurements])
 
 
 if __name__ == "__main__":

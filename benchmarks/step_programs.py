@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import kfac
 from benchmarks import models
+from benchmarks.executed_operations import executed_operations
 
 v1 = tf.compat.v1
 
@@ -69,11 +70,21 @@ class Program:
             self._session.run(self._train)
         return (time.perf_counter() - start) / steps
 
+    def executed_operations(self) -> float:
+        """Makes steps until inverses are due again; returns the mean number of operations."""
+        steps = [executed_operations(self._traced()) for _ in range(INVERT_EVERY)]
+        return sum(steps) / len(steps)
+
+    def _traced(self) -> Any:
+        """Makes a step; returns its trace."""
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
+        self._session.run(self._train, options=options, run_metadata=metadata)
+        return metadata
+
     def profile(self) -> dict[str, float]:
         """Makes a step; returns the milliseconds of each kind of op, all threads together."""
-        metadata = v1.RunMetadata()
-        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
-        self._session.run(self._train, options=options, run_metadata=metadata)
+        metadata = self._traced()
         spent: collections.Counter[str] = collections.Counter()
         for device in metadata.step_stats.dev_stats:
             for node in device.node_stats:
@@ -153,6 +164,6 @@ def operations(sizes: Sequence[LayerSize], batch_size: int) -> dict[str, float]:
     return dict(counts)
 
 
-def operations_ratio(counts: dict[str, float]) -> float:
-    """Returns K-FAC's operations over those of forward and backward, which is all of momentum's."""
-    return sum(counts.values()) / (counts["forward"] + counts["backward"])
+def momentum_operations(counts: dict[str, float]) -> float:
+    """Returns those of `operations` that momentum SGD takes: forward and backward."""
+    return counts["forward"] + counts["backward"]

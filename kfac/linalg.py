@@ -10,6 +10,12 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 
+LARGEST_PRODUCT = 256
+"""Rows of a symmetric product that is computed whole; of larger ones only a triangle is."""
+
+FEWEST_ROWS = 192
+"""Of how many rows at least a product must be for its parts to be worth putting together."""
+
 
 def as_scalar(value: Scalar, dtype: DType) -> Tensor:
     """Returns a setting, whatever its form, as a Tensor [] of `dtype`, without losing digits."""
@@ -38,6 +44,14 @@ def all_finite(tensor: Tensor) -> Tensor:
     return tf.reduce_all(tf.math.is_finite(tensor))
 
 
+def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
+    """Returns one of two Tensors of the same shape as a whole, by a bool [].
+
+    Costs nothing, where `tf.where` would go through all entries.
+    """
+    return tf.compat.v1.where(condition, chosen, other)
+
+
 def symmetrize(matrix: Tensor) -> Tensor:
     """Returns (M + Mᵀ) / 2 of a matrix [n, n]."""
     return 0.5 * (matrix + tf.transpose(matrix))
@@ -56,6 +70,15 @@ def append_homogeneous(rows: Tensor) -> Tensor:
 def outer_product(rows: Tensor) -> Tensor:
     """Returns XᵀX [n, n] of `rows` X [r, n], symmetric but for rounding.
 
-    What needs more symmetry, such as a decomposition, makes it, which is needed far less often.
+    A large one is cut into quarters, of which one is the transpose of another, and so on with
+    those on the diagonal. What needs more symmetry, such as a decomposition, makes it, which is
+    needed far less often.
     """
-    return tf.matmul(rows, rows, transpose_a=True)
+    count, size = (static_size(rows, axis) for axis in (0, 1))
+    if size is None or size <= LARGEST_PRODUCT or (count or FEWEST_ROWS) < FEWEST_ROWS:
+        return tf.matmul(rows, rows, transpose_a=True)
+    half = -(-size // 32) * 16
+    first, second = rows[:, :half], rows[:, half:]
+    below = tf.matmul(second, first, transpose_a=True)
+    upper = tf.concat([outer_product(first), tf.transpose(below)], axis=1)
+    return tf.concat([upper, tf.concat([below, outer_product(second)], axis=1)], axis=0)

@@ -18,6 +18,25 @@ def test_homogeneous_coordinate_and_outer_product(graph):
     np.testing.assert_array_equal(product, [[10, 14, 4], [14, 20, 6], [4, 6, 2]])
 
 
+@pytest.mark.parametrize("size", [linalg.LARGEST_PRODUCT + 1, 2 * linalg.LARGEST_PRODUCT + 9])
+def test_large_products_are_computed_by_halves(graph, session, size):
+    rows = np.random.RandomState(0).randn(linalg.FEWEST_ROWS, size)
+    product = linalg.outer_product(tf.constant(rows))
+    computed = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
+    assert sum(part.shape.num_elements() for part in computed) < 0.8 * size**2
+    assert product.shape == (size, size)
+    found = session.run(product)
+    np.testing.assert_allclose(found, rows.T @ rows, atol=1e-10)
+    np.testing.assert_allclose(found, found.T, atol=1e-10)
+
+
+def test_choose(graph, session):
+    condition, x = v1.placeholder(tf.bool, []), np.array([1.0, np.nan])
+    chosen = linalg.choose(condition, tf.constant(x), tf.zeros([2], tf.float64))
+    np.testing.assert_array_equal(session.run(chosen, {condition: True}), x)
+    np.testing.assert_array_equal(session.run(chosen, {condition: False}), [0, 0])
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [(tf.float16, tf.float32), (tf.bfloat16, tf.float32)]

@@ -1,0 +1,33 @@
+"""Gradients of the biases of convolutions, apart from those of the filters.
+
+Where both are asked for, TensorFlow's CPU kernels compute them in one op, which takes longer than
+the filter's gradient and a sum, and is not done where gradients are gated op by op. As K-FAC does
+not gate them, it asks for the sum. Called by the optimizer.
+"""
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+
+v1 = tf.compat.v1
+
+
+def apart_from_filter(gradient: Tensor) -> Tensor:
+    """Returns the same gradient as a sum, if it is that of the bias of a 2-D convolution.
+
+    Args:
+      gradient: Of any variable, as it was computed.
+    """
+    op = gradient.op
+    if op.type != "BiasAddGrad":
+        return gradient
+    outputs = op.inputs[0]
+    if outputs.shape.rank != 4 or not any(_is_filter_gradient(c) for c in outputs.consumers()):
+        return gradient
+    axes = [0, 2, 3] if op.get_attr("data_format") == b"NCHW" else [0, 1, 2]
+    with v1.device(op.device):
+        return tf.reduce_sum(outputs, axis=axes)
+
+
+def _is_filter_gradient(op: tf.Operation) -> bool:
+    return bool(op.type == "Conv2DBackpropFilter")
