@@ -23,6 +23,7 @@ except ModuleNotFoundError as error:
 
 from kfac import (
     async_updates,
+    cluster,
     curvature_matrix_vector_products,
     data_reader,
     estimator,
@@ -36,9 +37,11 @@ from kfac import (
     optimizer,
     periodic,
     placement,
+    worker_roles,
 )
 from kfac.async_updates import AsyncInvCovUpdateKfacOpt, AsyncUpdateHook
 from kfac.batch_execute import batch_execute
+from kfac.cluster import ClusterKfacOpt
 from kfac.config import CurvatureConfig
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
 from kfac.layer_collection import (
@@ -46,22 +49,27 @@ from kfac.layer_collection import (
     auto_register_layers,
     graph_layer_collection,
 )
-from kfac.op_queue import OpQueue
+from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
+from kfac.worker_roles import WorkerRole
 
 __all__ = [
     "AsyncInvCovUpdateKfacOpt",
     "AsyncUpdateHook",
+    "ClusterKfacOpt",
     "CurvatureConfig",
     "CurvatureMatrixVectorProductComputer",
     "KfacOptimizer",
     "LayerCollection",
     "OpQueue",
+    "OpQueueHook",
     "PeriodicInvCovUpdateKfacOpt",
+    "WorkerRole",
     "async_updates",
     "auto_register_layers",
     "batch_execute",
+    "cluster",
     "curvature_matrix_vector_products",
     "data_reader",
     "estimator",
@@ -76,4 +84,5 @@ __all__ = [
     "optimizer",
     "periodic",
     "placement",
+    "worker_roles",
 ]

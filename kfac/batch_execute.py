@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
+from kfac.state import run_if
 
 v1 = tf.compat.v1
 
@@ -46,15 +47,6 @@ def batch_execute(
         step = tf.cast(tf.convert_to_tensor(global_step), tf.int64)
         first = step * batch_size % count
         return [
-            _run_if((index - first) % count < batch_size, thunk)
+            run_if((index - first) % count < batch_size, thunk)
             for index, thunk in enumerate(thunks)
         ]
-
-
-def _run_if(condition: Tensor, thunk: Callable[[], Operation]) -> Operation:
-    def run() -> Tensor:
-        # Ops of a branch are named afresh; colocation, which goes by name, must not confuse them.
-        with v1.name_scope("batch_execute_branch"), v1.control_dependencies([thunk()]):
-            return tf.constant(True)
-
-    return tf.group(tf.cond(condition, run, lambda: tf.constant(False)))

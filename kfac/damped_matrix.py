@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.inversion import INVERSIONS, inverse_from_root
-from kfac.linalg import all_finite, identity_like, symmetrize
+from kfac.linalg import all_finite, choose, identity_like, symmetrize
 
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
 
@@ -135,7 +135,7 @@ def _result(
     good: Tensor, matrix: Tensor, previous: Tensor, retried: Tensor, eigen: Tensor
 ) -> DampedMatrix:
     taken = tf.stack([retried, eigen, tf.logical_not(good)])
-    return DampedMatrix(tf.where(good, matrix, previous), tf.cast(taken, tf.int64))
+    return DampedMatrix(choose(good, matrix, previous), tf.cast(taken, tf.int64))
 
 
 def _is_damping(damping: Tensor) -> Tensor:
@@ -179,29 +179,30 @@ def _with_retries(
     identity = identity_like(matrix)
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
-    matrix = tf.where(usable, matrix, identity)
+    matrix = choose(usable, matrix, identity)
     damping = tf.where(usable, damping, tf.ones_like(damping))
     direct = attempt(matrix + damping * identity, identity)
     failed = tf.logical_not(all_finite(direct))
     wide_damping = tf.cast(damping, tf.float64)
-    wide_identity = _only_if(failed, identity)
-    root = _retried_root(_only_if(failed, matrix), wide_damping, wide_identity)
+    wide_identity = _whole_if_needed(failed, identity)
+    root = _retried_root(_whole_if_needed(failed, matrix), wide_damping, wide_identity)
     hopeless = tf.logical_and(failed, tf.logical_not(all_finite(root)))
-    root = tf.where(hopeless, _eigen_root(_only_if(hopeless, matrix), wide_damping), root)
+    root = tf.where(hopeless, _eigen_root(_whole_if_needed(hopeless, matrix), wide_damping), root)
     retry = tf.cast(function(root, wide_identity), matrix.dtype)
-    # What is not needed is [1, 1], and is broadcast.
-    found = tf.ensure_shape(tf.where(failed, retry, direct), matrix.shape)
+    # What is not needed is [1, 1].
+    retry = tf.broadcast_to(retry, tf.shape(direct))
+    found = tf.ensure_shape(choose(failed, retry, direct), matrix.shape)
     good = tf.logical_and(usable, all_finite(found))
     return _result(good, found, previous, retried=failed, eigen=hopeless)
 
 
-def _only_if(condition: Tensor, matrix: Tensor) -> Tensor:
-    """Returns the matrix [n, n], or if it is not needed its first entry [1, 1], in float64.
+def _whole_if_needed(is_needed: Tensor, matrix: Tensor) -> Tensor:
+    """Returns a matrix [n, n], or if that is not needed its first entry [1, 1], in float64.
 
     So a decomposition that is not needed costs nothing. A conditional branch would do the same,
     but several for each factor make building the graph many times slower.
     """
-    size = tf.where(condition, tf.shape(matrix), [1, 1])
+    size = tf.where(is_needed, tf.shape(matrix), [1, 1])
     return tf.cast(tf.slice(matrix, [0, 0], size), tf.float64)
 
 

@@ -10,7 +10,7 @@ References:
 
 import dataclasses
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -133,7 +133,12 @@ class AdaptedDamping(DampingRule):
     """
 
     def __init__(
-        self, initial: Scalar, losses: TrainingLoss, settings: AdaptationSettings, dtype: DType
+        self,
+        initial: Scalar,
+        losses: TrainingLoss,
+        settings: AdaptationSettings,
+        dtype: DType,
+        seconds: Callable[[], Mapping[str, Tensor]] = dict,
     ) -> None:
         """Makes no variables yet.
 
@@ -142,11 +147,13 @@ class AdaptedDamping(DampingRule):
           losses: The loss before and after a step.
           settings: How to adapt.
           dtype: Of the variables.
+          seconds: Returns how long each phase of a step took; for the log.
         """
         self._initial = initial
         self._losses = losses
         self._settings = settings
         self._dtype = tf.as_dtype(dtype)
+        self._seconds = seconds
         self._variables: tuple[Variable, ...] = ()
 
     def make_variables(self) -> None:
@@ -317,16 +324,16 @@ class AdaptedDamping(DampingRule):
         new = adapted_damping(wide, loss_change, trial.model_change, self._settings)
         new = tf.where(trial.due, new, wide)
         if self._settings.print_logs:
-            new = value_if(trial.due, lambda: _logged(new, rho), new)
+            new = value_if(trial.due, lambda: self._logged(new, rho), new)
         return tf.cast(new, damping.dtype), rho
+
+    def _logged(self, damping: Tensor, rho: Tensor) -> Tensor:
+        seconds = [word for phase, time in self._seconds().items() for word in (phase, time, "s")]
+        line = ("K-FAC: rho", rho, "damping", damping, *seconds)
+        with v1.control_dependencies([tf.print(*line, output_stream=v1.logging.info)]):
+            return tf.identity(damping)
 
 
 def _set_if(condition: Tensor, variable: Variable, value: Tensor) -> Assignment:
     old = read(variable)
     return Assignment(variable, tf.where(condition, tf.cast(value, old.dtype), old))
-
-
-def _logged(damping: Tensor, rho: Tensor) -> Tensor:
-    log = tf.print("K-FAC: rho", rho, "damping", damping, output_stream=v1.logging.info)
-    with v1.control_dependencies([log]):
-        return tf.identity(damping)

@@ -9,7 +9,7 @@ References:
 
 import functools
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -25,14 +25,15 @@ from kfac.backward_pass import (
     propagate_back,
     substitutes,
 )
+from kfac.batch_sums import BatchSums
 from kfac.block_products import BlockProducts
 from kfac.estimation_modes import MODES
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
-from kfac.micro_batches import MicroBatchSums
+from kfac.phase_times import PhaseTimes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, work_of_blocks
-from kfac.state import Assignment, assign_all, assign_if, make_counter, read
+from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
 from kfac.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 
 v1 = tf.compat.v1
@@ -73,7 +74,11 @@ def make_fisher_estimator(
 
 @typing.final
 class FisherEstimator(BlockProducts):
-    """Estimates the Fisher matrix of a layer collection's losses, block by block."""
+    """Estimates the Fisher matrix of a layer collection's losses, block by block.
+
+    Attributes:
+      times: How long updates took when they last ran.
+    """
 
     def __init__(
         self,
@@ -132,6 +137,7 @@ class FisherEstimator(BlockProducts):
                 "of examples in the batch, over all towers, as batch_size."
             )
         super().__init__(name, exps, compute_cholesky, compute_cholesky_inverse)
+        self.times = PhaseTimes()
         self._variables = None if variables is None else tuple(variables)
         self._cov_ema_decay = cov_ema_decay
         self._damping = damping
@@ -143,7 +149,7 @@ class FisherEstimator(BlockProducts):
         self._devices = (cov_devices, inv_devices, trans_devices)
         self._place = STRATEGIES[placement_strategy]
         self._plan: _Plan | None = None
-        self._sums: MicroBatchSums | None = None
+        self._sums: BatchSums | None = None
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -285,7 +291,7 @@ class FisherEstimator(BlockProducts):
 
     def _updated_averages(
         self, indices: Sequence[int], backward: BackwardPass, should_decay: Tensor | bool
-    ) -> list[Assignment]:
+    ) -> list[Change]:
         """Folds a batch into some of the averages: into all of these, or if not finite, into none.
 
         Args:
@@ -294,9 +300,9 @@ class FisherEstimator(BlockProducts):
           should_decay: bool []; when false the past keeps its full weight.
 
         Returns:
-          The new values of the averages' variables, and of the sums or the sample step.
+          The changes of the averages' variables, and of the sums or the sample step.
         """
-        places = self._instantiate().placement.cov
+        used: list[Change]
         decay = self._cov_ema_decay
         if should_decay is not True:
             decay = tf.where(should_decay, linalg.as_scalar(decay, tf.float64), 1.0)
@@ -304,17 +310,20 @@ class FisherEstimator(BlockProducts):
             plan = self._instantiate()
             gradients = substitutes(plan.backward, backward)
             statistics, is_finite = [], backward.is_finite
-            for index in indices:
-                with v1.device(places[index].compute):
+            devices = [plan.placement.cov[index].compute for index in indices]
+            for index, device in zip(indices, devices, strict=True):
+                with v1.device(device):
                     statistics.append(self.factors[index].batch_statistic(gradients))
             used = [Assignment(plan.sample_step, backward.next_step)]
         else:
             statistics, used = self._sums.taken(indices)
             is_finite = True
+            # Nothing has to travel for it.
+            devices = [self._sums.variables[index].device for index in indices]
         accept = tf.reduce_all([is_finite, *map(linalg.all_finite, statistics)])
         averages = []
-        for index, statistic in zip(indices, statistics, strict=True):
-            with v1.device(places[index].compute):
+        for index, statistic, device in zip(indices, statistics, devices, strict=True):
+            with v1.device(device):
                 averages += self.factors[index].updated_average(statistic, accept, decay)
         return [*averages, *used]
 
@@ -340,13 +349,15 @@ class FisherEstimator(BlockProducts):
         averages = [v for factor in self.factors for v in factor.get_cov_vars()]
         used = self._sums.variables if self._sums else [plan.sample_step]
 
-        def compute() -> list[Assignment]:
+        def compute() -> list[Change]:
             reused = due is True or self._sums is not None
             backward = plan.backward if reused else self._backward_pass(plan.sample_step)
             return self._updated_averages(range(len(self.factors)), backward, should_decay)
 
         with v1.name_scope(f"{self.name}/update_averages"):
-            return assign_if(due, [*averages, *used], compute)
+            if self._sums:
+                return assign_if(due, [*averages, *used], compute)
+            return self._timed_statistics(due, [*averages, *used], compute)
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -360,15 +371,37 @@ class FisherEstimator(BlockProducts):
         """
         self.make_vars()
         plan = self._instantiate()
-        sums = self._sums = self._sums or MicroBatchSums(self.factors, plan.placement.cov)
+        sums = self._sums = self._sums or BatchSums(self.factors, plan.placement.cov)
 
-        def compute() -> list[Assignment]:
+        def compute() -> list[Change]:
             backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
             added = sums.added(substitutes(plan.backward, backward), backward.is_finite)
             return [*added, Assignment(plan.sample_step, backward.next_step)]
 
         with v1.name_scope(f"{self.name}/accumulate"):
-            return assign_if(due, [*sums.variables, sums.refused, plan.sample_step], compute)
+            changed = [*sums.variables, sums.refused, plan.sample_step]
+            return self._timed_statistics(due, changed, compute)
+
+    def _timed_statistics(
+        self,
+        due: Tensor | bool,
+        variables: Sequence[Variable],
+        compute: Callable[[], Sequence[Change]],
+    ) -> Operation:
+        forward = list(self._collection.loss_colocation_ops.values())
+        start = self.times.begin("covariance", after=forward)
+        finish = functools.partial(self.times.end, "covariance", start)
+        with v1.control_dependencies([start]):
+            return assign_if(due, variables, compute, finish)
+
+    def has_averages(self) -> Tensor:
+        """Returns whether any batch was folded into the averages so far, bool []."""
+        weight = self.factors[0].get_cov_vars()[1]
+        return read(weight) > 0
+
+    def has_statistics(self) -> Tensor:
+        """Returns whether `make_accumulation_op` added any since the last update, bool []."""
+        return tf.constant(False) if self._sums is None else tf.logical_not(self._sums.is_empty())
 
     def make_inv_update_op(
         self, due: Tensor | bool = True, indices: Sequence[int] | None = None
@@ -389,7 +422,10 @@ class FisherEstimator(BlockProducts):
 
         variables = [v for i in chosen for v in self.factors[i].inverse_update_vars]
         with v1.name_scope(f"{self.name}/update_inverses"):
-            return assign_if(due, variables, compute)
+            start = self.times.begin("inverse")
+            finish = functools.partial(self.times.end, "inverse", start)
+            with v1.control_dependencies([start]):
+                return assign_if(due, variables, compute, finish)
 
     def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
         """Returns functions that make variables and ops, one of each kind per factor.

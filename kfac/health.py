@@ -1,8 +1,9 @@
 """What shows whether K-FAC is well, as scalar summaries below `kfac/monitor/`.
 
 Damping and what it is adapted by, the mean curvature as a scale for it, how often something went
-wrong, and of each factor the trace and how badly it is conditioned. Computed only in the steps
-whose summaries are written. Called by the optimizer; how to read the curves is in docs/kfac.md.
+wrong, how long each phase of a step took, and of each factor the trace and how badly it is
+conditioned. All but the durations is computed only in the steps whose summaries are written. Called
+by the optimizer; how to read the curves is in docs/kfac.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +16,21 @@ from kfac.damped_matrix import RARE_PATHS
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_blocks.kronecker import TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor
+from kfac.phase_times import PhaseTimes
 from kfac.state import read
 
 v1 = tf.compat.v1
 
 
-def summarize(scalars: Mapping[str, Scalar], factors: Sequence[FisherFactor]) -> None:
+def summarize(
+    scalars: Mapping[str, Scalar], factors: Sequence[FisherFactor], times: PhaseTimes
+) -> None:
     """Adds the summaries to the graph.
 
     Args:
       scalars: More values to show, by name.
       factors: All factors, with their variables.
+      times: How long the phases took.
     """
     refused = [read(factor.get_cov_vars()[-1]) for factor in factors]
     slots = [slot for factor in factors for slot in factor.inverses]
@@ -42,6 +47,7 @@ def summarize(scalars: Mapping[str, Scalar], factors: Sequence[FisherFactor]) ->
             for slot in factor.inverses:
                 if slot.request.leaf == "inverse":
                     v1.summary.scalar(f"{slot.name}_condition", _condition(factor, slot.read()))
+        times.summarize()
 
 
 def _condition(factor: FisherFactor, inverse: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def by_lu(matrix: Tensor, identity: Tensor) -> Tensor:
     is_definite = all_finite(tf.linalg.cholesky(matrix))
     usable = tf.logical_and(is_definite, tf.math.is_finite(log_determinant))
     inverse = tf.linalg.inv(tf.where(usable, matrix, identity))
-    return _only_if(usable, symmetrize(inverse))
+    return _nan_unless(usable, symmetrize(inverse))
 
 
 def by_newton_schulz(matrix: Tensor, identity: Tensor) -> Tensor:
@@ -113,10 +113,10 @@ def by_newton_schulz(matrix: Tensor, identity: Tensor) -> Tensor:
     # The step after the last one makes the error that of the rounding.
     _, found, _ = improve(*tf.while_loop(goes_on, improve, start))
     residual = tf.norm(identity - tf.matmul(matrix, found))
-    return _only_if(residual <= LARGEST_RESIDUAL, found)
+    return _nan_unless(residual <= LARGEST_RESIDUAL, found)
 
 
-def _only_if(condition: Tensor, matrix: Tensor) -> Tensor:
+def _nan_unless(condition: Tensor, matrix: Tensor) -> Tensor:
     """Returns a matrix, or NaN."""
     return tf.where(condition, matrix, tf.constant(float("nan"), matrix.dtype))
 

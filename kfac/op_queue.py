@@ -1,13 +1,14 @@
 """A queue of ops for a worker that runs one at a time, such as one that only inverts factors.
 
-Decides what comes next, and runs nothing. Called by training programs, with the inverse updates
-of an optimizer.
+The queue decides what comes next, and runs nothing; the hook runs it in a monitored session. Called
+by training programs, with the inverse updates of an optimizer, and by the optimizer for clusters.
 """
 
 import random
 import threading
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -61,3 +62,26 @@ class OpQueue:
             if not self._epoch:
                 self._epoch = self._random.sample(self._ops, len(self._ops))
             return self._epoch.pop()
+
+
+class OpQueueHook(v1.train.SessionRunHook):
+    """Runs the next op of a queue beside each step of a monitored session, in the same run."""
+
+    def __init__(self, queue: OpQueue | Callable[[], OpQueue | None]) -> None:
+        """Takes the queue.
+
+        Args:
+          queue: Or a function that returns it, or None, called when the graph is complete.
+        """
+        self._find_queue = queue if callable(queue) else lambda: queue
+        self._queue: OpQueue | None = None
+
+    def begin(self) -> None:
+        """Finds the queue."""
+        self._queue = self._find_queue()
+
+    def before_run(self, run_context: Any) -> v1.train.SessionRunArgs | None:
+        """Returns the op to run."""
+        if self._queue is None:
+            return None
+        return v1.train.SessionRunArgs(self._queue.next_op(run_context.session))

@@ -18,7 +18,7 @@ import tensorflow as tf
 from kfac import linalg
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number
-from kfac.damping import DampingRule, GivenDamping
+from kfac.damping import GivenDamping
 from kfac.damping_adaptation import AdaptationSettings, AdaptedDamping
 from kfac.estimator import make_fisher_estimator
 from kfac.layer_collection import LayerCollection
@@ -194,7 +194,6 @@ class KfacOptimizer(SteppingOptimizer):
         self._precon_damping_mult = called_once(precon_damping_mult)
         self._kept_damping = None if include_damping_in_qmodel_change else l2_reg
         self._may_reject = rejection_rho_threshold is not None
-        self._damping_rule = _damping_rule(adapt_damping, damping, losses, settings, dtype)
         self._estimator = make_fisher_estimator(
             placement_strategy,
             variables=var_list,
@@ -210,6 +209,13 @@ class KfacOptimizer(SteppingOptimizer):
             inv_devices=inv_devices,
             trans_devices=trans_devices,
         )
+        if adapt_damping:
+            times = self._estimator.times
+            self._damping_rule = AdaptedDamping(
+                called_once(damping), losses, settings, dtype, times.read
+            )
+        else:
+            self._damping_rule = GivenDamping(called_once(damping))
         curvature = ExactCurvature(
             layer_collection, self._estimator.mat_type, batch_size, colocate_gradients_with_ops
         )
@@ -282,14 +288,3 @@ class KfacOptimizer(SteppingOptimizer):
           prev_train_batch: As the constructor's, but of this tower.
         """
         self._losses.add_tower(train_batch, prev_train_batch)
-
-
-def _damping_rule(
-    adapt: bool,
-    damping: Scalar,
-    losses: TrainingLoss,
-    settings: AdaptationSettings,
-    dtype: DType,
-) -> DampingRule:
-    given = called_once(damping)
-    return AdaptedDamping(given, losses, settings, dtype) if adapt else GivenDamping(given)

@@ -5,7 +5,6 @@ nothing but averages. Everything else is `kfac.optimizer`'s. This is the class t
 use.
 """
 
-import functools
 import numbers
 import typing
 import warnings
@@ -13,12 +12,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_number, check_period
 from kfac.optimizer import KfacOptimizer
 from kfac.placement import assign_by_cost
-from kfac.schedules import called_once
+from kfac.schedules import called_once, decay_per_update, is_due
 from kfac.state import Assignment, assign_all, make_counter, read
 
 v1 = tf.compat.v1
@@ -77,7 +75,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         if num_burnin_steps != 0:
             check_period("num_burnin_steps", num_burnin_steps)
         check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
-        super().__init__(cov_ema_decay=_per_update(cov_ema_decay, cov_update_every), **kwargs)
+        super().__init__(cov_ema_decay=decay_per_update(cov_ema_decay, cov_update_every), **kwargs)
         self._invert_every = called_once(invert_every)
         self._cov_update_every = cov_update_every
         self._num_burnin_steps = num_burnin_steps
@@ -142,7 +140,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
 
     def _due(self) -> _Due:
         step = read(self.counter)
-        averages = _is_due(step, self._cov_update_every)
+        averages = is_due(step, self._cov_update_every)
         if not self._num_burnin_steps:
             return _Due(True, averages)
         is_burnin = read(self._burnin_runs()) < self._num_burnin_steps
@@ -173,7 +171,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
     def _update_inverses(self, makes_step: Tensor | bool) -> Operation:
         step = read(self.counter)
         if not self._spread_inverses or self._invert_every == 1:
-            due = _both(makes_step, _is_due(step, self._invert_every))
+            due = _both(makes_step, is_due(step, self._invert_every))
             return self._estimator.make_inv_update_op(due)
         is_first = tf.equal(step, 0)
         phase = step % self._invert_every
@@ -191,26 +189,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         return [share for share in shares if share]
 
 
-def _is_due(step: Tensor, period: Scalar) -> Tensor | bool:
-    if isinstance(period, int):
-        return True if period == 1 else tf.equal(step % period, 0)
-    return tf.equal(step % tf.maximum(linalg.as_scalar(period, step.dtype), 1), 0)
-
-
 def _both(first: Tensor | bool, second: Tensor | bool) -> Tensor | bool:
     if first is True:
         return second
     return first if second is True else tf.logical_and(first, second)
-
-
-def _per_update(decay: Scalar, steps: int) -> Scalar:
-    """Returns the weight of the past per update of averages, given that per step."""
-    if steps == 1:
-        return decay
-    if isinstance(decay, numbers.Real):
-        return float(decay) ** steps
-    return functools.partial(_power, called_once(decay), steps)
-
-
-def _power(decay: Scalar, exponent: int) -> Tensor:
-    return linalg.as_scalar(decay, tf.float64) ** exponent

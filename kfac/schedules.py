@@ -1,14 +1,17 @@
 """Settings that are computed: functions without arguments that return a number or a Tensor.
 
 The rest of the package takes a function wherever it takes a number (`kfac.linalg.as_scalar`). Here
-a user's function is made into one that may be used in many places. Called by the optimizer.
+a user's function is made into one that may be used in many places; and what periods mean, which may
+be such settings, too. Called by the optimizers.
 """
 
 import functools
+import numbers
 
 import tensorflow as tf
 
-from kfac._types import Scalar
+from kfac import linalg
+from kfac._types import Scalar, Tensor
 
 
 def called_once(value: Scalar) -> Scalar:
@@ -32,3 +35,33 @@ def called_once(value: Scalar) -> Scalar:
 def current(value: Scalar) -> Scalar:
     """Returns what a setting is: a function's result, and anything else itself."""
     return value() if callable(value) else value
+
+
+def is_due(step: Tensor, period: Scalar) -> Tensor | bool:
+    """Returns whether something that is done every `period` steps is due; Python's True if always.
+
+    Args:
+      step: int64 [], from 0, at which it is due.
+      period: Steps, ≥ 1; smaller Tensors stand for 1.
+    """
+    if isinstance(period, int):
+        return True if period == 1 else tf.equal(step % period, 0)
+    return tf.equal(step % tf.maximum(linalg.as_scalar(period, step.dtype), 1), 0)
+
+
+def decay_per_update(decay: Scalar, steps: int) -> Scalar:
+    """Returns the weight of the past per update, given that per step.
+
+    Args:
+      decay: In [0, 1].
+      steps: From one update to the next, ≥ 1.
+    """
+    if steps == 1:
+        return decay
+    if isinstance(decay, numbers.Real):
+        return float(decay) ** steps
+    return functools.partial(_power, called_once(decay), steps)
+
+
+def _power(decay: Scalar, exponent: int) -> Tensor:
+    return linalg.as_scalar(decay, tf.float64) ** exponent

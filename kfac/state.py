@@ -2,8 +2,8 @@
 
 They are plain non-trainable global variables with absolute names below `kfac/`, so that a
 checkpoint depends neither on the scope in which the optimizer is called nor on custom getters of
-the model. They are assigned outside of conditional branches: a branch hands back values, because
-a reference variable cannot be assigned in a functional branch. Called by factors, estimator and
+the model. Reference variables are assigned outside of conditional branches: a branch hands back
+their values, because they cannot be assigned in a functional one. Called by factors, estimator and
 optimizer.
 """
 
@@ -28,6 +28,16 @@ class Assignment(NamedTuple):
 
     variable: Variable
     value: Tensor
+
+
+class Addition(NamedTuple):
+    """A variable and what is to be added to it, at once: others may add at the same time."""
+
+    variable: Variable
+    value: Tensor
+
+
+Change = Assignment | Addition
 
 
 def make_variable(
@@ -76,36 +86,78 @@ def read(variable: Variable) -> Tensor:
     """
     with _device_of(variable):
         value = variable.read_value()
-        is_resource = variable.op.type == "VarHandleOp"
-        return value if is_resource else tf.raw_ops.DeepCopy(x=value)
+        return value if is_resource(variable) else tf.raw_ops.DeepCopy(x=value)
 
 
-def assign_all(assignments: Sequence[Assignment], name: str | None = None) -> Operation:
-    """Returns one op that makes all the assignments."""
+def is_resource(variable: Variable) -> bool:
+    """Whether a variable is a resource, which is read and assigned as a whole."""
+    return bool(variable.op.type == "VarHandleOp")
+
+
+def assign_all(changes: Sequence[Change], name: str | None = None) -> Operation:
+    """Returns one op that makes all the changes."""
     ops = []
-    for variable, value in assignments:
-        with _device_of(variable):
-            ops.append(v1.assign(variable, value).op)
+    for change in changes:
+        with _device_of(change.variable):
+            if isinstance(change, Addition):
+                ops.append(v1.assign_add(change.variable, change.value, use_locking=True).op)
+            else:
+                ops.append(v1.assign(change.variable, change.value).op)
     return tf.group(*ops, name=name)
 
 
 def assign_if(
     condition: Tensor | bool,
     variables: Sequence[Variable],
-    compute: Callable[[], Sequence[Assignment]],
+    compute: Callable[[], Sequence[Change]],
+    finish: Callable[[Operation], Operation] = lambda done: done,
 ) -> Operation:
-    """Returns an op that assigns what `compute` returns when `condition` holds.
+    """Returns an op that changes what `compute` says when `condition` holds.
+
+    Otherwise it moves nothing, unless there are reference variables, which are assigned what they
+    have.
 
     Args:
       condition: bool []. A Python True means always and builds no branch.
-      variables: The variables that `compute` assigns, in its order.
+      variables: The variables that `compute` changes, in its order.
       compute: Called once, perhaps inside a branch, so it must not make variables.
+      finish: Called once, likewise, with the op that does the work; returns one that follows it.
     """
     if condition is True:
-        return assign_all(compute())
+        return finish(assign_all(compute()))
+    if all(map(is_resource, variables)):
+        return run_if(condition, lambda: finish(assign_all(compute())))
+    kinds: list[Callable[..., Change]] = []
+
+    def values() -> list[Tensor]:
+        changes = compute()
+        kinds.extend(type(change) for change in changes)
+        with v1.control_dependencies([finish(tf.group(*(value for _, value in changes)))]):
+            return [tf.identity(value) for _, value in changes]
+
+    def unchanged() -> list[Tensor]:
+        pairs = zip(kinds, current, strict=True)
+        return [tf.zeros_like(x) if kind is Addition else tf.identity(x) for kind, x in pairs]
+
     current = [read(variable) for variable in variables]
-    values = value_if(condition, lambda: [value for _, value in compute()], current)
-    return assign_all([Assignment(*pair) for pair in zip(variables, values, strict=True)])
+    found = value_if(condition, values, unchanged)
+    return assign_all([kind(*pair) for kind, *pair in zip(kinds, variables, found, strict=True)])
+
+
+def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
+    """Returns an op that runs another only when it is wanted.
+
+    Args:
+      condition: bool [].
+      make_op: Called once, inside a branch, so it must not make variables. What it makes can assign
+        resource variables, but reference variables only where control flow is that of TensorFlow 1.
+    """
+
+    def wanted() -> Tensor:
+        with v1.control_dependencies([make_op()]):
+            return tf.constant(True)
+
+    return tf.group(value_if(condition, wanted, tf.constant(False)))
 
 
 def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) -> Nest:
@@ -115,7 +167,8 @@ def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) ->
       condition: bool [].
       compute: Called once, inside a branch, so it must not make variables. What it reads, it reads
         after the active control dependencies.
-      otherwise: What to return when the condition does not hold; of the same dtypes and shapes.
+      otherwise: What to return when the condition does not hold; of the same dtypes and shapes. Or
+        a function that returns it, called once inside the other branch, after `compute`.
     """
     # Ordering goes through the condition. TensorFlow drops control dependencies of a branch whose
     # other inputs have them, and then lets reads inside of the branch run too early.
@@ -127,4 +180,4 @@ def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) ->
         with v1.name_scope(f"{ROOT}_branch"):
             return tf.nest.map_structure(tf.identity, compute())
 
-    return tf.cond(condition, wanted, lambda: otherwise)
+    return tf.cond(condition, wanted, otherwise if callable(otherwise) else lambda: otherwise)

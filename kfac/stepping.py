@@ -8,16 +8,17 @@ once per tower and `apply_gradients` once. Extended by the optimizer, which has 
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from kfac import health, linalg, vectors
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac.bias_gradients import apart_from_filter
 from kfac.curvature_owner import CurvatureOwner
 from kfac.damping import DampingRule, Trial
 from kfac.momentum import Momentum, Problem, Step
-from kfac.state import Assignment, assign_all, make_counter, read, value_if
+from kfac.state import Assignment, assign_all, make_counter, read, run_if
 from kfac.training_loss import TrainingLoss
 from kfac.vectors import Vector
 
@@ -34,6 +35,7 @@ class _Update(NamedTuple):
       is_made: bool [], whether it is made; if not, it changes nothing.
       before: The variables and their values, if it may be taken back.
       trial: What the damping rule must know of it.
+      start: When it began; see `PhaseTimes`.
     """
 
     changes: list[Vector]
@@ -42,12 +44,13 @@ class _Update(NamedTuple):
     is_made: Tensor
     before: list[Assignment]
     trial: Trial | None
+    start: Tensor
 
     @property
     def needed(self) -> list[Tensor]:
         """What must be known before the update is made."""
         judged = [] if self.trial is None else list(self.trial)
-        return [*judged, *(value for _, value in self.before)]
+        return [*judged, *(value for _, value in self.before), self.start]
 
 
 class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
@@ -142,10 +145,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             grad_loss=grad_loss,
         )
         self._losses.collect(loss)
-        for gradient, variable in gradients:
-            if gradient is not None and not isinstance(gradient, tf.IndexedSlices):
-                gradient.set_shape(variable.shape)
-        return gradients
+        return [(_prepared(gradient, variable), variable) for gradient, variable in gradients]
 
     def apply_gradients(
         self,
@@ -173,8 +173,9 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         with v1.control_dependencies([self.maybe_pre_update_adapt_damping()]):
             with tf.init_scope():
                 self._create_slots(variables)
+            start = self._estimator.times.begin("apply", after=[_values_of(g) for g, _ in pairs])
             with v1.name_scope(f"{self._name}/step"):
-                self._update = self._make_update(pairs)
+                self._update = self._make_update(pairs, start)
             self._summarize()
             changes = list(zip(self._update.changes, variables, strict=True))
             with v1.control_dependencies(self._update.needed):
@@ -206,7 +207,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             for name in ("counter", "skipped_steps", "rejected_steps"):
                 self._counter(name)
 
-    def _make_update(self, pairs: GradsAndVars) -> _Update:
+    def _make_update(self, pairs: GradsAndVars, start: Tensor) -> _Update:
         """Computes a step, replaced by "no change" if it is not finite."""
         variables = [variable for _, variable in pairs]
         problem = self._problem(self._as_vectors(pairs), variables)
@@ -220,7 +221,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         slots = self._velocities(variables)
         velocities = map(Assignment, slots, step.velocities)
         return _Update(
-            changes=[vectors.map_entries(lambda x: _only_if(is_made, x), c) for c in changes],
+            changes=[vectors.map_entries(lambda x: _zero_unless(is_made, x), c) for c in changes],
             state=_unless(tf.logical_not(is_made), [*velocities, *step.state]),
             is_finite=is_finite,
             is_made=is_made,
@@ -228,6 +229,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             trial=self._damping_rule.trial(
                 read(self.counter), is_made, step.model_change, problem.dtype
             ),
+            start=start,
         )
 
     def _problem(self, gradients: list[Vector], variables: list[Variable]) -> Problem:
@@ -258,7 +260,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             **counters,
             "mean_curvature": health.mean_curvature(self._estimator.blocks),
         }
-        health.summarize(scalars, self.factors)
+        health.summarize(scalars, self.factors, self._estimator.times)
 
     # What the base class calls.
 
@@ -276,7 +278,8 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
             if self._may_reject:
                 state = _unless(rejected, state)
-                taken_back.append(_assign_if(rejected, update.before))
+                take_back = functools.partial(assign_all, update.before)
+                taken_back.append(run_if(rejected, take_back))
             counters = {
                 "counter": tf.convert_to_tensor(self._makes_step),
                 "skipped_steps": tf.logical_and(self._makes_step, tf.logical_not(update.is_finite)),
@@ -287,30 +290,35 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
                 for name, n in counters.items()
             ]
             bookkeeping = assign_all([*state, *verdict.state, *counts])
-        return super()._finish([*update_ops, *taken_back, bookkeeping], name_scope)
+        done = tf.group(*update_ops, *taken_back, bookkeeping)
+        timed = self._estimator.times.end("apply", update.start, done)
+        return super()._finish([done, timed], name_scope)
+
+
+def _prepared(gradient: Any, variable: Variable) -> Any:
+    """Returns a gradient of a variable, dense ones with its shape."""
+    if gradient is None or isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    gradient = apart_from_filter(gradient)
+    gradient.set_shape(variable.shape)
+    return gradient
+
+
+def _values_of(gradient: Any) -> Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def _values(step: Step) -> list[Tensor]:
     return [step.rate, *step.velocities, *(assignment.value for assignment in step.state)]
 
 
-def _only_if(condition: Tensor, tensor: Tensor) -> Tensor:
-    return tf.where(condition, tensor, tf.zeros_like(tensor))
+def _zero_unless(condition: Tensor, tensor: Tensor) -> Tensor:
+    return linalg.choose(condition, tensor, tf.zeros_like(tensor))
 
 
 def _unless(condition: Tensor, assignments: Sequence[Assignment]) -> list[Assignment]:
     """Returns assignments that leave the variables as they are if the condition holds."""
     return [
-        Assignment(variable, tf.where(condition, read(variable), value))
+        Assignment(variable, linalg.choose(condition, read(variable), value))
         for variable, value in assignments
     ]
-
-
-def _assign_if(condition: Tensor, assignments: Sequence[Assignment]) -> Operation:
-    """Assigns resource variables, at no cost if the condition does not hold."""
-
-    def assign() -> Tensor:
-        with v1.control_dependencies([assign_all(assignments)]):
-            return tf.identity(condition)
-
-    return tf.group(value_if(condition, assign, condition))

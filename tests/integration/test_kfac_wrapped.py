@@ -137,8 +137,6 @@ def test_optimize_clones(momentum_type):
         assert_alike(trained(optimizer.apply_gradients(pairs, step)), expected)
 
 
-# Closing the session cancels the thread that waits for gradients, which TensorFlow lets show.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_sync_replicas(use_resource):
     with tf.Graph().as_default():
@@ -151,9 +149,9 @@ def test_sync_replicas(use_resource):
             )
             sync = v1.train.SyncReplicasOptimizer(optimizer, replicas_to_aggregate=1)
             train_op = sync.minimize(loss, step)
-        hooks = [sync.make_session_run_hook(is_chief=True)]
+        hooks = [replicate.SyncReplicasHook(sync, is_chief=True)]
         damping = optimizer.damping
-        with v1.train.MonitoredTrainingSession(hooks=hooks, stop_grace_period_secs=1) as session:
+        with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
             first = session.run(loss)
             while session.run(step) < 8:
                 session.run(train_op)

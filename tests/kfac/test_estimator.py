@@ -48,6 +48,23 @@ def test_towers_work_on_their_own_devices(build_network, graph):
     assert {op.device for op in new if op.type == "MatMul"} == both
 
 
+def test_whether_there_are_statistics_and_averages(build_network, session, batch):
+    network = build_network(dtype="float64")
+    estimator = make(network)
+    without_sums = estimator.has_statistics()
+    add = estimator.make_accumulation_op()
+    update = estimator.make_cov_update_op()
+    known = [estimator.has_statistics(), estimator.has_averages()]
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    assert not session.run(without_sums)
+    assert session.run(known) == [False, False]
+    session.run(add, feed)
+    assert session.run(known) == [True, False]
+    session.run(update, feed)
+    assert session.run(known) == [False, True]
+
+
 def test_inverses_are_spread_by_size(build_network, graph):
     estimator = make(build_network(2))
     estimator.make_inv_update_op()

@@ -19,7 +19,9 @@ def test_factors_and_counters(build_network, session, batch):
     )
     with v1.control_dependencies([estimator.make_cov_update_op()]):
         update = estimator.make_inv_update_op()
-    health.summarize({"rho": tf.constant(0.5), "damping": lambda: 0.25}, estimator.factors)
+    health.summarize(
+        {"rho": tf.constant(0.5), "damping": lambda: 0.25}, estimator.factors, estimator.times
+    )
     mean = health.mean_curvature(estimator.blocks)
     feed = network.feed([batch[0]], [batch[1]])
     session.run(v1.global_variables_initializer())
@@ -29,6 +31,8 @@ def test_factors_and_counters(build_network, session, batch):
     assert found.pop("kfac/monitor/damping") == 0.25
     for name in ("refused_statistics", "retried_inverses", "eigen_inverses", "kept_inverses"):
         assert found.pop(f"kfac/monitor/{name}") == 0
+    for phase in ("covariance", "inverse"):
+        assert 0 < found.pop(f"kfac/monitor/{phase}_seconds") < 60
     blocks = []
     for factor in estimator.factors:
         matrix, inverse = session.run([factor.cov, factor.get_inv_vars()[0]])
@@ -56,7 +60,7 @@ def test_blocks_with_one_factor_and_no_inverse(graph, session):
     collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
     estimator = kfac.estimator.FisherEstimator(None, 0.9, 0.3, collection, estimation_mode="exact")
     update = estimator.make_cov_update_op()
-    health.summarize({}, estimator.factors)
+    health.summarize({}, estimator.factors, estimator.times)
     mean = health.mean_curvature(estimator.blocks)
     session.run(v1.global_variables_initializer())
     session.run(update)

@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.op_queue import OpQueue
+from kfac.op_queue import OpQueue, OpQueueHook
 
 v1 = tf.compat.v1
 
@@ -40,6 +40,22 @@ def test_one_op_is_handed_out_again_and_again(graph):
 def test_no_ops(graph):
     with pytest.raises(ValueError, match="Cannot make an OpQueue: ops is empty"):
         OpQueue([])
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_hook_runs_an_op_beside_each_step(graph, is_late):
+    counts = [v1.get_variable(name, [], initializer=v1.zeros_initializer()) for name in "abc"]
+    step = v1.train.get_or_create_global_step()
+    train = v1.assign_add(step, 1)
+    queue = OpQueue([v1.assign_add(count, 1).op for count in counts], seed=0)
+    hook = OpQueueHook((lambda: queue) if is_late else queue)
+    with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+        for done in (1, 2, 3):
+            for _ in range(3):
+                session.run(train)
+            # A hook is not asked about what a step function runs by itself.
+            found = session.run_step_fn(lambda step_context: step_context.session.run(counts))
+            assert found == [done, done, done]
 
 
 def test_a_worker_that_inverts_one_factor_at_a_time(build_network, session, batch):

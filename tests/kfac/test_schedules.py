@@ -1,3 +1,4 @@
+import pytest
 import tensorflow as tf
 
 from kfac import schedules
@@ -29,3 +30,23 @@ def test_function_may_be_used_first_in_a_branch(graph, session):
     condition = v1.placeholder_with_default(True, [])
     inside = tf.cond(condition, lambda: 2 * schedules.current(rate), lambda: 0.0)
     assert session.run([inside, schedules.current(rate)]) == [1.0, 0.5]
+
+
+@pytest.mark.parametrize("period", [3, lambda: tf.constant(3)])
+def test_what_is_done_every_so_many_steps(graph, session, period):
+    step = v1.placeholder(tf.int64, [])
+    due = schedules.is_due(step, period)
+    assert [n for n in range(7) if session.run(due, {step: n})] == [0, 3, 6]
+
+
+def test_what_is_done_in_every_step(graph, session):
+    step = v1.placeholder(tf.int64, [])
+    assert schedules.is_due(step, 1) is True
+    assert session.run(schedules.is_due(step, tf.constant(0)), {step: 5})
+
+
+def test_decay_per_update(graph, session):
+    assert schedules.decay_per_update(0.5, 3) == 0.125
+    decay = tf.constant(0.5, tf.float64)
+    assert schedules.decay_per_update(decay, 1) is decay
+    assert session.run(schedules.current(schedules.decay_per_update(decay, 3))) == 0.125

@@ -61,6 +61,42 @@ def test_assign_if(graph, session, use_resource, condition):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
+def test_additions_and_what_follows_the_work(graph, session, use_resource):
+    with v1.variable_scope("", use_resource=use_resource):
+        a, b, runs = (state.make_counter(name) for name in ("a", "b", "runs"))
+    due = v1.placeholder(tf.bool, [])
+
+    def compute():
+        return [state.Addition(a, tf.constant(2, tf.int64)), state.Assignment(b, state.read(b) + 5)]
+
+    with v1.variable_scope("", use_resource=True):
+        finished = state.make_counter("finished")
+
+    def finish(done):
+        with v1.control_dependencies([done]):
+            return state.assign_all([state.Addition(finished, tf.constant(1, tf.int64))])
+
+    op = state.assign_if(due, [a, b], compute, finish)
+    always = state.assign_all([state.Addition(runs, tf.constant(1, tf.int64))])
+    session.run(v1.global_variables_initializer())
+    for is_due in (True, False, True):
+        session.run([op, always], {due: is_due})
+    assert session.run([a, b, finished, runs]) == [4, 10, 2, 3]
+
+
+def test_op_runs_only_when_it_is_wanted(graph, session):
+    with v1.variable_scope("", use_resource=True):
+        count = state.make_counter("count")
+    wanted = v1.placeholder(tf.bool, [])
+    add = state.Addition(count, tf.constant(1, tf.int64))
+    op = state.run_if(wanted, lambda: state.assign_all([add]))
+    session.run(v1.global_variables_initializer())
+    for is_wanted in (False, True, False, True):
+        session.run(op, {wanted: is_wanted})
+    assert session.run(count) == 2
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
 def test_branch_reads_after_the_control_dependencies(graph, session, use_resource):
     with v1.variable_scope("", use_resource=use_resource):
         source, target = state.make_counter("source"), state.make_counter("target")

@@ -1,12 +1,12 @@
-"""Several micro-batches give the averages of the one batch that they are parts of."""
+"""Several batches give the averages of the one batch that they are parts of."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.batch_sums import BatchSums
 from kfac.fisher_factors import FullyConnectedKroneckerFactor
-from kfac.micro_batches import MicroBatchSums
 from kfac.placement import Place
 from kfac.state import assign_all
 
@@ -90,7 +90,7 @@ def test_sums_start_anew_after_an_update(accumulating, session, batch, expected)
 
 def test_nothing_is_added_where_no_update_is_due(accumulating, session, batch):
     optimizer, add, _, network = accumulating(cov_update_every=2)
-    state = [v for v in optimizer.get_cov_vars() if "micro" in v.op.name or "step" in v.op.name]
+    state = [v for v in optimizer.get_cov_vars() if "batch" in v.op.name or "step" in v.op.name]
     session.run(v1.assign(optimizer.counter, 1))
     before = session.run(state)
     session.run(add, network.feed([batch[0]], [batch[1]]))
@@ -101,7 +101,7 @@ def test_every_micro_batch_draws_its_own_targets(accumulating, session, batch):
     optimizer, add, update, network = accumulating(estimation_mode="gradients")
     feed = network.feed([batch[0]], [batch[1]])
     sample_step = optimizer.get_cov_vars()[-1]
-    total = next(v for v in optimizer.get_cov_vars() if v.op.name.endswith("output/micro_total"))
+    total = next(v for v in optimizer.get_cov_vars() if v.op.name.endswith("output/batch_sum"))
     sums = [np.zeros(total.shape)]
     for _ in range(2):
         session.run(add, feed)
@@ -120,7 +120,7 @@ def test_micro_batch_that_is_not_finite_is_left_out(accumulating, session, batch
     session.run(update, network.feed([bad[0]], [bad[1]]))
     assert_close(session.run([averages_of(optimizer), optimizer.get_inv_vars()]), expected)
     by_name = {v.op.name: v for v in optimizer.get_cov_vars()}
-    assert session.run(by_name["kfac/refused_micro_batches"]) == 1
+    assert session.run(by_name["kfac/refused_batches"]) == 1
 
 
 def test_update_from_nothing_is_refused(accumulating, session, batch):
@@ -143,15 +143,34 @@ def test_thunks_take_their_own_sums(accumulating, session, batch, expected):
 def test_sums_of_one_factor(graph, session):
     rows = v1.placeholder(tf.float64, [None, 2])
     factor = FullyConnectedKroneckerFactor(((rows,),), False, ("",), name="fc/input")
-    sums = MicroBatchSums([factor], [Place("", "")])
-    names = [variable.op.name for variable in sums.variables]
-    assert names == ["kfac/fc/input/micro_total", "kfac/fc/input/micro_count"]
+    sums = BatchSums([factor], [Place("", "")])
+    assert [variable.op.name for variable in sums.variables] == ["kfac/fc/input/batch_sum"]
     add = assign_all(sums.added({}, tf.constant(True)))
     [statistic], emptied = sums.taken([0])
     take = [statistic, assign_all(emptied)]
+    is_empty = sums.is_empty()
     session.run(v1.global_variables_initializer())
+    assert session.run(is_empty)
     session.run(add, {rows: [[1, 2], [3, 4]]})
+    assert not session.run(is_empty)
     session.run(add, {rows: [[5, 6]]})
     found, _ = session.run(take)
     np.testing.assert_allclose(found, np.array([[35, 44], [44, 56]]) / 3, rtol=1e-14)
+    assert session.run(is_empty)
     assert np.isnan(session.run(take)[0]).all()
+
+
+def test_what_is_added_while_the_sums_are_taken_stays(graph, session):
+    rows = v1.placeholder(tf.float64, [None, 2])
+    factor = FullyConnectedKroneckerFactor(((rows,),), False, ("",), name="fc/input")
+    sums = BatchSums([factor], [Place("", "")])
+    [statistic], taken = sums.taken([0])
+    # Another worker adds after the sums are read, and before they are emptied.
+    with v1.control_dependencies([statistic]):
+        add = assign_all(sums.added({}, tf.constant(True)))
+    with v1.control_dependencies([add]):
+        take = assign_all([change._replace(value=tf.identity(change.value)) for change in taken])
+    session.run(v1.global_variables_initializer())
+    session.run(take, {rows: [[1, 2], [3, 4]]})
+    session.run(take, {rows: [[5, 6]]})
+    np.testing.assert_array_equal(session.run(sums.variables[0]), [25, 30, 30, 36, 1])

@@ -1,0 +1,81 @@
+"""How long the phases of a step took when they last ran, in seconds of wall time.
+
+A phase is timed by two readings of the clock in the graph, on the same machine: one that waits for
+what the phase waits for, and one that waits for the phase. That is kept in a variable of no
+collection, which is neither saved nor initialized, and so is without a value until the phase has
+run. Where phases begin and end is said by those who build them: estimator and optimizer.
+"""
+
+import functools
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from kfac._types import Operation, Tensor, Variable
+from kfac.state import read, value_if
+
+v1 = tf.compat.v1
+
+PHASES = ("covariance", "inverse", "apply")
+"""Averages updated from a batch, its forward pass not included; inverses; and the step itself."""
+
+
+@typing.final
+class PhaseTimes:
+    """The last duration of each phase."""
+
+    def __init__(self) -> None:
+        """Makes no variables yet."""
+        self._seconds: dict[str, Variable] = {}
+
+    def begin(self, phase: str, after: Sequence[Any] = ()) -> Tensor:
+        """Returns the time at which a phase begins; not to be called in a conditional branch.
+
+        Something of the phase must wait for it, or it may be read too late.
+
+        Args:
+          phase: One of `PHASES`.
+          after: Operations and Tensors that it begins after, beside active control dependencies.
+        """
+        with v1.name_scope("kfac/monitor/"), v1.control_dependencies(after):
+            start = tf.timestamp()
+        if phase not in self._seconds:
+            with tf.init_scope(), v1.name_scope(None), v1.device(None), v1.device(start.device):
+                self._seconds[phase] = v1.Variable(
+                    lambda: tf.zeros([], tf.float64),
+                    trainable=False,
+                    collections=[],
+                    name=f"kfac/{phase}_seconds",
+                    use_resource=True,
+                )
+        return start
+
+    def end(self, phase: str, start: Tensor, done: Operation) -> Operation:
+        """Returns an op that keeps the duration of a phase, which may be in a branch.
+
+        Args:
+          phase: One of `PHASES`.
+          start: What `begin` returned.
+          done: What the phase ends with.
+        """
+        variable = self._seconds[phase]
+        # Two clocks need not agree.
+        with v1.device(None), v1.device(start.device), v1.control_dependencies([done, start]):
+            return v1.assign(variable, tf.timestamp() - start).op
+
+    def read(self) -> dict[str, Tensor]:
+        """Returns the seconds of each phase that has begun in this graph; NaN if it has not run."""
+        unknown = tf.constant(float("nan"), tf.float64)
+        return {
+            phase: value_if(variable.is_initialized(), functools.partial(read, variable), unknown)
+            for phase, variable in self._seconds.items()
+        }
+
+    def summarize(self) -> None:
+        """Adds a summary for each phase that has begun in this graph; empty if it has not run."""
+        for phase, seconds in self.read().items():
+            summary = v1.summary.scalar(f"{phase}_seconds", seconds, collections=[])
+            known = tf.where(tf.math.is_nan(seconds), tf.constant(""), summary)
+            v1.add_to_collection(v1.GraphKeys.SUMMARIES, known)

@@ -1,0 +1,84 @@
+"""K-FAC's optimizer for clusters inside a replicated model function, and in an Estimator."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+
+v1 = tf.compat.v1
+
+STEPS = 5
+RANDOM = np.random.RandomState(0)
+X = RANDOM.randn(24, 3).astype("float32")
+Y = RANDOM.randint(0, 4, 24)
+WORKER = kfac.WorkerRole("shared", num_workers=1, task_index=0)
+SETTINGS = {"learning_rate": 0.1, "damping": 0.1, "estimation_mode": "empirical"}
+
+
+def registered_loss(features, labels):
+    """The loss of a tower, registered with the graph's collection."""
+    layers = kfac.graph_layer_collection()
+    w = v1.get_variable("w", initializer=np.random.RandomState(1).randn(3, 4).astype("float32"))
+    logits = tf.matmul(features, w)
+    layers.register_fully_connected(w, features, logits)
+    layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
+
+
+def make_optimizer():
+    layers = kfac.graph_layer_collection()
+    return kfac.ClusterKfacOpt(WORKER, invert_every=2, layer_collection=layers, **SETTINGS)
+
+
+forward_passes = []
+
+
+def model_fn(features, labels, mode):
+    def count(features):
+        forward_passes.append(1)
+        return features
+
+    shape = features.shape
+    features = tf.numpy_function(count, [features], features.dtype)
+    features.set_shape(shape)
+    loss = registered_loss(features, labels)
+    optimizer = replicate.TowerOptimizer(make_optimizer)
+    train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+    hooks = [optimizer.wrapped.make_session_run_hook(num_tokens=0)]
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Weights of one tower: inverses one step after the averages that they come from."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        loss = registered_loss(tf.constant(X), tf.constant(Y))
+        optimizer = kfac.KfacOptimizer(layer_collection=kfac.graph_layer_collection(), **SETTINGS)
+        ops = optimizer.make_ops_and_vars()
+        train = optimizer.minimize(loss)
+        session.run(v1.global_variables_initializer())
+        for step in range(STEPS):
+            if step % 2 == 1:
+                session.run(ops.inv_update)
+            session.run(ops.cov_update)
+            session.run(train)
+        return session.run(v1.trainable_variables()[0])
+
+
+@pytest.mark.parametrize("towers", [1, 3])
+def test_estimator(tmp_path, towers, expected):
+    forward_passes.clear()
+    devices = [f"/cpu:{index}" for index in range(towers)]
+    estimator = replicate.Estimator(
+        replicate.replicate_model_fn(model_fn, devices=devices),
+        model_dir=str(tmp_path),
+        config=replicate.RunConfig(progress="off"),
+    )
+    estimator.train(lambda: tf.data.Dataset.from_tensors((X, Y)).repeat(), max_steps=STEPS)
+    np.testing.assert_allclose(estimator.get_variable_value("w"), expected, rtol=1e-5)
+    assert estimator.get_variable_value("kfac/counter") == STEPS
+    # The thread that makes the steps runs no model.
+    assert len(forward_passes) == towers * STEPS

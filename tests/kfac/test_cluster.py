@@ -1,0 +1,339 @@
+"""Workers of a cluster: one parameter server and three workers, all in this process."""
+
+import contextlib
+import socket
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.state import is_resource
+
+v1 = tf.compat.v1
+
+# Closing a session cancels the thread that waits for gradients, which TensorFlow lets show.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+STEPS, ROWS, CLASSES = 7, 12, 3
+WORKERS = 3
+RANDOM = np.random.RandomState(3)
+X = RANDOM.randn(STEPS, ROWS, 5)
+Y = RANDOM.randint(0, CLASSES, [STEPS, ROWS])
+W = RANDOM.randn(5, CLASSES) / 2
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """(cluster spec, servers of the workers and, at the end, of the parameter server)."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(WORKERS + 1)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        ps, *workers = (f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
+    spec = tf.train.ClusterSpec({"ps": [ps], "worker": workers})
+    threads = v1.ConfigProto(inter_op_parallelism_threads=4, intra_op_parallelism_threads=1)
+    tasks = [*(("worker", index) for index in range(WORKERS)), ("ps", 0)]
+    return spec, [v1.train.Server(spec, *task, config=threads) for task in tasks]
+
+
+def build_model(features, labels):
+    """(collection, loss) of two dense layers."""
+    layers = kfac.LayerCollection()
+    w = v1.get_variable("w", initializer=W)
+    b = v1.get_variable("b", initializer=np.zeros(CLASSES))
+    v = v1.get_variable("v", initializer=np.eye(CLASSES) + 0.1)
+    hidden = tf.matmul(features, w) + b
+    layers.register_fully_connected((w, b), features, hidden)
+    active = tf.tanh(hidden)
+    logits = tf.matmul(active, v)
+    layers.register_fully_connected(v, active, logits)
+    layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return layers, tf.reduce_mean(losses)
+
+
+def settings(layers):
+    return {
+        "layer_collection": layers,
+        "learning_rate": 0.1,
+        "damping": 0.2,
+        "estimation_mode": "empirical",
+    }
+
+
+class Worker:
+    """The graph of a worker, which gets its rows of the batch of the step."""
+
+    def __init__(self, role, cluster_spec=None, container="", **kwargs):
+        self.role = role
+        setter = v1.train.replica_device_setter(
+            cluster=cluster_spec, worker_device=f"/job:worker/task:{role.task_index}"
+        )
+        self.graph = tf.Graph()
+        with self.graph.as_default(), self.graph.container(container), v1.device(setter):
+            self.step = v1.train.get_or_create_global_step()
+            share = ROWS // role.num_workers
+            first = role.task_index * share
+            now = tf.minimum(self.step, STEPS - 1)
+            x = tf.gather(tf.constant(X[:, first : first + share]), now)
+            y = tf.gather(tf.constant(Y[:, first : first + share]), now)
+            layers, self.loss = build_model(x, y)
+            self.optimizer = kfac.ClusterKfacOpt(role, **settings(layers), **kwargs)
+            self.train_op = self.optimizer.minimize(self.loss, self.step)
+            self.variables = v1.global_variables()
+
+    @contextlib.contextmanager
+    def session(self, server, num_tokens=0, last_step=STEPS):
+        """A monitored session of the worker."""
+        config = v1.ConfigProto(
+            device_filters=["/job:ps", f"/job:worker/task:{self.role.task_index}"]
+        )
+        with self.graph.as_default():
+            hooks = [
+                self.optimizer.make_session_run_hook(num_tokens=num_tokens),
+                v1.train.StopAtStepHook(last_step=last_step),
+            ]
+            kind = v1.train.ChiefSessionCreator
+            if not self.role.is_chief:
+                kind = v1.train.WorkerSessionCreator
+            creator = kind(v1.train.Scaffold(), server.target, config)
+            with v1.train.MonitoredSession(creator, hooks, 1) as session:
+                yield session
+
+    def values(self, session):
+        found = session.run_step_fn(lambda step_context: step_context.session.run(self.variables))
+        return {v.op.name: value for v, value in zip(self.variables, found, strict=True)}
+
+
+def run_all(workers, servers, prepare=lambda chief, session: None, **kwargs):
+    """Trains to the last step; returns the values that the chief sees then, by name.
+
+    Args:
+      workers: One for each of the first servers.
+      servers: Of the cluster.
+      prepare: What the chief does before its first step.
+      **kwargs: Of `Worker.session`.
+    """
+    results, is_ready, errors = {}, threading.Event(), []
+
+    def run(worker, server):
+        try:
+            if not worker.role.is_chief:
+                assert is_ready.wait(60)
+            with worker.session(server, **kwargs) as session:
+                is_ready.set()
+                if worker.role.is_chief:
+                    prepare(worker, session)
+                while not session.should_stop():
+                    session.run(worker.train_op)
+                    if worker.role.is_chief:
+                        results.update(worker.values(session))
+        except BaseException as error:
+            errors.append(error)
+            is_ready.set()
+
+    threads = [
+        threading.Thread(target=run, args=pair, daemon=True)
+        for pair in zip(workers, servers, strict=False)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not errors
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def by_hand(is_due, rows, lags, cov_update_every=1):
+    """Values after the steps of one process that makes every step from the whole batch.
+
+    Args:
+      is_due: Whether inverses are computed in a step.
+      rows: How many of the batch give the averages.
+      lags: Whether inverses are computed before the averages get the batch of the step.
+      cov_update_every: Steps between two updates of the averages.
+    """
+    with tf.Graph().as_default(), v1.Session() as session:
+        x, y = v1.placeholder(tf.float64, [None, 5]), v1.placeholder(tf.int64, [None])
+        layers, loss = build_model(x, y)
+        decay = 0.95**cov_update_every
+        optimizer = kfac.KfacOptimizer(cov_ema_decay=decay, **settings(layers))
+        ops = optimizer.make_ops_and_vars()
+        train = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+        session.run(v1.global_variables_initializer())
+        for step in range(STEPS):
+            part = {x: X[step, :rows], y: Y[step, :rows]}
+            is_counted = step % cov_update_every == 0
+            updates = [(ops.cov_update, is_counted), (ops.inv_update, is_due(step))]
+            for op, wanted in reversed(updates) if lags else updates:
+                if wanted:
+                    session.run(op, part)
+            session.run(train, {x: X[step], y: Y[step]})
+        variables = v1.global_variables()
+        return dict(zip([v.op.name for v in variables], session.run(variables), strict=True))
+
+
+def assert_equal_to(found, expected):
+    compared = [name for name in expected if not name.endswith("sample_step")]
+    assert len(compared) > 20
+    for name in compared:
+        np.testing.assert_allclose(found[name], expected[name], 1e-9, 1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_shared_statistics_are_those_of_the_whole_batch(cluster, every):
+    spec, servers = cluster
+    periods = {"invert_every": 3, "cov_update_every": every}
+    workers = [
+        Worker(kfac.WorkerRole("shared", 2, index), spec, f"shared{every}", **periods)
+        for index in range(2)
+    ]
+    found = run_all(workers, servers)
+    assert_equal_to(found, by_hand(lambda step: step % 3 == 1, ROWS, True, every))
+    assert found["global_step"] == STEPS
+    owned = [worker.role.owned([4**3, 3**3, 3**3, 3**3]) for worker in workers]
+    assert sorted(owned[0] + owned[1]) == [0, 1, 2, 3]
+    assert found["kfac/invert_at"].tolist() == [7, 7, 7, 7]
+
+
+def test_chief_updates_from_its_own_batch(cluster):
+    spec, servers = cluster
+    workers = [
+        Worker(kfac.WorkerRole("chief_worker", 2, index), spec, "chief", invert_every=2)
+        for index in range(2)
+    ]
+    found = run_all(workers, servers)
+    assert_equal_to(found, by_hand(lambda step: step % 2 == 0, ROWS // 2, lags=False))
+
+
+def test_dedicated_workers(cluster):
+    spec, servers = cluster
+    workers = [
+        Worker(kfac.WorkerRole("dedicated_workers", 3, index), spec, "dedicated")
+        for index in range(3)
+    ]
+
+    def prepare(chief, session):
+        for _ in range(10_000):
+            values = chief.values(session)
+            if all(value.any() for name, value in values.items() if name.endswith("/inverse")):
+                return
+        raise AssertionError("The dedicated worker did not compute all inverses.")
+
+    found = run_all(workers, servers, prepare, last_step=20)
+    assert found["global_step"] >= 20
+    assert workers[0].optimizer.inverse_queue is None
+    assert len(workers[2].optimizer.inverse_queue.ops) == 4
+    for name, value in found.items():
+        assert np.isfinite(value).all(), name
+        if name.endswith("/inverse"):
+            assert np.linalg.eigvalsh(value)[0] > 0
+        if name.endswith("inverse_rare_paths"):
+            assert not value.any()
+    assert np.abs(found["w"] - W).max() > 0.01
+
+
+def test_a_worker_that_is_started_again_goes_on(cluster):
+    spec, servers = cluster
+    chief, other, again = (
+        Worker(kfac.WorkerRole("shared", 2, index), spec, "again") for index in (0, 1, 1)
+    )
+    is_ready, has_ended = threading.Event(), threading.Event()
+    kwargs = {"num_tokens": -1, "last_step": 60}
+
+    def lead():
+        with chief.session(servers[0], **kwargs) as session:
+            is_ready.set()
+            while not session.should_stop():
+                session.run(chief.train_op)
+        has_ended.set()
+
+    threading.Thread(target=lead, daemon=True).start()
+    assert is_ready.wait(60)
+    with other.session(servers[1], **kwargs) as session:
+        for _ in range(3):
+            session.run(other.train_op)
+        before = other.values(session)
+    with again.session(servers[1], **kwargs) as session:
+        while not session.should_stop():
+            session.run(again.train_op)
+        after = again.values(session)
+    assert has_ended.wait(60)
+    assert before["global_step"] < after["global_step"] == 60
+    # Both own inverses; those of the one that was away are computed again.
+    assert after["kfac/invert_at"].min() > 50
+
+
+@pytest.mark.usefixtures("behavior")
+def test_variables_are_the_same_whoever_makes_them():
+    roles = [
+        kfac.WorkerRole("shared", 2, 1),
+        kfac.WorkerRole("chief_worker", 1, 0),
+        kfac.WorkerRole("dedicated_workers", 5, 0),
+        kfac.WorkerRole("dedicated_workers", 5, 4),
+    ]
+    spec = tf.train.ClusterSpec({"ps": ["localhost:1"], "worker": ["localhost:2"]})
+    kinds, places = set(), set()
+    for role in roles:
+        worker = Worker(role, spec)
+        kinds.add(tuple(sorted((v.op.name, str(v.shape)) for v in worker.variables)))
+        own = [v for v in worker.variables if v.op.name.startswith("kfac/")]
+        places |= {v.device for v in own}
+        assert all(map(is_resource, own))
+        with worker.graph.as_default():
+            assert set(own) <= set(worker.optimizer.variables())
+    assert len(kinds) == 1
+    assert places == {"/job:ps/task:0"}
+
+
+def test_variables_are_beside_the_parameters(graph):
+    ps = iter([0, 1, 1])
+
+    def place(op):
+        is_parameter = op.type == "VarHandleOp" and not op.name.startswith("kfac/")
+        return f"/job:ps/task:{next(ps)}/device:CPU:0" if is_parameter else op.device
+
+    with v1.device(place):
+        layers, loss = build_model(tf.constant(X[0]), tf.constant(Y[0]))
+    with v1.device("/job:worker/task:0"):
+        step = v1.train.get_or_create_global_step()
+    optimizer = kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **settings(layers))
+    with v1.device("/device:CPU:1"):
+        optimizer.minimize(loss, step)
+    own = [v for v in v1.global_variables() if v.op.name.startswith("kfac/")]
+    assert own[0].device == "/job:ps/task:0/device:CPU:0"
+    assert own[1].device == "/job:ps/task:1/device:CPU:0"
+    assert {v.device for v in own} == {own[0].device, own[1].device}
+
+
+def test_summaries_do_not_wait_for_gradients(cluster):
+    spec, servers = cluster
+    worker = Worker(kfac.WorkerRole("shared", 1, 0), spec, "summaries")
+    with worker.graph.as_default():
+        summary = v1.summary.merge_all()
+    with worker.session(servers[0]) as session:
+        for _ in range(3):
+            session.run(worker.train_op)
+        read = session.run_step_fn(lambda step_context: step_context.session.run(summary))
+    found = {v.tag: v.simple_value for v in v1.Summary.FromString(read).value}
+    assert found["kfac/monitor/w/input/trace"] > 0
+    for phase in ("covariance", "inverse", "apply"):
+        assert 0 < found[f"kfac/monitor/{phase}_seconds"] < 60
+
+
+def test_global_step_is_required(graph):
+    layers, loss = build_model(tf.constant(X[0]), tf.constant(Y[0]))
+    optimizer = kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **settings(layers))
+    with pytest.raises(ValueError, match=r"global_step=None\. The workers tell by it"):
+        optimizer.minimize(loss)
+
+
+@pytest.mark.parametrize("argument", ["invert_every", "cov_update_every"])
+def test_bad_periods(graph, argument):
+    with pytest.raises(ValueError, match=rf"{argument}=0\. It must be"):
+        kfac.ClusterKfacOpt(
+            kfac.WorkerRole("shared", 1, 0), **{argument: 0}, **settings(kfac.LayerCollection())
+        )
