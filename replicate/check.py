@@ -22,10 +22,10 @@ from replicate.estimator.inputs import build_inputs
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.model_fn import replicate_model_fn
-from replicate.model_table import model_table
 from replicate.spec import ModeKeys
 from replicate.split import Uneven
 from replicate.towers import REDUCED_GRADIENTS
+from replicate.variable_table import model_table
 
 v1 = tf.compat.v1
 Reduction = v1.losses.Reduction

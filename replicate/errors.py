@@ -18,7 +18,13 @@ v1 = tf.compat.v1
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss or gradient is NaN or infinite; the step that found it changed no variable."""
+    """A loss or gradient is NaN or infinite; the step that found it changed no variable.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 3, since another start would not help.
+    """
+
+    code = 3
 
 
 _KINDS: dict[str, type[Exception]] = {"ValueError": ValueError, "NonFiniteError": NonFiniteError}

@@ -8,12 +8,14 @@ exactly as long as the towers are being built, and is gone after an error too.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from model_deploy import DevicePlan, SharedVariables, VariablePlacer
+from model_deploy.devices import VARIABLE_OPS
 from replicate._types import Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
 from replicate.finite_gradients import Watched
@@ -192,7 +194,8 @@ class TowerBuild:
     def outside_towers(self, first: TowerGradients | None = None) -> Iterator[None]:
         """Leaves the tower's device, names and variable sharing, to build what is made once.
 
-        Variables still go to the parameter devices. Control dependencies stay.
+        Variables still go to the parameter devices; in a cluster, to the tasks that keep the
+        trainable variables, in turn. Control dependencies stay.
 
         Args:
           first: The first tower's call whose scopes are entered, so that what is made has the names
@@ -206,8 +209,27 @@ class TowerBuild:
             stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
             stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
             stack.enter_context(v1.device(None))
+            stack.enter_context(v1.device(_tasks_of(v1.trainable_variables())))
             stack.enter_context(v1.device(self._placer.on("")))
             yield
+
+
+def _tasks_of(variables: Sequence[Variable]) -> Callable[[Operation], str]:
+    """Returns a device function that puts variables on the tasks that some others are on, in turn.
+
+    It stands in for the device scope around the towers, which cannot be asked for.
+    """
+    specs = (tf.DeviceSpec.from_string(variable.device or "") for variable in variables)
+    tasks = {tf.DeviceSpec(job=spec.job, task=spec.task) for spec in specs if spec.job}
+    turns = itertools.cycle(sorted(task.to_string() for task in tasks))
+
+    def place(operation: Operation) -> str:
+        if not tasks or operation.type not in VARIABLE_OPS:
+            return str(operation.device)
+        inner = tf.DeviceSpec.from_string(operation.device or "")
+        return str(tf.DeviceSpec.from_string(next(turns)).make_merged_spec(inner).to_string())
+
+    return place
 
 
 @contextlib.contextmanager

@@ -4,9 +4,15 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import contextlib
+import itertools
+import socket
+
 import hypothesis
 import pytest
 import tensorflow as tf
+
+from replicate.estimator.cluster import ClusterConfig
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
@@ -17,6 +23,37 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS,
 )
+
+
+@pytest.fixture
+def start_servers():
+    """Starts the servers of a cluster in this process, with two CPU devices each.
+
+    Returns their roles, by name and index.
+    """
+
+    def start(**counts):
+        with contextlib.ExitStack() as stack:
+            held = [stack.enter_context(socket.socket()) for _ in range(sum(counts.values()))]
+            for each in held:
+                each.bind(("127.0.0.1", 0))
+            addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in held]
+        left = iter(addresses)
+        jobs = {job: tuple(itertools.islice(left, number)) for job, number in counts.items()}
+        roles = [ClusterConfig(jobs, job, task) for job in jobs for task in range(counts[job])]
+        servers.extend(
+            tf.distribute.Server(
+                {job: list(tasks) for job, tasks in jobs.items()},
+                job_name=role.task_type,
+                task_index=role.task_id,
+                config=tf.compat.v1.ConfigProto(device_count={"CPU": 2}),
+            )
+            for role in roles
+        )
+        return {(role.task_type, role.task_id): role for role in roles}
+
+    servers = []
+    return start
 
 
 @pytest.fixture

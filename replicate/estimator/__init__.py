@@ -27,6 +27,7 @@ from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.servers import ClusterError
 from replicate.estimator.signals import TrainingInterrupted
+from replicate.estimator.sync_replicas import SyncReplicasHook
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings
@@ -43,6 +44,7 @@ __all__ = [
     "InMemoryEvaluatorHook",
     "LatestExporter",
     "RunConfig",
+    "SyncReplicasHook",
     "TaskType",
     "TrainSpec",
     "TrainingInterrupted",

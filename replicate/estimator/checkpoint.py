@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Variable
+from replicate.model_average import saved_variables
 
 v1 = tf.compat.v1
 
@@ -30,7 +31,13 @@ _LOST_PEER = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be read, written, or used for this model. Nothing was overwritten."""
+    """A checkpoint cannot be read, written, or used for this model. Nothing was overwritten.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 2, since another start would not help.
+    """
+
+    code = 2
 
 
 def open_checkpoint(path: str) -> Any:
@@ -77,7 +84,7 @@ def restore_variables(session: v1.Session, saver: v1.train.Saver, path: str) -> 
       CheckpointError: It is damaged, lacks variables of the graph, or has other shapes.
     """
     saved = open_checkpoint(path).get_variable_to_shape_map()
-    variables = v1.global_variables()
+    variables = saved_variables()
     _check_shapes(path, variables, saved)
     try:
         saver.restore(session, path)
@@ -141,13 +148,12 @@ def _found_damage(path: str) -> str | None:
     return None
 
 
-def _check_shapes(path: str, variables: list[Variable], saved: dict[str, list[int]]) -> None:
+def _check_shapes(path: str, variables: dict[str, Variable], saved: dict[str, list[int]]) -> None:
     """Raises when a saved shape differs: loading it would change the variable's shape unasked."""
     different = [
-        f"{variable.op.name}: saved {saved[variable.op.name]}, wanted {variable.shape.as_list()}"
-        for variable in variables
-        if variable.op.name in saved
-        and not variable.shape.is_compatible_with(saved[variable.op.name])
+        f"{name}: saved {saved[name]}, wanted {variable.shape.as_list()}"
+        for name, variable in variables.items()
+        if name in saved and not variable.shape.is_compatible_with(saved[name])
     ]
     if different:
         raise CheckpointError(
@@ -157,11 +163,11 @@ def _check_shapes(path: str, variables: list[Variable], saved: dict[str, list[in
 
 
 def _explained(
-    path: str, variables: list[Variable], saved: dict[str, list[int]], error: Exception
+    path: str, variables: dict[str, Variable], saved: dict[str, list[int]], error: Exception
 ) -> CheckpointError:
     """The error to raise when a checkpoint with a readable index cannot be loaded."""
     data_files = _data_files(path)
-    missing = sorted(variable.op.name for variable in variables if variable.op.name not in saved)
+    missing = sorted(set(variables) - set(saved))
     if missing and data_files and isinstance(error, tf.errors.NotFoundError):
         return CheckpointError(
             f"Cannot load checkpoint {path}: it lacks variables of this model: "

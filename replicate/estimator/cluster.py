@@ -24,7 +24,13 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]
 
 
 class ClusterConfigError(ValueError):
-    """TF_CONFIG does not describe a cluster and a task in it."""
+    """TF_CONFIG does not describe a cluster and a task in it.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 2, since another start would not help.
+    """
+
+    code = 2
 
 
 class TaskType:
@@ -55,11 +61,14 @@ class ClusterConfig:
     """A cluster and the place of this process in it; without arguments, a process on its own.
 
     Attributes:
-      jobs: Addresses, "host:port", of the tasks of each job; empty for a process on its own.
+      jobs: Addresses, "host:port", of the tasks of each job, "" where the address is not known;
+        empty for a process on its own.
       task_type: One of `TaskType`.
       task_id: Index of this task in its job.
       service: Free settings that TF_CONFIG may hold for the user.
       model_dir: The model directory that TF_CONFIG asks for, None if it asks for none.
+      target: Address of a server that was started elsewhere and runs the training session; None for
+        the server of this task. Devices and device filters are then those of the RunConfig alone.
     """
 
     jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, hash=False)
@@ -67,6 +76,7 @@ class ClusterConfig:
     task_id: int = 0
     service: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     model_dir: str | None = None
+    target: str | None = None
 
     @property
     def cluster_spec(self) -> v1.train.ClusterSpec:
@@ -81,6 +91,8 @@ class ClusterConfig:
     @property
     def master(self) -> str:
         """Target of the training session: "" in this process, else an address with "grpc://"."""
+        if self.target is not None:
+            return self.target
         alone = sum(map(len, self._training.values())) <= 1
         return "" if alone else f"grpc://{self.jobs[self.task_type][self.task_id]}"
 

@@ -12,9 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Graph
+from replicate.estimator.cluster import TaskType
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.servers import ClusterError
-from replicate.estimator.session import complete_config
+from replicate.estimator.servers import Abandoned, ClusterError, wait_for_parameter_servers
+from replicate.estimator.session import ServerSession, complete_config
 
 v1 = tf.compat.v1
 
@@ -38,7 +39,8 @@ def training_device(config: RunConfig) -> Callable[[Any], str] | None:
 def session_options(config: RunConfig) -> Any:
     """Returns the session options of a training run; in a cluster, with its device filters."""
     options = complete_config(config.session_config)
-    if config.master and not options.device_filters:
+    is_own_server = config.master and config.cluster.target is None
+    if is_own_server and not options.device_filters:
         options.device_filters.extend(["/job:ps", _own_device(config)])
     return options
 
@@ -46,36 +48,42 @@ def session_options(config: RunConfig) -> Any:
 class WaitingSessionCreator(v1.train.SessionCreator):
     """Makes sessions in which the chief has initialised the model."""
 
-    def __init__(self, scaffold: v1.train.Scaffold, config: RunConfig):
-        """Takes the scaffold of the current graph, and the settings of this worker."""
+    def __init__(
+        self, scaffold: v1.train.Scaffold, config: RunConfig, is_over: Callable[[], bool] = bool
+    ):
+        """Takes the scaffold of the current graph, the settings, and when to give up waiting."""
         self._graph: Graph = v1.get_default_graph()
         self._scaffold = scaffold
         self._config = config
+        self._is_over = is_over
 
     def create_session(self) -> v1.Session:
         """Returns a session that is ready to train.
 
         Raises:
           ClusterError: The chief has not initialised the model in time.
+          Abandoned: There is nothing to wait for any more.
         """
         limit = self._config.session_creation_timeout_secs
         deadline = time.monotonic() + limit
         with self._graph.as_default():
             self._scaffold.finalize()
             while (session := self._try()) is None:
+                if self._is_over():
+                    raise Abandoned("No longer waiting for the chief.")
                 if time.monotonic() > deadline:
                     raise ClusterError(
                         f"{self._config.task_type} {self._config.task_id} has waited {limit:g} "
-                        "seconds for the chief to initialise the model. Start the chief, or look "
-                        "for its error."
+                        f"seconds for the chief{_address_of_chief(self._config)} to initialise the "
+                        "model. Start the chief, or look for its error."
                     )
                 time.sleep(POLL_SECS)
         return session
 
     def _try(self) -> v1.Session | None:
-        session = v1.Session(
-            self._config.master, graph=self._graph, config=session_options(self._config)
-        )
+        wait_for_parameter_servers(self._config, self._is_over)
+        options = session_options(self._config)
+        session = ServerSession(self._config.master, graph=self._graph, config=options)
         try:
             if self._is_ready(session):
                 return session
@@ -87,9 +95,9 @@ class WaitingSessionCreator(v1.train.SessionCreator):
         session.close()
         return None
 
-    def _is_ready(self, session: v1.Session) -> bool:
+    def _is_ready(self, session: ServerSession) -> bool:
         scaffold = self._scaffold
-        if session.run(scaffold.ready_for_local_init_op).size:
+        if session.first_run(scaffold.ready_for_local_init_op).size:
             return False
         session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
         return not session.run(scaffold.ready_op).size
@@ -97,3 +105,10 @@ class WaitingSessionCreator(v1.train.SessionCreator):
 
 def _own_device(config: RunConfig) -> str:
     return f"/job:{config.task_type}/task:{config.task_id}"
+
+
+def _address_of_chief(config: RunConfig) -> str:
+    for job in (TaskType.CHIEF, TaskType.MASTER):
+        if job in config.cluster.jobs:
+            return f" at {config.cluster.jobs[job][0]!r}"
+    return ""

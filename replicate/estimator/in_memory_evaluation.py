@@ -14,6 +14,7 @@ from replicate._types import Variable
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.inputs import build_inputs
+from replicate.model_average import saved_variables
 from replicate.spec import ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -75,7 +76,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
 
     def begin(self) -> None:
         """Takes note of the variables that are trained."""
-        self._variables = {variable.op.name: variable for variable in v1.global_variables()}
+        self._variables = saved_variables()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Evaluates what training starts with."""

@@ -47,8 +47,13 @@ class RunConfig:
       device_fn: Function from an operation to its device, applied to the whole graph of a training
         run. None puts variables on the parameter servers of the cluster, if it has any.
       protocol: Of the cluster's servers, None for "grpc".
-      session_creation_timeout_secs: Seconds that a worker waits for the chief to have initialised
-        the model.
+      session_creation_timeout_secs: Seconds that a process waits for others of its cluster, at the
+        start and after a session was lost: for the parameter servers to be there, and for the chief
+        to have initialised the model.
+      step_timeout_secs: Seconds that may pass without a step while a process that takes part in it
+        does not answer. None stands for `session_creation_timeout_secs`.
+      max_restarts: Sessions that may be lost in a row, each without a step beyond those before,
+        until training gives up. Before a new one it waits 1, 2, 4 ... 60 seconds.
       checkpoint_save_graph_def: Whether the graph is written too, as graph.pbtxt and as one *.meta
         file per checkpoint.
       cluster: The cluster and the place of this process in it. None reads TF_CONFIG.
@@ -70,6 +75,8 @@ class RunConfig:
     device_fn: Callable[[Any], str] | None = None
     protocol: str | None = None
     session_creation_timeout_secs: float = 7200
+    step_timeout_secs: float | None = None
+    max_restarts: int = 10
     checkpoint_save_graph_def: bool = False
     cluster: ClusterConfig = None  # type: ignore[assignment]  # filled in below
 
@@ -100,6 +107,13 @@ class RunConfig:
         self._check_positive("save_checkpoints_secs")
         self._check_positive("keep_checkpoint_every_n_hours")
         self._check_positive("session_creation_timeout_secs")
+        self._check_positive("step_timeout_secs")
+        if self.max_restarts is None:
+            raise ValueError(
+                "RunConfig: max_restarts must be a whole number >= 0, got None. Give a large one "
+                "for a program that shall hardly ever give up."
+            )
+        self._check_at_least("max_restarts", 0)
         self._check_profile_steps()
         if self.progress not in PROGRESS_MODES:
             raise ValueError(

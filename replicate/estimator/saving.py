@@ -22,6 +22,7 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.search import indexed_checkpoints, listed_checkpoints
 from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.steps import StepReadings
+from replicate.model_average import saved_objects
 
 v1 = tf.compat.v1
 
@@ -190,6 +191,7 @@ class CheckpointHook(PatientHook):
 
 def _saver(config: RunConfig) -> v1.train.Saver:
     return v1.train.Saver(
+        saved_objects(),
         allow_empty=True,
         max_to_keep=config.keep_checkpoint_max or None,
         keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,

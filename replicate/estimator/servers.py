@@ -1,17 +1,21 @@
 """Servers: this process as a task of a cluster, and how the tasks tell each other of the end.
 
-Owns TensorFlow's server of this process, the wait for the parameter servers at the start, and a
-small queue on each of them by which it learns that all training is done, so that it can leave.
-Who trains and how is decided in `training.py`. `train_and_evaluate` calls it.
+Owns TensorFlow's server of this process, the wait for the parameter servers, the question which
+tasks are absent, and a small queue on each parameter server by which it learns that all training is
+done, so that it can leave. Who trains and how is decided in `training.py`. `train_and_evaluate`
+calls it, and so do those who make sessions and watch them.
 
 TensorFlow's servers know no passwords and listen on all network interfaces, whatever address the
 cluster gives: whoever reaches the port can run code. A cluster belongs on a private network.
 """
 
 import contextlib
+import os
 import socket
+import sys
 import time
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -19,6 +23,7 @@ from replicate._types import Tensor
 from replicate.estimator.cluster import TaskType
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session import complete_config
 
 v1 = tf.compat.v1
 
@@ -28,12 +33,41 @@ POLL_SECS = 0.5
 LEAVE_SECS = 60
 """How long a parameter server waits for other workers once the chief is done."""
 
+SAY_SECS = 10
+"""How long something is waited for before the log says so."""
+
+LOOK_SECS = 10
+"""Seconds between two looks of a parameter server at whether those who train are there."""
+
 _TELL_SECS = 10
+_ANSWER_SECS = 5
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _CHIEF = 0
 
 
 class ClusterError(RuntimeError):
-    """A process of the cluster cannot be reached, or cannot start its server."""
+    """A process of the cluster cannot be reached, or cannot start its server.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 138, for schedulers that start it again.
+    """
+
+    code = 138
+
+    def exit(self) -> NoReturn:
+        """Ends the process with `code`, at once.
+
+        A program that ends by such an error should end so: a thread may still hang in a call to a
+        lost server, and would disturb the interpreter's own way to end.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.code)
+
+
+class Abandoned(Exception):  # noqa: N818
+    """The wait for another process was given up, since there is nothing to wait for any more."""
 
 
 def start_server(config: RunConfig) -> v1.train.Server:
@@ -62,27 +96,55 @@ def start_server(config: RunConfig) -> v1.train.Server:
         job_name=task,
         task_index=index,
         protocol=config.protocol,
-        config=config.session_config,
+        config=complete_config(config.session_config),
     )
 
 
-def wait_for_parameter_servers(config: RunConfig) -> None:
+def wait_for_parameter_servers(config: RunConfig, is_over: Callable[[], bool] = bool) -> None:
     """Returns when every parameter server of the cluster accepts connections.
+
+    Args:
+      config: Of this process.
+      is_over: Asked again and again: whether to give up.
 
     Raises:
       ClusterError: One of them does not within `session_creation_timeout_secs`.
+      Abandoned: `is_over` said so.
     """
-    deadline = time.monotonic() + config.session_creation_timeout_secs
-    for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):
+    started = time.monotonic()
+    has_said = False
+    for index, address in _addresses(config, TaskType.PS):
         while not _accepts(address):
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - started
+            if is_over():
+                raise Abandoned(f"No longer waiting for ps {index}.")
+            if waited > config.session_creation_timeout_secs:
                 raise ClusterError(
                     f"{config.task_type} {config.task_id} has waited "
                     f"{config.session_creation_timeout_secs:g} seconds for ps {index} at "
                     f"{address!r}, which accepts no connection. Start it, or correct its address "
                     "in TF_CONFIG."
                 )
+            if waited > SAY_SECS and not has_said:
+                has_said = True
+                log.warning("Waiting for ps %d at %r.", index, address)
             time.sleep(POLL_SECS)
+
+
+def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
+    """Returns those tasks, other than this one, that do not answer, such as "ps 0 at 'a:2222'".
+
+    Args:
+      config: Of this process.
+      jobs: The jobs whose tasks are asked, each of which has some seconds to answer.
+    """
+    own = (config.task_type, config.task_id)
+    return [
+        f"{job} {index} at {address!r}"
+        for job in jobs
+        for index, address in _addresses(config, job)
+        if (job, index) != own and not _answers(address)
+    ]
 
 
 def tell_parameter_servers(target: str, config: RunConfig) -> None:
@@ -90,7 +152,7 @@ def tell_parameter_servers(target: str, config: RunConfig) -> None:
     for index in range(config.num_ps_replicas):
         with tf.Graph().as_default():
             done = _done_queue(index, config).enqueue(config.global_id_in_cluster)
-            options = _options(config, index, f"/job:{config.task_type}/task:{config.task_id}")
+            options = _options(config, f"/job:{TaskType.PS}/task:{index}", _own_device(config))
             options.operation_timeout_in_ms = _TELL_SECS * 1000
             with contextlib.suppress(tf.errors.OpError), v1.Session(target, config=options) as it:
                 it.run(done)
@@ -104,24 +166,53 @@ def serve_until_done(target: str, config: RunConfig) -> None:
     Args:
       target: Of the server of this process.
       config: Of this process.
+
+    Raises:
+      ClusterError: None of those who train and are not done could be reached for
+        `session_creation_timeout_secs`.
     """
     with tf.Graph().as_default():
         queue = _done_queue(config.task_id, config)
         size, taken = queue.size(), queue.dequeue()
-        with v1.Session(target, config=_options(config, config.task_id)) as session:
-            _wait_for_all(session, size, taken, config.num_worker_replicas)
+        with v1.Session(target, config=_options(config, _own_device(config))) as session:
+            _wait_for_all(session, size, taken, config)
 
 
-def _wait_for_all(session: v1.Session, size: Tensor, taken: Tensor, expected: int) -> None:
-    done: set[int] = set()
+def _wait_for_all(session: v1.Session, size: Tensor, taken: Tensor, config: RunConfig) -> None:
+    training = _trainers(config)
+    missing = dict(enumerate(training))
     deadline = float("inf")
-    while len(done) < expected and time.monotonic() < deadline:
-        if not session.run(size):
-            time.sleep(POLL_SECS)
+    seen_at = looked_at = time.monotonic()
+    while missing and time.monotonic() < deadline:
+        if session.run(size):
+            missing.pop(int(session.run(taken)), None)
+            if _CHIEF not in missing and deadline == float("inf"):
+                deadline = time.monotonic() + LEAVE_SECS
             continue
-        done.add(int(session.run(taken)))
-        if _CHIEF in done and deadline == float("inf"):
-            deadline = time.monotonic() + LEAVE_SECS
+        time.sleep(POLL_SECS)
+        if time.monotonic() - looked_at < min(LOOK_SECS, config.session_creation_timeout_secs):
+            continue
+        looked_at = time.monotonic()
+        if any(_accepts(address) for _, address in missing.values()):
+            seen_at = looked_at
+        elif _CHIEF not in missing:
+            return
+        elif looked_at - seen_at > config.session_creation_timeout_secs:
+            names = ", ".join(f"{name} at {address!r}" for name, address in missing.values())
+            raise ClusterError(
+                f"ps {config.task_id} has waited {config.session_creation_timeout_secs:g} seconds "
+                f"for those who train: {names} accept no connection and have not said that they "
+                "are done. Start them, or look for their errors."
+            )
+
+
+def _trainers(config: RunConfig) -> list[tuple[str, str]]:
+    """Name and address of those who train, in the order of `global_id_in_cluster`."""
+    return [
+        (f"{job} {index}", address)
+        for job in (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+        for index, address in _addresses(config, job)
+    ]
 
 
 def _done_queue(index: int, config: RunConfig) -> Any:
@@ -132,14 +223,34 @@ def _done_queue(index: int, config: RunConfig) -> Any:
         )
 
 
-def _options(config: RunConfig, index: int, *devices: str) -> Any:
-    """Session options that need no other process than one parameter server."""
+def _addresses(config: RunConfig, job: str) -> list[tuple[int, str]]:
+    """Index and address of the tasks of a job whose address is known."""
+    return [pair for pair in enumerate(config.cluster.jobs.get(job, ())) if pair[1]]
+
+
+def _own_device(config: RunConfig) -> str:
+    return f"/job:{config.task_type}/task:{config.task_id}"
+
+
+def _options(config: RunConfig, *devices: str) -> Any:
+    """Session options that need no other processes than those of some devices."""
     options = v1.ConfigProto()
     if config.session_config is not None:
         options.CopyFrom(config.session_config)
     del options.device_filters[:]
-    options.device_filters.extend([f"/job:{TaskType.PS}/task:{index}", *devices])
+    options.device_filters.extend(devices)
     return options
+
+
+def _answers(address: str) -> bool:
+    """Whether a gRPC server at "host:port" greets a client in time."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECS) as line:
+            line.sendall(_HTTP2_GREETING)
+            return bool(line.recv(1))
+    except OSError:
+        return False
 
 
 def _is_free(port: int) -> bool:
@@ -154,7 +265,9 @@ def _is_free(port: int) -> bool:
 
 
 def _accepts(address: str) -> bool:
-    """Whether something listens at "host:port"."""
+    """Whether something listens at "host:port"; yes for "", an address that is not known."""
+    if not address:
+        return True
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()

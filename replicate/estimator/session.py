@@ -6,6 +6,9 @@ prediction, and is asked again when a session was lost, whereupon it looks for t
 once more. It saves nothing.
 """
 
+import queue
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +21,52 @@ from replicate.estimator.input_position import InputPosition
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
+
+CONNECT_SECS = 30
+"""How long the servers that a session uses may take to answer it for the first time."""
+
+CLOSE_SECS = 2
+"""How long the closing of a session on a server may hold up the caller."""
+
+
+class ServerSession(v1.Session):
+    """A session on a server, which does not wait for ever for another server that it uses.
+
+    TensorFlow waits until that one is back, when a session makes its first run and when it closes.
+    """
+
+    def first_run(self, fetch: Tensor) -> Any:
+        """Returns the value of a Tensor, for which this session has to be connected.
+
+        Raises:
+          UnavailableError: A server did not answer in time.
+        """
+        answers = queue.SimpleQueue[Any]()
+        threading.Thread(target=_answer, args=(self, fetch, answers), daemon=True).start()
+        try:
+            value, error = answers.get(timeout=CONNECT_SECS)
+        except queue.Empty:
+            text = f"A server did not answer a new session within {CONNECT_SECS} seconds."
+            raise tf.errors.UnavailableError(None, None, text) from None
+        if error is not None:
+            raise error
+        return value
+
+    def close(self) -> None:
+        """Closes the session, in the background if it takes long; not when the process ends."""
+        if sys.is_finalizing():  # No thread can start any more, and one that is started would hang.
+            return
+        closing = threading.Thread(target=super().close, daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECS)
+
+
+def _answer(session: v1.Session, fetch: Tensor, answers: "queue.SimpleQueue[Any]") -> None:
+    """Puts (value, None) or (None, error) into a queue."""
+    try:
+        answers.put((session.run(fetch), None))
+    except Exception as error:
+        answers.put((None, error))
 
 
 class RestoringSessionCreator(v1.train.SessionCreator):
@@ -60,7 +109,8 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         """
         with self._graph.as_default():
             self._scaffold.finalize()
-            session = v1.Session(self._target, graph=self._graph, config=self._config)
+            kind = ServerSession if self._target else v1.Session
+            session = kind(self._target, graph=self._graph, config=self._config)
             try:
                 self._fill(session)
             except BaseException:
@@ -89,7 +139,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
     def _is_alive(self, session: v1.Session) -> bool:
         """Whether the variables live on a server and have been initialised before."""
         check = self._scaffold.ready_for_local_init_op
-        return bool(self._target) and check is not None and not session.run(check).size
+        return bool(self._target) and check is not None and not session.first_run(check).size
 
 
 def complete_config(session_config: v1.ConfigProto | None) -> Any:

@@ -67,7 +67,7 @@ def interruptions() -> Iterator[Interruption]:
         yield interruption
         return
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
-    with _second_signal_ends_process():
+    with _answered_at_once(interruption):
         try:
             for number, handler in previous.items():
                 if handler is not signal.SIG_IGN:
@@ -79,12 +79,14 @@ def interruptions() -> Iterator[Interruption]:
 
 
 @contextlib.contextmanager
-def _second_signal_ends_process() -> Iterator[None]:
+def _answered_at_once(interruption: Interruption) -> Iterator[None]:
     """Runs the thread that reads signals from a pipe, which the interpreter fills at once."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    watcher = threading.Thread(target=_watch, args=(reader,), name="signals", daemon=True)
+    watcher = threading.Thread(
+        target=_watch, args=(reader, interruption), name="signals", daemon=True
+    )
     watcher.start()
     try:
         yield
@@ -95,8 +97,8 @@ def _second_signal_ends_process() -> Iterator[None]:
         os.close(reader)
 
 
-def _watch(reader: int) -> None:
-    """Announces the first signal and ends the process at the second, until the pipe is closed."""
+def _watch(reader: int, interruption: Interruption) -> None:
+    """Notes the first signal and ends the process at the second, until the pipe is closed."""
     asked = False
     while number := os.read(reader, 1):
         signum = number[0]
@@ -106,6 +108,7 @@ def _watch(reader: int) -> None:
             _tell("Ended at once, nothing saved since the last checkpoint.")
             os._exit(128 + signum)
         asked = True
+        interruption.request(signum)
         name = signal.Signals(signum).name
         _tell(f"{name}: saving after this step. A second signal ends the process at once.")
 

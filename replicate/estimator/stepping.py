@@ -7,6 +7,7 @@ as ever. What a step reads for all of them is in `steps.py`; creating the sessio
 anew when it was lost, is the business of `tf.compat.v1.train.MonitoredSession`.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -39,6 +40,11 @@ class PatientHook(v1.train.SessionRunHook):
     ask for fetches and for options, but it feeds nothing; the options of the first one are taken.
     """
 
+    @property
+    def is_done(self) -> bool:
+        """Whether a session that was just made need not make any step."""
+        return False
+
     def due(self) -> Due:
         """Returns when the hook has something to do next."""
         raise NotImplementedError
@@ -55,6 +61,11 @@ class StopHook(PatientHook):
         self._num_steps = num_steps
         self._last_step = last_step
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the last step is reached."""
+        return self._last_step is not None and self._readings.step >= self._last_step
+
     def due(self) -> Due:
         """Returns the last step, if there is one."""
         return Due() if self._last_step is None else Due(step=self._last_step)
@@ -68,7 +79,7 @@ class StopHook(PatientHook):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Stops if it is reached."""
         del run_values
-        if self._last_step is not None and self._readings.step >= self._last_step:
+        if self.is_done:
             run_context.request_stop()
 
 
@@ -102,6 +113,11 @@ class Stepper(v1.train.SessionRunHook):
         """The hooks to give to the monitored session, this one included."""
         return [*self._others, self]
 
+    @property
+    def is_done(self) -> bool:
+        """Whether a hook has nothing left to do, so that no step is to be made."""
+        return any(hook.is_done for hook in self._patient)
+
     def begin(self) -> None:
         """Tells the readings and the patient hooks."""
         self._readings.begin()
@@ -117,6 +133,7 @@ class Stepper(v1.train.SessionRunHook):
         self._readings.after_create_session(session)
         for hook in self._patient:
             hook.after_create_session(session, coord)
+        self._stopped = self.is_done
         self._look_ahead()
 
     def end(self, session: v1.Session) -> None:
@@ -124,12 +141,18 @@ class Stepper(v1.train.SessionRunHook):
         for hook in self._patient:
             hook.end(session)
 
-    def run(self, session: v1.train.MonitoredSession, is_over: Callable[[], bool] = bool) -> None:
+    def run(
+        self,
+        session: v1.train.MonitoredSession,
+        is_over: Callable[[], bool] = bool,
+        noting: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         """Makes steps until a hook or `is_over` wants the end.
 
         Args:
           session: One with the `hooks` of this stepper.
           is_over: Asked before each step.
+          noting: Returns a context for the steps of one session, which sees the error that ends it.
         """
         # Queue runners report errors through the coordinator, which a plain run does not ask.
         is_plain = not any(map(_watches_steps, self._others)) and not v1.get_collection(
@@ -137,11 +160,18 @@ class Stepper(v1.train.SessionRunHook):
         )
 
         def steps(step_context: Any) -> None:
-            run = self._session.run if is_plain else step_context.run_with_hooks
-            while not (self._stopped or session.should_stop() or is_over()):
-                self._step(run)
+            current = self._session
+            run = current.run if is_plain else step_context.run_with_hooks
+            with noting():
+                while not self._has_ended(session, is_over) and self._session is current:
+                    self._step(run)
 
-        session.run_step_fn(steps)
+        while not self._has_ended(session, is_over):
+            session.run_step_fn(steps)
+
+    def _has_ended(self, session: v1.train.MonitoredSession, is_over: Callable[[], bool]) -> bool:
+        """Whether no step is to be made any more; asking a lost session makes a new one."""
+        return bool(self._stopped or session.should_stop() or is_over())
 
     def _step(self, run: Callable[..., Any]) -> None:
         """Makes one step."""

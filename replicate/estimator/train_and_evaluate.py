@@ -6,11 +6,14 @@ Owns the reading of this process's role and the order of what it does. Training 
 
 from typing import Any
 
+from replicate.estimator.checkpoint import read_variable
 from replicate.estimator.cluster import TaskType
 from replicate.estimator.ending import announce_end
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
+from replicate.estimator.log import log
 from replicate.estimator.servers import (
+    Abandoned,
     serve_until_done,
     start_server,
     tell_parameter_servers,
@@ -114,9 +117,21 @@ def _train_in_cluster(
     """Trains as a chief, master or worker, and tells the parameter servers of the end."""
     config = estimator.config
     server = start_server(config)
-    wait_for_parameter_servers(config)
+    try:
+        wait_for_parameter_servers(config, lambda: _is_late(estimator, train_spec))
+    except Abandoned:
+        log.info("Not training: the others are done, and the parameter servers have left.")
+        return
     if config.task_type == TaskType.MASTER:
         _train_here(estimator, train_spec, eval_spec, rounds)
     else:
         _train(estimator, train_spec)
     tell_parameter_servers(server.target, config)
+
+
+def _is_late(estimator: Estimator, train_spec: TrainSpec) -> bool:
+    """Whether this is a worker, and the newest checkpoint is the last one."""
+    if estimator.config.is_chief or train_spec.max_steps is None:
+        return False
+    newest = estimator.latest_checkpoint()
+    return newest is not None and read_variable(newest, "global_step") >= train_spec.max_steps

@@ -1,8 +1,8 @@
 """The training loop: from a built model to a trained one in its model directory.
 
 Owns which hooks run beside the model's train_op, in which order, and how the loop ends: the last
-step is reached, the input is used up, a signal asks for it, or a number is not finite. It builds no
-part of the model. `Estimator.train` calls it inside the model's graph.
+step is reached, the input is used up, a signal asks for it, a number is not finite, or the cluster
+cannot be mended. It builds no part of the model. `Estimator.train` calls it in the model's graph.
 """
 
 import contextlib
@@ -18,19 +18,24 @@ from replicate.estimator.cluster_session import (
     WaitingSessionCreator,
     session_options,
 )
+from replicate.estimator.ending import has_ended
 from replicate.estimator.events import event_hooks
 from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.inputs import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.profiling import ProfileHook
 from replicate.estimator.progress import ProgressHook
+from replicate.estimator.recovery import RecoveringSessionCreator, Restarts
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import CheckpointHook, build_savers
 from replicate.estimator.search import newest_checkpoint
+from replicate.estimator.servers import Abandoned
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, TrainingInterrupted, interruptions
 from replicate.estimator.stepping import Stepper, StopHook
 from replicate.estimator.steps import StepReadings
+from replicate.estimator.sync_replicas import SyncReplicasHook, with_orderly_ends
+from replicate.estimator.watchdog import Watchdog
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
@@ -68,15 +73,57 @@ def run_training(
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
       NonFiniteError: The loss or a variable is not finite; the newest checkpoint is.
       CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
-      ClusterError: The chief of the cluster has not initialised the model in time.
+      ClusterError: Another process of the cluster is gone, or did not do its part in time.
       ValueError: Steps are asked for, and nothing in the graph increases the global step.
     """
-    if request.steps is not None or request.max_steps is not None:
+    counts_steps = request.steps is not None or request.max_steps is not None
+    if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
         _check_step_moves()
     if config.is_chief:
         _run_chief(inputs, spec, model_dir, config, request)
     else:
         _run_worker(inputs, spec, model_dir, config, request)
+
+
+class _Surroundings:
+    """What may end the loop from outside: signals, a cluster that is gone, the end of the chief."""
+
+    def __init__(self, interruption: Interruption, readings: StepReadings, config: RunConfig):
+        self.interruption = interruption
+        self.readings = readings
+        self.config = config
+        self.watchdog = Watchdog(config, self.is_interrupted, self._release)
+        self.restarts = Restarts(config, readings)
+        self._users: list[Any] = []
+
+    def hooks(self, users: Sequence[Any]) -> list[Any]:
+        """Returns the user's hooks, as this loop calls them."""
+        self._users = with_orderly_ends(users, self.config.is_chief, self.is_interrupted)
+        return self._users
+
+    def is_interrupted(self) -> bool:
+        """Whether a signal asks for the end."""
+        return self.interruption.signum is not None
+
+    def is_over(self) -> bool:
+        """Asked while a session waits for other processes: whether to give up."""
+        self.watchdog.beat()
+        return self.is_interrupted() or self.watchdog.error is not None or self._has_chief_ended()
+
+    def check_step(self) -> None:
+        """Looks at a step that was made."""
+        self.watchdog.beat()
+        require_finite_loss(self.readings)
+
+    def _release(self) -> None:
+        """Ends the waiting for other workers."""
+        for hook in self._users:
+            if isinstance(hook, SyncReplicasHook):
+                hook.release()
+
+    def _has_chief_ended(self) -> bool:
+        took_part = self.readings.loss is not None
+        return took_part and not self.config.is_chief and has_ended(str(self.config.model_dir))
 
 
 def _run_chief(
@@ -107,62 +154,72 @@ def _run_chief(
     profiles = []
     if config.profile_steps is not None:
         profiles.append(ProfileHook(readings, model_dir, config.profile_steps))
-    hooks = [
-        *request.hooks,
-        *spec.training_hooks,
-        *spec.training_chief_hooks,
-        *profiles,
-        StopHook(readings, request.steps, request.max_steps),
-        progress,
-        *event_hooks(writer, scaffold, readings, config),
-        checkpoints,
-    ]
     with contextlib.ExitStack() as stack:
         for closed_at_the_end in (writer, progress, *profiles):
             stack.callback(closed_at_the_end.close)
         interruption = stack.enter_context(interruptions())
-        _loop(creator, readings, hooks, interruption)
-    if interruption.signum is not None:
-        raise TrainingInterrupted(interruption.signum, *checkpoints.saved)
+        around = _Surroundings(interruption, readings, config)
+        users = [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
+        hooks = [
+            *around.hooks(users),
+            *profiles,
+            StopHook(readings, request.steps, request.max_steps),
+            progress,
+            *event_hooks(writer, scaffold, readings, config),
+            checkpoints,
+        ]
+        _loop(creator, hooks, around)
+    _raise_if_interrupted(interruption, model_dir)
 
 
 def _run_worker(
     inputs: Inputs, spec: EstimatorSpec, model_dir: str, config: RunConfig, request: TrainRequest
 ) -> None:
     """Trains what the chief of a cluster has initialised, and writes nothing."""
+    scaffold = spec.scaffold or v1.train.Scaffold()
     readings = StepReadings(spec.train_op, spec.loss)
-    creator = WaitingSessionCreator(spec.scaffold or v1.train.Scaffold(), config)
     progress = _progress(inputs, readings, config, request)
-    hooks = [
-        *request.hooks,
-        *spec.training_hooks,
-        StopHook(readings, request.steps, request.max_steps),
-        progress,
-    ]
     with contextlib.closing(progress), interruptions() as interruption:
-        _loop(creator, readings, hooks, interruption)
-    if interruption.signum is not None:
-        saved = newest_checkpoint(model_dir)
-        step = 0 if saved is None else int(read_variable(saved, "global_step"))
-        raise TrainingInterrupted(interruption.signum, step, saved or "")
+        around = _Surroundings(interruption, readings, config)
+        creator = WaitingSessionCreator(scaffold, config, around.is_over)
+        users = [*request.hooks, *spec.training_hooks]
+        hooks = [
+            *around.hooks(users),
+            StopHook(readings, request.steps, request.max_steps),
+            progress,
+        ]
+        _loop(creator, hooks, around)
+    _raise_if_interrupted(interruption, model_dir)
 
 
-def _loop(
-    creator: v1.train.SessionCreator, readings: StepReadings, hooks: list[Any], until: Interruption
-) -> None:
-    """Makes steps until a hook, the end of the input or a signal stops it."""
-    stepper = Stepper(readings, hooks, lambda: require_finite_loss(readings))
-    with (
-        user_errors(),
-        v1.train.MonitoredSession(creator, stepper.hooks, STOP_GRACE_SECS) as session,
-    ):
-        stepper.run(session, lambda: until.signum is not None)
-    if readings.loss is None and until.signum is None:
+def _loop(creator: v1.train.SessionCreator, hooks: list[Any], around: _Surroundings) -> None:
+    """Makes steps until a hook, the end of the input or something outside stops it."""
+    recovering = RecoveringSessionCreator(creator, around.restarts, around.config, around.is_over)
+    stepper = Stepper(around.readings, [*hooks, around.watchdog], around.check_step)
+    try:
+        with (
+            user_errors(),
+            around.watchdog,
+            v1.train.MonitoredSession(recovering, stepper.hooks, STOP_GRACE_SECS) as session,
+        ):
+            stepper.run(session, around.is_interrupted, around.restarts.noting)
+    except Abandoned as reason:
+        log.info("Training ends without a session. %s", reason)
+        return
+    if around.readings.loss is None and not (around.is_interrupted() or stepper.is_done):
         log.warning(
             "Training made no step: the input ended before its first batch, or a hook stopped it. "
             "Look at what input_fn returns: an empty file list, or a batch larger than the data "
             "with drop_remainder=True."
         )
+
+
+def _raise_if_interrupted(interruption: Interruption, model_dir: str) -> None:
+    """Tells the caller of a signal that ended training."""
+    if interruption.signum is not None:
+        saved = newest_checkpoint(model_dir)
+        step = 0 if saved is None else int(read_variable(saved, "global_step"))
+        raise TrainingInterrupted(interruption.signum, step, saved or "")
 
 
 def _check_step_moves() -> None:

@@ -6,6 +6,7 @@ graph, before any session runs it. The mapping of names and vocabularies is Tens
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from replicate._types import Variable
 from replicate.estimator.checkpoint import CheckpointError, open_checkpoint
 from replicate.estimator.log import log
 from replicate.estimator.search import newest_checkpoint
+from replicate.model_average import saved_variables
 
 v1 = tf.compat.v1
 
@@ -106,18 +108,54 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
     open_checkpoint(path)
     log.info("Warm start from %s", path)
     try:
-        v1.train.warm_start(
-            path,
-            settings.vars_to_warm_start,
-            settings.var_name_to_vocab_info,
-            settings.var_name_to_prev_var_name,
-        )
+        v1.train.warm_start(path, *_of_averages(settings)[1:])
     except (ValueError, tf.errors.OpError) as error:
         raise CheckpointError(
             f"Cannot warm-start the model from {path}: {error}. Choose the variables that both "
             "have by WarmStartSettings(vars_to_warm_start=…), or map their names by "
             "var_name_to_prev_var_name."
         ) from error
+
+
+def _of_averages(settings: WarmStartSettings) -> WarmStartSettings:
+    """Means the averages wherever weights are averaged; local weights begin with what they hold."""
+    averages = {
+        name: variable for name, variable in saved_variables().items() if name != variable.op.name
+    }
+    if not averages:
+        return settings
+    vocabularies = settings.var_name_to_vocab_info
+    wanted: list[Variable] = _chosen(settings.vars_to_warm_start, vocabularies)
+    chosen: list[Variable] = [averages.get(each.op.name, each) for each in wanted]
+
+    def renamed(by_name: Mapping[str, Any]) -> dict[str, Any]:
+        return {averages[k].op.name if k in averages else k: v for k, v in by_name.items()}
+
+    names = {variable.op.name for variable in chosen}
+    previous = {name: name for name, average in averages.items() if average.op.name in names}
+    previous.update(settings.var_name_to_prev_var_name)
+    return WarmStartSettings(
+        settings.ckpt_to_initialize_from, chosen, renamed(vocabularies), renamed(previous)
+    )
+
+
+def _chosen(
+    wanted: str | Sequence[str] | Sequence[Variable] | None, vocabularies: Mapping[str, Any]
+) -> list[Variable]:
+    """The variables that WarmStartSettings ask for."""
+    trainable = v1.GraphKeys.TRAINABLE_VARIABLES
+    if isinstance(wanted, str):
+        return list(v1.get_collection(trainable, wanted))
+    found = {each.op.name: each for each in (*v1.global_variables(), *v1.trainable_variables())}
+    chosen = {name: found[name] for name in vocabularies if name in found}
+    for each in wanted or ():
+        named = [each] if isinstance(each, tf.Variable) else _matching(found, each)
+        chosen.update({variable.op.name: variable for variable in named})
+    return list(chosen.values())
+
+
+def _matching(found: Mapping[str, Variable], pattern: str) -> list[Variable]:
+    return [variable for variable in found.values() if re.match(pattern, variable.name)]
 
 
 def _check_something_matches(pattern: Any) -> None:

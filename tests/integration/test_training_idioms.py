@@ -166,8 +166,6 @@ def test_hooks_come_from_the_tower_whose_optimizer_applies():
     assert list(spec.training_hooks) == [made[1][1]]
 
 
-# Closing the session cancels the thread that waits for gradients, which TensorFlow lets show.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_sync_replicas_optimizer_inside(tmp_path):
     """One worker through our Estimator: the loss is |c·x − 1| summed, so c falls by Σx."""
 

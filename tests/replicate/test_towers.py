@@ -1,5 +1,7 @@
 """The context of a tower and the state of a replicated call."""
 
+import contextlib
+
 import pytest
 import tensorflow as tf
 
@@ -99,3 +101,20 @@ def test_what_towers_share_is_made_once_each_in_order(graph):
     assert made == [0, 0]
     assert taken[0] == taken[1]
     assert taken[0][0] is not taken[0][1]
+
+
+def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
+    cluster = {"ps": ["a:1", "b:1"], "worker": ["c:1"]}
+    setter = v1.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(v1.device(setter))
+        build = stack.enter_context(towers.tower_build(device_plan(["/cpu:0"]), True))
+        stack.enter_context(build.building(0, 1.0))
+        for name in "ab":
+            v1.get_variable(name, [])
+        with build.outside_towers():
+            made = [v1.get_variable(name, [], trainable=False) for name in "cde"]
+            number = tf.constant(1.0)
+    tasks = [f"/job:ps/task:{index}/device:CPU:0" for index in (0, 1, 0)]
+    assert [variable.device for variable in made] == tasks
+    assert not number.device

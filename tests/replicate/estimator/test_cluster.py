@@ -72,6 +72,13 @@ def test_master_is_the_chief():
     assert (task.is_chief, task.master, task.num_worker_replicas) == (True, "grpc://a:1", 2)
 
 
+def test_target_is_a_server_that_somebody_else_started():
+    jobs = {"chief": ("",), "worker": ("",), "ps": ("",)}
+    task = ClusterConfig(jobs, "worker", 0, target="grpc://a:1")
+    assert (task.master, task.is_chief, task.global_id_in_cluster) == ("grpc://a:1", False, 1)
+    assert (task.num_ps_replicas, task.num_worker_replicas) == (1, 2)
+
+
 def test_cluster_of_one_needs_no_server():
     assert parse({"chief": ["a:1"]}, "chief", 0).master == ""
 

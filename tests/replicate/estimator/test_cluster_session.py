@@ -11,7 +11,7 @@ from replicate.estimator.cluster_session import (
     training_device,
 )
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.servers import ClusterError
+from replicate.estimator.servers import Abandoned, ClusterError
 from replicate.estimator.session import RestoringSessionCreator
 
 v1 = tf.compat.v1
@@ -45,6 +45,8 @@ def test_a_session_talks_to_parameter_servers_only():
     assert list(session_options(RunConfig()).device_filters) == []
     own = config(session_config=v1.ConfigProto(device_filters=["/job:x"]))
     assert list(session_options(own).device_filters) == ["/job:x"]
+    elsewhere = RunConfig(cluster=ClusterConfig(JOBS, "worker", 1, target="grpc://b:1"))
+    assert list(session_options(elsewhere).device_filters) == [], "its jobs may have other names"
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +74,14 @@ def worker(server, monkeypatch):
 
 def test_worker_waits_for_the_chief_and_says_so(graph, worker):
     v1.get_variable("never_initialised", [3])
-    with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 seconds for the chief"):
+    with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* chief at 'a:1'"):
         WaitingSessionCreator(v1.train.Scaffold(), worker).create_session()
+
+
+def test_worker_stops_waiting_when_there_is_nothing_to_wait_for(graph, worker):
+    v1.get_variable("never_initialised_either", [3])
+    with pytest.raises(Abandoned):
+        WaitingSessionCreator(v1.train.Scaffold(), worker, lambda: True).create_session()
 
 
 def test_worker_goes_on_with_what_the_chief_initialised(graph, worker, server):
@@ -99,3 +107,24 @@ def test_chief_that_comes_back_does_not_undo_the_work_of_the_others(graph, serve
     with creator.create_session() as session:
         assert session.run(weight) == 5.0
     assert len(asked) == 1
+
+
+def test_chief_restores_all_if_one_parameter_server_lost_its_part(start_servers, tmp_path):
+    target = start_servers(chief=1, ps=2)["chief", 0].master
+    with tf.Graph().as_default():
+        with v1.device("/job:ps/task:0"):
+            kept = v1.get_variable("kept", initializer=1.0)
+        with v1.device("/job:ps/task:1"):
+            lost = v1.get_variable("lost", initializer=1.0)
+        saver = v1.train.Saver()
+        with v1.Session(target) as session:
+            session.run([kept.initializer, lost.initializer])
+            path = saver.save(session, f"{tmp_path}/c", write_meta_graph=False)
+            session.run(kept.assign(5.0))
+            destroyed = tf.raw_ops.DestroyResourceOp(resource=lost.handle)
+            session.run(destroyed)
+        creator = RestoringSessionCreator(
+            v1.train.Scaffold(saver=saver), saver, lambda: path, target=target
+        )
+        with creator.create_session() as session:
+            assert session.run([kept, lost]) == [1.0, 1.0]

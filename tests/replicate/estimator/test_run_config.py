@@ -28,6 +28,8 @@ def test_defaults():
         "device_fn": None,
         "protocol": None,
         "session_creation_timeout_secs": 7200,
+        "step_timeout_secs": None,
+        "max_restarts": 10,
         "checkpoint_save_graph_def": False,
         "cluster": ClusterConfig(),
     }
@@ -78,6 +80,9 @@ def test_replace_refuses_unknown_settings():
         ({"progress": "loud"}, "progress must be one of .* got 'loud'"),
         ({"model_dir": ""}, "model_dir is"),
         ({"session_creation_timeout_secs": 0}, "session_creation_timeout_secs must be"),
+        ({"step_timeout_secs": -1}, "step_timeout_secs must be greater than 0"),
+        ({"max_restarts": -1}, "max_restarts must be a whole number >= 0"),
+        ({"max_restarts": None}, "max_restarts must be a whole number >= 0, got None"),
     ],
 )
 def test_wrong_settings(settings, text):

@@ -1,3 +1,5 @@
+import dataclasses
+import os
 import socket
 import threading
 import time
@@ -9,7 +11,9 @@ from replicate.estimator import servers
 from replicate.estimator.cluster import ClusterConfig
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.servers import (
+    Abandoned,
     ClusterError,
+    absent_tasks,
     serve_until_done,
     start_server,
     tell_parameter_servers,
@@ -50,6 +54,41 @@ def test_parameter_server_that_is_absent_is_named():
         wait_for_parameter_servers(missing)
 
 
+def test_a_task_whose_address_is_not_known_is_not_asked():
+    jobs = {"chief": ("",), "worker": ("",), "ps": ("",)}
+    beside = RunConfig(cluster=ClusterConfig(jobs, "worker", 0, target="grpc://a:1"))
+    servers.wait_for_parameter_servers(beside)
+    assert servers.absent_tasks(beside, ["chief", "ps"]) == []
+
+
+def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog):
+    monkeypatch.setattr(servers, "SAY_SECS", 0)
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    answers = iter([False, False, True])
+    with pytest.raises(Abandoned, match="ps 0"):
+        wait_for_parameter_servers(config(1), lambda: next(answers))
+    assert caplog.text.count("Waiting for ps 0 at '127.0.0.1:1'") == 1
+
+
+def test_tasks_that_do_not_answer_are_named(listening, start_servers, monkeypatch):
+    monkeypatch.setattr(servers, "_ANSWER_SECS", 0.2)
+    role = start_servers(chief=1, worker=1, ps=1)["chief", 0]
+    assert absent_tasks(RunConfig(cluster=role), ["ps", "chief", "worker"]) == []
+    jobs = {**role.jobs, "worker": ("127.0.0.1:1", "", f"127.0.0.1:{listening}")}
+    absent = RunConfig(cluster=dataclasses.replace(role, jobs=jobs))
+    assert absent_tasks(absent, ["ps", "worker"]) == [
+        "worker 0 at '127.0.0.1:1'",
+        f"worker 2 at '127.0.0.1:{listening}'",
+    ]
+
+
+def test_error_ends_a_process_with_its_code(monkeypatch):
+    codes = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    ClusterError("lost").exit()
+    assert codes == [138]
+
+
 @pytest.fixture(scope="module")
 def local_server():
     """A server of this process, which plays the parameter server."""
@@ -59,9 +98,9 @@ def local_server():
     return v1.train.Server({"ps": [f"127.0.0.1:{port}"]}, job_name="ps", task_index=0)
 
 
-def as_role(role, index=0):
-    jobs = {"chief": ("a:1",), "worker": ("a:2",), "ps": ("a:3",)}
-    return RunConfig(cluster=ClusterConfig(jobs, role, index))
+def as_role(role, index=0, **settings):
+    jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",), "ps": ("127.0.0.1:3",)}
+    return RunConfig(cluster=ClusterConfig(jobs, role, index), **settings)
 
 
 def start_serving(local_server):
@@ -91,3 +130,20 @@ def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server,
     thread.join(timeout=30)
     assert not thread.is_alive()
     assert time.monotonic() - started > 0.1
+
+
+def test_parameter_server_misses_those_who_train(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    config = as_role("ps", session_creation_timeout_secs=0.1)
+    text = r"ps 0 has waited 0.1 seconds .* chief 0 at '127.0.0.1:1', worker 0 at '127.0.0.1:2' acc"
+    with pytest.raises(ClusterError, match=text):
+        serve_until_done(local_server.target, config)
+
+
+def test_parameter_server_leaves_after_the_chief_if_nobody_is_there(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
+    tell_parameter_servers(local_server.target, as_role("chief"))
+    started = time.monotonic()
+    serve_until_done(local_server.target, as_role("ps"))
+    assert time.monotonic() - started < servers.LEAVE_SECS / 2

@@ -1,9 +1,12 @@
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.estimator import session as session_module
 from replicate.estimator.checkpoint import CheckpointError
-from replicate.estimator.session import RestoringSessionCreator, complete_config
+from replicate.estimator.session import RestoringSessionCreator, ServerSession, complete_config
 
 v1 = tf.compat.v1
 
@@ -105,3 +108,23 @@ def test_complete_config_keeps_what_the_user_set():
     assert completed is not given
     assert complete_config(None).allow_soft_placement
     assert not complete_config(v1.ConfigProto()).allow_soft_placement
+
+
+def test_session_on_a_server_waits_for_its_first_answer(graph, monkeypatch):
+    monkeypatch.setattr(session_module, "CONNECT_SECS", 0.1)
+    never = v1.FIFOQueue(1, [tf.float32], shapes=[[]]).dequeue()
+    with ServerSession() as session:
+        assert session.first_run(tf.constant(3)) == 3
+        with pytest.raises(tf.errors.InvalidArgumentError, match="nothing_given"):
+            session.first_run(v1.placeholder(tf.float32, name="nothing_given"))
+        with pytest.raises(tf.errors.UnavailableError, match="did not answer a new session"):
+            session.first_run(never)
+
+
+def test_session_on_a_server_closes_in_the_background_if_need_be(graph, monkeypatch):
+    monkeypatch.setattr(session_module, "CLOSE_SECS", 0.05)
+    may_close = threading.Event()
+    monkeypatch.setattr(v1.Session, "close", lambda session: may_close.wait(20))
+    ServerSession().close()
+    assert not may_close.is_set()
+    may_close.set()

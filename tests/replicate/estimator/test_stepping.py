@@ -160,8 +160,37 @@ def test_an_error_of_a_queue_runner_is_told(graph, others):
         run(readings, [Counting(readings.loss_tensor)] if others else [])
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_goes_on_after_a_loss_that_a_thread_reports(graph, others):
+    step = v1.train.create_global_step()
+    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0))
+
+    class Lose(v1.train.SessionRunHook):
+        """Counts the sessions."""
+
+        sessions = 0
+
+        def after_create_session(self, session, coord):
+            self.sessions += 1
+            self.coord = coord
+
+    lose = Lose()
+
+    def is_over():
+        if readings.step == 3 and lose.sessions == 1:
+            with lose.coord.stop_on_exception():
+                raise tf.errors.UnavailableError(None, None, "lost")
+        return False
+
+    hooks = [lose, StopHook(readings, last_step=6)]
+    stepper = Stepper(readings, [*hooks, Counting(readings.loss_tensor)] if others else hooks)
+    with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(), stepper.hooks) as session:
+        stepper.run(session, is_over)
+    assert (readings.step, lose.sessions) == (6, 2)
+
+
 @pytest.mark.parametrize(
-    ("limits", "last"), [({"num_steps": 2}, 7), ({"last_step": 7}, 7), ({"last_step": 5}, 6)]
+    ("limits", "last"), [({"num_steps": 2}, 7), ({"last_step": 7}, 7), ({"last_step": 5}, 5)]
 )
 def test_training_ends_at_its_last_step(graph, limits, last):
     step = v1.train.create_global_step()

@@ -10,7 +10,13 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from replicate.estimator import TrainingInterrupted
+from replicate.errors import NonFiniteError
+from replicate.estimator import (
+    CheckpointError,
+    ClusterConfigError,
+    ClusterError,
+    TrainingInterrupted,
+)
 from replicate.estimator.cluster import ClusterConfig
 from replicate.estimator.ending import has_ended
 from replicate.estimator.train_and_evaluate import train_and_evaluate
@@ -177,26 +183,41 @@ def test_arguments_of_the_wrong_class(linear, tmp_path, place):
         train_and_evaluate(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(CheckpointError, 2), (ClusterConfigError, 2), (NonFiniteError, 3), (ClusterError, 138)],
+)
+def test_errors_carry_the_exit_code_of_a_program(error, code):
+    assert error("text").code == code
+
+
 # A cluster of three processes on this machine, with this one as its evaluator
 
 ROLE = """
-import os
-from replicate import EvalSpec, TrainSpec, train_and_evaluate
+import json, os
+from replicate import ClusterError, EvalSpec, TrainSpec, train_and_evaluate
 from absl import logging
 logging.set_verbosity(logging.INFO)
-wait = float(os.environ.get("WAIT", 0))
+options = json.loads(os.environ["OPTIONS"])
+wait = options.pop("wait")
+params = {"rate": 0.005, "replicas": options.pop("replicas")}
 class Slow(linear.v1.train.SessionRunHook):
     def after_run(self, run_context, run_values):
         import time
         time.sleep(wait)
-estimator = linear.make_estimator(sys.argv[2], save_checkpoints_steps=50, params={"rate": 0.005})
+estimator = linear.make_estimator(
+    sys.argv[2], save_checkpoints_steps=50, params=params, **options)
 steps = []
-train_and_evaluate(
-    estimator,
-    TrainSpec(linear.input_fn, max_steps=int(sys.argv[3]),
-              hooks=[linear.CallHook(steps.append), Slow()]),
-    EvalSpec(linear.once_input_fn, steps=None, start_delay_secs=0, throttle_secs=0),
-)
+try:
+    train_and_evaluate(
+        estimator,
+        TrainSpec(linear.input_fn, max_steps=int(sys.argv[3]),
+                  hooks=[linear.CallHook(steps.append), Slow()]),
+        EvalSpec(linear.once_input_fn, steps=None, start_delay_secs=0, throttle_secs=0),
+    )
+except ClusterError as error:
+    print(error, flush=True)
+    error.exit()
 print(len(steps), max(steps, default=0), flush=True)
 """
 
@@ -218,10 +239,11 @@ def start_role(stub, tmp_path, monkeypatch):
     jobs = ("chief", "worker", "ps")
     cluster = {job: [f"127.0.0.1:{port}"] for job, port in zip(jobs, ports, strict=True)}
 
-    def start(role, steps, wait=0.01):
+    def start(role, steps, wait=0.01, replicas=0, **settings):
+        options = {"wait": wait, "replicas": replicas, **settings}
         config = {"cluster": cluster, "task": {"type": role, "index": 0}}
         monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-        monkeypatch.setenv("WAIT", str(wait))
+        monkeypatch.setenv("OPTIONS", json.dumps(options))
         for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
             monkeypatch.delenv(name)
         return stub(ROLE, tmp_path / "model", steps)
@@ -252,22 +274,52 @@ def test_cluster_trains_and_is_evaluated(linear, start_role, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("replicas", [0, 2], ids=["asynchronous", "synchronous"])
 @pytest.mark.parametrize("lost", ["worker", "chief", "ps"])
-def test_cluster_survives_the_loss_of_a_process(linear, start_role, tmp_path, lost):
-    roles = {name: start_role(name, 400, wait=0.02) for name in ("ps", "worker", "chief")}
-    wait_for(lambda: list((tmp_path / "model").glob("model.ckpt-[1-9]*.index")))
+def test_cluster_survives_the_loss_of_a_process(linear, start_role, tmp_path, lost, replicas):
+    def start(name):
+        return start_role(name, 400, wait=0.02, replicas=replicas)
+
+    roles = {name: start(name) for name in ("ps", "worker", "chief")}
+    wait_for_checkpoint(tmp_path)
     roles[lost].kill()
     roles[lost].wait(timeout=10)
-    roles[lost] = start_role(lost, 400, wait=0.02)
+    roles[lost] = start(lost)
     for name, child in roles.items():
-        _, errors = child.communicate(timeout=120)
+        _, errors = child.communicate(timeout=200)
         assert child.returncode == 0, f"{name}: {errors[-3000:]}"
     last = int(linear.make_estimator(tmp_path / "model").get_variable_value("global_step"))
-    assert last in (400, 401)
+    assert last in ([400] if replicas else [400, 401])
 
 
-def wait_for(condition, seconds=60):
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_cluster_ends_by_an_error_that_names_who_is_gone(start_role, tmp_path):
+    settings = {"session_creation_timeout_secs": 30}
+    roles = {name: start_role(name, 10**6, **settings) for name in ("ps", "worker", "chief")}
+    wait_for_checkpoint(tmp_path)
+    roles["ps"].kill()
+    for name in ("worker", "chief"):
+        printed, errors = roles[name].communicate(timeout=200)
+        assert roles[name].returncode == 138, f"{name}: {errors[-3000:]}"
+        assert "waited 30 seconds for ps 0 at '127.0.0.1:" in printed
+
+
+def test_worker_that_comes_when_all_is_done_has_nothing_to_do(linear, tmp_path):
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    chief, own, ps = (f"127.0.0.1:{port}" for port in free_ports(3))
+    cluster = ClusterConfig({"chief": (chief,), "worker": (own,), "ps": (ps,)}, "worker", 0)
+    late = linear.make_estimator(tmp_path, cluster=cluster)
+    train_spec = TrainSpec(linear.input_fn, max_steps=6)
+    assert train_and_evaluate(late, train_spec, eval_spec(linear)) == (None, [])
+
+
+def wait_for_checkpoint(tmp_path):
+    wait_for(lambda: list((tmp_path / "model").glob("model.ckpt-[1-9]*.index")))
+
+
+def wait_for(condition, seconds=150):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it has not come true in time"

@@ -8,7 +8,8 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replicate.errors import NonFiniteError
-from replicate.estimator import CheckpointError, TrainingInterrupted
+from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted
+from replicate.estimator.ending import announce_end
 from replicate.estimator.input_position import is_position_key
 from replicate.spec import EstimatorSpec
 
@@ -334,3 +335,44 @@ def test_training_on_nothing_warns(linear, tmp_path, caplog):
     assert "Training made no step: the input ended before its first batch" in caplog.text
     linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
     assert caplog.text.count("Training made no step") == 1
+
+
+# In a cluster
+
+
+class Lose(v1.train.SessionRunHook):
+    """Loses the session after some steps, once."""
+
+    def __init__(self, function=lambda: None):
+        self.steps = 0
+        self.function = function
+
+    def after_run(self, run_context, run_values):
+        self.steps += 1
+        if self.steps == 3:
+            self.function()
+            raise tf.errors.UnavailableError(None, None, "ps 0 has left")
+
+
+def test_lost_session_is_made_anew_and_the_loss_is_told(linear, start_servers, tmp_path, caplog):
+    role = start_servers(chief=1, ps=1)["chief", 0]
+    lose = Lose()
+    estimator = linear.make_estimator(tmp_path, cluster=role)
+    estimator.train(linear.input_fn, max_steps=6, hooks=[lose])
+    assert estimator.get_variable_value("global_step") == 6
+    assert lose.steps == 6, "the variables lived on"
+    assert "session was lost (UnavailableError: ps 0 has left)" in caplog.text
+    with pytest.raises(ClusterError, match=r"gives up at step 8: .* ps 0 has left"):
+        linear.make_estimator(tmp_path, cluster=role, max_restarts=0).train(
+            linear.input_fn, max_steps=12, hooks=[Lose()]
+        )
+
+
+def test_worker_that_is_left_alone_at_the_end_ends(linear, start_servers, tmp_path):
+    roles = start_servers(chief=1, worker=1, ps=1)
+    chief = linear.make_estimator(tmp_path, cluster=roles["chief", 0])
+    chief.train(linear.input_fn, max_steps=2)
+    lose = Lose(lambda: announce_end(str(tmp_path)))
+    worker = linear.make_estimator(tmp_path, cluster=roles["worker", 0])
+    worker.train(linear.input_fn, hooks=[lose])
+    assert lose.steps == 3

@@ -7,6 +7,7 @@ import tensorflow as tf
 from replicate.estimator import CheckpointError, Estimator, RunConfig
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings, warm_start_settings
 from replicate.export import TensorServingInputReceiver
+from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 from replicate.tower_optimizer import TowerOptimizer
@@ -146,3 +147,31 @@ def test_settings():
         warm_start_settings(3)
     with pytest.raises(ValueError, match=r"ckpt_to_initialize_from must be .* got ''"):
         WarmStartSettings("")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "warm"),
+    [(".*", "bw"), ("w", "w"), (["w:0"], "w"), (["b"], "b"), (None, "")],
+    ids=str,
+)
+def test_averages_begin_warm(source, begin, tmp_path, chosen, warm):
+    settings = WarmStartSettings(tmp_path / "source", chosen)
+
+    def averaged_model_fn(features, labels, mode):
+        getter = ModelAverageCustomGetter("")
+        with v1.variable_scope("", custom_getter=getter):
+            weights = v1.get_variable("w", [3, 1], initializer=v1.zeros_initializer())
+            bias = v1.get_variable("b", [1], initializer=v1.zeros_initializer())
+        loss = tf.reduce_mean((features @ weights + bias - labels) ** 2)
+        optimizer = ModelAverageOptimizer(
+            v1.train.GradientDescentOptimizer(0.1), 1, True, getter, interval_steps=1
+        )
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        hook = optimizer.make_session_run_hook()
+        return EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+
+    values = begin(settings, averaged_model_fn)
+    assert sorted(values) == ["b", "global_step", "w"]
+    for name in ("w", "b"):
+        expected = source.get_variable_value(name) if name in warm else 0 * values[name]
+        np.testing.assert_array_equal(values[name], expected)

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.step_seed import step_seed
+from replicate.seeds import step_seed
 
 v1 = tf.compat.v1
 

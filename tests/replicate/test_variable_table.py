@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from replicate.model_table import model_table
+from replicate.variable_table import model_table
 
 v1 = tf.compat.v1
 

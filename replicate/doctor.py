@@ -1,0 +1,200 @@
+"""python -m replicate.doctor [DIR] looks at the machine and prints what a bug report needs.
+
+Versions, devices, packages that stand in each other's way, TF_CONFIG, ports and disk space (of DIR,
+the model directory, if it is given). Of the environment it prints only what is on a list, and of
+TF_CONFIG only the cluster. It changes nothing, and works where TensorFlow is missing or broken,
+since another process tries that. Exit codes: 0 nothing is wrong, 2 something is.
+"""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_LIBRARIES = ("numpy", "protobuf", "keras", "tf-keras", "absl-py", "tqdm", "tensorboard")
+_OURS = ("replicate", "kfac", "model_deploy")
+_DISTRIBUTION = "replicate-model-fn"
+_VARIABLES = (  # Neither addresses nor passwords are in them.
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "TF_CPP_MIN_LOG_LEVEL",
+    "TF_DETERMINISTIC_OPS",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_USE_LEGACY_KERAS",
+    "XLA_FLAGS",
+)
+_LITTLE_DISK = 2**30
+_TENSORFLOW_SECS = 120
+_TENSORFLOW = """
+import json, os
+import tensorflow as tf
+from replicate.estimator import cluster
+found = {
+    "version": tf.__version__,
+    "devices": [device.name for device in tf.config.list_physical_devices()],
+    "cuda": tf.test.is_built_with_cuda(),
+}
+try:
+    config = cluster.cluster_config_from_environment()
+    found["jobs"], found["task"] = dict(config.jobs), [config.task_type, config.task_id]
+except cluster.ClusterConfigError as error:
+    found["error"] = str(error)
+print(json.dumps(found))
+"""
+
+
+class Finding(NamedTuple):
+    """One line of the report.
+
+    Attributes:
+      label: What was looked at.
+      text: What was found.
+      is_wrong: Whether it needs to be mended.
+    """
+
+    label: str
+    text: str
+    is_wrong: bool = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the report and returns the exit code.
+
+    Args:
+      arguments: Those of the command line, without the program's name.
+    """
+    if arguments and arguments[0].startswith("-"):
+        is_help = arguments[0] in ("-h", "--help")
+        print(__doc__ if is_help else f"replicate.doctor: no flag {arguments[0]} is known")
+        return 0 if is_help else 2
+    wrong = 0
+    for finding in report(arguments):
+        print(f"{finding.label:<20}{'WRONG: ' * finding.is_wrong}{finding.text}", flush=True)
+        wrong += finding.is_wrong
+    print(f"{'in short':<20}{f'{wrong} things are wrong' if wrong else 'nothing is wrong'}")
+    return 2 if wrong else 0
+
+
+def report(folders: Sequence[str]) -> Iterator[Finding]:
+    """Yields all findings.
+
+    Args:
+      folders: To look at beside the current one and that of temporary files.
+    """
+    yield Finding("python", f"{platform.python_version()}  {sys.executable}")
+    yield Finding("system", f"{platform.platform()}  {os.cpu_count()} processors")
+    yield from packages(importlib.metadata.packages_distributions())
+    yield from tensorflow()
+    for name in _VARIABLES:
+        if name in os.environ:
+            yield Finding("environment", f"{name}={os.environ[name]}")
+    for folder in (".", tempfile.gettempdir(), *folders):
+        yield disk(folder)
+
+
+def packages(owners: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Yields versions, and what stands in each other's way.
+
+    Args:
+      owners: Import name -> the distributions that have installed it.
+    """
+    for name in (_DISTRIBUTION, *_LIBRARIES):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            yield Finding(name, importlib.metadata.version(name))
+    several = ", ".join(sorted(set(owners.get("tensorflow", ()))))
+    if "," in several:
+        advice = "they overwrite each other's files. Uninstall all, then install one"
+        yield Finding("tensorflow", f"installed by {several}; {advice}", True)
+    home = Path(__file__).resolve().parents[1]
+    for name in _OURS:
+        others = sorted(set(owners.get(name, ())) - {_DISTRIBUTION})
+        if others:
+            yield Finding(name, f"installed by {', '.join(others)} as well. Uninstall it", True)
+        spec = importlib.util.find_spec(name)
+        place = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
+        if place is None or place.parents[1] != home:
+            yield Finding(name, f"is imported from {place}, not from {home}", True)
+
+
+def tensorflow() -> Iterator[Finding]:
+    """Yields what another process finds in TensorFlow, and about TF_CONFIG."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", _TENSORFLOW],
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            capture_output=True,
+            text=True,
+            timeout=_TENSORFLOW_SECS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        yield Finding("tensorflow", f"is not imported within {_TENSORFLOW_SECS} s", True)
+        return
+    if done.returncode:
+        last = [f"exit code {done.returncode}", *done.stderr.strip().splitlines()][-1]
+        yield Finding("tensorflow", last, True)
+        return
+    found = json.loads(done.stdout.splitlines()[-1])
+    with_cuda = "with" if found["cuda"] else "without"
+    yield Finding("tensorflow", f"{found['version']}, built {with_cuda} CUDA")
+    yield Finding("devices", " ".join(found["devices"]))
+    yield from cluster(found)
+
+
+def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yields what TF_CONFIG says, and whether the addresses in it answer.
+
+    Args:
+      found: "error", the message if it is wrong; else "jobs", addresses by job, and "task", the
+        type and index of this process.
+    """
+    if "error" in found:
+        yield Finding("TF_CONFIG", found["error"], True)
+    elif not found["jobs"]:
+        yield Finding("TF_CONFIG", "names no cluster: a process on its own")
+    else:
+        yield Finding("TF_CONFIG", "this process is {} {}".format(*found["task"]))
+        for job, addresses in found["jobs"].items():
+            for number, address in enumerate(addresses):
+                answers = _answers(address)
+                text = f"{address}, {'something' if answers else 'nothing'} listens there"
+                yield Finding(f"{job} {number}", text, answers and [job, number] == found["task"])
+        yield Finding(
+            "security",
+            "the servers of a cluster ask for no password and listen on all interfaces: whoever "
+            "reaches their ports can run code. Keep the cluster on a private network",
+        )
+
+
+def disk(folder: str) -> Finding:
+    """Looks at the space for files in a folder, or where it would be made."""
+    wanted = Path(folder).resolve()
+    place = next(path for path in (wanted, *wanted.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    closed = "" if os.access(place, os.W_OK) else ", but it cannot be written to"
+    text = f"{place}: {free / 2**30:.1f} GiB free{closed}"
+    return Finding("disk", text, bool(closed) or free < _LITTLE_DISK)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""The console: what all processes print, on one terminal or in one file.
+
+Owns the prefix of each line, its colour on a terminal, and the one progress bar, which stays below
+all lines. What the processes print arrives from `supervisor.py`, already cut into lines.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Protocol, TextIO
+
+LAUNCHER = "launch"
+"""Who speaks where it is no task."""
+
+_COLOURS = {LAUNCHER: "1", "chief": "32", "worker": "36", "ps": "33", "evaluator": "35"}
+_START_OF_CLEAR_LINE = "\r\x1b[K"
+
+
+class Display(Protocol):
+    """What shows the output of the processes."""
+
+    def line(self, name: str, text: str, is_error: bool = False) -> None:
+        """Shows a line.
+
+        Args:
+          name: Of the task that printed it, or `LAUNCHER`.
+          text: The line, without its end.
+          is_error: Whether it came from standard error.
+        """
+
+    def bar(self, name: str, text: str) -> None:
+        """Shows the progress bar of a task; "" removes it."""
+
+
+class Console:
+    """Shows lines on two text streams, with the name of the task before each."""
+
+    def __init__(self, names: Sequence[str], stdout: TextIO, stderr: TextIO):
+        """Keeps the streams.
+
+        Args:
+          names: Of all tasks; the longest gives the width of the first column.
+          stdout: Where lines of standard output go.
+          stderr: Where lines of standard error go, and the bar if this is a terminal.
+        """
+        self._width = max(map(len, [LAUNCHER, *names]))
+        self._stdout = stdout
+        self._stderr = stderr
+        self._bar = ""
+
+    @property
+    def bar_columns(self) -> int:
+        """Characters that a bar may have; 0 where none is shown."""
+        columns = shutil.get_terminal_size().columns - self._width - len(" | ") - 1
+        return max(columns, 1) if self._stderr.isatty() else 0
+
+    def line(self, name: str, text: str, is_error: bool = False) -> None:
+        """Shows a line, above the bar."""
+        stream = self._stderr if is_error else self._stdout
+        if self._bar and stream.isatty():
+            stream.write(_START_OF_CLEAR_LINE)
+        stream.write(f"{self._prefix(name, stream)}{text}\n")
+        stream.flush()
+        if self._bar and stream.isatty():
+            self._draw()
+
+    def bar(self, name: str, text: str) -> None:
+        """Shows the bar on the last line of the terminal; "" removes it."""
+        room = self.bar_columns
+        if room:
+            self._bar = self._prefix(name, self._stderr) + text[:room] if text else ""
+            self._draw()
+
+    def _draw(self) -> None:
+        self._stderr.write(_START_OF_CLEAR_LINE + self._bar)
+        self._stderr.flush()
+
+    def _prefix(self, name: str, stream: TextIO) -> str:
+        column = f"{name:<{self._width}} |"
+        if stream.isatty() and not os.environ.get("NO_COLOR"):
+            column = f"\x1b[{_COLOURS[name.partition(' ')[0]]}m{column}\x1b[0m"
+        return f"{column} "

@@ -1,0 +1,147 @@
+"""The public names of `replicate`, each from the module that makes it.
+
+Owns the list, and the error where TensorFlow is missing. `replicate/__init__.py` loads this module
+when the first of the names is asked for; nobody else imports it. No name here may be that of a
+module of the package but for the module itself: the import of one sets the attribute.
+"""
+
+try:
+    import tensorflow as _tensorflow  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "tensorflow":
+        raise
+    raise ImportError(
+        "replicate needs TensorFlow, which is not installed: "
+        "pip install 'replicate-model-fn[cpu]' (or [gpu])."
+    ) from None
+
+from replicate import export, inputs, model_average
+from replicate.check import Difference, ReplicationCheck, check_replication
+from replicate.errors import NonFiniteError
+from replicate.estimator import (
+    BestExporter,
+    CheckpointError,
+    ClusterConfigError,
+    ClusterError,
+    Estimator,
+    EvalSpec,
+    Exporter,
+    FinalExporter,
+    InMemoryEvaluatorHook,
+    LatestExporter,
+    RunConfig,
+    SyncReplicasHook,
+    TaskType,
+    TrainingInterrupted,
+    TrainSpec,
+    VocabInfo,
+    WarmStartSettings,
+    add_metrics,
+    make_early_stopping_hook,
+    make_stop_at_checkpoint_step_hook,
+    read_eval_metrics,
+    stop_if_higher_hook,
+    stop_if_lower_hook,
+    stop_if_no_decrease_hook,
+    stop_if_no_increase_hook,
+    train_and_evaluate,
+)
+from replicate.loss_scale import DynamicLossScale
+from replicate.model_average import (
+    GLOBAL_VARIABLE_NAME,
+    ModelAverageCustomGetter,
+    ModelAverageOptimizer,
+)
+from replicate.model_fn import replicate_model_fn
+from replicate.seeds import step_seed
+from replicate.session_hooks import (
+    CheckpointSaverHook,
+    CheckpointSaverListener,
+    FeedFnHook,
+    FinalOpsHook,
+    GlobalStepWaiterHook,
+    LoggingTensorHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProfilerHook,
+    SecondOrStepTimer,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    StepCounterHook,
+    StopAtStepHook,
+    SummarySaverHook,
+)
+from replicate.spec import AVERAGE_LOSS_METRIC_KEY, LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
+from replicate.tower_optimizer import TowerOptimizer
+from replicate.towers import TowerContext, current_tower, per_tower_collection
+from replicate.variable_table import model_table
+
+__all__ = [
+    "AVERAGE_LOSS_METRIC_KEY",
+    "GLOBAL_VARIABLE_NAME",
+    "LOSS_METRIC_KEY",
+    "BestExporter",
+    "CheckpointError",
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "ClusterConfigError",
+    "ClusterError",
+    "Difference",
+    "DynamicLossScale",
+    "Estimator",
+    "EstimatorSpec",
+    "EvalSpec",
+    "Exporter",
+    "FeedFnHook",
+    "FinalExporter",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
+    "InMemoryEvaluatorHook",
+    "LatestExporter",
+    "LoggingTensorHook",
+    "ModeKeys",
+    "ModelAverageCustomGetter",
+    "ModelAverageOptimizer",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "NonFiniteError",
+    "ProfilerHook",
+    "ReplicationCheck",
+    "RunConfig",
+    "SecondOrStepTimer",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+    "SyncReplicasHook",
+    "TaskType",
+    "TowerContext",
+    "TowerOptimizer",
+    "TrainSpec",
+    "TrainingInterrupted",
+    "VocabInfo",
+    "WarmStartSettings",
+    "add_metrics",
+    "check_replication",
+    "current_tower",
+    "export",
+    "inputs",
+    "make_early_stopping_hook",
+    "make_stop_at_checkpoint_step_hook",
+    "model_average",
+    "model_table",
+    "per_tower_collection",
+    "read_eval_metrics",
+    "replicate_model_fn",
+    "step_seed",
+    "stop_if_higher_hook",
+    "stop_if_lower_hook",
+    "stop_if_no_decrease_hook",
+    "stop_if_no_increase_hook",
+    "train_and_evaluate",
+]

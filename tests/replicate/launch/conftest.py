@@ -1,0 +1,93 @@
+"""Small programs as the tasks of a cluster, and a display that keeps what they print."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from replicate.launch import Supervisor, cluster_plan
+
+PROLOGUE = """
+import json, os, signal, sys, time
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+job, index = task["type"], task["index"]
+def say(*words):
+    os.write(1, f"{' '.join(map(str, words))}\\n".encode())
+"""
+
+
+class Recorder:
+    """A display that keeps lines and bars, and calls a function with every line."""
+
+    def __init__(self):
+        self.lines = []
+        self.bars = []
+        self.react = lambda name, text: None
+
+    def line(self, name, text, is_error=False):
+        self.lines.append((name, text, is_error))
+        self.react(name, text)
+
+    def bar(self, name, text):
+        self.bars.append((name, text))
+
+    def of(self, name):
+        return [text for who, text, _ in self.lines if who == name]
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def supervise(recorder):
+    """Makes a supervisor whose tasks all run one program, given as text."""
+
+    def make(program, *, workers=2, ps=0, chief=False, evaluator=False, **settings):
+        plan = cluster_plan(workers, ps, chief=chief, evaluator=evaluator)
+        command = [sys.executable, "-I", "-c", PROLOGUE + program]
+        return Supervisor(plan, command, recorder, **settings)
+
+    return make
+
+
+@pytest.fixture
+def is_alive():
+    """Tells whether a process runs; one that nobody has waited for yet does not."""
+
+    def look(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    return look
+
+
+@pytest.fixture
+def wait_until():
+    """Waits for a condition, for a limited time."""
+
+    def wait(condition, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "it has not come true in time"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def end_later():
+    """Ends processes by force when the test is over, whatever came of it."""
+    pids = []
+    yield pids.append
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,131 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from replicate.launch import __main__ as command_line
+from replicate.launch.__main__ import main
+
+PROGRAM = """
+import json, os, sys
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+print(task["type"], task["index"], sys.argv[1:], os.environ["no_proxy"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers=0", "--", "python"], "--workers=0: 0 is not a positive integer"),
+        (["--ps=-1", "--", "python"], "--ps=-1"),
+        (["--ps=many", "--", "python"], "--ps=many"),
+        (["--restart=x", "--", "python"], "not a whole number"),
+        (["--restart=-1", "--", "python"], "not a whole number"),
+        (["--grace_secs=-1", "--", "python"], "--grace_secs=-1"),
+        (["--wokers=2", "--", "python"], "Unknown command line flag 'wokers'"),
+        ([], "no command to run"),
+        (["--workers=2", "--"], "no command to run"),
+        (["--", "no-such-program-at-all"], "no program 'no-such-program-at-all'"),
+        (["--host=10.0.0.1", "--", "python"], "no loopback address"),
+        (["--host=0.0.0.0", "--", "python"], "no loopback address"),
+        (["--host=example.org", "--", "python"], "no loopback address"),
+    ],
+)
+def test_wrong_flags_are_answered_with_one_line(arguments, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ([], 0),
+        (["--restart"], 10),
+        (["--restart=3"], 3),
+        (["--norestart"], 0),
+        (["--restart=0"], 0),
+    ],
+)
+def test_restarts_may_be_counted(arguments, count):
+    values = command_line.define_flags()
+    values(["launch", *arguments])
+    assert values["restart"].value == count
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_loopback_needs_no_leave(host):
+    command_line._check_host(host, is_exposed=False)
+
+
+def test_any_host_is_allowed_on_demand():
+    command_line._check_host("10.0.0.1", is_exposed=True)
+
+
+def test_a_proxy_is_not_asked_for_this_machine():
+    environment = command_line._environment({"no_proxy": "a.example"}, "127.0.0.1")
+    assert environment["no_proxy"] == "a.example,127.0.0.1"
+    assert environment["NO_PROXY"] == "127.0.0.1"
+    assert command_line._environment({"PYTHONUNBUFFERED": ""}, "x")["PYTHONUNBUFFERED"] == ""
+
+
+def test_the_command_runs_as_every_task(capsys):
+    hostile = "; echo $(id) `id` > x"
+    arguments = ["--workers=2", "--ps=1", "--evaluator", "--", "python", "-c", PROGRAM]
+    assert main([*arguments, hostile, "--", "--ps=9"]) == 0
+    printed = capsys.readouterr()
+    for name in ("chief 0", "worker 0", "ps 0", "evaluator 0"):
+        line = f"{name:<11} | {name} {[hostile, '--', '--ps=9']} "
+        assert line in printed.out
+    assert len(printed.out.splitlines()) == 4
+    assert printed.err.startswith(
+        "launch      | SECURITY: TensorFlow's servers ask for no password"
+    )
+
+
+def test_the_exit_code_is_that_of_the_failure(capsys):
+    assert main(["--workers=1", "--ps=0", "--", "python", "-c", "import sys; sys.exit(3)"]) == 3
+
+
+def start(*arguments, **settings):
+    command = [sys.executable, "-m", "replicate.launch", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
+    )
+
+
+def test_help_is_quick_and_needs_no_tensorflow(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("raise SystemError('it was imported')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    before = os.times().children_user
+    child = start("--help", env={**os.environ, "PYTHONPATH": path})
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert "--workers" in out
+    assert err == ""
+    assert os.times().children_user - before < 1
+
+
+def test_ctrl_c_ends_everything():
+    ready = "import time; print('ready', flush=True); time.sleep(60)"
+    child = start("--workers=2", "--", "python", "-c", ready)
+    assert [child.stdout.readline().partition("|")[2] for _ in range(3)] == [" ready\n"] * 3
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "SIGINT: all tasks are asked to end" in err
+
+
+def test_a_reader_that_leaves_ends_everything():
+    child = start("--workers=1", "--", "python", "-c", "while True: print('much')")
+    child.stdout.readline()
+    child.stdout.close()
+    err = child.stderr.read()
+    assert child.wait(30) == 128 + signal.SIGPIPE
+    assert "Traceback" not in err

@@ -1,0 +1,266 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from replicate.launch import supervisor as module
+
+LAUNCHED = re.compile(r"(\w+ \d)(?: at \S+)?: process (\d+)")
+
+
+@pytest.fixture(autouse=True)
+def _no_delays(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_DELAY_SECS", 0.05)
+
+
+def pids(recorder):
+    """Name and number of each process that was started, in this order."""
+    found = map(LAUNCHED.fullmatch, recorder.of("launch"))
+    return [(match[1], int(match[2])) for match in found if match]
+
+
+def test_every_task_runs_the_command_in_its_place(supervise, recorder):
+    run = supervise("say(job, index)", workers=2, ps=1, chief=True, evaluator=True)
+    assert run.run() == 0
+    for name in ("chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"):
+        assert recorder.of(name) == [name]
+
+
+def test_the_environment_is_handed_on(supervise, recorder, monkeypatch):
+    program = "say(os.environ.get('FRUIT'), 'PATH' in os.environ)"
+    monkeypatch.setenv("FRUIT", "apple")
+    assert supervise(program, workers=1).run() == 0
+    assert supervise(program, workers=1, environment={"FRUIT": "pear"}).run() == 0
+    assert recorder.of("chief 0") == ["apple True", "pear False"]
+
+
+def test_only_the_chief_may_show_a_bar(supervise, recorder):
+    run = supervise("say(sys.stderr.isatty())", workers=2, bar_columns=40)
+    assert run.run() == 0
+    assert recorder.of("chief 0") == ["True"]
+    assert recorder.of("worker 0") == ["False"]
+
+
+FAILS = """
+say("ready")
+if job == "worker":
+    sys.exit(%d)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 127])
+def test_a_lasting_failure_ends_the_others(supervise, recorder, is_alive, code):
+    run = supervise(FAILS % code, ps=1, evaluator=True, restarts=3, grace_secs=5)
+    assert run.run() == code
+    started = pids(recorder)
+    assert len(started) == 4
+    assert not any(is_alive(pid) for _, pid in started)
+    said = f"worker 0 has ended with exit code {code}: the others are asked to end"
+    assert said in recorder.of("launch")
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [("sys.exit(138)", 138), ("os.kill(os.getpid(), signal.SIGKILL)", 137)]
+)
+def test_what_may_help_is_tried_again_up_to_a_limit(supervise, recorder, how, code):
+    program = f"say('ready')\nif job == 'worker':\n    {how}\ntime.sleep(60)"
+    run = supervise(program, restarts=2, grace_secs=5)
+    assert run.run() == code
+    assert [name for name, _ in pids(recorder)].count("worker 0") == 3
+    assert "has no restart left" in " ".join(recorder.of("launch"))
+
+
+def test_without_restarts_nothing_is_tried_again(supervise, recorder):
+    assert supervise(FAILS % 143, grace_secs=5).run() == 143
+    assert len(pids(recorder)) == 2
+
+
+def test_back_off_doubles(supervise, recorder, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_DELAY_SECS", 0.3)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
+    run = supervise("", workers=1)
+    role = run._roles["chief 0"]
+    delays = []
+    run._restarts = 9
+    monkeypatch.setattr(module, "_MAX_DELAY_SECS", 60)
+    for role.starts in range(1, 9):
+        run._decide(role, 137, was_asked=False)
+        delays.append(role.start_at)
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_killed_task_is_the_same_task_when_it_comes_back(supervise, recorder, tmp_path):
+    program = f"""
+mark = {str(tmp_path)!r} + "/" + job
+if job == "worker" and not os.path.exists(mark):
+    open(mark, "w").close()
+    say("first", os.environ["TF_CONFIG"])
+    time.sleep(60)
+while not os.path.exists(mark + "2") and job != "worker":
+    time.sleep(0.02)
+    mark = {str(tmp_path)!r} + "/worker"
+open(mark + "2", "w").close()
+say("second", os.environ["TF_CONFIG"])
+"""
+    run = supervise(program, restarts=1)
+
+    def kill(name, text):
+        if text.startswith("first"):
+            os.kill(run.pid(name), signal.SIGKILL)
+
+    recorder.react = kill
+    assert run.run() == 0
+    first, second = recorder.of("worker 0")
+    assert first.partition(" ")[2] == second.partition(" ")[2]
+    assert json.loads(first.partition(" ")[2])["task"] == {"type": "worker", "index": 0}
+    assert run.pid("worker 0") is None
+
+
+SERVER = """
+if job == "ps":
+    say("serving")
+    time.sleep(60)
+"""
+
+
+def test_servers_that_would_stay_for_ever_are_asked_to_leave(supervise, recorder):
+    assert supervise(SERVER, ps=1, grace_secs=0.5).run() == 0
+    assert "ps 0 does not leave by itself and is asked to" in recorder.of("launch")
+    assert "ps 0 has ended with exit code 143 (SIGTERM)" in recorder.of("launch")
+
+
+def test_a_worker_is_not_replaced_when_the_chief_is_done(supervise, recorder):
+    program = """
+if job == "worker":
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert supervise(program, restarts=5).run() == 0
+    assert [name for name, _ in pids(recorder)].count("worker 0") == 1
+
+
+def test_an_evaluator_is_replaced_when_the_chief_is_done(supervise, recorder, tmp_path):
+    program = f"""
+if job == "evaluator" and not os.path.exists({str(tmp_path / "mark")!r}):
+    open({str(tmp_path / "mark")!r}, "w").close()
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGKILL)
+say("done")
+"""
+    assert supervise(program, evaluator=True, restarts=5).run() == 0
+    assert recorder.of("evaluator 0") == ["done"]
+
+
+SAVES = """
+def save(number, frame):
+    say("saved at", number)
+    sys.exit(128 + number)
+signal.signal(signal.SIGINT, save)
+signal.signal(signal.SIGTERM, save)
+say("ready")
+while True:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (signal.SIGINT, signal.SIGINT),
+        (signal.SIGTERM, signal.SIGTERM),
+        (signal.SIGHUP, signal.SIGTERM),
+    ],
+)
+def test_a_signal_goes_to_all_tasks(supervise, recorder, number, told):
+    ready = []
+
+    def react(name, text):
+        if text == "ready":
+            ready.append(name)
+            if len(ready) == 2:
+                os.kill(os.getpid(), number)
+
+    recorder.react = react
+    before = signal.getsignal(number)
+    assert supervise(SAVES, restarts=3).run() == 128 + number
+    assert signal.getsignal(number) is before
+    for name in ("chief 0", "worker 0"):
+        assert recorder.of(name) == ["ready", f"saved at {int(told)}"]
+
+
+STUBBORN = """
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *_: say("no"))
+say("ready")
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_a_second_signal_ends_everything_at_once(supervise, recorder, is_alive):
+    def react(name, text):
+        if text in ("ready", "no"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    recorder.react = react
+    assert supervise(STUBBORN, workers=1, grace_secs=600).run() == 143
+    assert not any(is_alive(pid) for _, pid in pids(recorder))
+
+
+def test_who_does_not_obey_is_ended_by_force(supervise, recorder):
+    recorder.react = lambda name, text: text == "ready" and os.kill(os.getpid(), signal.SIGINT)
+    assert supervise(STUBBORN, workers=1, grace_secs=0.3).run() == 130
+    assert recorder.of("chief 0") == ["ready", "no"]
+    assert "chief 0 is ended by force" in recorder.of("launch")
+
+
+def test_an_ignored_signal_stays_ignored(supervise, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        recorded = supervise("os.kill(os.getppid(), signal.SIGHUP)", workers=1)
+        assert recorded.run() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_error_of_the_display_leaves_nobody_behind(supervise, recorder, is_alive):
+    def fail(name, text):
+        if text == "ready":
+            raise BrokenPipeError
+
+    recorder.react = fail
+    with pytest.raises(BrokenPipeError):
+        supervise("say('ready')\ntime.sleep(60)", ps=1).run()
+    assert not any(is_alive(pid) for _, pid in pids(recorder))
+
+
+LAUNCHER = """
+import sys
+from replicate.launch import Console, Supervisor, cluster_plan
+plan = cluster_plan(2, 1)
+program = "import time; print('ready', flush=True); time.sleep(60)"
+Supervisor(plan, [sys.executable, "-c", program], Console([], sys.stdout, sys.stderr)).run()
+"""
+
+
+def test_the_tasks_end_when_the_supervisor_is_killed(is_alive, wait_until, end_later):
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    started = [int(LAUNCHED.search(launcher.stderr.readline())[2]) for _ in range(3)]
+    for pid in started:
+        end_later(pid)
+    ready = [launcher.stdout.readline() for _ in range(3)]
+    assert all("ready" in line for line in ready)
+    assert all(is_alive(pid) for pid in started)
+    launcher.kill()
+    launcher.communicate()
+    wait_until(lambda: not any(is_alive(pid) for pid in started))

@@ -1,0 +1,70 @@
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import replicate
+from replicate import public
+
+LAZY = """
+import sys
+import replicate
+print("tensorflow" in sys.modules, replicate.__version__ is not None)
+"""
+MISSING = """
+import sys
+sys.modules["tensorflow"] = None
+import replicate
+try:
+    replicate.Estimator
+except ImportError as error:
+    print(error)
+"""
+
+
+def run(program):
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_every_public_name_is_that_of_the_package():
+    assert replicate.__all__ == public.__all__
+    assert all(getattr(replicate, name) is getattr(public, name) for name in public.__all__)
+    assert set(public.__all__) <= set(dir(replicate))
+
+
+def test_no_name_hides_behind_a_module():
+    modules = {path.stem for path in Path(replicate.__file__).parent.iterdir()}
+    named = {name for name in public.__all__ if not inspect.ismodule(getattr(public, name))}
+    assert named & modules == set()
+
+
+def test_modules_are_attributes_too():
+    program = "import replicate; print(replicate.launch.__name__, 'tensorflow' in sys.modules)"
+    assert run(f"import sys; {program}") == "replicate.launch False"
+
+
+def test_the_package_alone_is_imported_without_tensorflow():
+    assert run(LAZY) == "False True"
+
+
+def test_a_missing_tensorflow_is_named():
+    assert run(MISSING).startswith(
+        "replicate needs TensorFlow, which is not installed: pip install"
+    )
+
+
+@pytest.mark.parametrize("name", ["nothing_of_this_name", "_private", "__wrapped__"])
+def test_other_names_are_not_there(name):
+    with pytest.raises(AttributeError, match=f"module 'replicate' has no attribute '{name}'"):
+        getattr(replicate, name)
