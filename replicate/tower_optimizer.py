@@ -8,6 +8,7 @@ A NaN or an infinity in any tower's gradient fails the step before any variable 
 scaling, or `skip_nonfinite`, it is skipped instead.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from model_deploy import cross_in_packs, sum_over_copies
-from model_deploy.gradients import gradient_values
+from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.conditional import only_if
 from replicate.finite_gradients import Watched, require_finite, watched
@@ -170,15 +171,11 @@ class TowerOptimizer(v1.train.Optimizer):
           In the last tower the operation that trains; before it, one that only ends the tower.
 
         Raises:
-          ValueError: An earlier tower made fewer calls than this one, or `skip_nonfinite` is set
-            and the wrapped optimizer is a SyncReplicasOptimizer.
+          ValueError: An earlier tower made fewer calls than this one, or the wrapped optimizer is
+            a SyncReplicasOptimizer and some setting leaves out its steps.
         """
-        if self._skip_nonfinite and isinstance(self.wrapped, v1.train.SyncReplicasOptimizer):
-            raise ValueError(
-                f"TowerOptimizer(skip_nonfinite={self._skip_nonfinite}) cannot wrap a "
-                f"SyncReplicasOptimizer: the other workers would wait for the gradients of a "
-                f"worker that skips its step. Leave skip_nonfinite at 0."
-            )
+        if self._is_synchronous():
+            self._check_every_step_counts()
         build = current_build()
         tower = build.tower if build else None
         part = self._part_of(tower, list(grads_and_vars))
@@ -291,9 +288,35 @@ class TowerOptimizer(v1.train.Optimizer):
             gradients, variables = zip(*gradients_and_variables, strict=True)
             clipped, _ = tf.clip_by_global_norm(gradients, self._clip_norm)
             gradients_and_variables = list(zip(clipped, variables, strict=True))
-        return self.wrapped.apply_gradients(
-            gradients_and_variables, global_step=global_step, name=name
-        )
+        settled: Any = contextlib.nullcontext()
+        if self._is_synchronous():
+            # Its queue runner must not wait for what this step waits for: it would run it again.
+            gradients_and_variables = [
+                (with_values(gradient, tf.identity(gradient_values(gradient))), variable)
+                for gradient, variable in gradients_and_variables
+            ]
+            settled = v1.control_dependencies(None)
+        with settled:
+            return self.wrapped.apply_gradients(
+                gradients_and_variables, global_step=global_step, name=name
+            )
+
+    def _is_synchronous(self) -> bool:
+        return isinstance(self.wrapped, v1.train.SyncReplicasOptimizer)
+
+    def _check_every_step_counts(self) -> None:
+        settings = {
+            "accumulate_steps": (self._accumulate_steps, 1),
+            "loss_scale": (self._loss_scale, None),
+            "skip_nonfinite": (self._skip_nonfinite, 0),
+        }
+        for name, (value, default) in settings.items():
+            if value != default:
+                raise ValueError(
+                    f"TowerOptimizer({name}={value!r}) cannot wrap a SyncReplicasOptimizer: the "
+                    f"other workers would wait for the gradients of a worker that leaves out a "
+                    f"step. Leave {name} at {default!r}."
+                )
 
     def _accumulate(
         self,

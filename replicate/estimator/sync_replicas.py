@@ -64,6 +64,7 @@ class SyncReplicasHook(v1.train.SessionRunHook):
         self._spare: Operation = None
         self._close: Operation = None
         self._session: v1.Session = None
+        self._aggregation: _Aggregation | None = None
         self._is_closed: Tensor = None
         self._destroy: Operation = None
 
@@ -91,7 +92,8 @@ class SyncReplicasHook(v1.train.SessionRunHook):
         if self._is_chief and session.run(self._is_closed):
             session.run(self._destroy)  # the next use of the queue makes a new one
         self._session = session
-        self._hook.after_create_session(_OpenQueueSession(session), _Aggregation(session, coord))
+        self._aggregation = _Aggregation(session, coord)
+        self._hook.after_create_session(_OpenQueueSession(session), self._aggregation)
 
     def before_run(self, run_context: Any) -> None:
         """Does nothing. A hook that looks at steps has the session ask the chief's thread."""
@@ -99,6 +101,8 @@ class SyncReplicasHook(v1.train.SessionRunHook):
     def end(self, session: v1.Session) -> None:
         """Gives everybody who waits a token; a chief that does not come back ends the others."""
         self._session = session
+        if self._aggregation is not None:
+            self._aggregation.has_ended = True
         self.release()
         if self._is_chief and not (self.comes_back and self.comes_back()):
             self._run(self._close)
@@ -155,13 +159,15 @@ class _Aggregation(v1.train.Coordinator):
         super().__init__()
         self._session = session
         self._coord = coord
+        self.has_ended = False
+        """Whether training has: the chief's thread may then find its queue closed."""
 
     def should_stop(self) -> bool:
         return bool(self._coord.should_stop())
 
     def request_stop(self, ex: Any = None) -> None:
         """Hands on an error that is not due to the end, and wakes those who wait in the session."""
-        if not self._coord.should_stop():
+        if not self.has_ended and not self._coord.should_stop():
             self._coord.request_stop(ex)
             self._session.close()
 

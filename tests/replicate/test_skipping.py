@@ -280,13 +280,6 @@ def test_verdict_names_losses_before_gradients(graph):
     assert found == [(1, 0, 0), (0, 1, 1), (0, 3, 1), (0, 2, 1)]
 
 
-def test_synchronous_replicas_are_refused(graph):
-    wrapped = v1.train.SyncReplicasOptimizer(momentum(), 2)
-    weight = v1.get_variable("w", initializer=1.0)
-    with pytest.raises(ValueError, match=r"skip_nonfinite=3\) cannot wrap a SyncReplicas"):
-        TowerOptimizer(wrapped, skip_nonfinite=3).minimize(weight * 2.0)
-
-
 @pytest.mark.parametrize("limit", [-1, 1.5, True])
 def test_wrong_limit_is_refused(limit):
     with pytest.raises(ValueError, match=rf"skip_nonfinite must be an int ≥ 0, got {limit}"):

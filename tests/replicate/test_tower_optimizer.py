@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from model_deploy import device_plan
 from replicate import errors
+from replicate.estimator.sync_replicas import SyncReplicasHook
+from replicate.loss_scale import DynamicLossScale
 from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import REDUCED_GRADIENTS, tower_build
 
@@ -293,3 +295,30 @@ def test_summaries_of_the_wrapped_optimizer_are_written(graph, settings):
         written = [session.run([v1.summary.merge_all(), train_op])[0] for _ in range(2)]
     tags = [[value.tag for value in v1.Summary.FromString(each).value] for each in written]
     assert tags == [["loss"] if settings else ["loss", "rate"], ["loss", "rate"]]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"skip_nonfinite": 3}, {"accumulate_steps": 2}, {"loss_scale": DynamicLossScale()}]
+)
+def test_synchronous_replicas_cannot_leave_out_steps(graph, settings):
+    wrapped = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(1.0), 2)
+    (name,) = settings
+    with pytest.raises(ValueError, match=rf"TowerOptimizer\({name}=.*cannot wrap a SyncReplicas"):
+        TowerOptimizer(wrapped, **settings).minimize(variable("w", 1.0) * 2.0)
+
+
+def test_synchronous_replicas_run_the_model_once_a_step(graph):
+    step = v1.train.create_global_step()
+    passes = v1.get_variable("passes", initializer=0, trainable=False)
+    weight = variable("w", 1.0)
+    with v1.control_dependencies([v1.assign_add(passes, 1)]):
+        loss = weight * 2.0
+    optimizer = TowerOptimizer(
+        lambda: v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(1.0), 1)
+    )
+    train_op = optimizer.minimize(loss, step)
+    hooks = [SyncReplicasHook(optimizer.wrapped, is_chief=True, num_tokens=0)]
+    with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+        for _ in range(5):
+            session.run(train_op)
+        assert session.run([passes, step]) == [5, 5]

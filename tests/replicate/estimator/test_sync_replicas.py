@@ -4,6 +4,7 @@ import time
 import pytest
 import tensorflow as tf
 
+from replicate.estimator import sync_replicas
 from replicate.estimator.sync_replicas import SyncReplicasHook, is_synchronous, with_orderly_ends
 
 v1 = tf.compat.v1
@@ -125,3 +126,24 @@ def test_what_is_no_synchronous_optimizer(graph):
         SyncReplicasHook(lambda: descent, True).begin()
     with pytest.raises(ValueError, match="the graph has no synchronous update"):
         SyncReplicasHook(v1.train.SyncReplicasOptimizer(descent, 1), True).begin()
+
+
+def test_error_of_the_chiefs_thread_counts_until_the_end():
+    stops = []
+
+    class Session:
+        def close(self):
+            stops.append("session")
+
+    class Coordinator(v1.train.Coordinator):
+        def request_stop(self, ex=None):
+            stops.append(ex)
+
+    aggregation = sync_replicas._Aggregation(Session(), Coordinator())
+    error = tf.errors.CancelledError(None, None, "The queue is closed.")
+    aggregation.has_ended = True
+    aggregation.request_stop(error)
+    assert stops == []
+    aggregation.has_ended = False
+    aggregation.request_stop(error)
+    assert stops == [error, "session"]

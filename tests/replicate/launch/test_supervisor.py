@@ -65,14 +65,20 @@ def test_a_lasting_failure_ends_the_others(supervise, recorder, is_alive, code):
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [("sys.exit(138)", 138), ("os.kill(os.getpid(), signal.SIGKILL)", 137)]
+    ("how", "code", "why"),
+    [
+        ("sys.exit(138)", 138, "cluster trouble"),
+        ("sys.exit(250)", 250, None),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "SIGKILL"),
+    ],
 )
-def test_what_may_help_is_tried_again_up_to_a_limit(supervise, recorder, how, code):
+def test_what_may_help_is_tried_again_up_to_a_limit(supervise, recorder, how, code, why):
     program = f"say('ready')\nif job == 'worker':\n    {how}\ntime.sleep(60)"
     run = supervise(program, restarts=2, grace_secs=5)
     assert run.run() == code
     assert [name for name, _ in pids(recorder)].count("worker 0") == 3
-    assert "has no restart left" in " ".join(recorder.of("launch"))
+    described = f"{code} ({why})" if why else str(code)
+    assert f"exit code {described} and has no restart left" in " ".join(recorder.of("launch"))
 
 
 def test_without_restarts_nothing_is_tried_again(supervise, recorder):
@@ -191,6 +197,35 @@ def test_a_signal_goes_to_all_tasks(supervise, recorder, number, told):
     assert signal.getsignal(number) is before
     for name in ("chief 0", "worker 0"):
         assert recorder.of(name) == ["ready", f"saved at {int(told)}"]
+
+
+NEEDED = """
+def save(number, frame):
+    say(job, "asked")
+    time.sleep(0.2)
+    sys.exit(128 + number)
+signal.signal(signal.SIGTERM, save)
+say("ready")
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_servers_are_asked_when_nobody_trains_any_more(supervise, recorder):
+    ready = []
+
+    def react(name, text):
+        if text == "ready":
+            ready.append(name)
+            if len(ready) == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    recorder.react = react
+    assert supervise(NEEDED, ps=1).run() == 143
+    said = [text for _, text, _ in recorder.lines if text.endswith("asked") or "ended" in text]
+    ended = "{} has ended with exit code 143 (SIGTERM)".format
+    assert said.index("ps asked") > said.index(ended("chief 0"))
+    assert said.index("ps asked") > said.index(ended("worker 0"))
 
 
 STUBBORN = """
