@@ -24,6 +24,9 @@ from examples import mnist
 v1 = tf.compat.v1
 Tensor = Any
 CHANNELS = 16
+INVERT_EVERY = 10
+"""Steps between two computations of K-FAC's inverses."""
+
 LOSS_REDUCTION = v1.losses.Reduction.MEAN
 """How `model_fn` makes one loss of many, which decides how the towers' losses are put together."""
 
@@ -72,15 +75,69 @@ def linear_layer(name: str, inputs: Tensor, units: int) -> Layer:
     return Layer(weights, bias, inputs, tf.matmul(inputs, weights) + bias)
 
 
-def build_model(images: Tensor) -> tuple[Layer, Layer, Layer]:
-    """Stacks the layers; the outputs of the last one are the logits [batch, 10]."""
+class ConvNet(NamedTuple):
+    """The layers that have parameters."""
+
+    conv1: Layer
+    conv2: Layer
+    linear: Layer
+
+    @property
+    def logits(self) -> Tensor:
+        """What leaves the last layer, [batch, 10]."""
+        return self.linear.outputs
+
+
+def build_model(images: Tensor) -> ConvNet:
+    """Stacks the layers on images [batch, height, width, 1]."""
     conv1 = conv_layer("conv1", images, size=5, channels=CHANNELS)
     pool1 = max_pool_layer(tf.nn.relu(conv1.outputs))
     conv2 = conv_layer("conv2", pool1, size=5, channels=CHANNELS)
     pool2 = max_pool_layer(tf.nn.relu(conv2.outputs))
     features = pool2.shape[1] * pool2.shape[2] * pool2.shape[3]
     linear = linear_layer("linear", tf.reshape(pool2, [-1, features]), mnist.CLASSES)
-    return conv1, conv2, linear
+    return ConvNet(conv1, conv2, linear)
+
+
+def predict(images: Tensor) -> Tensor:
+    """Returns the digits [batch] that the model sees in images."""
+    return tf.argmax(build_model(images).logits, axis=1, output_type=tf.int32)
+
+
+def mean_loss(model: ConvNet, labels: Tensor) -> Tensor:
+    """Returns the mean cross entropy, shape [], of digits [batch]."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=model.logits)
+    return tf.reduce_mean(losses)
+
+
+def register(layers: kfac.LayerCollection, model: ConvNet, params: Any) -> None:
+    """Tells K-FAC of the layers and of what the logits mean.
+
+    Args:
+      layers: Where to; towers that share variables share it.
+      model: The layers.
+      params: May have "approx", the approximation of conv2 (default "kron"), and "auto_register",
+        whether K-FAC is to find the layers in the graph by itself. What is registered by hand
+        before it looks is left as it is.
+    """
+    approx, is_automatic = params.get("approx", "kron"), params.get("auto_register", False)
+    if not is_automatic:
+        _register_conv(layers, model.conv1, "kron")
+        linear = model.linear
+        layers.register_fully_connected(
+            (linear.weights, linear.bias), linear.inputs, linear.outputs
+        )
+    if approx != "kron" or not is_automatic:
+        _register_conv(layers, model.conv2, approx)
+    layers.register_categorical_predictive_distribution(model.logits, name="logits")
+    if is_automatic:
+        layers.auto_register_layers()
+
+
+def _register_conv(layers: kfac.LayerCollection, conv: Layer, approx: str) -> None:
+    layers.register_conv2d(
+        (conv.weights, conv.bias), (1, 1, 1, 1), "SAME", conv.inputs, conv.outputs, approx=approx
+    )
 
 
 def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
@@ -91,31 +148,24 @@ def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
       labels: Their digits, [batch], or None in PREDICT mode.
       mode: One of replicate.ModeKeys.
       params: Dict with "optimizer" ("kfac", "momentum" or "adam"), "learning_rate", "momentum"
-        and, for kfac, "damping".
+        and, for kfac, "damping" and what `register` takes.
 
     Returns:
       A replicate.EstimatorSpec.
     """
-    conv1, conv2, linear = build_model(features)
-    logits = linear.outputs
-    classes = tf.argmax(logits, axis=1, output_type=tf.int32)
-    predictions = {"class": classes, "probabilities": tf.nn.softmax(logits)}
+    model = build_model(features)
+    classes = tf.argmax(model.logits, axis=1, output_type=tf.int32)
+    predictions = {"class": classes, "probabilities": tf.nn.softmax(model.logits)}
     if mode == replicate.ModeKeys.PREDICT:
         return replicate.EstimatorSpec(mode, predictions=predictions)
 
-    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+    loss = mean_loss(model, labels)
     if mode == replicate.ModeKeys.EVAL:
         accuracy = v1.metrics.accuracy(labels, classes)
         return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
 
     if params["optimizer"] == "kfac":
-        layers = kfac.graph_layer_collection()
-        for conv in (conv1, conv2):
-            layers.register_conv2d(
-                (conv.weights, conv.bias), (1, 1, 1, 1), "SAME", conv.inputs, conv.outputs
-            )
-        layers.register_fully_connected((linear.weights, linear.bias), linear.inputs, logits)
-        layers.register_categorical_predictive_distribution(logits, name="logits")
+        register(kfac.graph_layer_collection(), model, params)
     optimizer = replicate.TowerOptimizer(lambda: make_optimizer(params))
     train_op = optimizer.minimize(loss, global_step=v1.train.get_global_step())
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -127,11 +177,15 @@ def make_optimizer(params: Any) -> Any:
         return v1.train.MomentumOptimizer(params["learning_rate"], params["momentum"])
     if params["optimizer"] == "adam":
         return v1.train.AdamOptimizer(params["learning_rate"], beta1=params["momentum"])
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=10,
-        learning_rate=params["learning_rate"],
-        momentum=params["momentum"],
-        damping=params["damping"],
-        norm_constraint=0.001,
-        layer_collection=kfac.graph_layer_collection(),
-    )
+    return kfac.PeriodicInvCovUpdateKfacOpt(invert_every=INVERT_EVERY, **kfac_arguments(params))
+
+
+def kfac_arguments(params: Any) -> dict[str, Any]:
+    """Returns the arguments that all K-FAC optimizers of this model have in common."""
+    return {
+        "learning_rate": params["learning_rate"],
+        "momentum": params["momentum"],
+        "damping": params["damping"],
+        "norm_constraint": 0.001,
+        "layer_collection": kfac.graph_layer_collection(),
+    }

@@ -1,4 +1,4 @@
-"""Draws the loss and the accuracy of a training run against the step, from its event files.
+"""Draws the loss and a metric of a training run against the step, from its event files.
 
 `read` collects the points that TensorBoard would show: from the model directory what was logged
 while training, and from `eval_<name>` below it what each evaluation found. `draw` makes the
@@ -54,13 +54,13 @@ def read(model_dir: str) -> Curves:
     return curves
 
 
-def draw(curves: Curves, path: str, title: str) -> None:
-    """Draws loss (logarithmic) and accuracy side by side into a PNG file of 1200 x 540 pixels."""
+def draw(curves: Curves, path: str, title: str, metric: str = "accuracy") -> None:
+    """Draws loss (logarithmic) and a metric side by side into a PNG file of 1200 x 540 pixels."""
     figure = Figure(figsize=(10, 4.5), dpi=_PIXELS_PER_INCH, layout="constrained")
     figure.suptitle(title, fontsize=12, fontweight="bold")
-    loss, accuracy = figure.subplots(1, 2, sharex=True)
+    loss, other = figure.subplots(1, 2, sharex=True)
     _panel(loss, curves, "loss", "{:.2g}", legend="upper right")
-    _panel(accuracy, curves, "accuracy", "{:.3f}", legend="lower right")
+    _panel(other, curves, metric, "{:.3f}", legend="best")
     loss.set_yscale("log")
     figure.savefig(path)
 

@@ -2,7 +2,8 @@
 
 `load()` returns scikit-learn's bundled handwritten digits (1,797 images of 8x8, no download),
 or MNIST itself when it is given the folder of the four IDX files. `input_fn()` turns arrays into
-a tf.data pipeline. Nothing here knows about models, towers or devices.
+a tf.data pipeline, `load_mnist()` does both for a plain graph. Nothing here knows about models,
+towers or devices.
 
 Only NumPy loads at once; scikit-learn and TensorFlow do when they are needed.
 
@@ -21,6 +22,7 @@ import numpy as np
 CLASSES = 10
 _TEST_DIGITS = 360  # one fifth of 1,797, as many of each digit in both parts
 _SPLIT_SEED = 0
+_NOISE_IMAGES = 1024
 _UNSIGNED_BYTE = 0x08
 _FILES = {
     "train images": "train-images-idx3-ubyte",
@@ -43,6 +45,12 @@ class Dataset(NamedTuple):
     name: str
     train: Examples
     test: Examples
+
+    @property
+    def size(self) -> str:
+        """How large the images are, such as "images of 8x8"."""
+        height, width = self.train.images.shape[1:3]
+        return f"images of {height}x{width}"
 
 
 def load(data_dir: str | None = None) -> Dataset:
@@ -144,21 +152,76 @@ def read_idx(path: Path, rank: int) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
+def load_mnist(
+    data_dir: str | None,
+    num_epochs: int | None,
+    batch_size: int,
+    flatten_images: bool = True,
+    use_fake_data: bool = False,
+    *,
+    seed: int = 0,
+) -> tuple[Any, Any]:
+    """Returns the tensors of one training batch after the other, in the default graph.
+
+    The signature is that of the loader in K-FAC's tutorials.
+
+    Args:
+      data_dir: As in `load`.
+      num_epochs: How often each image is read; None means for ever.
+      batch_size: Images in a batch; what does not fill one at the end is left out.
+      flatten_images: Whether an image is a row of pixels.
+      use_fake_data: Whether to take 1,024 images of noise instead, as large as MNIST's.
+      seed: Of the order, and of the noise.
+
+    Returns:
+      (images [batch, pixels] or [batch, height, width, 1], labels [batch]).
+
+    Raises:
+      ValueError: As in `load_idx`.
+    """
+    images, labels = _noise(seed) if use_fake_data else load(data_dir).train
+    if flatten_images:
+        images = images.reshape(len(images), -1)
+    return tensors(images, labels, batch_size, num_epochs=num_epochs, seed=seed)
+
+
+def tensors(
+    images: np.ndarray,
+    labels: np.ndarray,
+    batch_size: int,
+    *,
+    num_epochs: int | None = None,
+    seed: int = 0,
+) -> tuple[Any, Any]:
+    """Returns the tensors of one training batch of `input_fn` after the other."""
+    import tensorflow as tf  # noqa: PLC0415
+
+    batches = input_fn(images, labels, batch_size, training=True, num_epochs=num_epochs, seed=seed)
+    return tf.compat.v1.data.make_one_shot_iterator(batches).get_next()
+
+
 def input_fn(
-    images: np.ndarray, labels: np.ndarray, batch_size: int, *, training: bool, seed: int = 0
+    images: np.ndarray,
+    labels: np.ndarray,
+    batch_size: int,
+    *,
+    training: bool,
+    num_epochs: int | None = None,
+    seed: int = 0,
 ) -> Any:
     """Makes the tf.data pipeline of one training or evaluation run, in the default graph.
 
     Args:
-      images: [count, height, width, 1].
+      images: [count, ...], such as [count, height, width, 1].
       labels: [count].
       batch_size: Rows in a batch, over all towers together.
-      training: True: endless, shuffled anew in each epoch, full batches only. False: everything
-        once, in order, with a shorter batch at the end if it does not come out even.
+      training: True: shuffled anew in each epoch, full batches only. False: everything once, in
+        order, with a shorter batch at the end if it does not come out even.
+      num_epochs: Of training; None means for ever.
       seed: Of the shuffling.
 
     Returns:
-      A tf.data.Dataset of (images [batch, height, width, 1], labels [batch]).
+      A tf.data.Dataset of (images [batch, ...], labels [batch]).
     """
     import tensorflow as tf  # noqa: PLC0415
 
@@ -166,7 +229,7 @@ def input_fn(
     # the graph and the pipeline's position, stay small however large the data is.
     rows = tf.data.Dataset.range(len(labels))
     if training:
-        rows = rows.shuffle(len(labels), seed=seed).repeat()
+        rows = rows.shuffle(len(labels), seed=seed).repeat(num_epochs)
     rows = rows.batch(batch_size, drop_remainder=training)
 
     def pick(indices: Any) -> tuple[Any, Any]:
@@ -178,6 +241,13 @@ def input_fn(
         return image, label
 
     return rows.map(pick).prefetch(1)
+
+
+def _noise(seed: int) -> Examples:
+    """Returns images that show nothing, with labels drawn at random."""
+    random = np.random.default_rng(seed)
+    images = random.random((_NOISE_IMAGES, 28, 28, 1), np.float32)
+    return Examples(images, random.integers(0, CLASSES, _NOISE_IMAGES, np.int32))
 
 
 def _find(folder: Path, name: str) -> Path | None:

@@ -2,7 +2,8 @@
 
 `run(main)` starts a program. It exits with 0 when main returns, 2 with one line for flags or
 files that cannot be used, 3 with one line when training diverged, 128 + signal number when it was
-stopped after saving, and 1 with a traceback for everything else. Nothing here trains anything.
+stopped after saving, 138 with one line when another process of the cluster cannot be reached, and 1
+with a traceback for everything else. Nothing here trains anything.
 
 TensorFlow is imported by `import_tensorflow`, which programs call when the flags are known to be
 good, so that `--help` and mistakes are answered at once.
@@ -21,6 +22,7 @@ from absl import flags
 
 BAD_INPUT = 2
 DIVERGED = 3
+CLUSTER_TROUBLE = 138
 
 flags.DEFINE_bool("help", False, "Show this help.", short_name="h")
 
@@ -57,6 +59,23 @@ def bad_input() -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         fail(str(error), BAD_INPUT)
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM in a list, for a loop to look at; a second one ends at once."""
+    received: list[int] = []
+
+    def receive(number: int, _: object) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {n: signal.signal(n, receive) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def show(label: str, text: object) -> None:

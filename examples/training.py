@@ -1,31 +1,73 @@
 """What a training program does around its model: towers, rounds, and what it prints.
 
-`plan_towers` decides where towers go, `train_and_evaluate` alternates training with evaluation and
-goes on from a checkpoint if there is one, `show_results` closes. Models, data and flags belong to
-the programs, such as `examples/convnet.py`, and so does the Estimator that they hand over.
+`plan_towers` decides where towers go, `make_estimator` makes what trains on them,
+`train_and_evaluate` alternates training with evaluation and goes on from a checkpoint if there is
+one, `show_results` closes. `run` is all of them in order. Models, data and flags belong to the
+programs, such as `examples/convnet.py`.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 import kfac
 import model_deploy
 import replicate
-from examples import curves, mnist, terminal
+from examples import curves, endings, mnist, terminal
+from examples.run_flags import RunSettings
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
+_SUMMARY_STEPS = 5
+Params = Mapping[str, Any]
+"""What a model_fn is told of its model and its optimizer."""
+
 Results = Mapping[str, Mapping[str, float]]
 """Name of an evaluation ("train", "test") -> metric -> value."""
+
+
+def run(
+    model_fn: Callable[..., Any],
+    data: mnist.Dataset,
+    settings: RunSettings,
+    params: Params,
+    title: str,
+) -> replicate.Estimator:
+    """Trains a model_fn on towers, evaluates it on the way, prints and draws how it went.
+
+    Where TF_CONFIG names a cluster, does so in the role of this process. Exits with one line and
+    the right code where the flags do not fit, training diverges or is stopped.
+
+    Args:
+      model_fn: Builds one tower. Its loss is a mean over the examples.
+      data: What to train and test on.
+      settings: How to run.
+      params: Of the model_fn.
+      title: Of the picture of the curves; the number of towers is added.
+
+    Returns:
+      The trained Estimator.
+    """
+    with terminal.bad_input():
+        plan = plan_towers(settings.num_towers, settings.devices)
+        check_batch_size(settings.batch_size, plan)
+        estimator = make_estimator(model_fn, plan, settings, params)
+    show_plan(plan, data, settings.batch_size, params)
+    train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
+    with endings.endings(estimator):
+        results = train(estimator, data, settings)
+    if results:
+        show_results(estimator, results, f"{title}, towers: {len(plan.towers)}")
+    return estimator
 
 
 def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_deploy.DevicePlan:
     """Decides how many towers there are and where each goes.
 
     Towers go on GPUs if there are enough of them, else on the CPU, which is divided into that many
-    logical devices. Call this before TensorFlow has run anything.
+    logical devices unless it is already. Call this before TensorFlow has run anything.
 
     Args:
       num_towers: How many; None means all GPUs, or 2 if there are fewer than two.
@@ -40,10 +82,12 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
     count = len(devices or ()) or num_towers or max(2, len(gpus))
     if not devices and count <= len(gpus):
         return model_deploy.device_plan(gpus[:count])
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * count
-    )
-    return model_deploy.device_plan(devices or model_deploy.local_devices("CPU"))
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if len(tf.config.get_logical_device_configuration(cpu) or ()) < count:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * count
+        )
+    return model_deploy.device_plan(devices or model_deploy.local_devices("CPU")[:count])
 
 
 def check_batch_size(batch_size: int, plan: model_deploy.DevicePlan) -> None:
@@ -57,51 +101,164 @@ def check_batch_size(batch_size: int, plan: model_deploy.DevicePlan) -> None:
         )
 
 
+def show_plan(
+    plan: model_deploy.DevicePlan, data: mnist.Dataset, batch_size: int, params: Params
+) -> None:
+    """Prints the devices, the data, how the batch is split, and the settings."""
+    towers = len(plan.towers)
+    height, width = data.train.images.shape[1:3]
+    terminal.show("devices", plan)
+    terminal.show(
+        "data",
+        f"{data.name}: {len(data.train.labels):,} images to train on, "
+        f"{len(data.test.labels):,} to test on, {height}x{width}",
+    )
+    terminal.show("batch", f"{batch_size} = {towers} x {batch_size // towers}")
+    terminal.show("settings", " ".join(f"{name}={value}" for name, value in params.items()))
+
+
+def make_estimator(
+    model_fn: Callable[..., Any],
+    plan: model_deploy.DevicePlan,
+    settings: RunSettings,
+    params: Params,
+) -> replicate.Estimator:
+    """Makes the Estimator of a model_fn on the towers of a plan.
+
+    Args:
+      model_fn: Builds one tower. Its loss is a mean over the examples.
+      plan: Where the towers go.
+      settings: How to run.
+      params: Of the model_fn.
+
+    Raises:
+      ValueError: TF_CONFIG is set, and wrong.
+    """
+    return replicate.Estimator(
+        replicate.replicate_model_fn(
+            model_fn,
+            loss_reduction=v1.losses.Reduction.MEAN,
+            devices=plan.towers,
+            uneven="weighted",  # for the last batch of an evaluation
+        ),
+        model_dir=settings.model_dir,
+        config=replicate.RunConfig(
+            tf_random_seed=settings.seed,
+            save_summary_steps=_SUMMARY_STEPS,
+            save_checkpoints_steps=settings.save_every_steps,
+            progress=settings.progress,
+        ),
+        params=params,
+    )
+
+
 def train_and_evaluate(
-    estimator: replicate.Estimator,
-    data: mnist.Dataset,
-    *,
-    batch_size: int,
-    train_steps: int,
-    eval_every_steps: int,
-    seed: int,
+    estimator: replicate.Estimator, data: mnist.Dataset, settings: RunSettings
 ) -> Results:
     """Trains up to a step, evaluating on both parts of the data on the way and at the end.
 
     Args:
       estimator: What trains; it goes on from its latest checkpoint.
       data: What to train and test on.
-      batch_size: Rows in a training step.
-      train_steps: The step to train to. Nothing is trained if the checkpoint is there already.
-      eval_every_steps: Steps between two evaluations.
-      seed: Of the order of training examples.
+      settings: How to run. Nothing is trained if the checkpoint is at the last step already.
 
     Returns:
       The results of the last evaluations, named "train" and "test".
     """
+    train_steps = settings.train_steps
     step = _announce_start(estimator, train_steps)
     evaluator = _without_progress(estimator)
     hooks = [PrintModelTable()]
-    results = _evaluate(evaluator, data, step) if step >= train_steps else {}
+    results = evaluate(evaluator, data, step) if step >= train_steps else {}
     while step < train_steps:
-        step = min(train_steps, (step // eval_every_steps + 1) * eval_every_steps)
-        estimator.train(
-            lambda: mnist.input_fn(*data.train, batch_size, training=True, seed=seed),
-            max_steps=step,
-            hooks=hooks,
-        )
+        rounds = step // settings.eval_every_steps
+        step = min(train_steps, (rounds + 1) * settings.eval_every_steps)
+        estimator.train(_training_input(data, settings), max_steps=step, hooks=hooks)
         hooks = []
-        results = _evaluate(evaluator, data, step)
+        results = evaluate(evaluator, data, step)
     return results
 
 
+def train_in_cluster(
+    estimator: replicate.Estimator, data: mnist.Dataset, settings: RunSettings
+) -> Results:
+    """Does what the task of this process in the cluster is.
+
+    Args:
+      estimator: What trains; its config knows the cluster.
+      data: What to train and test on; the workers read it in different orders.
+      settings: How to run. The batch size is that of a worker.
+
+    Returns:
+      The results of an evaluation of the last checkpoint by the chief, named "train" and "test";
+      empty in other tasks.
+    """
+    config = estimator.config
+    terminal.show("task", f"{config.task_type} {config.task_id}")
+    replicate.train_and_evaluate(
+        estimator,
+        replicate.TrainSpec(
+            _training_input(data, settings, config.global_id_in_cluster or 0),
+            max_steps=settings.train_steps,
+        ),
+        replicate.EvalSpec(
+            lambda: mnist.input_fn(*data.test, EVAL_BATCH, training=False),
+            steps=None,
+            name="test",
+            start_delay_secs=0,
+            throttle_secs=0,
+        ),
+    )
+    if not config.is_chief:
+        return {}
+    return evaluate(_without_progress(estimator), data, settings.train_steps)
+
+
+def _training_input(
+    data: mnist.Dataset, settings: RunSettings, worker: int = 0
+) -> Callable[[], Any]:
+    seed = settings.seed + worker
+    return lambda: mnist.input_fn(*data.train, settings.batch_size, training=True, seed=seed)
+
+
+def evaluate(estimator: replicate.Estimator, data: mnist.Dataset, step: int) -> Results:
+    """Evaluates on the training and the test set, and prints one line."""
+    results = {
+        name: estimator.evaluate(
+            lambda part=part: mnist.input_fn(*part, EVAL_BATCH, training=False), name=name
+        )
+        for name, part in (("train", data.train), ("test", data.test))
+    }
+    texts = (
+        f"{name} loss {result['loss']:.4f}" + "".join(f" {m} {v:.3f}" for m, v in metrics(result))
+        for name, result in results.items()
+    )
+    terminal.show("evaluation", f"step {step}   " + "   ".join(texts))
+    return results
+
+
+def metrics(result: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Returns the metrics of an evaluation that are the model's own, by name."""
+    return sorted(
+        (name, value) for name, value in result.items() if name not in ("loss", "global_step")
+    )
+
+
 def show_results(estimator: replicate.Estimator, results: Results, title: str) -> None:
-    """Draws the curves, and prints the accuracies and where everything is."""
+    """Draws the curves, and prints the metrics and where everything is.
+
+    Args:
+      estimator: What was trained.
+      results: Its last evaluations, with at least one metric.
+      title: Of the picture.
+    """
     folder = estimator.model_dir
     picture = f"{folder}/curves.png"
-    curves.draw(curves.read(folder), picture, title)
+    metric, _ = metrics(next(iter(results.values())))[0]
+    curves.draw(curves.read(folder), picture, title, metric)
     for part, result in results.items():
-        terminal.show(f"{part} accuracy", f"{result['accuracy']:.3f}")
+        for name, value in metrics(result):
+            terminal.show(f"{part} {name}", f"{value:.3f}")
     terminal.show("checkpoint", estimator.latest_checkpoint())
     terminal.show("events", f"{folder}    look at them with: tensorboard --logdir {folder}")
     terminal.show("curves", picture)
@@ -136,19 +293,3 @@ def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:
         estimator.model_fn,
         config=dataclasses.replace(estimator.config, progress="off"),
     )
-
-
-def _evaluate(estimator: replicate.Estimator, data: mnist.Dataset, step: int) -> Results:
-    """Evaluates on the training and the test set, and prints one line."""
-    results = {
-        name: estimator.evaluate(
-            lambda part=part: mnist.input_fn(*part, EVAL_BATCH, training=False), name=name
-        )
-        for name, part in (("train", data.train), ("test", data.test))
-    }
-    texts = (
-        f"{name} loss {result['loss']:.4f} accuracy {result['accuracy']:.3f}"
-        for name, result in results.items()
-    )
-    terminal.show("evaluation", f"step {step}   " + "   ".join(texts))
-    return results

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 LINKING = [*PAGES, *sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md"]
+LINKING += sorted((ROOT / "examples").rglob("README.md"))
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PROGRAMS = [
     pytest.param(program, id=f"{page.stem}-{number}")

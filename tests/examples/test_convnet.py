@@ -1,5 +1,9 @@
-"""The main program as a user runs it: in a process of its own, judged by what it prints."""
+"""The main program as a user runs it, judged by what it prints.
 
+What ends it is tried in a process of its own; the modes are run inside the test process.
+"""
+
+import json
 import os
 import pathlib
 import re
@@ -30,23 +34,6 @@ def run(model_dir, *flags):
         timeout=110,
         check=False,
     )
-
-
-def test_help_does_not_import_tensorflow():
-    probe = (
-        "import runpy, sys\n"
-        "sys.argv = ['convnet', '--help']\n"
-        "try:\n"
-        "    runpy.run_module('examples.convnet', run_name='__main__', alter_sys=True)\n"
-        "except SystemExit as end:\n"
-        "    heavy = {'tensorflow', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
-        "    print('END', end.code, sorted(heavy))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.endswith("END 0 []\n")
-    assert "--optimizer: <kfac|momentum|adam>" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -157,3 +144,60 @@ def test_an_interrupt_saves_and_says_how_to_go_on(tmp_path):
     assert saved.startswith(f"{model_dir}/model.ckpt-")
     assert pathlib.Path(f"{saved}.index").exists()
     assert f"-m examples.convnet --model_dir={model_dir} --train_steps=1000000" in printed
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--mode=estimator --auto_register --approx=diagonal",
+        "--mode=single_machine --optimizer=momentum",
+        "--mode=single_machine --kfac_updates=periodic",
+        "--mode=multitower --auto_register --approx=diagonal",
+    ],
+)
+def test_every_mode_reaches_an_accuracy(run_program, tmp_path, flags):
+    steps = ("--train_steps=70", "--eval_every_steps=70", "--progress=off")
+    done = run_program("convnet", f"--model_dir={tmp_path}", *steps, *flags.split())
+    assert done.code == 0, done.err
+    assert ("1 tower: " if "single_machine" in flags else "2 towers: ") in done.out
+    if "--mode=estimator" in flags:
+        assert re.search("conv1/weights .*kron 26x26", done.out)
+        assert re.search("conv2/weights .*diagonal", done.out)
+    accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
+    assert accuracy >= 0.93
+
+
+def test_modes_and_approximations_do_not_share_a_model_dir(run_program, tmp_path):
+    (tmp_path / "checkpoint").touch()
+    (tmp_path / "trained_for.txt").write_text("kfac on images of 8x8")
+    for flag in ("--mode=multitower", "--approx=diagonal"):
+        done = run_program("convnet", f"--model_dir={tmp_path}", flag)
+        assert (done.code, done.out) == (2, "")
+        assert "holds checkpoints of kfac on images of 8x8" in done.err
+
+
+def test_a_cluster_is_needed_where_workers_wait_for_each_other(run_program, tmp_path, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    flags = (f"--model_dir={tmp_path}", "--mode=distributed_sync_replicas")
+    done = run_program("convnet", *flags)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "TF_CONFIG" in done.err
+
+
+@pytest.mark.parametrize("mode", ["estimator", "distributed_sync_replicas"])
+def test_a_wrong_cluster_is_one_line_and_exit_code_2(run_program, tmp_path, monkeypatch, mode):
+    monkeypatch.setenv("TF_CONFIG", "{")
+    done = run_program("convnet", f"--model_dir={tmp_path}", f"--mode={mode}")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "TF_CONFIG" in done.err
+
+
+def test_too_few_workers_for_a_strategy_are_exit_code_2(run_program, tmp_path, monkeypatch):
+    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
+    task = {"type": "worker", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    mode = "--mode=distributed_sync_replicas"
+    flags = (f"--model_dir={tmp_path}", mode, "--op_strategy=dedicated_workers")
+    done = run_program("convnet", *flags)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "dedicated_workers" in done.err

@@ -58,6 +58,14 @@ def test_read_joins_the_files_of_a_continued_run(model_dir):
     np.testing.assert_array_equal(found["test", "accuracy"].steps, [3, 6])
 
 
+def test_draw_shows_the_metric_that_it_is_told(model_dir, tmp_path):
+    write_events(model_dir / "eval_test", "error", [(3, 0.5), (4, 0.25)])
+    pictures = [tmp_path / "accuracy.png", tmp_path / "error.png"]
+    for picture in pictures:
+        curves.draw(curves.read(str(model_dir)), str(picture), "A title", picture.stem)
+    assert pictures[0].read_bytes() != pictures[1].read_bytes()
+
+
 @pytest.mark.parametrize("present", ["all", "none"])
 def test_draw_writes_a_png_of_1200_by_540_pixels(model_dir, tmp_path, present):
     path = tmp_path / "curves.png"

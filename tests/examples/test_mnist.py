@@ -219,3 +219,34 @@ def test_a_saved_position_is_taken_up_exactly(tmp_path):
 
     whole = run(9, restore=False)
     assert run(4, restore=False) + run(5, restore=True) == whole
+
+
+@pytest.mark.parametrize(
+    ("flatten", "shape"), [(True, [3, 12]), (False, [3, 4, 3, 1])], ids=["flat", "images"]
+)
+def test_load_mnist_reads_each_image_as_often_as_told(folder, arrays, graph, flatten, shape):
+    image, label = mnist.load_mnist(str(folder), 2, 3, flatten_images=flatten)
+    assert image.shape.as_list() == shape
+    with v1.Session() as session:
+        got = [session.run([image, label]) for _ in range(4)]
+        with pytest.raises(tf.errors.OutOfRangeError):  # 2 x 7 images, of which two are left over
+            session.run(image)
+    labels = np.concatenate([labels for _, labels in got])
+    assert sorted(labels[:7]) == sorted(arrays[LABELS])
+    images = np.concatenate([images for images, _ in got])[:7].reshape(7, 12)
+    expected = arrays[IMAGES].reshape(7, 12) / 255.0
+    by_label = np.argsort(labels[:7], kind="stable"), np.argsort(arrays[LABELS], kind="stable")
+    wanted = {0, 3, 4, 5, 9}  # digits that occur once
+    for ours, theirs in zip(*by_label, strict=True):
+        if arrays[LABELS][theirs] in wanted:
+            np.testing.assert_allclose(images[ours], expected[theirs], rtol=1e-6)
+
+
+def test_load_mnist_makes_up_data_of_mnists_size(graph):
+    image, label = mnist.load_mnist(None, None, 8, use_fake_data=True)
+    with v1.Session() as session:
+        images, labels = session.run([image, label])
+    assert images.shape == (8, 784)
+    assert 0 <= images.min() < images.max() < 1
+    assert len(set(labels)) > 1
+    assert set(labels) <= set(range(10))

@@ -1,4 +1,4 @@
-"""Towers and batch sizes: what is chosen, and what is refused. Rounds are run in test_convnet."""
+"""Towers and batches: what is chosen, and what is refused. Rounds are run by programs' tests."""
 
 import pytest
 
@@ -29,3 +29,17 @@ def test_a_batch_that_cannot_be_shared_is_refused_with_sizes_that_can(batch, tow
 def test_devices_and_number_of_towers_must_agree():
     with pytest.raises(ValueError, match="3 towers cannot go on 2 devices"):
         training.plan_towers(3, ["/cpu:0", "/cpu:1"])
+
+
+def test_towers_take_logical_devices_that_are_there():
+    towers = training.plan_towers(3, None).towers
+    assert towers == ("/device:CPU:0", "/device:CPU:1", "/device:CPU:2")
+    assert training.plan_towers(None, ["/cpu:4", "/cpu:1"]).towers == (
+        "/device:CPU:4",
+        "/device:CPU:1",
+    )
+
+
+def test_metrics_are_those_of_the_model():
+    result = {"loss": 1.0, "global_step": 7, "fooled": 0.5, "accuracy": 0.25}
+    assert training.metrics(result) == [("accuracy", 0.25), ("fooled", 0.5)]

@@ -1,0 +1,123 @@
+"""A deep autoencoder as a model_fn, trained by K-FAC with nothing to tune.
+
+    image 64 -> 100 -> 50 -> 25 -> 2 (code) -> 25 -> 50 -> 100 -> image 64, tanh in between
+
+Two numbers have to say which of all images it was. Such a narrow network is hard for first-order
+methods. Learning rate and momentum are chosen in each step by the quadratic model of the loss, with
+the exact curvature of the batch, and the damping adapts to how well that model foretells the loss.
+Flags and the picture are in `examples/autoencoder.py`.
+
+References:
+  Hinton & Salakhutdinov (2006), "Reducing the Dimensionality of Data with Neural Networks".
+  Martens & Grosse (2015), arXiv 1503.05671, section 6.4 (learning rate and momentum), section 6.5
+  (damping).
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+import kfac
+import replicate
+
+v1 = tf.compat.v1
+Tensor = Any
+HIDDEN = (100, 50, 25)
+"""Units between the pixels and the code; the second half mirrors them."""
+
+CODE = 2
+INVERT_EVERY = 5
+
+
+class Autoencoder(NamedTuple):
+    """What the network makes of images: codes [batch, CODE], logits of pixels [batch, pixels]."""
+
+    codes: Tensor
+    logits: Tensor
+
+
+def build_model(images: Tensor, layers: kfac.LayerCollection | None = None) -> Autoencoder:
+    """Encodes and decodes images.
+
+    Args:
+      images: Intensities in [0, 1], [batch, height, width, 1].
+      layers: Where to register layers and loss for K-FAC, or None.
+    """
+    pixels = images.shape[1:].num_elements()
+    activations = tf.reshape(images, [-1, pixels])
+    sizes = (*HIDDEN, CODE, *reversed(HIDDEN), pixels)
+    outputs = []
+    for index, units in enumerate(sizes):
+        with v1.variable_scope(f"layer{index + 1}"):
+            weights = v1.get_variable("weights", [activations.shape[1], units])
+            bias = v1.get_variable("bias", [units], initializer=v1.initializers.zeros())
+        outputs.append(activations @ weights + bias)
+        if layers is not None:
+            layers.register_fully_connected((weights, bias), activations, outputs[-1])
+        activations = outputs[-1] if index == len(HIDDEN) else tf.tanh(outputs[-1])
+    if layers is not None:
+        layers.register_multi_bernoulli_predictive_distribution(outputs[-1], name="pixels")
+    return Autoencoder(outputs[len(HIDDEN)], outputs[-1])
+
+
+def mean_loss(logits: Tensor, images: Tensor) -> Tensor:
+    """Returns the cross entropy, summed over pixels, mean over images, shape []."""
+    targets = tf.reshape(images, tf.shape(logits))
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=logits)
+    return tf.reduce_mean(tf.reduce_sum(losses, axis=1))
+
+
+def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
+    """Builds one tower.
+
+    Args:
+      features: This tower's images, [batch, height, width, 1].
+      labels: Not looked at.
+      mode: One of replicate.ModeKeys.
+      params: Dict with "damping", at first, in multiples of the mean curvature.
+
+    Returns:
+      A replicate.EstimatorSpec; the predictions are "image", as `features`, and "code" [batch, 2].
+    """
+    del labels
+    is_training = mode == replicate.ModeKeys.TRAIN
+    layers = kfac.graph_layer_collection() if is_training else None
+    model = build_model(features, layers)
+    decoded = tf.reshape(tf.sigmoid(model.logits), tf.shape(features))
+    if mode == replicate.ModeKeys.PREDICT:
+        predictions = {"image": decoded, "code": model.codes}
+        return replicate.EstimatorSpec(mode, predictions=predictions)
+
+    loss = mean_loss(model.logits, features)
+    if mode == replicate.ModeKeys.EVAL:
+        error = v1.metrics.mean_squared_error(features, decoded)
+        return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops={"error": error})
+
+    optimizer = replicate.TowerOptimizer(lambda: make_optimizer(params))
+    optimizer.wrapped.add_tower_batch(features)  # The loss after a step is that of all towers.
+    train_op = optimizer.minimize(loss, global_step=v1.train.get_global_step())
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def make_optimizer(params: Any) -> kfac.PeriodicInvCovUpdateKfacOpt:
+    """Makes the optimizer; see `model_fn` for `params`."""
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        layer_collection=kfac.graph_layer_collection(),
+        invert_every=INVERT_EVERY,
+        momentum_type="qmodel",
+        learning_rate=None,
+        momentum=None,
+        adapt_damping=True,
+        damping=params["damping"],
+        calibrate_damping=True,
+        min_damping=1e-6,
+        damping_adaptation_interval=INVERT_EVERY,
+        damping_adaptation_decay=0.9,
+        loss_fn=_loss_of,
+    )
+
+
+def _loss_of(images: Tensor) -> Tensor:
+    """Returns the loss of images with the weights as they are when it runs."""
+    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
+        return mean_loss(build_model(images).logits, images)

@@ -1,0 +1,52 @@
+"""`examples.convnet --mode=multitower`: several devices in a plain graph, with no library for it.
+
+What `replicate` does for a model_fn, written out: the batch is split, each tower is built on its
+device and shares the variables of the first one, and the mean of their losses is minimized. K-FAC
+needs nothing but that all towers register in one layer collection: its averages are then those of
+all towers' data, and its work goes to the towers' devices.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+import kfac
+import model_deploy
+from examples import convnet_model, mnist, plain_training, terminal, training
+from examples.convnet_modes import kfac_updates
+from examples.run_flags import RunSettings
+from examples.training import Params
+
+v1 = tf.compat.v1
+
+
+def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
+    """Trains and evaluates."""
+    with terminal.bad_input():
+        plan = training.plan_towers(settings.num_towers, settings.devices)
+        training.check_batch_size(settings.batch_size, plan)
+    training.show_plan(plan, data, settings.batch_size, params)
+    with tf.Graph().as_default():
+        v1.set_random_seed(settings.seed)
+        batch = mnist.tensors(*data.train, settings.batch_size, seed=settings.seed)
+        loss = mean_of_towers(batch, plan, params)
+        train_op = kfac_updates.minimize(loss, params, plan.towers)
+        plain_training.run(train_op, loss, convnet_model.predict, data, settings)
+
+
+def mean_of_towers(batch: tuple[Any, Any], plan: model_deploy.DevicePlan, params: Params) -> Any:
+    """Builds a tower on each device and returns the mean of their losses, shape []."""
+    count = len(plan.towers)
+    with v1.device(plan.consolidation):
+        shards = zip(*(tf.split(tensor, count) for tensor in batch), strict=True)
+    variables = model_deploy.VariablePlacer(plan.parameters)
+    losses = []
+    for index, (device, (images, labels)) in enumerate(zip(plan.towers, shards, strict=True)):
+        scope = v1.variable_scope(v1.get_variable_scope(), reuse=index > 0)
+        with scope, v1.name_scope(f"tower_{index}"), v1.device(variables.on(device)):
+            model = convnet_model.build_model(images)
+            losses.append(convnet_model.mean_loss(model, labels))
+            if params["optimizer"] == "kfac":
+                convnet_model.register(kfac.graph_layer_collection(), model, params)
+    with v1.device(plan.consolidation):
+        return tf.add_n(losses) / count

@@ -1,0 +1,29 @@
+"""`examples.convnet --mode=single_machine`: one device, a plain graph, a session and a loop.
+
+Nothing of `replicate`. `--kfac_updates` chooses whether K-FAC refreshes its curvature by itself or
+its updates are chained by hand.
+"""
+
+import tensorflow as tf
+
+import kfac
+from examples import convnet_model, mnist, plain_training, training
+from examples.convnet_modes import kfac_updates
+from examples.run_flags import RunSettings
+from examples.training import Params
+
+v1 = tf.compat.v1
+
+
+def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
+    """Trains and evaluates."""
+    training.show_plan(training.plan_towers(1, None), data, settings.batch_size, params)
+    with tf.Graph().as_default():
+        v1.set_random_seed(settings.seed)
+        images, labels = mnist.tensors(*data.train, settings.batch_size, seed=settings.seed)
+        model = convnet_model.build_model(images)
+        loss = convnet_model.mean_loss(model, labels)
+        if params["optimizer"] == "kfac":
+            convnet_model.register(kfac.graph_layer_collection(), model, params)
+        train_op = kfac_updates.minimize(loss, params)
+        plain_training.run(train_op, loss, convnet_model.predict, data, settings)

@@ -1,0 +1,108 @@
+"""A training loop on TensorFlow's own session, for programs that show how to do without Estimator.
+
+`run` makes the session, which goes on from the last checkpoint and saves others, makes the steps,
+prints a line now and then, and measures the accuracy at the end. The graph is the caller's.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from examples import mnist, terminal
+from examples.run_flags import RunSettings
+
+v1 = tf.compat.v1
+EVAL_BATCH = 500
+Predict = Callable[[Any], Any]
+"""Images [batch, height, width, 1] -> digits [batch], by the variables of the graph."""
+
+
+def run(
+    train_op: Any, loss: Any, predict: Predict, data: mnist.Dataset, settings: RunSettings
+) -> None:
+    """Trains the default graph up to a step and prints the accuracies.
+
+    Exits with the right code where training is stopped by a signal, after saving, or diverges.
+
+    Args:
+      train_op: Makes a step and counts it in the global step.
+      loss: What is printed and watched, shape [].
+      predict: Builds the predictions.
+      data: What to evaluate on.
+      settings: How to run.
+    """
+    global_step = v1.train.get_global_step()
+    with v1.control_dependencies([train_op]):
+        fetches = {"step": global_step.read_value(), "loss": tf.identity(loss)}
+    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
+        images = v1.placeholder(tf.float32, [None, *data.train.images.shape[1:]])
+        digits = predict(images)
+    v1.summary.scalar("loss", loss)
+    step = _announce_start(settings)
+    try:
+        with terminal.stop_signals() as stopped, _session(loss, settings) as session:
+            while step < settings.train_steps and not stopped:
+                values = session.run(fetches)
+                step = int(values["step"])
+                if step % settings.eval_every_steps == 0 or step >= settings.train_steps:
+                    terminal.show("training", f"step {step}   loss {values['loss']:.4f}")
+            accuracies = {} if stopped else _accuracies(session, images, digits, data)
+    except v1.train.NanLossDuringTrainingError as error:
+        terminal.fail(f"training diverged: {error}", terminal.DIVERGED)
+    checkpoint = tf.train.latest_checkpoint(settings.model_dir)
+    if stopped:
+        terminal.show("saved", checkpoint)
+        terminal.show("go on with", terminal.command())
+        sys.exit(128 + stopped[0])
+    for part, accuracy in accuracies.items():
+        terminal.show(f"{part} accuracy", f"{accuracy:.3f}")
+    terminal.show("checkpoint", checkpoint)
+
+
+def _session(loss: Any, settings: RunSettings) -> v1.train.MonitoredSession:
+    """Makes a session that restores, saves, and stops at a loss that is not finite."""
+    return v1.train.MonitoredTrainingSession(
+        checkpoint_dir=settings.model_dir,
+        hooks=[v1.train.NanTensorHook(loss)],
+        save_checkpoint_steps=settings.save_every_steps,
+        save_checkpoint_secs=None if settings.save_every_steps else 600,
+        log_step_count_steps=None,
+        config=v1.ConfigProto(allow_soft_placement=True),
+    )
+
+
+def _announce_start(settings: RunSettings) -> int:
+    """Says where training starts and returns that step."""
+    checkpoint = tf.train.latest_checkpoint(settings.model_dir)
+    if checkpoint is None:
+        terminal.show("checkpoint", f"none in {settings.model_dir}: starting at step 0")
+        return 0
+    step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP))
+    terminal.show("checkpoint", f"{checkpoint}: continuing at step {step}")
+    return step
+
+
+def _accuracies(
+    session: v1.train.MonitoredSession, images: Any, digits: Any, data: mnist.Dataset
+) -> dict[str, float]:
+    """Returns the part of digits that is right, on the training and the test set."""
+
+    def measure(step_context: Any) -> dict[str, float]:
+        """Runs beside the hooks, which would take these runs for steps."""
+        return {
+            name: _accuracy(step_context.session, images, digits, part)
+            for name, part in (("train", data.train), ("test", data.test))
+        }
+
+    return session.run_step_fn(measure)
+
+
+def _accuracy(session: v1.Session, images: Any, digits: Any, part: mnist.Examples) -> float:
+    found = [
+        session.run(digits, {images: part.images[start : start + EVAL_BATCH]})
+        for start in range(0, len(part.labels), EVAL_BATCH)
+    ]
+    return float(np.mean(np.concatenate(found) == part.labels))

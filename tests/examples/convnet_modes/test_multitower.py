@@ -1,0 +1,44 @@
+"""Towers by hand: the loss and the curvature of one tower on the whole batch."""
+
+import numpy as np
+import tensorflow as tf
+
+import kfac
+import model_deploy
+from examples import convnet_model
+from examples.convnet_modes import multitower
+
+v1 = tf.compat.v1
+PARAMS = {"optimizer": "kfac", "learning_rate": 0.01, "momentum": 0.9, "damping": 0.1}
+
+
+def test_two_towers_have_the_loss_and_gradients_of_one_model(graph):
+    random = np.random.RandomState(0)
+    images = tf.constant(random.rand(8, 8, 8, 1).astype(np.float32))
+    labels = tf.constant(random.randint(0, 10, 8), tf.int32)
+    plan = model_deploy.device_plan(["/cpu:0", "/cpu:1"])
+    loss = multitower.mean_of_towers((images, labels), plan, PARAMS)
+    variables = v1.trainable_variables()
+    assert len(variables) == 6
+    assert {variable.device for variable in variables} == {"/device:CPU:0"}
+    with v1.variable_scope("", reuse=True):
+        whole = convnet_model.mean_loss(convnet_model.build_model(images), labels)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        ours, theirs = session.run(
+            [(total, tf.gradients(total, variables)) for total in (loss, whole)]
+        )
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
+    for mine, one in zip(ours[1], theirs[1], strict=True):
+        np.testing.assert_allclose(mine, one, rtol=1e-4, atol=1e-6)
+
+
+def test_towers_compute_on_their_devices_and_register_in_one_collection(graph):
+    batch = (tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32))
+    plan = model_deploy.device_plan(["/cpu:0", "/cpu:1"])
+    multitower.mean_of_towers(batch, plan, PARAMS)
+    convolutions = {op.name: op.device for op in graph.get_operations() if op.type == "Conv2D"}
+    assert sorted(convolutions.values()) == ["/device:CPU:0"] * 2 + ["/device:CPU:1"] * 2
+    layers = kfac.graph_layer_collection()
+    assert set(layers.registered_variables) == set(v1.trainable_variables())
+    assert [len(towers) for towers in layers.towers_by_loss] == [2]

@@ -1,0 +1,35 @@
+"""The program in both modes, to a stated accuracy."""
+
+import re
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("sklearn")
+
+
+@pytest.mark.parametrize("mode", ["estimator", "plain"])
+def test_reaches_an_accuracy(run_program, tmp_path, mode):
+    done = run_program(
+        "mlp",
+        f"--mode={mode}",
+        f"--model_dir={tmp_path}",
+        "--train_steps=80",
+        "--eval_every_steps=80",
+        "--progress=off",
+    )
+    assert done.code == 0, done.err
+    towers = 2 if mode == "estimator" else 1
+    assert f"{towers} tower" in done.out
+    assert f"128 = {towers} x {128 // towers}" in done.out
+    accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
+    assert accuracy >= 0.94
+    assert f"{tmp_path}/model.ckpt-80\n" in done.out
+
+
+def test_modes_do_not_share_a_model_dir(run_program, tmp_path):
+    (tmp_path / "checkpoint").touch()
+    (tmp_path / "trained_for.txt").write_text("an MLP in mode plain on images of 8x8")
+    done = run_program("mlp", f"--model_dir={tmp_path}")
+    assert (done.code, done.out) == (2, "")
+    assert "holds checkpoints of an MLP in mode plain" in done.err

@@ -1,0 +1,92 @@
+"""A loop on TensorFlow's own session: it counts, saves, goes on, evaluates, stops."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from examples import mnist, plain_training, run_flags
+
+v1 = tf.compat.v1
+
+
+def settings(model_dir, **changes):
+    fields = {
+        "data_dir": None,
+        "model_dir": str(model_dir),
+        "num_towers": None,
+        "devices": None,
+        "batch_size": 4,
+        "train_steps": 4,
+        "eval_every_steps": 2,
+        "save_every_steps": None,
+        "seed": 0,
+        "progress": "off",
+    }
+    return run_flags.RunSettings(**{**fields, **changes})
+
+
+def examples(digits):
+    return mnist.Examples(np.zeros([len(digits), 2, 2, 1], np.float32), np.array(digits, np.int32))
+
+
+DATA = mnist.Dataset("zeros", examples([3, 3, 3, 1]), examples([3] * 501 + [0] * 499))
+
+
+def predict(images):
+    """Always 3."""
+    return tf.fill([tf.shape(images)[0]], 3)
+
+
+def run(model_dir, loss=None, effect=None, **changes):
+    with tf.Graph().as_default():
+        step = v1.train.get_or_create_global_step()
+        moved = v1.assign_add(step, 1)
+        train_op = moved if effect is None else tf.group(moved, effect())
+        loss = tf.constant(0.25) if loss is None else tf.constant(loss)
+        plain_training.run(train_op, loss, predict, DATA, settings(model_dir, **changes))
+
+
+def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
+    run(tmp_path)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        f"checkpoint none in {tmp_path}: starting at step 0",
+        "training step 2 loss 0.2500",
+        "training step 4 loss 0.2500",
+        "train accuracy 0.750",
+        "test accuracy 0.501",
+        f"checkpoint {tmp_path}/model.ckpt-4",
+    ]
+    run(tmp_path, train_steps=5)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == f"checkpoint {tmp_path}/model.ckpt-4: continuing at step 4"
+    assert lines[1] == "training step 5 loss 0.2500"
+    assert lines[-1] == f"checkpoint {tmp_path}/model.ckpt-5"
+    run(tmp_path, train_steps=5)
+    assert "training" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, capsys, number, code):
+    def send():
+        return tf.numpy_function(lambda: os.kill(os.getpid(), number) or np.int32(0), [], tf.int32)
+
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as end:
+        run(tmp_path, effect=send, train_steps=1000)
+    assert end.value.code == code
+    assert signal.getsignal(number) is before
+    printed = capsys.readouterr().out
+    assert "go on with" in printed
+    assert "accuracy" not in printed
+    assert 0 < int(tf.train.latest_checkpoint(tmp_path).rpartition("-")[2]) < 1000
+
+
+def test_divergence_is_exit_code_3(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(tmp_path, loss=np.nan)
+    assert end.value.code == 3
+    assert "training diverged" in capsys.readouterr().err
