@@ -20,9 +20,8 @@ __version__ = importlib.metadata.version("replicate-model-fn")
 
 
 def __getattr__(name: str) -> Any:
-    if (
-        name.startswith("_") and name != "__all__"
-    ):  # Nothing that Python itself looks for is public.
+    if name.startswith("_") and name != "__all__":
+        # What Python itself looks for, such as __path__, must not load TensorFlow.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if importlib.util.find_spec(f"{__name__}.{name}") is not None:
         return importlib.import_module(f"{__name__}.{name}")

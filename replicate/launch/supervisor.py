@@ -23,6 +23,7 @@ from replicate.launch.process import Guard, Process
 _POLL_SECS = 0.1
 _LEAVE_SECS = 90.0  # More than our parameter servers wait for other workers once the chief is done.
 _MAX_DELAY_SECS = 60
+_CLUSTER_TROUBLE = 138  # Of programs that end by a ClusterError.
 _RETRYABLE = 128  # The least exit code that says that another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -88,7 +89,7 @@ class Supervisor:
         self._outputs = Outputs(display)
         self._roles = {str(task): _Role(task) for task in plan.tasks}
         self._signals: list[int] = []
-        self._is_ending = False
+        self._end_signal: int | None = None  # What asks the tasks to end, once they are to.
         self._leave_at = math.inf
         self._code = 0  # Of the job.
 
@@ -170,7 +171,7 @@ class Supervisor:
         is_done = self._roles["chief 0"].code == 0
         may_help = code >= _RETRYABLE
         said = f"{role.task} has ended with exit code {_described(code)}"
-        if self._is_ending or was_asked or code == 0:
+        if self._end_signal is not None or was_asked or code == 0:
             self._say(said)
         elif may_help and is_done and role.task.address is not None:
             self._say(f"{said}; the chief is done, so that it is not started again")
@@ -197,7 +198,7 @@ class Supervisor:
         while self._signals:
             number = self._signals.pop(0)
             name = signal.Signals(number).name
-            if self._is_ending:
+            if self._end_signal is not None:
                 self._say(f"{name}: everything is ended at once")
                 for role in self._running():
                     role.kill_at = 0.0
@@ -210,12 +211,15 @@ class Supervisor:
                 self._end_all(signal.SIGTERM if hung_up else number, 128 + number)
 
     def _end_all(self, number: int, code: int) -> None:
-        """Begins the end: asks every task to, and starts none again."""
-        self._is_ending = True
+        """Begins the end: asks every task to, and starts none again.
+
+        Parameter servers are asked when nobody trains any more: the chief cannot save without them.
+        """
+        self._end_signal = number
         self._code = code
         for role in self._roles.values():
             role.start_at = math.inf
-        self._ask(self._running(), number)
+        self._ask([role for role in self._running() if role.task.job != "ps"], number)
 
     def _end_late_ones(self) -> None:
         now = time.monotonic()
@@ -225,6 +229,10 @@ class Supervisor:
             for role in late:
                 self._say(f"{role.task} does not leave by itself and is asked to")
             self._ask(late, signal.SIGTERM)
+        jobs = {role.task.job for role in self._running()}
+        if self._end_signal is not None and not jobs & {"chief", "worker"}:
+            servers = [r for r in self._running() if r.task.job == "ps" and r.kill_at == math.inf]
+            self._ask(servers, self._end_signal)
         for role in self._running():
             if now >= role.kill_at and role.process is not None:
                 self._say(f"{role.task} is ended by force")
@@ -249,8 +257,8 @@ class Supervisor:
 
 
 def _described(code: int) -> str:
-    if code <= _RETRYABLE:
-        return str(code)
+    if code == _CLUSTER_TROUBLE:
+        return f"{code} (cluster trouble)"
     with contextlib.suppress(ValueError):
         return f"{code} ({signal.Signals(code - 128).name})"
     return str(code)

@@ -1,0 +1,77 @@
+"""Clusters of real processes on this machine: what they print, when, and what is left of them.
+
+All that the processes print is printed here as well, so that pytest shows it when a test fails.
+"""
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from replicate.launch import Supervisor, cluster_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Journal:
+    """A display that keeps every line with its time, and calls a function with it."""
+
+    def __init__(self):
+        self.entries = []
+        self.react = lambda name, text: None
+
+    def line(self, name, text, is_error=False):
+        self.entries.append((time.monotonic(), name, text))
+        print(f"{name:<11} | {text}")
+        self.react(name, text)
+
+    def bar(self, name, text):
+        """There is none without a terminal."""
+
+    def of(self, name):
+        """Lines of a task."""
+        return [text for _, who, text in self.entries if who == name]
+
+    def pids(self):
+        """Numbers of all processes that were started."""
+        started = (re.search(r": process (\d+)$", text) for text in self.of("launch"))
+        return [int(match[1]) for match in started if match]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def journal():
+    return Journal()
+
+
+@pytest.fixture
+def cluster(journal):
+    """Makes a supervised cluster whose tasks all run one Python program."""
+
+    def make(*arguments, workers=2, ps=1, evaluator=True, environment=None, **settings):
+        outer = {name: v for name, v in os.environ.items() if not name.lower().endswith("_proxy")}
+        return Supervisor(
+            cluster_plan(workers, ps, evaluator=evaluator),
+            [sys.executable, *map(str, arguments)],
+            journal,
+            environment={
+                **outer,
+                "PYTHONPATH": str(ROOT),
+                "PYTHONUNBUFFERED": "1",
+                "TF_CPP_MIN_LOG_LEVEL": "2",
+                **(environment or {}),
+            },
+            **settings,
+        )
+
+    yield make
+    assert not [pid for pid in journal.pids() if is_alive(pid)], "processes are left"

@@ -1,0 +1,123 @@
+"""A training program whose weights tell how many updates they had, for clusters that lose tasks.
+
+    python trainer.py async|sync|lockstep MODEL_DIR STEPS PHASE_STEPS
+
+Trains up to STEPS in the role that TF_CONFIG gives. Each process prints "imported" at its start and
+"step N" after each of its steps, the evaluator "evaluated N". When the step is PHASE_STEPS, 2 *
+PHASE_STEPS ..., it waits for the file MODEL_DIR/go-1, go-2 ..., so that whoever kills tasks has the
+time to. In lockstep every worker sends one gradient for each synchronous step.
+
+The gradient of "total" is always 1. That of "weights" is a function of their value alone, the same
+for all workers: in synchronous training everything is known from the number of steps.
+"""
+
+import os
+import sys
+import time
+
+import tensorflow as tf
+
+import replicate
+
+v1 = tf.compat.v1
+RATE = 2.0**-6
+MOMENTUM = 0.5
+TARGET = (1.0, -2.0, 3.0)
+SAVE_STEPS = 10
+TIMEOUT_SECS = float(os.environ.get("TIMEOUT_SECS", "120"))
+
+
+class Report(v1.train.SessionRunHook):
+    """Prints each step, and waits between the phases."""
+
+    def __init__(self, folder, steps, phase_steps):
+        self._folder = folder
+        self._steps = steps
+        self._phase_steps = phase_steps
+
+    def begin(self):
+        self._step = v1.train.get_global_step()
+
+    def before_run(self, run_context):
+        return v1.train.SessionRunArgs(self._step)
+
+    def after_run(self, run_context, run_values):
+        step = int(run_values.results)
+        print(f"step {step}", flush=True)
+        gate = os.path.join(self._folder, f"go-{step // self._phase_steps}")
+        while self._phase_steps <= step < self._steps and not os.path.exists(gate):
+            time.sleep(0.02)
+        time.sleep(0.02)
+
+
+class ReportEvaluation(v1.train.SessionRunHook):
+    """Prints the step of what is evaluated."""
+
+    def begin(self):
+        self._step = v1.train.get_global_step()
+
+    def end(self, session):
+        print(f"evaluated {session.run(self._step)}", flush=True)
+
+
+def model_fn(features, labels, mode, params, config):
+    total = v1.get_variable("total", [], tf.float64, v1.zeros_initializer())
+    weights = v1.get_variable("weights", [len(TARGET)], tf.float64, v1.zeros_initializer())
+    target = tf.constant(TARGET, tf.float64) * tf.reduce_mean(features)
+    loss = total + tf.reduce_sum((weights - target) ** 2) / 2
+    step = v1.train.get_or_create_global_step()
+    if params != "async":
+        optimizer = v1.train.SyncReplicasOptimizer(
+            v1.train.MomentumOptimizer(RATE, MOMENTUM),
+            replicas_to_aggregate=config.num_worker_replicas or 1,
+        )
+        tokens = 0 if params == "lockstep" else -1
+        hooks = [optimizer.make_session_run_hook(config.is_chief, num_tokens=tokens)]
+    else:
+        optimizer, hooks = v1.train.GradientDescentOptimizer(RATE, use_locking=True), []
+    if mode != replicate.ModeKeys.TRAIN:
+        return replicate.EstimatorSpec(mode, loss=loss)
+    train_op = optimizer.minimize(loss, step)
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors((tf.ones([2], tf.float64), tf.zeros([2], tf.float64)))
+
+
+def main(mode, folder, steps, phase_steps):
+    estimator = replicate.Estimator(
+        model_fn,
+        model_dir=folder,
+        config=replicate.RunConfig(
+            save_checkpoints_steps=SAVE_STEPS,
+            session_creation_timeout_secs=TIMEOUT_SECS,
+            progress="off",
+        ),
+        params=mode,
+    )
+    replicate.train_and_evaluate(
+        estimator,
+        replicate.TrainSpec(
+            lambda: input_fn().repeat(),
+            max_steps=int(steps),
+            hooks=[Report(folder, int(steps), int(phase_steps))],
+        ),
+        replicate.EvalSpec(
+            input_fn,
+            steps=None,
+            hooks=[ReportEvaluation()],
+            start_delay_secs=0,
+            throttle_secs=0,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    print("imported", flush=True)
+    v1.logging.set_verbosity(v1.logging.ERROR)
+    try:
+        main(*sys.argv[1:])
+    except replicate.ClusterError as error:
+        print(error, file=sys.stderr, flush=True)
+        error.exit()
