@@ -24,6 +24,7 @@ from replicate.estimator.cluster import TaskType
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import complete_config
+from replicate.estimator.signals import Interruption, interruptions
 
 v1 = tf.compat.v1
 
@@ -35,6 +36,9 @@ LEAVE_SECS = 60
 
 SAY_SECS = 10
 """How long something is waited for before the log says so."""
+
+STOP_SECS = 25
+"""How long a parameter server that is asked to end waits for those who train, who save."""
 
 LOOK_SECS = 10
 """Seconds between two looks of a parameter server at whether those who train are there."""
@@ -161,24 +165,31 @@ def tell_parameter_servers(target: str, config: RunConfig) -> None:
 def serve_until_done(target: str, config: RunConfig) -> None:
     """Keeps a parameter server running until all who train are done.
 
-    It leaves some time after the chief is done even if another never is.
+    It leaves some time after the chief is done even if another never is. Asked to end by a signal,
+    it stays until those who train have ended, who cannot save without it, or for `STOP_SECS`.
 
     Args:
       target: Of the server of this process.
       config: Of this process.
 
     Raises:
+      SystemExit: A signal asked for the end; the code is 128 + signal.
       ClusterError: None of those who train and are not done could be reached for
         `session_creation_timeout_secs`.
     """
-    with tf.Graph().as_default():
+    plan = f"staying until those who train have ended, {STOP_SECS:g} seconds at most"
+    with interruptions(plan) as interruption, tf.Graph().as_default():
         queue = _done_queue(config.task_id, config)
         size, taken = queue.size(), queue.dequeue()
         with v1.Session(target, config=_options(config, _own_device(config))) as session:
-            _wait_for_all(session, size, taken, config)
+            _wait_for_all(session, size, taken, config, interruption)
+    if interruption.signum is not None:
+        raise SystemExit(128 + interruption.signum)
 
 
-def _wait_for_all(session: v1.Session, size: Tensor, taken: Tensor, config: RunConfig) -> None:
+def _wait_for_all(
+    session: v1.Session, size: Tensor, taken: Tensor, config: RunConfig, interruption: Interruption
+) -> None:
     training = _trainers(config)
     missing = dict(enumerate(training))
     deadline = float("inf")
@@ -190,6 +201,11 @@ def _wait_for_all(session: v1.Session, size: Tensor, taken: Tensor, config: RunC
                 deadline = time.monotonic() + LEAVE_SECS
             continue
         time.sleep(POLL_SECS)
+        if interruption.requested_at is not None:
+            deadline = min(deadline, interruption.requested_at + STOP_SECS)
+            if not any(_accepts(address) for _, address in missing.values()):
+                return
+            continue
         if time.monotonic() - looked_at < min(LOOK_SECS, config.session_creation_timeout_secs):
             continue
         looked_at = time.monotonic()

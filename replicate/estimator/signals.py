@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -40,24 +41,30 @@ class Interruption:
 
     Attributes:
       signum: The first signal received, None so far.
+      requested_at: When that was, by `time.monotonic`; None so far.
     """
 
     def __init__(self) -> None:
         """Starts without a signal."""
         self.signum: int | None = None
+        self.requested_at: float | None = None
 
     def request(self, signum: int) -> None:
         """Asks training to stop after the present step."""
         if self.signum is None:
+            self.requested_at = time.monotonic()
             self.signum = signum
 
 
 @contextlib.contextmanager
-def interruptions() -> Iterator[Interruption]:
+def interruptions(plan: str = "saving after this step") -> Iterator[Interruption]:
     """Listens to SIGINT and SIGTERM inside the context; previous handlers are restored after it.
 
     In another than the main thread nothing is installed, and a signal that the process was started
     to ignore stays ignored.
+
+    Args:
+      plan: What is done at the first signal, in the words in which the user is told.
 
     Yields:
       The Interruption to look at between two steps.
@@ -67,7 +74,7 @@ def interruptions() -> Iterator[Interruption]:
         yield interruption
         return
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
-    with _answered_at_once(interruption):
+    with _answered_at_once(interruption, plan):
         try:
             for number, handler in previous.items():
                 if handler is not signal.SIG_IGN:
@@ -79,13 +86,13 @@ def interruptions() -> Iterator[Interruption]:
 
 
 @contextlib.contextmanager
-def _answered_at_once(interruption: Interruption) -> Iterator[None]:
+def _answered_at_once(interruption: Interruption, plan: str) -> Iterator[None]:
     """Runs the thread that reads signals from a pipe, which the interpreter fills at once."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     watcher = threading.Thread(
-        target=_watch, args=(reader, interruption), name="signals", daemon=True
+        target=_watch, args=(reader, interruption, plan), name="signals", daemon=True
     )
     watcher.start()
     try:
@@ -97,7 +104,7 @@ def _answered_at_once(interruption: Interruption) -> Iterator[None]:
         os.close(reader)
 
 
-def _watch(reader: int, interruption: Interruption) -> None:
+def _watch(reader: int, interruption: Interruption, plan: str) -> None:
     """Notes the first signal and ends the process at the second, until the pipe is closed."""
     asked = False
     while number := os.read(reader, 1):
@@ -105,12 +112,12 @@ def _watch(reader: int, interruption: Interruption) -> None:
         if signum not in _SIGNALS:
             continue
         if asked:
-            _tell("Ended at once, nothing saved since the last checkpoint.")
+            _tell("Ended at once.")
             os._exit(128 + signum)
         asked = True
         interruption.request(signum)
         name = signal.Signals(signum).name
-        _tell(f"{name}: saving after this step. A second signal ends the process at once.")
+        _tell(f"{name}: {plan}. A second signal ends the process at once.")
 
 
 def _tell(text: str) -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import signal
 import socket
 import threading
 import time
@@ -98,8 +99,8 @@ def local_server():
     return v1.train.Server({"ps": [f"127.0.0.1:{port}"]}, job_name="ps", task_index=0)
 
 
-def as_role(role, index=0, **settings):
-    jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",), "ps": ("127.0.0.1:3",)}
+def as_role(role, index=0, chief="127.0.0.1:1", **settings):
+    jobs = {"chief": (chief,), "worker": ("127.0.0.1:2",), "ps": ("127.0.0.1:3",)}
     return RunConfig(cluster=ClusterConfig(jobs, role, index), **settings)
 
 
@@ -147,3 +148,33 @@ def test_parameter_server_leaves_after_the_chief_if_nobody_is_there(local_server
     started = time.monotonic()
     serve_until_done(local_server.target, as_role("ps"))
     assert time.monotonic() - started < servers.LEAVE_SECS / 2
+
+
+def test_parameter_server_that_is_asked_to_end_waits_for_those_who_train(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as chief:
+        config = as_role("ps", chief=f"127.0.0.1:{chief.getsockname()[1]}")
+        asked_at = []
+
+        def ask():
+            os.kill(os.getpid(), signal.SIGTERM)
+            asked_at.append(time.monotonic())
+            time.sleep(0.3)  # the chief saves
+            chief.close()
+
+        threading.Timer(0.1, ask).start()
+        with pytest.raises(SystemExit) as end:
+            serve_until_done(local_server.target, config)
+    assert end.value.code == 143
+    assert time.monotonic() - asked_at[0] >= 0.3
+
+
+def test_parameter_server_that_is_asked_to_end_does_not_wait_for_ever(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "STOP_SECS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as chief:
+        config = as_role("ps", chief=f"127.0.0.1:{chief.getsockname()[1]}")
+        threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGTERM]).start()
+        with pytest.raises(SystemExit) as end:
+            serve_until_done(local_server.target, config)
+    assert end.value.code == 143

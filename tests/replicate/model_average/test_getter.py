@@ -123,7 +123,9 @@ def test_what_is_asked_of_a_weight_concerns_the_local_variable(getter):
     assert local.shape == pair.center.shape == [4, 2]
 
 
-@pytest.mark.parametrize("initializer", [v1.random_normal_initializer(), [1.0, 2.0]], ids=str)
+@pytest.mark.parametrize(
+    "initializer", [v1.random_normal_initializer(), [1.0, 2.0]], ids=["drawn", "given"]
+)
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_local_variables_begin_with_what_the_centers_hold(getter, initializer, use_resource):
     shape = [2] if callable(initializer) else None
