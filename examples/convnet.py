@@ -33,17 +33,20 @@ STRATEGIES = ["chief_worker", "dedicated_workers", "shared"]
 FLAGS = flags.FLAGS
 run_flags.define(model_dir="runs/convnet", batch_size=128, train_steps=300, eval_every_steps=50)
 flags.DEFINE_enum("mode", "estimator", list(FLAGS_OF_MODES), "How it is trained.")
-flags.DEFINE_enum("op_strategy", "chief_worker", STRATEGIES, "Of distributed_sync_replicas.")
-flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What trains the model.")
-run_flags.define_positive(
-    "learning_rate", None, f"Default: that of the optimizer in {LEARNING_RATES}."
+flags.DEFINE_enum(
+    "op_strategy", "chief_worker", STRATEGIES, "Of distributed_sync_replicas, for kfac."
 )
+flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What trains the model.")
+run_flags.define_learning_rate(LEARNING_RATES)
 run_flags.define_momentum(0.9, "Of kfac and momentum; beta1 of adam.")
 run_flags.define_positive("damping", 0.03, "Of kfac.")
 flags.DEFINE_bool("auto_register", False, "Whether kfac finds the layers in the graph by itself.")
 flags.DEFINE_enum("approx", "kron", ["kron", "diagonal"], "Of kfac, for the second convolution.")
 flags.DEFINE_enum(
-    "kfac_updates", "by_hand", ["by_hand", "periodic"], "Of single_machine and multitower."
+    "kfac_updates",
+    "by_hand",
+    ["by_hand", "periodic"],
+    "Of single_machine and multitower, for kfac.",
 )
 
 

@@ -30,7 +30,9 @@ def main() -> None:
     from examples import mlp_model, training  # noqa: PLC0415
 
     if FLAGS.mode == "plain":
-        training.show_plan(training.plan_towers(1, None), data, settings.batch_size, params)
+        with terminal.bad_input():
+            plan = training.plan_one_device(settings)
+        training.show_plan(plan, data, settings.batch_size, params)
         mlp_model.train_in_plain_graph(data, settings, params)
     else:
         training.run(mlp_model.model_fn, data, settings, params, f"MLP on {data.name}, K-FAC")

@@ -22,9 +22,7 @@ FLAGS = flags.FLAGS
 run_flags.define(model_dir="runs/model_average", batch_size=64, train_steps=30, eval_every_steps=10)
 flags.DEFINE_integer("interval_steps", 10, "Local steps from one averaging to the next.", 1)
 flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What makes the local steps.")
-run_flags.define_positive(
-    "learning_rate", None, f"Default: that of the optimizer in {LEARNING_RATES}."
-)
+run_flags.define_learning_rate(LEARNING_RATES)
 run_flags.define_momentum(0.9, "Of the optimizer.")
 run_flags.define_positive("damping", 0.03, "Of kfac.")
 run_flags.define_positive(

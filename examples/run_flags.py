@@ -7,6 +7,7 @@ imported here, for `--help` to be quick.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 from absl import flags
 
@@ -54,6 +55,12 @@ def define_positive(name: str, default: float | None, text: str) -> None:
     flags.register_validator(
         name, lambda x: x is None or (math.isfinite(x) and x > 0), "must be a number above 0"
     )
+
+
+def define_learning_rate(defaults: Mapping[str, float]) -> None:
+    """Defines the flag --learning_rate, whose default is that of the optimizer: name -> rate."""
+    rates = ", ".join(f"{rate} for {name}" for name, rate in defaults.items())
+    define_positive("learning_rate", None, f"Default: {rates}.")
 
 
 def define_momentum(default: float, text: str) -> None:

@@ -11,6 +11,7 @@ good, so that `--help` and mistakes are answered at once.
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -32,7 +33,7 @@ def run(main: Callable[[], None]) -> NoReturn:
     try:
         extra = flags.FLAGS(sys.argv)[1:]
     except flags.Error as error:
-        fail(str(error), BAD_INPUT)
+        fail(_with_accepted(error), BAD_INPUT)
     if flags.FLAGS["help"].value:
         print(sys.modules["__main__"].__doc__)
         print(flags.FLAGS.main_module_help())
@@ -50,6 +51,16 @@ def fail(message: str, code: int) -> NoReturn:
     """Prints one line to standard error and exits."""
     print(f"{program()}: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def _with_accepted(error: flags.Error) -> str:
+    """Returns what is wrong with a flag; if it is no number, also what the flag accepts."""
+    message = str(error)
+    flag = re.match(r"flag --(\w+)=", message)
+    if flag is None or not isinstance(error.__context__, ValueError):
+        return message
+    accepted = flags.FLAGS[flag[1]].parser.syntactic_help
+    return message if not accepted or accepted in message else f"{message}; it takes {accepted}"
 
 
 @contextlib.contextmanager

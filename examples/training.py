@@ -77,7 +77,10 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
       ValueError: The two do not fit together, or a device does not exist.
     """
     if devices and num_towers not in (None, len(devices)):
-        raise ValueError(f"{num_towers} towers cannot go on {len(devices)} devices: {devices}")
+        raise ValueError(
+            f"{num_towers} towers cannot go on --devices={','.join(devices)}, which are "
+            f"{len(devices)}: leave out --num_towers, or name a device for each tower"
+        )
     gpus = model_deploy.local_devices("GPU")
     count = len(devices or ()) or num_towers or max(2, len(gpus))
     if not devices and count <= len(gpus):
@@ -88,6 +91,21 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
             cpu, [tf.config.LogicalDeviceConfiguration()] * count
         )
     return model_deploy.device_plan(devices or model_deploy.local_devices("CPU")[:count])
+
+
+def plan_one_device(settings: RunSettings) -> model_deploy.DevicePlan:
+    """Plans for a plain graph, which TensorFlow places on one device.
+
+    Raises:
+      ValueError: The settings ask for towers.
+    """
+    if settings.num_towers not in (None, 1) or settings.devices:
+        given = {"num_towers": settings.num_towers, "devices": ",".join(settings.devices or ())}
+        wrong = " ".join(f"--{name}={value}" for name, value in given.items() if value)
+        raise ValueError(
+            f"a plain graph has no towers, got {wrong}: leave that out, or take another --mode"
+        )
+    return plan_towers(1, None)
 
 
 def check_batch_size(batch_size: int, plan: model_deploy.DevicePlan) -> None:
@@ -169,13 +187,13 @@ def train_and_evaluate(
     step = _announce_start(estimator, train_steps)
     evaluator = _without_progress(estimator)
     hooks = [PrintModelTable()]
-    results = evaluate(evaluator, data, step) if step >= train_steps else {}
+    results = evaluate(evaluator, data) if step >= train_steps else {}
     while step < train_steps:
         rounds = step // settings.eval_every_steps
         step = min(train_steps, (rounds + 1) * settings.eval_every_steps)
         estimator.train(_training_input(data, settings), max_steps=step, hooks=hooks)
         hooks = []
-        results = evaluate(evaluator, data, step)
+        results = evaluate(evaluator, data)
     return results
 
 
@@ -211,7 +229,7 @@ def train_in_cluster(
     )
     if not config.is_chief:
         return {}
-    return evaluate(_without_progress(estimator), data, settings.train_steps)
+    return evaluate(_without_progress(estimator), data)
 
 
 def _training_input(
@@ -221,8 +239,8 @@ def _training_input(
     return lambda: mnist.input_fn(*data.train, settings.batch_size, training=True, seed=seed)
 
 
-def evaluate(estimator: replicate.Estimator, data: mnist.Dataset, step: int) -> Results:
-    """Evaluates on the training and the test set, and prints one line."""
+def evaluate(estimator: replicate.Estimator, data: mnist.Dataset) -> Results:
+    """Evaluates the newest checkpoint on the training and the test set, and prints one line."""
     results = {
         name: estimator.evaluate(
             lambda part=part: mnist.input_fn(*part, EVAL_BATCH, training=False), name=name
@@ -233,6 +251,7 @@ def evaluate(estimator: replicate.Estimator, data: mnist.Dataset, step: int) -> 
         f"{name} loss {result['loss']:.4f}" + "".join(f" {m} {v:.3f}" for m, v in metrics(result))
         for name, result in results.items()
     )
+    step = int(results["train"]["global_step"])
     terminal.show("evaluation", f"step {step}   " + "   ".join(texts))
     return results
 

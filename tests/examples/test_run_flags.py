@@ -14,6 +14,7 @@ def defined():
         run_flags.define_positive("rate", 0.5, "A rate.")
         run_flags.define_positive("limit", None, "A limit.")
         run_flags.define_momentum(0.9, "A momentum.")
+        run_flags.define_learning_rate({"adam": 0.01, "sgd": 0.5})
         yield flags.FLAGS
 
 
@@ -49,3 +50,7 @@ def test_numbers_out_of_range_are_refused(defined, wrong):
 def test_a_limit_may_be_absent(defined):
     defined(["program"])
     assert defined["limit"].value is None
+
+
+def test_the_learning_rate_says_what_it_is_for_each_optimizer(defined):
+    assert defined["learning_rate"].help == "Default: 0.01 for adam, 0.5 for sgd."

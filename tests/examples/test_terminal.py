@@ -55,7 +55,7 @@ def test_help_shows_the_docstring_and_the_flags_and_exits_with_0(tmp_path, flag)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--number=x"], "--number"),
+        (["--number=x"], "'x'; it takes a non-negative integer"),
         (["--number=-1"], "-1"),
         (["--numbr=1"], "numbr"),
         (["stray"], "stray"),

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import model_deploy
-from examples import training
+from examples import run_flags, training
 
 
 def plan(towers):
@@ -27,8 +27,31 @@ def test_a_batch_that_cannot_be_shared_is_refused_with_sizes_that_can(batch, tow
 
 
 def test_devices_and_number_of_towers_must_agree():
-    with pytest.raises(ValueError, match="3 towers cannot go on 2 devices"):
+    with pytest.raises(
+        ValueError, match="3 towers cannot go on --devices=/cpu:0,/cpu:1, which are 2"
+    ):
         training.plan_towers(3, ["/cpu:0", "/cpu:1"])
+
+
+@pytest.mark.parametrize(
+    ("num_towers", "devices", "wrong"),
+    [(2, None, "--num_towers=2:"), (1, ["/cpu:0"], "--num_towers=1 --devices=/cpu:0:")],
+)
+def test_a_plain_graph_refuses_towers(num_towers, devices, wrong):
+    settings = run_flags.RunSettings(
+        data_dir=None,
+        model_dir="unused",
+        num_towers=num_towers,
+        devices=devices,
+        batch_size=8,
+        train_steps=1,
+        eval_every_steps=1,
+        save_every_steps=None,
+        seed=0,
+        progress="off",
+    )
+    with pytest.raises(ValueError, match=f"has no towers, got {wrong}"):
+        training.plan_one_device(settings)
 
 
 def test_towers_take_logical_devices_that_are_there():

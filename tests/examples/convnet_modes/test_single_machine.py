@@ -17,7 +17,7 @@ def settings(model_dir):
     return run_flags.RunSettings(
         data_dir=None,
         model_dir=str(model_dir),
-        num_towers=2,
+        num_towers=None,
         devices=None,
         batch_size=8,
         train_steps=3,

@@ -1,0 +1,139 @@
+import itertools
+import math
+
+import pytest
+
+import kfac
+from benchmarks import cluster_plans
+from benchmarks.cluster_plans import PLANS, Constants, Costs, Hosts, Training
+
+NOTHING = Costs(0.0, 0.0)
+P, F = 1000.0, 300.0
+PLAIN = Training(parameters=P, tensors=2, computing=0.5, interval=10)
+WITH_KFAC = PLAIN._replace(factors=F, statistics=0.2, inversion=1.0, preconditioning=0.1)
+MEASURED = Constants(
+    exchange=Costs(0.01, 2e-4),
+    worker=Costs(0.004, 1e-4),
+    server=Costs(0.006, 1e-4),
+    merge=Costs(0.02, 1e-5),
+    merge_cpu=Costs(0.02, 1e-5),
+    cores=2,
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "servers", "chief", "worker"),
+    [
+        ("asynchronous", (5 * P, 5 * P), (P, P), (P, P)),
+        ("synchronous", (5 * P, 5 * P), (P, P), (P, P)),
+        ("averaging", (5 * P, 5 * P), (P, P), (P, P)),
+        (
+            "shared",
+            (6 * P + F + F / 10, 6 * P + 5 * F + F / 10),
+            (2 * P + F + F / 50, 2 * P + F + F / 50),
+            (P + F / 50, P + F + F / 50),
+        ),
+        (
+            "chief_worker",
+            (6 * P + F + F / 10, 6 * P + F + F / 10),
+            (2 * P + F + F / 10, 2 * P + F + F / 10),
+            (P, P),
+        ),
+        (
+            "dedicated_workers",
+            (3 * P + P + F + P + F, 3 * P + F + F + P),
+            (2 * P + F, 2 * P),
+            (P, P),
+        ),
+    ],
+)
+def test_bytes_of_five_workers(mode, servers, chief, worker):
+    links = cluster_plans.links(PLANS[mode](WITH_KFAC, 5))
+    assert (links["from servers"], links["to servers"]) == pytest.approx(servers)
+    assert (links["to chief"], links["from chief"]) == pytest.approx(chief)
+    assert (links["to worker"], links["from worker"]) == pytest.approx(worker)
+
+
+@pytest.mark.parametrize("mode", PLANS)
+@pytest.mark.parametrize("workers", [3, 4, 7])
+def test_what_leaves_the_servers_arrives(mode, workers):
+    plan = PLANS[mode](WITH_KFAC, workers)
+    links = cluster_plans.links(plan)
+    parts = [(role.number, work) for role in plan.roles for work in role.works]
+    parts += [(1, work) for work in plan.closing]
+    assert links["from servers"] == pytest.approx(sum(n * work.down for n, work in parts))
+    assert links["to servers"] == pytest.approx(sum(n * work.up for n, work in parts))
+    assert sum(role.number for role in plan.roles) == workers
+
+
+@pytest.mark.parametrize("workers", range(3, 41))
+def test_dedicated_workers_are_those_of_kfac(workers):
+    roles = [kfac.WorkerRole("dedicated_workers", workers, index) for index in range(workers)]
+    plan = cluster_plans.dedicated_workers(WITH_KFAC, workers)
+    counts = [
+        sum(role.computes_gradients for role in roles),
+        sum(role.adds_statistics and not role.computes_inverses for role in roles),
+        sum(role.computes_inverses for role in roles),
+    ]
+    assert [role.number for role in plan.roles] == [count for count in counts if count]
+
+
+def test_dedicated_workers_need_three():
+    with pytest.raises(ValueError, match="workers=2"):
+        cluster_plans.dedicated_workers(WITH_KFAC, 2)
+
+
+def test_one_worker_on_one_machine():
+    exchange = 2 * (2 * 0.01 + P * 2e-4)
+    plan = cluster_plans.asynchronous(PLAIN, 1)
+    assert cluster_plans.seconds_per_step(plan, MEASURED) == pytest.approx(0.5 + exchange)
+    merge = 2 * 0.02 + P * 1e-5
+    plan = cluster_plans.synchronous(PLAIN, 1)
+    assert cluster_plans.seconds_per_step(plan, MEASURED) == pytest.approx(0.5 + exchange + merge)
+    plan = cluster_plans.averaging(PLAIN, 1)
+    empty = 9 * 4 * 0.01
+    expected = (10 * 0.5 + empty + exchange + merge) / 10
+    assert cluster_plans.seconds_per_step(plan, MEASURED) == pytest.approx(expected)
+
+
+def test_computing_decides_on_one_machine():
+    plan = cluster_plans.asynchronous(PLAIN, 8)
+    constants = Constants(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, cores=2)
+    assert cluster_plans.seconds_per_step(plan, constants) == pytest.approx(8 * 0.5 / 2)
+
+
+@pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
+@pytest.mark.parametrize("servers", [1, 4])
+def test_links_of_the_servers_decide(mode, servers):
+    hosts = Hosts(servers, cores=math.inf, bandwidth=100.0)
+    plan = PLANS[mode](PLAIN, 200)
+    found = cluster_plans.seconds_per_step(plan, MEASURED, hosts)
+    one_way = 200 * P / (servers * 100.0)
+    if mode == "asynchronous":
+        assert found == pytest.approx(one_way, rel=0.1)
+    else:
+        assert found == pytest.approx(2 * one_way, rel=0.05)
+
+
+def test_cores_of_the_server_decide():
+    hosts = Hosts(1, cores=2, bandwidth=1e9)
+    found = cluster_plans.seconds_per_step(cluster_plans.asynchronous(PLAIN, 400), MEASURED, hosts)
+    each = 2 * (2 * 0.006 + P * 1e-4)
+    assert found == pytest.approx(400 * each / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("mode", PLANS)
+def test_more_workers_are_not_quicker_and_more_servers_not_slower(mode):
+    def seconds(workers, servers):
+        hosts = Hosts(servers, cores=2, bandwidth=1e5, latency=0.001)
+        return cluster_plans.seconds_per_step(PLANS[mode](PLAIN, workers), MEASURED, hosts)
+
+    times = [seconds(workers, 1) for workers in (3, 6, 12, 48)]
+    assert all(b >= 0.99 * a for a, b in itertools.pairwise(times))
+    times = [seconds(48, servers) for servers in (1, 2, 8)]
+    assert all(b <= 1.01 * a for a, b in itertools.pairwise(times))
+
+
+def test_towers_add_up_gradients():
+    assert cluster_plans.towers(PLAIN, 4, 1e4) == pytest.approx(0.5 + 3 * P / 1e4)
+    assert cluster_plans.towers(PLAIN, 1, 1e4) == 0.5
