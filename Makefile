@@ -4,6 +4,7 @@ PYTHON ?= python3
 # cpu or gpu; once chosen by `make setup`, the other targets keep it.
 TF ?= $(if $(wildcard .venv/.ready-gpu),gpu,cpu)
 ARGS ?=
+NAME ?=
 READY := .venv/.ready-$(TF)
 BIN := .venv/bin
 # A Python 3.10 or 3.11; empty: PYTHON if it is one, else python3.11 or python3.10.
@@ -11,7 +12,7 @@ PYTHON_TF215 ?=
 READY_TF215 := .venv-tf215/.ready-tf215
 TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
 
-.PHONY: help setup train test test-tf215 lint lock clean
+.PHONY: help setup train test test-tf215 bench lint lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
@@ -27,6 +28,9 @@ test: setup  ## run the tests; ARGS="tests/kfac -k damping" picks some
 
 test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
 	.venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
+
+bench: setup  ## run the benchmarks into runs/bench; NAME=tower_step runs one
+	$(BIN)/python -m benchmarks $(if $(NAME),--name=$(NAME)) $(ARGS)
 
 lint: setup  ## check style, format, types, import rules and spelling
 	$(BIN)/python -m ruff check .

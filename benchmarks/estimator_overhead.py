@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 from absl import app, flags
 
+from benchmarks import record
+
 ROOT = pathlib.Path(__file__).parents[1]
 LOOPS = ("bare", "no hook", "a hook")
 RUNTIMES = ("replicate", "tf.estimator")
@@ -24,18 +26,14 @@ RUNTIMES = ("replicate", "tf.estimator")
 Times: TypeAlias = Mapping[str, Sequence[float]]
 """Seconds per step of all blocks, by loop."""
 
-_PYTHON = flags.DEFINE_string("python", sys.executable, "Python of TensorFlow 2.15.")
-_REPEATS = flags.DEFINE_integer("repeats", 3, "Processes of each runtime.", lower_bound=1)
-_STEPS = flags.DEFINE_integer("steps", 4000, "Steps of each loop.", lower_bound=500)
-_JSON = flags.DEFINE_string("json", None, "File to write the times to.")
-_RUNTIME = flags.DEFINE_enum("runtime", None, RUNTIMES, "Time this one here, and print JSON.")
+FLAGS = flags.FLAGS
 
 
 def time_here(runtime: str) -> Times:
     """Times the loops of one runtime in this process."""
     from benchmarks.estimator_loops import Loops  # noqa: PLC0415
 
-    loops = Loops(runtime, _STEPS.value)
+    loops = Loops(runtime, FLAGS.steps)
     times = (loops.bare(), loops.without_hooks(), loops.with_a_hook())
     return dict(zip(LOOPS, times, strict=True))
 
@@ -45,9 +43,9 @@ def time_both() -> dict[str, Times]:
     found: dict[str, dict[str, list[float]]] = {
         runtime: {loop: [] for loop in LOOPS} for runtime in RUNTIMES
     }
-    for runtime in RUNTIMES * _REPEATS.value:
-        program = [_PYTHON.value, "-m", "benchmarks.estimator_overhead"]
-        options = [f"--runtime={runtime}", f"--steps={_STEPS.value}"]
+    for runtime in RUNTIMES * FLAGS.repeats:
+        program = [FLAGS.python, "-m", "benchmarks.estimator_overhead"]
+        options = [f"--runtime={runtime}", f"--steps={FLAGS.steps}"]
         done = subprocess.run(  # noqa: S603  # the program is this one
             [*program, *options], cwd=ROOT, capture_output=True, text=True, check=False
         )
@@ -81,15 +79,36 @@ def _decile(times: Sequence[float], number: int) -> float:
 
 
 def main(_: Sequence[str]) -> None:
-    """Times one runtime, or both and prints the table."""
-    if _RUNTIME.value is not None:
-        print(json.dumps(time_here(_RUNTIME.value)))
+    """Times one runtime here and prints JSON; or both, and prints, writes, draws."""
+    if FLAGS.runtime is not None:
+        print(json.dumps(time_here(FLAGS.runtime)))
         return
     found = time_both()
     print("\n".join(table(found)))
-    if _JSON.value is not None:
-        pathlib.Path(_JSON.value).write_text(json.dumps(found))
+    if FLAGS.json is not None:
+        record.write(FLAGS.json, found)
+    if FLAGS.picture is not None:
+        groups = {
+            loop: {
+                runtime: [_decile(found[runtime][loop], number) for number in (1, 5, 9)]
+                for runtime in RUNTIMES
+            }
+            for loop in LOOPS
+        }
+        title = "A step of a tiny model; whiskers: deciles"
+        record.draw_bars(FLAGS.picture, groups, title, "microseconds")
+
+
+def define_flags() -> None:
+    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    flags.DEFINE_string("python", sys.executable, "Python of TensorFlow 2.15.")
+    flags.DEFINE_integer("repeats", 3, "Processes of each runtime.", lower_bound=1)
+    flags.DEFINE_integer("steps", 4000, "Steps of each loop.", lower_bound=500)
+    flags.DEFINE_string("json", None, "File to write the times to.")
+    flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
+    flags.DEFINE_enum("runtime", None, RUNTIMES, "Time this one here, and print JSON.")
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

@@ -17,15 +17,7 @@ from benchmarks import record, timing
 
 MODELS = ("convnet", "autoencoder")
 
-_MODEL = flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
-_REPEATS = flags.DEFINE_integer("repeats", 7, "Pairs of blocks to time.", lower_bound=1)
-_BLOCK = flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
-_MOMENTUM_TYPE = flags.DEFINE_enum(
-    "momentum_type", "regular", ["regular", "adam"], "Momentum of K-FAC."
-)
-_JSON = flags.DEFINE_string("json", None, "File to write the measurements to.")
-_PROFILE = flags.DEFINE_bool("profile", False, "Also show where the time of a step goes.")
+FLAGS = flags.FLAGS
 
 
 class Operations(NamedTuple):
@@ -39,10 +31,14 @@ class Operations(NamedTuple):
     momentum: float
     kfac: float
 
+    @property
+    def ratio(self) -> float:
+        """K-FAC over momentum."""
+        return self.kfac / self.momentum
+
     def __str__(self) -> str:
         """Returns both in 10⁹, and their ratio."""
-        counts = f"{self.momentum / 1e9:.2f}, {self.kfac / 1e9:.2f}"
-        return f"{counts}: {self.kfac / self.momentum:.2f}"
+        return f"{self.momentum / 1e9:.2f}, {self.kfac / 1e9:.2f}: {self.ratio:.2f}"
 
 
 class Measurement(NamedTuple):
@@ -72,13 +68,13 @@ def measure(model: str) -> Measurement:
     """Times blocks of steps of both optimizers in turn, and counts their operations."""
     from benchmarks import step_programs as programs  # noqa: PLC0415
 
-    batch_size = _BATCH_SIZE.value
+    batch_size = FLAGS.batch_size
     pair = {
-        name: programs.Program(model, name, batch_size, _MOMENTUM_TYPE.value)
+        name: programs.Program(model, name, batch_size, FLAGS.momentum_type)
         for name in ("momentum", "kfac")
     }
     warm_up = 2 * programs.INVERT_EVERY
-    times = timing.take_turns(pair, _REPEATS.value, _BLOCK.value, warm_up)
+    times = timing.take_turns(pair, FLAGS.repeats, FLAGS.block, warm_up)
     counts = programs.operations(programs.layer_sizes(model), batch_size)
     return Measurement(
         model,
@@ -109,9 +105,9 @@ def profile(model: str) -> Iterator[str]:
     """Yields the time by kind of op of steps of momentum, K-FAC, and K-FAC with inverses."""
     from benchmarks import step_programs as programs  # noqa: PLC0415
 
-    batch_size = _BATCH_SIZE.value
+    batch_size = FLAGS.batch_size
     momentum, kfac = (
-        programs.Program(model, name, batch_size, _MOMENTUM_TYPE.value)
+        programs.Program(model, name, batch_size, FLAGS.momentum_type)
         for name in ("momentum", "kfac")
     )
     for program in (momentum, kfac):
@@ -128,17 +124,41 @@ def profile(model: str) -> Iterator[str]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Measures, prints, writes."""
+    """Measures, prints, writes, draws."""
     del argv
-    measurements = [measure(model) for model in _MODEL.value]
+    measurements = [measure(model) for model in FLAGS.model]
     for line in table(measurements):
         print(line)
-    if _PROFILE.value:
-        for model in _MODEL.value:
+    if FLAGS.profile:
+        for model in FLAGS.model:
             print("\n".join(profile(model)))
-    if _JSON.value:
-        record.write(_JSON.value, [found._asdict() for found in measurements])
+    if FLAGS.json:
+        record.write(FLAGS.json, [found._asdict() for found in measurements])
+    if FLAGS.picture:
+        groups = {
+            found.model: {
+                "seconds": found.ratios,
+                "operations, executed": [found.executed.ratio],
+                "operations, textbook": [found.textbook.ratio],
+            }
+            for found in measurements
+        }
+        title = f"Step of K-FAC / momentum SGD, batch {FLAGS.batch_size}"
+        record.draw_bars(FLAGS.picture, groups, title, "ratio")
+
+
+def define_flags() -> None:
+    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
+    flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
+    flags.DEFINE_integer("repeats", 7, "Pairs of blocks to time.", lower_bound=1)
+    flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
+    flags.DEFINE_enum("momentum_type", "regular", ["regular", "adam"], "Momentum of K-FAC.")
+    flags.DEFINE_string("json", None, "File to write the measurements to.")
+    flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
+    flags.DEFINE_bool("profile", False, "Also show where the time of a step goes.")
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

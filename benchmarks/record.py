@@ -30,7 +30,7 @@ def draw_bars(
 
     Args:
       path: PNG file.
-      groups: Group of bars -> name of a bar, the same in all groups -> values.
+      groups: Group of bars -> name of a bar, which a group may lack -> values.
       title: Above the bars.
       unit: Of the values.
     """
@@ -38,14 +38,18 @@ def draw_bars(
 
     picture = figure.Figure(figsize=(1.5 + 2.2 * len(groups), 3.6), layout="constrained")
     axes = picture.add_subplot()
-    names = list(next(iter(groups.values())))
+    names = dict.fromkeys(name for group in groups.values() for name in group)
     width = 0.8 / len(names)
-    for place, name in enumerate(names):
-        values = [group[name] for group in groups.values()]
+    for name in names:
+        values = [group[name] for group in groups.values() if name in group]
         medians = [statistics.median(series) for series in values]
         below = [m - min(series) for m, series in zip(medians, values, strict=True)]
         above = [max(series) - m for m, series in zip(medians, values, strict=True)]
-        positions = [group + (place - (len(names) - 1) / 2) * width for group in range(len(groups))]
+        positions = [
+            index + (list(group).index(name) - (len(group) - 1) / 2) * width
+            for index, group in enumerate(groups.values())
+            if name in group
+        ]
         axes.bar(positions, medians, width, yerr=[below, above], label=name, capsize=2)
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_ylabel(unit)

@@ -7,22 +7,13 @@ all. The loss over all training data is computed between the blocks, outside of 
     python -m benchmarks.time_to_loss --seeds=3 --picture=docs/kfac_curves.png
 """
 
-import json
 from collections.abc import Sequence
 
 from absl import app, flags
 
-from benchmarks import loss_race
+from benchmarks import loss_race, record
 
-_PROBLEM = flags.DEFINE_multi_enum(
-    "problem", list(loss_race.PROBLEMS), loss_race.PROBLEMS, "May be repeated."
-)
-_SEEDS = flags.DEFINE_integer("seeds", 3, "How many seeds.", lower_bound=1)
-_STEPS = flags.DEFINE_integer(
-    "steps", 2000, "Steps of Adam.", lower_bound=loss_race.BLOCK[loss_race.RIVAL]
-)
-_JSON = flags.DEFINE_string("json", None, "File to write all curves to.")
-_PICTURE = flags.DEFINE_string("picture", None, "PNG file to draw the curves to.")
+FLAGS = flags.FLAGS
 
 
 def main(argv: Sequence[str]) -> None:
@@ -30,24 +21,37 @@ def main(argv: Sequence[str]) -> None:
     del argv
     curves = []
     found = {}
-    for problem in _PROBLEM.value:
+    for problem in FLAGS.problem:
         runs = [
             curve
-            for seed in range(1, _SEEDS.value + 1)
+            for seed in range(1, FLAGS.seeds + 1)
             for settings in loss_race.grid(problem)
-            for curve in loss_race.race(problem, settings, seed, _STEPS.value)
+            for curve in loss_race.race(problem, settings, seed, FLAGS.steps)
         ]
         found[problem] = loss_race.results(runs)
         curves.extend(runs)
         print("\n".join(loss_race.table(problem, found[problem])), flush=True)
-    if _JSON.value:
-        with open(_JSON.value, "w", encoding="utf-8") as file:
-            json.dump([curve._asdict() for curve in curves], file)
-    if _PICTURE.value:
+    if FLAGS.json:
+        record.write(FLAGS.json, [curve._asdict() for curve in curves])
+    if FLAGS.picture:
         from benchmarks.loss_curves import draw  # noqa: PLC0415
 
-        draw(found, _PICTURE.value)
+        draw(found, FLAGS.picture)
+
+
+def define_flags() -> None:
+    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    flags.DEFINE_multi_enum(
+        "problem", list(loss_race.PROBLEMS), loss_race.PROBLEMS, "May be repeated."
+    )
+    flags.DEFINE_integer("seeds", 3, "How many seeds.", lower_bound=1)
+    flags.DEFINE_integer(
+        "steps", 2000, "Steps of Adam.", lower_bound=loss_race.BLOCK[loss_race.RIVAL]
+    )
+    flags.DEFINE_string("json", None, "File to write all curves to.")
+    flags.DEFINE_string("picture", None, "PNG file to draw the curves to.")
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

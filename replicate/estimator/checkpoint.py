@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import Variable
+from replicate._types import Operation, Variable
 from replicate.model_average import saved_variables
 
 v1 = tf.compat.v1
@@ -25,6 +25,8 @@ _DAMAGE_ERRORS = (
     tf.errors.NotFoundError,
     tf.errors.OutOfRangeError,
 )
+_READ_TOGETHER = 32
+"""Variables that are read by one operation when a whole checkpoint is checked."""
 _CLOCK_TICK = 1_000_000_000
 """Nanoseconds in which a file may change twice without a new time stamp."""
 _LOST_PEER = (tf.errors.AbortedError, tf.errors.UnavailableError)
@@ -135,17 +137,31 @@ def _found_damage(path: str) -> str | None:
         return _damage(f"{path}.index", error)
     config = v1.ConfigProto(device_count={"CPU": 1, "GPU": 0})
     with tf.Graph().as_default(), v1.Session(config=config) as session:
-        reads = [
-            tf.raw_ops.RestoreV2(
-                prefix=path, tensor_names=[name], shape_and_slices=[""], dtypes=[dtype]
-            )[0].op
-            for name, dtype in types.items()
-        ]
         try:
-            session.run(reads)
+            session.run(_reads(path, types))
         except _DAMAGE_ERRORS as error:
             return _damage(_data_files(path) or f"{path}.data-*, which does not exist", error)
     return None
+
+
+def _reads(path: str, types: dict[str, tf.DType]) -> list[Operation]:
+    """Returns operations that read some variables each.
+
+    One for each variable takes long to build, one for all takes as much memory as the file.
+    """
+    names = sorted(types)
+    groups = [
+        names[start : start + _READ_TOGETHER] for start in range(0, len(names), _READ_TOGETHER)
+    ]
+    return [
+        tf.raw_ops.RestoreV2(
+            prefix=path,
+            tensor_names=group,
+            shape_and_slices=[""] * len(group),
+            dtypes=[types[name] for name in group],
+        )[0].op
+        for group in groups
+    ]
 
 
 def _check_shapes(path: str, variables: dict[str, Variable], saved: dict[str, list[int]]) -> None:

@@ -16,7 +16,7 @@ def test_measurements_are_written_with_their_circumstances(tmp_path):
 
 def test_bars_are_drawn(tmp_path):
     path = tmp_path / "bars.png"
-    groups = {"one": {"x": [1.0, 2.0], "y": [3.0]}, "two": {"x": [2.0], "y": [1.0, 5.0]}}
+    groups = {"one": {"x": [1.0, 2.0], "y": [3.0]}, "two": {"y": [1.0, 5.0], "z": [2.0]}}
     record.draw_bars(str(path), groups, "Title", "ratio")
     image = matplotlib.image.imread(path)
     assert image.shape[0] > 300

@@ -90,7 +90,7 @@ def test_program(tmp_path):
     path, picture = tmp_path / "found.json", tmp_path / "curves.png"
     command = [sys.executable, "-m", "benchmarks.time_to_loss", f"--json={path}", "--steps=40"]
     subprocess.run([*command, "--seeds=1", f"--picture={picture}"], cwd=ROOT, check=True)
-    found = json.loads(path.read_text())
+    found = json.loads(path.read_text())["measured"]
     runs = {(run["problem"], run["optimizer"], run["setting"]) for run in found}
     assert len(runs) == len(found) == 2 * 4 * 3
     assert picture.exists()
