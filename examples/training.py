@@ -54,7 +54,8 @@ def run(
         plan = plan_towers(settings.num_towers, settings.devices)
         check_batch_size(settings.batch_size, plan)
         estimator = make_estimator(model_fn, plan, settings, params)
-    show_plan(plan, data, settings.batch_size, params)
+    if estimator.config.task_type != replicate.TaskType.PS:
+        show_plan(plan, data, settings.batch_size, params)
     train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
     with endings.endings(estimator):
         results = train(estimator, data, settings)

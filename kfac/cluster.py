@@ -3,8 +3,9 @@
 Every worker builds the same graph between parameter servers and itself, and runs its own part of
 it. Gradients of all are aggregated by `SyncReplicasOptimizer`; the chief then makes the step.
 Before it hands over its gradients a worker does what its role asks for: it adds the statistics of
-its batch to sums, folds these into the averages, computes inverses. What is shared are variables,
-which are added to, and assigned as a whole, at once. Roles are `kfac.worker_roles`'; the step is
+its batch to sums, folds these into the averages, computes inverses. The chief stands in for those
+whose inverses are missing. What is shared are variables, which are added to, and assigned as a
+whole, at once. Roles are `kfac.worker_roles`'; the step is
 `kfac.stepping`'s. Called by training programs.
 
 References:
@@ -12,11 +13,14 @@ References:
   approximations", §3.
 """
 
+import dataclasses
 import itertools
+import time
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from kfac import linalg
@@ -30,6 +34,9 @@ from kfac.state import ROOT, Addition, assign_all, make_variable, read
 from kfac.worker_roles import WorkerRole
 
 v1 = tf.compat.v1
+
+_LOOK_SECS = 0.05
+"""Seconds between two looks of the chief at something that it waits for."""
 
 
 @typing.final
@@ -65,7 +72,8 @@ class ClusterKfacOpt(KfacOptimizer):
           worker: What this worker does.
           invert_every: Steps between two computations of an inverse, ≥ 1: an int, an int Tensor or
             Variable [], or a function that returns one of these. Dedicated workers do not count
-            steps, but compute inverses all the time.
+            steps, but compute inverses all the time. Inverses that are a period overdue, whoever
+            should compute them, are computed by the chief.
           cov_update_every: Steps between two updates of the averages, ≥ 1. Dedicated workers update
             them all the time.
           cov_ema_decay: Weight of the past per step, in [0, 1]; raised to the power
@@ -182,18 +190,21 @@ class ClusterKfacOpt(KfacOptimizer):
         if worker.folds_statistics and worker.strategy != "shared":
             with v1.control_dependencies(work):
                 work.append(self._fold(True))
-        owned = worker.owned([factor.inverse_cost for factor in self.factors])
-        owned = [index for index in owned if self.factors[index].inverse_update_vars]
+        owned = self._owned(worker)
         if not owned:
             return tf.group(*work)
         # In lock-step averages that all share only change when all workers wait.
         with v1.control_dependencies([] if worker.strategy == "shared" else work):
             if paced:
-                return tf.group(*work, self._inverses_if_due(owned))
-            usable = self._estimator.has_averages()
-            updates = [self._estimator.make_inv_update_op(usable, [index]) for index in owned]
-            self._queue = OpQueue(updates)
+                is_time = tf.reduce_any(self._invert_steps(owned) <= read(self.counter))
+                return tf.group(*work, self._inverses_if(is_time, owned))
+            self._queue = OpQueue([self._inverses_if(True, [index]) for index in owned])
         return tf.group(*work)
+
+    def _owned(self, worker: WorkerRole) -> list[int]:
+        """Returns the numbers of the factors that have inverses, which a worker computes."""
+        owned = worker.owned([factor.inverse_cost for factor in self.factors])
+        return [index for index in owned if self.factors[index].inverse_update_vars]
 
     def _fold(self, due: Tensor | bool) -> Operation:
         """Folds what was added into the averages, if there is anything and it is due."""
@@ -201,20 +212,25 @@ class ClusterKfacOpt(KfacOptimizer):
         due = has_any if due is True else tf.logical_and(has_any, due)
         return self._estimator.make_cov_update_op(due)
 
-    def _inverses_if_due(self, owned: Sequence[int]) -> Operation:
-        """Computes inverses when the first of them is due; notes when it will be again.
+    def _invert_steps(self, indices: Sequence[int]) -> Tensor:
+        """Returns when each of some inverses is due, int64; 0 if it was never computed.
 
         A worker may never see a certain step, because others made it.
         """
-        step, invert_at = read(self.counter), read(self._invert_at)
-        is_time = tf.reduce_any(tf.gather(invert_at, owned) <= step)
+        return tf.gather(read(self._invert_at), indices)
+
+    def _inverses_if(self, is_time: Tensor | bool, indices: Sequence[int]) -> Operation:
+        """Computes inverses if it is time and there are averages; notes when they are due again."""
         due = tf.logical_and(is_time, self._estimator.has_averages())
-        updates = self._estimator.make_inv_update_op(due, owned)
+        step, invert_at = read(self.counter), read(self._invert_at)
+        updates = self._estimator.make_inv_update_op(due, indices)
         with v1.control_dependencies([updates]):
-            period = tf.maximum(linalg.as_scalar(self._invert_every, tf.int64), 1)
-            is_owned = tf.constant([index in owned for index in range(len(self.factors))])
-            later = tf.where(tf.logical_and(is_owned, due), step + period - invert_at, 0)
+            is_changed = tf.constant([index in indices for index in range(len(self.factors))])
+            later = tf.where(tf.logical_and(is_changed, due), step + self._period() - invert_at, 0)
             return tf.group(updates, assign_all([Addition(self._invert_at, later)]))
+
+    def _period(self) -> Tensor:
+        return tf.maximum(linalg.as_scalar(self._invert_every, tf.int64), 1)
 
     # What the chief does with the gradients of all.
 
@@ -228,8 +244,53 @@ class ClusterKfacOpt(KfacOptimizer):
             work = []
             if self._worker.strategy == "shared":
                 work.append(self._fold(is_due(read(self.counter), self._cov_update_every)))
+            with v1.control_dependencies(work), v1.device(None):
+                work = self._missing_inverses()
             with v1.control_dependencies(work):
                 return super().apply_gradients(grads_and_vars, global_step, name)
+
+    def _missing_inverses(self) -> list[Operation]:
+        """Returns ops after which all inverses are there, and none is older than two periods.
+
+        Without inverses a step would change nothing, and count. So the chief computes what a worker
+        that is late, slow or gone has not; in lock-step that is only what the first step needs.
+        """
+        worker = self._worker
+        if worker.strategy == "chief_worker":
+            # Its own thread computes them, but others may have handed over more gradients before.
+            own = self._owned(worker)
+            if not own:
+                return []
+            return [self._wait_until(lambda: tf.reduce_all(self._invert_steps(own) > 0))]
+        tasks = range(worker.num_workers)
+        roles = [dataclasses.replace(worker, task_index=index) for index in tasks]
+        groups = {owned for role in roles if (owned := tuple(self._owned(role)))}
+        waits = []
+        if worker.strategy == "dedicated_workers" and groups:
+            waits.append(self._wait_until(self._estimator.has_averages))
+        with v1.control_dependencies(waits):
+            return [*waits, *(self._stand_in(group) for group in sorted(groups))]
+
+    def _stand_in(self, indices: Sequence[int]) -> Operation:
+        """Computes inverses of one owner if one was never computed, or is a period overdue."""
+        due_at = self._invert_steps(indices)
+        is_late = tf.logical_or(due_at <= 0, due_at + self._period() < read(self.counter))
+        return self._inverses_if(tf.reduce_any(is_late), indices)
+
+    def _wait_until(self, condition: Callable[[], Tensor]) -> Operation:
+        """Returns an op that ends when a condition holds, or a batch was refused.
+
+        Args:
+          condition: Returns bool []; called inside a loop.
+        """
+
+        def look(_: Tensor) -> Tensor:
+            pause = tf.numpy_function(_pause, [], tf.bool)
+            with v1.control_dependencies([pause]):
+                return tf.logical_or(condition(), self._estimator.has_refused())
+
+        first = tf.logical_or(condition(), self._estimator.has_refused())
+        return tf.while_loop(tf.logical_not, look, [first])[0].op
 
     def _summarize(self) -> None:
         # Summaries are written by another thread, which must not make the step, too.
@@ -253,6 +314,11 @@ class _Chief(v1.train.Optimizer):
     ) -> Operation:
         """Applies gradients."""
         return self._apply(list(grads_and_vars), global_step, name)
+
+
+def _pause() -> Any:
+    time.sleep(_LOOK_SECS)
+    return np.True_
 
 
 def _beside(parameters: Sequence[Variable]) -> Callable[[Operation], str]:

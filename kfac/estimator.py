@@ -395,13 +395,17 @@ class FisherEstimator(BlockProducts):
             return assign_if(due, variables, compute, finish)
 
     def has_averages(self) -> Tensor:
-        """Returns whether any batch was folded into the averages so far, bool []."""
-        weight = self.factors[0].get_cov_vars()[1]
-        return read(weight) > 0
+        """Returns whether any batch was folded into all averages so far, bool []."""
+        weights = [factor.get_cov_vars()[1] for factor in self.factors]
+        return tf.reduce_all([read(weight) > 0 for weight in weights])
 
     def has_statistics(self) -> Tensor:
         """Returns whether `make_accumulation_op` added any since the last update, bool []."""
         return tf.constant(False) if self._sums is None else tf.logical_not(self._sums.is_empty())
+
+    def has_refused(self) -> Tensor:
+        """Returns whether `make_accumulation_op` ever left out a batch, bool []."""
+        return tf.constant(False) if self._sums is None else read(self._sums.refused) > 0
 
     def make_inv_update_op(
         self, due: Tensor | bool = True, indices: Sequence[int] | None = None

@@ -3,7 +3,9 @@
 A phase is timed by two readings of the clock in the graph, on the same machine: one that waits for
 what the phase waits for, and one that waits for the phase. That is kept in a variable of no
 collection, which is neither saved nor initialized, and so is without a value until the phase has
-run. Where phases begin and end is said by those who build them: estimator and optimizer.
+run. Where op determinism is on, no op may read a clock, and phases have no durations: turn it on
+before the optimizer is made. Where phases begin and end is said by those who build them: estimator
+and optimizer.
 """
 
 import functools
@@ -29,6 +31,7 @@ class PhaseTimes:
     def __init__(self) -> None:
         """Makes no variables yet."""
         self._seconds: dict[str, Variable] = {}
+        self._now = tf.timestamp if _may_read_clock() else _unknown
 
     def begin(self, phase: str, after: Sequence[Any] = ()) -> Tensor:
         """Returns the time at which a phase begins; not to be called in a conditional branch.
@@ -40,7 +43,7 @@ class PhaseTimes:
           after: Operations and Tensors that it begins after, beside active control dependencies.
         """
         with v1.name_scope("kfac/monitor/"), v1.control_dependencies(after):
-            start = tf.timestamp()
+            start = self._now()
         if phase not in self._seconds:
             with tf.init_scope(), v1.name_scope(None), v1.device(None), v1.device(start.device):
                 self._seconds[phase] = v1.Variable(
@@ -63,13 +66,14 @@ class PhaseTimes:
         variable = self._seconds[phase]
         # Two clocks need not agree.
         with v1.device(None), v1.device(start.device), v1.control_dependencies([done, start]):
-            return v1.assign(variable, tf.timestamp() - start).op
+            return v1.assign(variable, self._now() - start).op
 
     def read(self) -> dict[str, Tensor]:
         """Returns the seconds of each phase that has begun in this graph; NaN if it has not run."""
-        unknown = tf.constant(float("nan"), tf.float64)
         return {
-            phase: value_if(variable.is_initialized(), functools.partial(read, variable), unknown)
+            phase: value_if(
+                variable.is_initialized(), functools.partial(read, variable), _unknown()
+            )
             for phase, variable in self._seconds.items()
         }
 
@@ -79,3 +83,22 @@ class PhaseTimes:
             summary = v1.summary.scalar(f"{phase}_seconds", seconds, collections=[])
             known = tf.where(tf.math.is_nan(seconds), tf.constant(""), summary)
             v1.add_to_collection(v1.GraphKeys.SUMMARIES, known)
+
+
+def _may_read_clock() -> bool:
+    """Whether operations may: not after `tf.config.experimental.enable_op_determinism`.
+
+    There is no public function that tells, so it is tried.
+    """
+    options = v1.ConfigProto(device_count={"CPU": 1, "GPU": 0})
+    with tf.Graph().as_default(), v1.Session(config=options) as session:
+        now = tf.timestamp()
+        try:
+            session.run(now)
+        except tf.errors.FailedPreconditionError:
+            return False
+    return True
+
+
+def _unknown() -> Tensor:
+    return tf.constant(float("nan"), tf.float64)

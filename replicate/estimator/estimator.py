@@ -17,7 +17,7 @@ from replicate._types import ModelFn, Nest
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoint import open_checkpoint, read_variable
 from replicate.estimator.cluster_session import training_device
-from replicate.estimator.ending import withdraw_end
+from replicate.estimator.ending import Ending, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
 from replicate.estimator.input_position import is_position_key
@@ -74,6 +74,12 @@ class Estimator:
         self._config = _config_with_model_dir(config, model_dir)
         self._warm_start = warm_start_settings(warm_start_from)
         self._has_warned = False
+        self._ending = Ending(self.model_dir)
+
+    @property
+    def ending(self) -> Ending:
+        """The end of training as told in the model directory, watched since this object exists."""
+        return self._ending
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
@@ -166,7 +172,7 @@ class Estimator:
             if self._warm_start is not None and self.latest_checkpoint() is None:
                 apply_warm_start(self._warm_start)
             self._warn_of_random_ops(spec)
-            run_training(inputs, spec, self.model_dir, self._config, request)
+            run_training(inputs, spec, self._config, request, self._ending)
         return self
 
     def evaluate(

@@ -153,7 +153,9 @@ def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
 
 def tell_parameter_servers(target: str, config: RunConfig) -> None:
     """Tells the parameter servers that this process is done; one that has left is not missed."""
-    for index in range(config.num_ps_replicas):
+    for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):
+        if not _accepts(address):
+            continue  # A session with it would wait for it, whatever its timeout.
         with tf.Graph().as_default():
             done = _done_queue(index, config).enqueue(config.global_id_in_cluster)
             options = _options(config, f"/job:{TaskType.PS}/task:{index}", _own_device(config))

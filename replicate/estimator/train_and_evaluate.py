@@ -130,8 +130,12 @@ def _train_in_cluster(
 
 
 def _is_late(estimator: Estimator, train_spec: TrainSpec) -> bool:
-    """Whether this is a worker, and the newest checkpoint is the last one."""
-    if estimator.config.is_chief or train_spec.max_steps is None:
+    """Whether this is a worker, and training has ended: that is told, or the last step is saved."""
+    if estimator.config.is_chief:
+        return False
+    if estimator.ending.is_final():
+        return True
+    if train_spec.max_steps is None:
         return False
     newest = estimator.latest_checkpoint()
     return newest is not None and read_variable(newest, "global_step") >= train_spec.max_steps

@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from replicate.errors import user_errors
 from replicate.estimator.checkpoint import read_variable
+from replicate.estimator.cluster import TaskType
 from replicate.estimator.cluster_session import (
     WaitingSessionCreator,
     session_options,
 )
-from replicate.estimator.ending import has_ended
+from replicate.estimator.ending import Ending, has_ended
 from replicate.estimator.events import event_hooks
 from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.inputs import Inputs, batch_size
@@ -29,7 +30,7 @@ from replicate.estimator.recovery import RecoveringSessionCreator, Restarts
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import CheckpointHook, build_savers
 from replicate.estimator.search import newest_checkpoint
-from replicate.estimator.servers import Abandoned
+from replicate.estimator.servers import Abandoned, absent_tasks
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, TrainingInterrupted, interruptions
 from replicate.estimator.stepping import Stepper, StopHook
@@ -65,7 +66,7 @@ class TrainRequest:
 
 
 def run_training(
-    inputs: Inputs, spec: EstimatorSpec, model_dir: str, config: RunConfig, request: TrainRequest
+    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest, ending: Ending
 ) -> None:
     """Trains the model of the default graph, and leaves its last step in a checkpoint.
 
@@ -80,15 +81,18 @@ def run_training(
     if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
         _check_step_moves()
     if config.is_chief:
-        _run_chief(inputs, spec, model_dir, config, request)
+        _run_chief(inputs, spec, config, request, ending)
     else:
-        _run_worker(inputs, spec, model_dir, config, request)
+        _run_worker(inputs, spec, config, request, ending)
 
 
 class _Surroundings:
     """What may end the loop from outside: signals, a cluster that is gone, the end of the chief."""
 
-    def __init__(self, interruption: Interruption, readings: StepReadings, config: RunConfig):
+    def __init__(
+        self, interruption: Interruption, readings: StepReadings, config: RunConfig, ending: Ending
+    ):
+        self.ending = ending
         self.interruption = interruption
         self.readings = readings
         self.config = config
@@ -122,14 +126,21 @@ class _Surroundings:
                 hook.release()
 
     def _has_chief_ended(self) -> bool:
+        config = self.config
+        if config.is_chief:
+            return False
         took_part = self.readings.loss is not None
-        return took_part and not self.config.is_chief and has_ended(str(self.config.model_dir))
+        if self.ending.is_new() or (took_part and has_ended(str(config.model_dir))):
+            return True
+        is_final = config.num_ps_replicas > 0 and self.ending.is_final()
+        return is_final and len(absent_tasks(config, [TaskType.PS])) == config.num_ps_replicas
 
 
 def _run_chief(
-    inputs: Inputs, spec: EstimatorSpec, model_dir: str, config: RunConfig, request: TrainRequest
+    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest, ending: Ending
 ) -> None:
     """Trains, and writes checkpoints and event files."""
+    model_dir = str(config.model_dir)
     scaffold = spec.scaffold or v1.train.Scaffold()
     savers = build_savers(scaffold, inputs.position, config)
     creator = RestoringSessionCreator(
@@ -158,7 +169,7 @@ def _run_chief(
         for closed_at_the_end in (writer, progress, *profiles):
             stack.callback(closed_at_the_end.close)
         interruption = stack.enter_context(interruptions())
-        around = _Surroundings(interruption, readings, config)
+        around = _Surroundings(interruption, readings, config, ending)
         users = [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
         hooks = [
             *around.hooks(users),
@@ -173,14 +184,14 @@ def _run_chief(
 
 
 def _run_worker(
-    inputs: Inputs, spec: EstimatorSpec, model_dir: str, config: RunConfig, request: TrainRequest
+    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest, ending: Ending
 ) -> None:
     """Trains what the chief of a cluster has initialised, and writes nothing."""
     scaffold = spec.scaffold or v1.train.Scaffold()
     readings = StepReadings(spec.train_op, spec.loss)
     progress = _progress(inputs, readings, config, request)
     with contextlib.closing(progress), interruptions() as interruption:
-        around = _Surroundings(interruption, readings, config)
+        around = _Surroundings(interruption, readings, config, ending)
         creator = WaitingSessionCreator(scaffold, config, around.is_over)
         users = [*request.hooks, *spec.training_hooks]
         hooks = [
@@ -189,7 +200,7 @@ def _run_worker(
             progress,
         ]
         _loop(creator, hooks, around)
-    _raise_if_interrupted(interruption, model_dir)
+    _raise_if_interrupted(interruption, str(config.model_dir))
 
 
 def _loop(creator: v1.train.SessionCreator, hooks: list[Any], around: _Surroundings) -> None:

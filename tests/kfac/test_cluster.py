@@ -153,7 +153,8 @@ def by_hand(is_due, rows, lags, cov_update_every=1):
     Args:
       is_due: Whether inverses are computed in a step.
       rows: How many of the batch give the averages.
-      lags: Whether inverses are computed before the averages get the batch of the step.
+      lags: Whether inverses are computed before the averages get the batch of the step; not those
+        of the first one.
       cov_update_every: Steps between two updates of the averages.
     """
     with tf.Graph().as_default(), v1.Session() as session:
@@ -168,7 +169,7 @@ def by_hand(is_due, rows, lags, cov_update_every=1):
             part = {x: X[step, :rows], y: Y[step, :rows]}
             is_counted = step % cov_update_every == 0
             updates = [(ops.cov_update, is_counted), (ops.inv_update, is_due(step))]
-            for op, wanted in reversed(updates) if lags else updates:
+            for op, wanted in reversed(updates) if lags and step else updates:
                 if wanted:
                     session.run(op, part)
             session.run(train, {x: X[step], y: Y[step]})
@@ -192,11 +193,11 @@ def test_shared_statistics_are_those_of_the_whole_batch(cluster, every):
         for index in range(2)
     ]
     found = run_all(workers, servers)
-    assert_equal_to(found, by_hand(lambda step: step % 3 == 1, ROWS, True, every))
+    assert_equal_to(found, by_hand(lambda step: step % 3 == 0, ROWS, True, every))
     assert found["global_step"] == STEPS
     owned = [worker.role.owned([4**3, 3**3, 3**3, 3**3]) for worker in workers]
     assert sorted(owned[0] + owned[1]) == [0, 1, 2, 3]
-    assert found["kfac/invert_at"].tolist() == [7, 7, 7, 7]
+    assert found["kfac/invert_at"].tolist() == [9, 9, 9, 9]
 
 
 def test_chief_updates_from_its_own_batch(cluster):
@@ -234,6 +235,66 @@ def test_dedicated_workers(cluster):
         if name.endswith("inverse_rare_paths"):
             assert not value.any()
     assert np.abs(found["w"] - W).max() > 0.01
+
+
+def test_chief_stands_in_for_a_worker_that_never_comes(cluster):
+    spec, servers = cluster
+    role = kfac.WorkerRole("shared", 2, 0)
+    chief = Worker(role, spec, "absent", invert_every=2)
+    owned = role.owned([4**3, 3**3, 3**3, 3**3])
+    others = [index for index in range(4) if index not in owned]
+    due_at = []
+    with chief.session(servers[0], num_tokens=40, last_step=13) as session:
+        # Without the other worker the chief hands over two gradients for each step.
+        while not session.should_stop():
+            session.run(chief.train_op)
+            values = chief.values(session)
+            due_at.append((values["global_step"], values["kfac/invert_at"]))
+    assert all(at[others].min() >= step - 3 for step, at in due_at)
+    assert due_at[-1][1][others].min() >= 11
+    assert all(v.any() for name, v in values.items() if name.endswith("/inverse"))
+    assert np.abs(values["w"] - W).max() > 0.01
+
+
+def test_no_step_is_made_before_there_are_averages(cluster):
+    spec, servers = cluster
+    workers = [
+        Worker(kfac.WorkerRole("dedicated_workers", 3, index), spec, "late") for index in range(3)
+    ]
+    has_waited, last = threading.Event(), []
+
+    def lead():
+        with workers[0].session(servers[0], num_tokens=9, last_step=5) as session:
+            # Three gradients are enough for a step, four leave one for the next.
+            for _ in range(4):
+                session.run(workers[0].train_op)
+            last.append(workers[0].values(session))
+            has_waited.set()
+            while not session.should_stop():
+                session.run(workers[0].train_op)
+            last.append(workers[0].values(session))
+
+    threads = [threading.Thread(target=lead, daemon=True)]
+    threads[0].start()
+    assert has_waited.wait(60)
+    for worker, server in zip(workers[1:], servers[1:3], strict=True):
+        threads.append(threading.Thread(target=run_to_end, args=(worker, server), daemon=True))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    before, after = last
+    assert before["global_step"] == before["kfac/counter"] == 0
+    np.testing.assert_array_equal(before["w"], W)
+    assert after["global_step"] >= 5
+    assert after["kfac/invert_at"].min() > 0
+    assert np.abs(after["w"] - W).max() > 0.01
+
+
+def run_to_end(worker, server):
+    with worker.session(server, last_step=5) as session:
+        while not session.should_stop():
+            session.run(worker.train_op)
 
 
 def test_a_worker_that_is_started_again_goes_on(cluster):

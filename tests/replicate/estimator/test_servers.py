@@ -100,7 +100,7 @@ def local_server():
 
 
 def as_role(role, index=0, chief="127.0.0.1:1", **settings):
-    jobs = {"chief": (chief,), "worker": ("127.0.0.1:2",), "ps": ("127.0.0.1:3",)}
+    jobs = {"chief": (chief,), "worker": ("127.0.0.1:2",), "ps": ("",)}
     return RunConfig(cluster=ClusterConfig(jobs, role, index), **settings)
 
 
@@ -120,6 +120,14 @@ def test_parameter_server_leaves_when_all_are_done(local_server, monkeypatch):
     tell_parameter_servers(local_server.target, as_role("chief"))
     thread.join(timeout=30)
     assert not thread.is_alive()
+
+
+def test_parameter_server_that_has_left_is_not_told(local_server):
+    config = as_role("worker")
+    gone = dataclasses.replace(config.cluster, jobs={**config.cluster.jobs, "ps": ("127.0.0.1:1",)})
+    started = time.monotonic()
+    tell_parameter_servers(local_server.target, RunConfig(cluster=gone))
+    assert time.monotonic() - started < servers.LEAVE_SECS / 2
 
 
 def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server, monkeypatch):

@@ -18,7 +18,7 @@ from replicate.estimator import (
     TrainingInterrupted,
 )
 from replicate.estimator.cluster import ClusterConfig
-from replicate.estimator.ending import has_ended
+from replicate.estimator.ending import announce_end, has_ended
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 
@@ -313,6 +313,15 @@ def test_worker_that_comes_when_all_is_done_has_nothing_to_do(linear, tmp_path):
     late = linear.make_estimator(tmp_path, cluster=cluster)
     train_spec = TrainSpec(linear.input_fn, max_steps=6)
     assert train_and_evaluate(late, train_spec, eval_spec(linear)) == (None, [])
+
+
+def test_worker_that_waits_for_a_server_when_training_ends_returns(linear, tmp_path):
+    chief, own, ps = (f"127.0.0.1:{port}" for port in free_ports(3))
+    cluster = ClusterConfig({"chief": (chief,), "worker": (own,), "ps": (ps,)}, "worker", 0)
+    worker = linear.make_estimator(tmp_path, cluster=cluster, session_creation_timeout_secs=60)
+    announce_end(str(tmp_path))
+    train_spec = TrainSpec(linear.input_fn)
+    assert train_and_evaluate(worker, train_spec, eval_spec(linear)) == (None, [])
 
 
 def wait_for_checkpoint(tmp_path):

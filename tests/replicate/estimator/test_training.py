@@ -1,6 +1,8 @@
+import dataclasses
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replicate.errors import NonFiniteError
-from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted
+from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted, ending
 from replicate.estimator.ending import announce_end
 from replicate.estimator.input_position import is_position_key
 from replicate.spec import EstimatorSpec
@@ -376,3 +378,31 @@ def test_worker_that_is_left_alone_at_the_end_ends(linear, start_servers, tmp_pa
     worker = linear.make_estimator(tmp_path, cluster=roles["worker", 0])
     worker.train(linear.input_fn, hooks=[lose])
     assert lose.steps == 3
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_worker_that_is_still_building_at_the_end_ends(linear, start_servers, tmp_path, is_there):
+    role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
+    if not is_there:
+        role = dataclasses.replace(role, jobs={**role.jobs, "ps": ("127.0.0.1:1",)})
+
+    def input_fn():
+        announce_end(str(tmp_path))
+        return linear.input_fn()
+
+    announce_end(str(tmp_path))
+    worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=20)
+    started = time.monotonic()
+    worker.train(input_fn)
+    assert time.monotonic() - started < 20, "it waits neither for the chief nor for its server"
+
+
+def test_worker_does_not_take_the_end_of_an_earlier_run_for_its_own(
+    linear, start_servers, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ending, "OLD_SECS", 0)
+    role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
+    announce_end(str(tmp_path))
+    worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=2)
+    with pytest.raises(ClusterError, match="waited 2 seconds for the chief"):
+        worker.train(linear.input_fn)
