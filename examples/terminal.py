@@ -44,7 +44,19 @@ def run(main: Callable[[], None]) -> NoReturn:
         main()
     except KeyboardInterrupt:
         fail("stopped before training began", 128 + signal.SIGINT)
-    sys.exit(0)
+    except SystemExit as end:
+        _leave(end.code)
+    _leave(0)
+
+
+def _leave(code: object) -> NoReturn:
+    """Exits; at once if the runtime still waits for another process, which cannot be stopped."""
+    session = sys.modules.get("replicate.estimator.session")
+    if isinstance(code, int) and session is not None and session.has_hanging_calls():
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def fail(message: str, code: int) -> NoReturn:

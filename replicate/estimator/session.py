@@ -29,6 +29,10 @@ CLOSE_SECS = 2
 """How long the closing of a session on a server may hold up the caller."""
 
 
+_CALLING = "replicate: a call to a server"
+"""Name of the threads that make such calls."""
+
+
 class ServerSession(v1.Session):
     """A session on a server, which does not wait for ever for another server that it uses.
 
@@ -42,7 +46,7 @@ class ServerSession(v1.Session):
           UnavailableError: A server did not answer in time.
         """
         answers = queue.SimpleQueue[Any]()
-        threading.Thread(target=_answer, args=(self, fetch, answers), daemon=True).start()
+        _start(_answer, self, fetch, answers)
         try:
             value, error = answers.get(timeout=CONNECT_SECS)
         except queue.Empty:
@@ -56,9 +60,22 @@ class ServerSession(v1.Session):
         """Closes the session, in the background if it takes long; not when the process ends."""
         if sys.is_finalizing():  # No thread can start any more, and one that is started would hang.
             return
-        closing = threading.Thread(target=super().close, daemon=True)
-        closing.start()
-        closing.join(CLOSE_SECS)
+        _start(super().close).join(CLOSE_SECS)
+
+
+def has_hanging_calls() -> bool:
+    """Returns whether a call to a server that does not answer hangs in a thread.
+
+    A program should then end by `os._exit`: the interpreter's own way to end aborts the process if
+    the call returns meanwhile.
+    """
+    return any(thread.name == _CALLING for thread in threading.enumerate())
+
+
+def _start(call: Callable[..., Any], *args: Any) -> threading.Thread:
+    thread = threading.Thread(target=call, args=args, name=_CALLING, daemon=True)
+    thread.start()
+    return thread
 
 
 def _answer(session: v1.Session, fetch: Tensor, answers: "queue.SimpleQueue[Any]") -> None:

@@ -110,3 +110,26 @@ def test_tensorflow_is_imported_silently_and_its_errors_are_not_hidden(tmp_path)
     done = run_program(tmp_path, "terminal.import_tensorflow()")
     assert done.returncode == 1
     assert "why it failed" in done.stderr
+
+
+@pytest.mark.parametrize("code", [0, 143])
+def test_a_program_ends_at_once_while_a_call_hangs(code):
+    program = f"""
+import sys, threading
+from examples import terminal
+from replicate.estimator import session
+
+def main():
+    session._start(threading.Event().wait)  # A daemon: the interpreter would not wait for it.
+    print("done")
+    sys.exit({code})
+
+import atexit
+atexit.register(print, "the interpreter's own way")
+sys.argv = ["program"]
+terminal.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, "done\n")
