@@ -1,8 +1,9 @@
 """The constants of `benchmarks.cluster_plans`, from what `benchmarks.cluster_points` found.
 
-They are fitted to one worker, so that every other point says how good the simulator is. What other
-programs took of the machine while a point was measured, the simulation of it does without. Called
-by `benchmarks.scaling`.
+They are fitted to one worker, and what small messages cost a server to two workers that average or
+share K-FAC's work. So the points of three and four workers, and all others of two, say how good the
+simulator is. What other programs took of the machine while a point was measured, the simulation of
+it does without. Called by `benchmarks.scaling`.
 """
 
 import dataclasses

@@ -120,7 +120,7 @@ def test_version_is_written_once():
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_import_without_tensorflow_says_what_to_install(package):
-    program = f"import sys; sys.modules['tensorflow'] = None; import {package}"
+    program = f"import sys; sys.modules['tensorflow'] = None; from {package} import *"
     done = python("-c", program, cwd=ROOT)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]

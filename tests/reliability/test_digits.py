@@ -14,8 +14,7 @@ WAYS = {
     "async": (2, [*CONVNET, "--train_steps=200"]),
     "sync": (2, [*SYNC, "--optimizer=momentum"]),
     "chief_worker": (2, [*SYNC, "--op_strategy=chief_worker"]),
-    # Until the worker that inverts has joined, steps change nothing.
-    "dedicated_workers": (3, [*SYNC, "--op_strategy=dedicated_workers", "--train_steps=1500"]),
+    "dedicated_workers": (3, [*SYNC, "--op_strategy=dedicated_workers"]),
     "shared": (2, [*SYNC, "--op_strategy=shared"]),
     "model_average": (2, AVERAGE),
 }
