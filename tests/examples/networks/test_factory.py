@@ -152,7 +152,6 @@ def test_two_towers_make_the_step_of_one(name):
     assert len(check.gradients) >= 8
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"),
     [("inception_v3", 75), ("resnet_v1_50", 48), ("resnet_v2_50", 48), ("vgg_16", 32)],
