@@ -4,15 +4,14 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import contextlib
 import itertools
-import socket
 
 import hypothesis
 import pytest
 import tensorflow as tf
 
 from replicate.estimator.cluster import ClusterConfig
+from replicate.launch.plan import free_ports
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
@@ -33,12 +32,7 @@ def start_servers():
     """
 
     def start(**counts):
-        with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(socket.socket()) for _ in range(sum(counts.values()))]
-            for each in held:
-                each.bind(("127.0.0.1", 0))
-            addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in held]
-        left = iter(addresses)
+        left = (f"127.0.0.1:{port}" for port in free_ports(sum(counts.values())))
         jobs = {job: tuple(itertools.islice(left, number)) for job, number in counts.items()}
         roles = [ClusterConfig(jobs, job, task) for job in jobs for task in range(counts[job])]
         servers.extend(

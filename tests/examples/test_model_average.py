@@ -4,13 +4,13 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from examples import terminal
+from replicate.launch.plan import free_ports
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
@@ -70,16 +70,6 @@ def test_learns_the_digits_alone(run_program, tmp_path, optimizer, towers):
 
 def accuracy(printed):
     return float(re.search(r"^test accuracy +(\S+)$", printed, re.MULTILINE).group(1))
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ import tensorflow as tf
 from examples import mnist
 from examples.networks import factory as networks
 from examples.preprocessing import factory as preprocessings
+from replicate.launch.plan import free_ports
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
@@ -336,16 +336,6 @@ def test_large_networks_make_two_steps(run_program, tmp_path, model_name):
     )
     assert done.code == 0, done.err
     assert re.findall(r"^step (\d) +loss \d", done.out, re.MULTILINE) == ["1", "2"]
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.mark.slow

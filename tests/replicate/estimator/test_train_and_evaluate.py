@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import socket
 import threading
 import time
 
@@ -21,6 +20,7 @@ from replicate.estimator.cluster import ClusterConfig
 from replicate.estimator.ending import announce_end, has_ended
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
+from replicate.launch.plan import free_ports
 
 v1 = tf.compat.v1
 
@@ -220,16 +220,6 @@ except ClusterError as error:
     error.exit()
 print(len(steps), max(steps, default=0), flush=True)
 """
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """A cluster inside this process, and workers in it that average two numbers."""
 
 import itertools
-import socket
 import threading
 
 import pytest
 import tensorflow as tf
 
+from replicate.launch.plan import free_ports
 from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
 
 v1 = tf.compat.v1
@@ -14,16 +14,6 @@ v1 = tf.compat.v1
 WORKERS = 3
 LIMIT_SECS = 30
 _names = (f"averaging_{number}" for number in itertools.count())
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture(scope="package")
