@@ -4,14 +4,19 @@ Nothing but values. The measuring program, its processes and `benchmarks.scaling
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 LOCAL_MODES = ("local", "local kfac")
 """Each worker trains variables of its own: nothing is exchanged."""
-MODES = (*LOCAL_MODES, "asynchronous", "synchronous", "averaging", "shared")
+KFAC_MODES = ("shared", "chief_worker", "dedicated_workers")
+"""K-FAC over workers: what `kfac.WorkerRole` calls strategies."""
+MODES = (*LOCAL_MODES, "asynchronous", "synchronous", "averaging", *KFAC_MODES)
 
 NUMBER_BYTES = 4
+_TINY_WIDTH = 8
+_TINY_WORKERS = 2
+_LEAST_WORKERS = {"dedicated_workers": 3}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Case:
     """One thing to measure: a chain of square layers, trained by some workers.
 
     Attributes:
-      mode: One of `MODES`; "shared" is K-FAC's.
+      mode: One of `MODES`.
       width: Units of each layer.
       layers: How many.
       batch: Examples of a worker's step.
@@ -37,7 +42,8 @@ class Case:
     @property
     def name(self) -> str:
         """A name that no other case has."""
-        return "-".join(map(str, dataclasses.astuple(self))).replace(" ", "-")
+        name = "-".join(map(str, dataclasses.astuple(self)))
+        return name.replace(" ", "-").replace("_", "-")
 
     @property
     def is_exchanged(self) -> bool:
@@ -47,12 +53,27 @@ class Case:
     @property
     def is_kfac(self) -> bool:
         """Whether the optimizer is K-FAC."""
-        return self.mode in ("local kfac", "shared")
+        return self.mode in ("local kfac", *KFAC_MODES)
 
     @property
     def waits(self) -> bool:
         """Whether the workers wait for each other in every step."""
-        return self.mode in ("synchronous", "shared")
+        return self.mode in ("synchronous", *KFAC_MODES)
+
+    @property
+    def gradients(self) -> int:
+        """How many workers, the first ones, compute gradients."""
+        return -(-3 * self.workers // 5) if self.mode == "dedicated_workers" else self.workers
+
+    @property
+    def tiny(self) -> "Case":
+        """The same with variables and a batch so small that only the messages count."""
+        return dataclasses.replace(self, width=_TINY_WIDTH, batch=1)
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether it is such a case."""
+        return self.width == _TINY_WIDTH
 
     @property
     def parameters(self) -> int:
@@ -66,12 +87,12 @@ class Case:
 
 
 class Point(NamedTuple):
-    """What was found in a case. All values but the last are per step of one worker.
+    """What was found in a case. All values but the last are per gradient of a worker.
 
     Attributes:
       case: The case.
-      seconds: From one step to the next.
-      worker: CPU seconds of the worker's process.
+      seconds: From one gradient of a worker to its next one.
+      worker: CPU seconds of all workers' processes, divided by all their gradients.
       server: CPU seconds of the parameter server's.
       sent: Bytes over the loopback interface, whoever sent them.
       others: Cores that other programs of the machine took.
@@ -103,17 +124,28 @@ SETTINGS = (
 
 
 def all_cases(workers: int) -> Iterator[Case]:
-    """Yields the cases that `benchmarks.scaling` needs.
+    """Yields the cases that `benchmarks.scaling` needs; what is set side by side comes together.
 
     Args:
       workers: The greatest number of workers, ≥ 1.
     """
-    counts = range(1, workers + 1)
-    for setting in SETTINGS:
-        yield Case("local", workers=1, **setting)
-        for mode in ("asynchronous", "synchronous"):
-            yield from (Case(mode, workers=count, **setting) for count in counts)
-    first, second, _ = SETTINGS
-    yield from (Case("averaging", workers=count, **second) for count in counts)
-    yield Case("local kfac", workers=1, **first)
-    yield from (Case("shared", workers=count, **first) for count in counts)
+    first, second, third = SETTINGS
+    for setting in (first, second, third):
+        for mode in ("local", "asynchronous", "synchronous"):
+            yield from _of(mode, setting, workers)
+            if setting is not first:  # It has as many layers as the second.
+                yield from _tiny(mode, setting, workers)
+    yield from (*_of("averaging", second, workers), *_tiny("averaging", second, workers))
+    for mode in ("local kfac", *KFAC_MODES):
+        yield from (*_of(mode, first, workers), *_tiny(mode, first, workers))
+
+
+def _of(mode: str, setting: Mapping[str, int], workers: int) -> Iterator[Case]:
+    for count in range(_LEAST_WORKERS.get(mode, 1), workers + 1):
+        yield Case(mode, workers=count, **setting)
+
+
+def _tiny(mode: str, setting: Mapping[str, int], workers: int) -> Iterator[Case]:
+    """With one worker and with two, or the least number of them that the mode allows."""
+    most = 1 if mode in LOCAL_MODES else _LEAST_WORKERS.get(mode, _TINY_WORKERS)
+    yield from (case.tiny for case in _of(mode, setting, min(workers, most)))

@@ -1,23 +1,29 @@
 """The constants of `benchmarks.cluster_plans`, from what `benchmarks.cluster_points` found.
 
-They are fitted to one worker, and what small messages cost a server to two workers that average or
-share K-FAC's work. So the points of three and four workers, and all others of two, say how good the
-simulator is. What other programs took of the machine while a point was measured, the simulation of
-it does without. Called by `benchmarks.scaling`.
+None of them comes from a point that the simulator is to reproduce with several workers: they are
+fitted to one worker, to workers that compute side by side and exchange nothing, and to two workers,
+or three where a mode takes as many, with tiny variables, for which only messages count. What other
+programs took of the machine while a point was measured, the simulation of it does without. Called
+by `benchmarks.scaling`.
 """
 
 import dataclasses
+import itertools
 import statistics as stats
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks import cluster_plans
-from benchmarks.cluster_cases import Case, Point
+from benchmarks.cluster_cases import KFAC_MODES, Case, Point
 from benchmarks.cluster_plans import Constants, Costs, Training
 
-_HAS_SMALL = ("averaging", "shared")
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_HALVINGS = 20
+_HAS_SMALL = ("averaging", *KFAC_MODES)
 
 
 class Comparison(NamedTuple):
@@ -54,39 +60,59 @@ def constants(found: Mapping[Case, Point], cores: float) -> Constants:
     """Fits the constants; non-negative, with the least relative errors.
 
     Args:
-      found: Of all cases with one worker.
+      found: Of all cases with one worker, and of those with tiny variables.
       cores: Of the machine.
 
     Raises:
       ValueError: One of them is missing.
     """
-    alone = {_setting(case): found[case] for case in found if _is(case, "local")}
-    apart = [point for case, point in found.items() if _is(case, "asynchronous")]
-    merged = {_setting(case): found[case] for case in found if _is(case, "synchronous")}
-    if not apart or not all(_setting(p.case) in merged.keys() & alone.keys() for p in apart):
+    alone = _beside(found, "asynchronous", "local", most=1)
+    merged = _beside(found, "synchronous", "asynchronous", most=2)
+    one = [(p, other) for p, other in merged if p.case.workers == 1]
+    if not alone or not one:
         raise ValueError(
-            "Cannot fit the constants: the points must have each setting with one worker in the "
+            "Cannot fit the constants: the points must have the settings with one worker in the "
             "modes local, asynchronous and synchronous. Measure with benchmarks.cluster_points."
         )
-    pairs = [(alone[_setting(point.case)], point) for point in apart]
-    sync = [(point, merged[_setting(point.case)]) for point in apart]
     return Constants(
-        exchange=_fit(2, pairs, [p.seconds - a.worker for a, p in pairs]),
-        worker=_fit(2, pairs, [p.worker - a.worker for a, p in pairs]),
-        server=_fit(2, pairs, [p.server for _, p in pairs]),
-        merge=_fit(1, sync, [s.seconds - p.seconds for p, s in sync]),
-        merge_cpu=_fit(1, sync, [s.worker + s.server - p.worker - p.server for p, s in sync]),
+        exchange=_fit(2, [(p, p.seconds - local.worker) for p, local in alone]),
+        worker=_fit(2, [(p, p.worker - local.worker) for p, local in alone]),
+        server=_fit(2, [(p, p.server) for p, _ in alone]),
+        merge=_fit(1, [(p, p.seconds - apart.seconds) for p, apart in one]),
+        merge_cpu=_fit(1, [(p, _cpu(p) - _cpu(apart)) for p, apart in merged], for_all=True),
         cores=cores,
     )
 
 
+def cores_in_use(found: Mapping[Case, Point], workers: int, cores: float) -> float:
+    """Returns how many cores some workers keep busy that do nothing but compute, each on one.
+
+    Where there are as many of them as cores, or a few more, one at times waits for a core while
+    another core is idle.
+
+    Args:
+      found: Where there are points of so many workers that exchange nothing.
+      workers: How many.
+      cores: Of the machine.
+
+    Returns:
+      The median over these points; with one worker, or without such points, all cores.
+    """
+    busy = [
+        workers * point.worker / point.seconds
+        for case, point in found.items()
+        if case.workers == workers and not case.is_exchanged and not case.is_tiny
+    ]
+    return min(cores, stats.median(busy)) if busy and workers > 1 else cores
+
+
 def compare(found: Mapping[Case, Point], fitted: Constants) -> list[Comparison]:
-    """Simulates all cases that exchange something on this machine."""
+    """Simulates all cases that exchange something on this machine, but those that are tiny."""
     compared = []
     for case, point in found.items():
-        if case.is_exchanged:
-            plan = cluster_plans.PLANS[case.mode](training_of(case, found, fitted), case.workers)
-            simulated = cluster_plans.seconds_per_step(plan, _left(fitted, point))
+        if case.is_exchanged and not case.is_tiny:
+            training = training_of(case, found, fitted)
+            simulated = _simulate(training, point, found, fitted)
             compared.append(Comparison(case, point.seconds, simulated))
     return compared
 
@@ -94,42 +120,85 @@ def compare(found: Mapping[Case, Point], fitted: Constants) -> list[Comparison]:
 def training_of(case: Case, found: Mapping[Case, Point], fitted: Constants) -> Training:
     """Returns what a case trains.
 
-    K-FAC's work is what it takes without a cluster, divided by multiplications. What is small in
-    K-FAC and in averaging is what simulations otherwise lack.
+    What a worker computes takes as long as beside as many others with nothing to exchange, so it
+    contains what they take from each other's caches. K-FAC's work is what it takes besides,
+    divided by multiplications. What is small in K-FAC and in averaging comes from tiny variables.
     """
-    one = dataclasses.replace(case, workers=1)
-    computing = found[dataclasses.replace(one, mode="local")].worker
+    training = _computing(case, found)
+    return _with_small(training, case, found, fitted) if case.mode in _HAS_SMALL else training
+
+
+def _computing(case: Case, found: Mapping[Case, Point]) -> Training:
+    """What a case trains, without what is small."""
+    computing = _local(case, found, "local").worker
     training = Training(case.parameters, case.layers, computing, case.interval)
     if case.is_kfac:
-        own = found[dataclasses.replace(one, mode="local kfac")].worker - computing
+        own = _local(case, found, "local kfac").worker - computing
         training = _with_kfac(training, case, max(0.0, own))
-    return _with_small(training, case, found, fitted) if case.mode in _HAS_SMALL else training
+    return training
+
+
+def _local(case: Case, found: Mapping[Case, Point], mode: str) -> Point:
+    """The point of as many workers, or else of one, that exchange nothing."""
+    side_by_side = dataclasses.replace(case, mode=mode)
+    return found.get(side_by_side) or found[dataclasses.replace(side_by_side, workers=1)]
 
 
 def _with_small(
     training: Training, case: Case, found: Mapping[Case, Point], fitted: Constants
 ) -> Training:
-    """Adds what simulations lack: the time of one worker, CPU seconds of two who wait."""
-    one, two = (found.get(dataclasses.replace(case, workers=number)) for number in (1, 2))
-    if one is None:
+    """Adds what simulations of tiny variables lack.
+
+    The chief's part is that of one worker, and the others' what a second one adds. Where the mode
+    takes more workers they have equal parts, with which the simulated time is the measured one.
+    """
+    tiny = [p for other, p in found.items() if other.is_tiny and _is_like(other, case.tiny)]
+    if not tiny:
         raise ValueError(
-            f"Cannot simulate {case.mode}: there is no point with one worker. Measure it with "
+            f"Cannot simulate {case.mode}: there is no point with tiny variables. Measure it with "
             "benchmarks.cluster_points."
         )
-    plans = cluster_plans.PLANS[case.mode]
-    simulated = cluster_plans.seconds_per_step(plans(training, 1), _left(fitted, one))
-    taken = two or one
-    number = taken.case.workers
-    cpu = number * (taken.worker + taken.server)
-    cpu -= cluster_plans.cpu_seconds_per_step(plans(training, number), fitted)
-    cpu = max(0.0, cpu if case.waits else cpu / number)
-    seconds = max(0.0, one.seconds - simulated, cpu / fitted.cores)
-    return training._replace(small=seconds, small_cpu=cpu)
+    first, *more = sorted(tiny, key=lambda point: point.case.workers)
+    plain = _computing(first.case, found)
+    if first.case.workers > 1:
+        part = _equal_parts(plain, first, found, fitted)
+        return training._replace(small=part, chief_cpu=part, other_cpu=part)
+    chief = other = _missing_cpu(plain, first, fitted)
+    for second in more[:1]:
+        both = _missing_cpu(plain, second, fitted)
+        other = max(0.0, both - chief) / (second.case.workers - 1)
+    missing = first.seconds - _simulate(plain, first, found, fitted)
+    seconds = max(0.0, missing, chief / fitted.cores)
+    return training._replace(small=seconds, chief_cpu=chief, other_cpu=other)
 
 
-def _left(fitted: Constants, point: Point) -> Constants:
-    """The constants with as many cores as other programs left."""
-    return fitted._replace(cores=max(0.1, fitted.cores - point.others))
+def _equal_parts(
+    plain: Training, point: Point, found: Mapping[Case, Point], fitted: Constants
+) -> float:
+    """Seconds of what is small for each worker, with which the simulation takes as long."""
+    low, high = 0.0, point.seconds
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        training = plain._replace(small=middle, chief_cpu=middle, other_cpu=middle)
+        is_short = _simulate(training, point, found, fitted) < point.seconds
+        low, high = (middle, high) if is_short else (low, middle)
+    return low
+
+
+def _missing_cpu(plain: Training, point: Point, fitted: Constants) -> float:
+    """CPU seconds of all processes in a step that a simulation lacks."""
+    plan = cluster_plans.PLANS[point.case.mode](plain, point.case.workers)
+    return max(0.0, _cpu(point) - cluster_plans.cpu_seconds_per_step(plan, fitted))
+
+
+def _simulate(
+    training: Training, point: Point, found: Mapping[Case, Point], fitted: Constants
+) -> float:
+    """Seconds per step, on the cores that others left when the point was measured."""
+    case = point.case
+    cores = cores_in_use(found, case.workers, fitted.cores) - max(0.0, point.others)
+    plan = cluster_plans.PLANS[case.mode](training, case.workers)
+    return cluster_plans.seconds_per_step(plan, fitted._replace(cores=max(0.1, cores)))
 
 
 def _with_kfac(training: Training, case: Case, own: float) -> Training:
@@ -145,34 +214,65 @@ def _with_kfac(training: Training, case: Case, own: float) -> Training:
     )
 
 
-def _fit(times: int, pairs: Sequence[tuple[Point, Point]], extra: Sequence[float]) -> Costs:
-    """Fits what the second point of each pair takes more than the first.
+def _beside(
+    found: Mapping[Case, Point], mode: str, other: str, most: int
+) -> list[tuple[Point, Point]]:
+    """The points of a mode that constants may come from, each with that of another mode.
+
+    Args:
+      found: All points.
+      mode: Of the first of each pair.
+      other: Of the second.
+      most: Up to how many workers there are if variables are tiny; otherwise there is one.
+    """
+    points = [
+        (point, found.get(dataclasses.replace(case, mode=other)))
+        for case, point in found.items()
+        if case.mode == mode and case.workers <= (most if case.is_tiny else 1)
+    ]
+    return [(point, beside) for point, beside in points if beside]
+
+
+def _fit(times: int, extra: Sequence[tuple[Point, float]], for_all: bool = False) -> Costs:
+    """Fits what some points take more than others: per step, per tensor and per byte.
 
     Args:
       times: How often the parameters are in it.
-      pairs: The second one's case says how many tensors and bytes those are.
-      extra: Seconds.
+      extra: The points, whose cases say how many tensors and bytes those are, and the seconds.
+      for_all: Whether tensors and bytes are those of all workers.
     """
-    cases = [point.case for _, point in pairs]
-    scale = 1 / np.array([point.seconds for _, point in pairs])
-    rows = np.array([[times * case.layers, times * case.parameters] for case in cases])
-    columns, wanted = rows * scale[:, np.newaxis], np.array(extra) * scale
-    each, byte = np.linalg.lstsq(columns, wanted, rcond=None)[0]
-    if each < 0 or byte < 0:  # Then the best is at the edge: one of the two alone, or none.
-        first, second = (
-            max(0.0, float(column @ wanted / (column @ column))) for column in columns.T
-        )
-        errors = [
-            float(np.sum((columns[:, 0] * first - wanted) ** 2)),
-            float(np.sum((columns[:, 1] * second - wanted) ** 2)),
+    counts = [times * (point.case.workers if for_all else 1) for point, _ in extra]
+    rows = np.array(
+        [
+            [1.0, count * point.case.layers, count * point.case.parameters]
+            for count, (point, _) in zip(counts, extra, strict=True)
         ]
-        each, byte = (first, 0.0) if errors[0] < errors[1] else (0.0, second)
-    return Costs(float(each), float(byte))
+    )
+    scale = 1 / np.array([point.seconds for point, _ in extra])
+    wanted = scale * np.array([seconds for _, seconds in extra])
+    return Costs(*_non_negative(rows * scale[:, np.newaxis], wanted))
 
 
-def _is(case: Case, mode: str) -> bool:
-    return case.mode == mode and case.workers == 1
+def _non_negative(columns: Floats, wanted: Floats) -> list[float]:
+    """The least squares without negative numbers: the best over all choices of columns."""
+    number = columns.shape[1]
+    best, least = [0.0] * number, float(wanted @ wanted)
+    for count in range(1, number + 1):
+        for chosen in map(list, itertools.combinations(range(number), count)):
+            values = np.linalg.lstsq(columns[:, chosen], wanted, rcond=None)[0]
+            error = float(np.sum((columns[:, chosen] @ values - wanted) ** 2))
+            if error < least and values.min() >= 0:
+                best, least = [0.0] * number, error
+                for place, value in zip(chosen, values, strict=True):
+                    best[place] = float(value)
+    return best
 
 
-def _setting(case: Case) -> tuple[int, int, int]:
-    return case.width, case.layers, case.batch
+def _cpu(point: Point) -> float:
+    """CPU seconds of all processes in a step of all workers."""
+    return point.case.gradients * (point.worker + point.server)
+
+
+def _is_like(case: Case, other: Case) -> bool:
+    """Whether two cases differ in the number of workers at most."""
+    return dataclasses.replace(case, workers=other.workers) == other

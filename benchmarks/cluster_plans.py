@@ -26,7 +26,8 @@ class Training(NamedTuple):
       preconditioning: Seconds of the products with the inverses.
       small: Seconds of each step for all that is small and not counted one by one: counters of
         K-FAC, what workers tell each other for averaging.
-      small_cpu: CPU seconds of all in it.
+      chief_cpu: CPU seconds of the chief's part of it, and of the servers' in that.
+      other_cpu: The same of each other worker.
     """
 
     parameters: float
@@ -38,7 +39,8 @@ class Training(NamedTuple):
     inversion: float = 0.0
     preconditioning: float = 0.0
     small: float = 0.0
-    small_cpu: float = 0.0
+    chief_cpu: float = 0.0
+    other_cpu: float = 0.0
 
 
 class Work(NamedTuple):
@@ -50,8 +52,10 @@ class Work(NamedTuple):
       down: Bytes from the parameter servers.
       up: Bytes to the parameter servers.
       requests: Messages in which they go.
+      starts: How often a step is begun that the servers have a part in.
       merged: Bytes that the servers put together for all, in `merges` tensors.
       merges: See `merged`.
+      givers: How many workers have sent that.
     """
 
     seconds: float = 0.0
@@ -59,8 +63,10 @@ class Work(NamedTuple):
     down: float = 0.0
     up: float = 0.0
     requests: float = 0.0
+    starts: float = 0.0
     merged: float = 0.0
     merges: float = 0.0
+    givers: float = 1.0
 
 
 class Role(NamedTuple):
@@ -94,19 +100,21 @@ class Plan(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Seconds per message and per byte.
+    """Seconds per step, per message and per byte.
 
     Attributes:
+      start: Per step in which there are any.
       each: Per message, or per tensor.
       byte: Per byte.
     """
 
+    start: float
     each: float
     byte: float
 
-    def of(self, number: float, size: float) -> float:
+    def of(self, starts: float, number: float, size: float) -> float:
         """Returns the seconds of some messages with `size` bytes in all."""
-        return number * self.each + size * self.byte
+        return starts * self.start + number * self.each + size * self.byte
 
 
 class Constants(NamedTuple):
@@ -117,8 +125,8 @@ class Constants(NamedTuple):
       worker: CPU seconds of the worker in it.
       server: CPU seconds of the server in it.
       merge: From begin to end, for the servers to put gradients together at the chief's command.
-      merge_cpu: CPU seconds of all in it.
-      cores: Of this machine.
+      merge_cpu: CPU seconds of all in it; per tensor and byte of each worker's gradient.
+      cores: Of this machine, which processes that share it can really use.
     """
 
     exchange: Costs
@@ -152,9 +160,8 @@ def asynchronous(training: Training, workers: int) -> Plan:
 
 def synchronous(training: Training, workers: int) -> Plan:
     """The servers apply the mean of all gradients, at the chief's command."""
-    return Plan(
-        (Role(workers, _step(training), waits=True),), (_merge(training),), gradients=workers
-    )
+    role = Role(workers, _step(training), waits=True)
+    return Plan((role,), (_merge(training, workers),), gradients=workers)
 
 
 def averaging(training: Training, workers: int) -> Plan:
@@ -164,26 +171,31 @@ def averaging(training: Training, workers: int) -> Plan:
     """
     size, tensors, steps = training.parameters, training.tensors, training.interval
     works = (
-        Work(down=size, requests=tensors),
+        Work(down=size, requests=tensors, starts=1),
         Work(seconds=steps * training.computing),
-        Work(seconds=steps * training.small, cpu=steps * training.small_cpu),
-        Work(requests=2 * tensors * (steps - 1)),
+        Work(requests=2 * tensors * (steps - 1), starts=steps - 1),
         Work(up=size, requests=tensors),
     )
-    return Plan((Role(workers, works, waits=True),), (_merge(training),), steps, workers)
+    roles = (
+        Role(1, (*works, _small(training, training.chief_cpu, steps)), waits=True),
+        Role(workers - 1, (*works, _small(training, training.other_cpu, steps)), waits=True),
+    )
+    return Plan(roles, (_merge(training, workers),), steps, workers)
 
 
 def chief_worker(training: Training, workers: int) -> Plan:
     """K-FAC whose chief alone updates averages and inverses."""
     chief = Role(1, _step(training, _statistics(training), _inverses(training, 1.0)), waits=True)
-    others = Role(workers - 1, _step(training), waits=True)
-    return Plan((chief, others), _kfac_closing(training), gradients=workers)
+    others = Role(workers - 1, (*_step(training), _others_small(training)), waits=True)
+    return Plan((chief, others), _kfac_closing(training, workers), gradients=workers)
 
 
 def shared(training: Training, workers: int) -> Plan:
     """K-FAC in which every worker adds statistics and inverts its part of the factors."""
     works = _step(training, _statistics(training), _inverses(training, 1 / workers))
-    return Plan((Role(workers, works, waits=True),), _kfac_closing(training), gradients=workers)
+    others = Role(workers - 1, (*works, _others_small(training)), waits=True)
+    roles = (Role(1, works, waits=True), others)
+    return Plan(roles, _kfac_closing(training, workers), gradients=workers)
 
 
 def dedicated_workers(training: Training, workers: int) -> Plan:
@@ -199,13 +211,17 @@ def dedicated_workers(training: Training, workers: int) -> Plan:
     gradients = -(-3 * workers // 5)
     inverting = max(1, workers - -(-4 * workers // 5))
     adding = workers - gradients - inverting
-    fetch = Work(down=training.parameters, requests=training.tensors)
+    small = _others_small(training)
+    fetch = Work(down=training.parameters, requests=training.tensors, starts=1)
     adds = (fetch, Work(seconds=training.computing), *_statistics(training))
     inverts = _inverses(training._replace(interval=1), 1.0)
     aside = [(adding, adds), (inverting, inverts)] if adding else [(1, (*adds, *inverts))]
-    trains = Role(gradients, _step(training), waits=True)
-    roles = (trains, *(Role(count, works, waits=False) for count, works in aside))
-    return Plan(roles, _kfac_closing(training), gradients=gradients)
+    trains = [
+        Role(1, _step(training), waits=True),
+        Role(gradients - 1, (*_step(training), small), waits=True),
+    ]
+    roles = (*trains, *(Role(count, (*works, small), waits=False) for count, works in aside))
+    return Plan(roles, _kfac_closing(training, gradients), gradients=gradients)
 
 
 PLANS: Mapping[str, Callable[[Training, int], Plan]] = {
@@ -296,33 +312,33 @@ class _Machines(NamedTuple):
         return [phase for work in works for phase in self._of(work)]
 
     def _of(self, work: Work) -> list[Phase]:
-        costs = self.constants
-        merging = costs.merge.of(work.merges, work.merged)
-        merging_cpu = costs.merge_cpu.of(work.merges, work.merged)
+        costs, begun, givers = self.constants, bool(work.merges), work.givers
+        merging = costs.merge.of(begun, work.merges, work.merged)
+        merging_cpu = costs.merge_cpu.of(begun, givers * work.merges, givers * work.merged)
         cpu = work.seconds if work.cpu is None else work.cpu
         computing = {"cores": cpu} if self.are_one else {}
         named = "cores" if self.are_one else "servers' cores"
-        size = work.down + work.up
         return [
             Phase(work.seconds, computing),
-            Phase(self._exchange_seconds(work.requests, size), self._exchange(work)),
+            Phase(self._exchange_seconds(work), self._exchange(work)),
             Phase(merging / self.hosts.servers, {named: merging_cpu / self.hosts.servers}),
         ]
 
-    def _exchange_seconds(self, requests: float, size: float) -> float:
+    def _exchange_seconds(self, work: Work) -> float:
         costs = self.constants.exchange
-        per_byte = max(costs.byte, 1 / self.hosts.bandwidth)
-        return requests * costs.each + size * per_byte + bool(requests) * self.hosts.latency
+        costs = costs._replace(byte=max(costs.byte, 1 / self.hosts.bandwidth))
+        length = costs.of(work.starts, work.requests, work.down + work.up)
+        return length + bool(work.requests) * self.hosts.latency
 
     def _exchange(self, work: Work) -> dict[str, float]:
         size, servers = work.down + work.up, self.hosts.servers
-        at_worker = self.constants.worker.of(work.requests, size)
-        at_server = self.constants.server.of(work.requests, size)
         if self.are_one:
-            return {"cores": at_worker + at_server}
+            parts = (self.constants.worker, self.constants.server)
+            return {"cores": sum(part.of(work.starts, work.requests, size) for part in parts)}
         second = servers * self.hosts.bandwidth
+        share = work.requests / servers, size / servers
         return {
-            "servers' cores": at_server / servers,
+            "servers' cores": self.constants.server.of(work.starts, *share),
             "from servers": work.down / second,
             "to servers": work.up / second,
         }
@@ -339,14 +355,23 @@ def _apart(hosts: Hosts, constants: Constants) -> _Machines:
 
 def _step(training: Training, *before_sending: tuple[Work, ...]) -> tuple[Work, ...]:
     """A worker fetches the variables, computes, and sends a gradient."""
-    fetch = Work(down=training.parameters, requests=training.tensors)
+    fetch = Work(down=training.parameters, requests=training.tensors, starts=1)
     compute = Work(seconds=training.computing)
     send = Work(up=training.parameters, requests=training.tensors)
     return (fetch, compute, *(work for works in before_sending for work in works), send)
 
 
-def _merge(training: Training) -> Work:
-    return Work(merged=training.parameters, merges=training.tensors)
+def _merge(training: Training, givers: int) -> Work:
+    return Work(merged=training.parameters, merges=training.tensors, givers=givers)
+
+
+def _small(training: Training, cpu: float, steps: int = 1) -> Work:
+    return Work(seconds=steps * training.small, cpu=steps * cpu)
+
+
+def _others_small(training: Training) -> Work:
+    """Of a worker that is not the chief, beside K-FAC: no more than its CPU takes."""
+    return Work(seconds=training.other_cpu)
 
 
 def _statistics(training: Training) -> tuple[Work, ...]:
@@ -364,17 +389,18 @@ def _inverses(training: Training, part: float) -> tuple[Work, ...]:
     )
 
 
-def _kfac_closing(training: Training) -> tuple[Work, ...]:
+def _kfac_closing(training: Training, givers: int) -> tuple[Work, ...]:
     """The chief fetches gradients and inverses, multiplies them, and sends the change.
 
     Before that the servers fold what was added to the statistics into the averages.
     """
     size, tensors = training.parameters, training.tensors
     return (
-        Work(merged=size + training.factors, merges=3 * tensors),
-        Work(down=size + training.factors, requests=3 * tensors),
+        _merge(training, givers),
+        Work(merged=training.factors, merges=2 * tensors),
+        Work(down=size + training.factors, requests=3 * tensors, starts=1),
         Work(seconds=training.preconditioning),
-        Work(seconds=training.small, cpu=training.small_cpu),
+        _small(training, training.chief_cpu),
         Work(up=size, requests=tensors),
     )
 

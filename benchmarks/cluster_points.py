@@ -1,9 +1,9 @@
 """How long steps of a small cluster of real processes take, and what they cost.
 
 One parameter server and 1 to 4 workers on 127.0.0.1 train chains of layers in each way of
-`benchmarks.cluster_cases`. Each case runs until it is steady and is measured for some seconds: time
-per step, CPU seconds of workers and server, bytes. Give it the machine for itself.
-`benchmarks.scaling` takes it from there.
+`benchmarks.cluster_cases`, or compute side by side without it. Each case runs until it is steady
+and is measured for a second or more: time per step, CPU seconds of workers and server, bytes. Give
+it the machine for itself. `benchmarks.scaling` takes it from there.
 
     python -m benchmarks.cluster_points --workers=4 --json=points.json
 """
@@ -38,7 +38,7 @@ def line(point: Point) -> str:
     case = point.case
     shape = f"{case.layers} x {case.width}², batch {case.batch}"
     return (
-        f"{case.mode:<13} {shape:<22}{case.workers:>2} workers {1e3 * point.seconds:>8.2f} ms"
+        f"{case.mode:<17} {shape:<22}{case.workers:>2} workers {1e3 * point.seconds:>8.2f} ms"
         f"   CPU ms: worker {1e3 * point.worker:>7.2f}, server {1e3 * point.server:>7.2f}"
         f"   {point.sent / 1e6:>7.2f} MB   others {point.others:>4.2f} cores"
     )
@@ -59,8 +59,8 @@ def main(_: Sequence[str]) -> None:
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
     flags.DEFINE_integer("workers", 4, "The greatest number of workers.", lower_bound=1)
-    flags.DEFINE_float("settle_secs", 0.5, "Seconds before the window.", lower_bound=0)
-    flags.DEFINE_float("window_secs", 2.0, "Seconds that are measured.", lower_bound=0.1)
+    flags.DEFINE_float("settle_secs", 0.3, "Seconds before the window.", lower_bound=0)
+    flags.DEFINE_float("window_secs", 1.2, "Seconds that are measured.", lower_bound=0.1)
     flags.DEFINE_integer("tries", 4, "Windows until other programs are quiet.", lower_bound=1)
     flags.DEFINE_string("json", None, "File to write the measurements to.")
 

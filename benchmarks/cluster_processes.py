@@ -98,12 +98,17 @@ class Cluster:
         for worker in workers:
             worker.tell(json.dumps([before.time, after.time]))
         found = [worker.expect("steps") for worker in workers]
-        rate = sum(each["steps"] / each["seconds"] for each in found)
+        rate = sum(each["steps"] / each["seconds"] for each in found[: case.gradients])
+        if not rate:
+            raise SystemExit(
+                f"{case.name}: no worker made two steps in {window} seconds. Measure for longer, "
+                "or when the machine is less busy."
+            )
         steps = rate * (after.time - before.time)
         server, *trained = (b - a for a, b in zip(before.cpu, after.cpu, strict=True))
         return Point(
             case=case,
-            seconds=case.workers / rate,
+            seconds=case.gradients / rate,
             worker=sum(trained[: case.workers]) / steps,
             server=server / steps,
             sent=(after.sent - before.sent) / steps,

@@ -22,13 +22,14 @@ import tensorflow as tf
 
 import kfac
 import replicate
-from benchmarks.cluster_cases import Case
+from benchmarks.cluster_cases import KFAC_MODES, Case
 
 v1 = tf.compat.v1
 
 _RATE = 1e-6
 _RUNS_AT = 3
 """Steps after which a worker says that it runs."""
+_LEAST_ENDS = 2
 
 
 class Worker:
@@ -66,11 +67,14 @@ class Worker:
         told.stop.wait()
         first, last = told.window
         inside = [end for end in ends if first <= end <= last]
+        if len(inside) < _LEAST_ENDS:
+            return {"steps": 0, "seconds": last - first}
         return {"steps": len(inside) - 1, "seconds": inside[-1] - inside[0]}
 
     def steps(self, say: Callable[[Mapping[str, Any]], None], told: "Orders") -> Iterator[float]:
         """Makes the steps of `run`; yields when each of them ended, by the monotonic clock."""
-        heeds = self._task == 0 or not self._case.waits
+        waits = self._case.waits and self._task < self._case.gradients
+        heeds = self._task == 0 or not waits
         with self._session() as session:
             say({"session": True})
             for step in itertools.count(1):
@@ -107,13 +111,13 @@ class Worker:
             optimizer = replicate.ModelAverageOptimizer(
                 optimizer, case.workers, self._task == 0, getter, case.interval
             )
-        elif case.mode == "shared":
-            role = kfac.WorkerRole("shared", case.workers, self._task)
+        elif case.mode in KFAC_MODES:
+            role = kfac.WorkerRole(case.mode, case.workers, self._task)
             optimizer = kfac.ClusterKfacOpt(role, **_kfac_settings(case, layers))
         elif case.mode == "local kfac":
             optimizer = kfac.PeriodicInvCovUpdateKfacOpt(**_kfac_settings(case, layers))
         self._train_op = optimizer.minimize(loss, self._step)
-        if case.mode == "averaging":
+        if case.mode == "averaging" or self._task >= case.gradients:
             self._hooks = [optimizer.make_session_run_hook()]
         elif case.waits:
             sync = optimizer.sync_replicas if case.is_kfac else optimizer

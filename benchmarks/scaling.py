@@ -1,15 +1,16 @@
 """How far training scales: measured points beside simulated ones, and curves to 1,024 workers.
 
 Reads what `benchmarks.cluster_points` wrote, fits the constants of `benchmarks.cluster_plans` to
-it, and prints tables in Markdown: the constants, and each point with the error of the simulation.
-The curves are of a network of about the size of ResNet-50 on hosts of their own, whose links and
-cores are assumed: see the flags. Nothing here needs TensorFlow.
+it, and prints tables in Markdown: the constants, what processes take from each other on the machine
+that they share, and each point with the error of the simulation. The curves are of a network of
+about the size of ResNet-50 on hosts of their own, which share nothing, and whose links and cores
+are assumed: see the flags. Nothing here needs TensorFlow.
 
     python -m benchmarks.scaling --points=points.json --picture=docs/scaling.png
 """
 
+import dataclasses
 import json
-import math
 import pathlib
 import statistics
 import time
@@ -20,7 +21,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import cluster_fit, cluster_plans
-from benchmarks.cluster_cases import Point
+from benchmarks.cluster_cases import LOCAL_MODES, Case, Point
 from benchmarks.cluster_fit import Comparison
 from benchmarks.cluster_plans import PLANS, Constants, Costs, Hosts, Training
 
@@ -39,6 +40,7 @@ NETWORK = Training(
 )
 """As large as ResNet-50, its factors as well; the seconds are assumed."""
 
+_GOAL = 0.2
 _COPIED_NUMBERS = 16_000_000
 _REPEATS = 7
 _CURVES = {
@@ -54,19 +56,42 @@ _CURVES = {
 
 def constant_lines(fitted: Constants, copied: float) -> Iterator[str]:
     """Yields the lines of a table of the constants."""
-    yield "| constant | per message or tensor, µs | per byte, ns |"
-    yield "|---|---|---|"
+    yield "| constant | per step, µs | per message or tensor, µs | per byte, ns |"
+    yield "|---|---|---|---|"
     names = {
         "exchange": "exchange, from begin to end",
         "worker": "of it CPU of the worker",
         "server": "of it CPU of the parameter server",
         "merge": "mean and update at the chief's command",
-        "merge_cpu": "of it CPU of all",
+        "merge_cpu": "of it CPU of all, of each worker's tensor and byte",
     }
     for field, name in names.items():
         costs: Costs = getattr(fitted, field)
-        yield f"| {name} | {1e6 * costs.each:.0f} | {1e9 * costs.byte:.2f} |"
-    yield f"| adding up two towers' gradients | | {1e9 / copied:.2f} |"
+        start, each, byte = 1e6 * costs.start, 1e6 * costs.each, 1e9 * costs.byte
+        yield f"| {name} | {start:.0f} | {each:.0f} | {byte:.2f} |"
+    yield f"| adding up two towers' gradients | | | {1e9 / copied:.2f} |"
+
+
+def contention_lines(found: Mapping[Case, Point], cores: float) -> Iterator[str]:
+    """Yields the lines of a table: how workers that exchange nothing slow each other down."""
+    beside = {
+        case: point
+        for case, point in found.items()
+        if case.mode in LOCAL_MODES and case.workers > 1 and not case.is_tiny
+    }
+    counts = sorted({case.workers for case in beside})
+    yield "| workers that only compute, side by side | " + " | ".join(map(str, counts)) + " |"
+    yield "|---|" + "---|" * len(counts)
+    busy = [f"{cluster_fit.cores_in_use(found, count, cores):.2f}" for count in counts]
+    yield f"| cores that they keep busy, of {cores:g} | " + " | ".join(busy) + " |"
+    rows: dict[str, dict[int, str]] = {}
+    for case, point in beside.items():
+        alone = found[dataclasses.replace(case, workers=1)]
+        name = f"{case.layers} × {case.width}², {case.batch}{', K-FAC' if case.is_kfac else ''}"
+        rows.setdefault(name, {})[case.workers] = f"{point.worker / alone.worker:.2f}"
+    for name, cells in rows.items():
+        filled = " | ".join(cells.get(count, "") for count in counts)
+        yield f"| CPU of a step, alone = 1: {name} | {filled} |"
 
 
 def comparison_lines(compared: Sequence[Comparison]) -> Iterator[str]:
@@ -82,13 +107,17 @@ def comparison_lines(compared: Sequence[Comparison]) -> Iterator[str]:
         rows.setdefault(name, {})[case.workers] = cell
     for (mode, shape), cells in rows.items():
         yield f"| {mode} | {shape} | " + " | ".join(cells.get(n, "") for n in counts) + " |"
-    errors = [abs(each.error) for each in compared if each.case.workers > 1] or [math.nan]
-    within = sum(error <= 0.2 for error in errors)
+    one = [abs(each.error) for each in compared if each.case.workers == 1]
+    more = [abs(each.error) for each in compared if each.case.workers > 1]
     yield ""
     yield (
-        f"With two workers and more, {within} of {len(errors)} points are within 20 %; the largest "
-        f"error is {100 * max(errors):.0f} %."
+        f"With two workers and more, {_within(more)} points are within 20 %, with one "
+        f"{_within(one)}; the largest error is {100 * max(one + more):.0f} %."
     )
+
+
+def _within(errors: Sequence[float]) -> str:
+    return f"{sum(error <= _GOAL for error in errors)} of {len(errors)}"
 
 
 def speedups(
@@ -171,6 +200,7 @@ def main(_: Sequence[str]) -> None:
     fitted = cluster_fit.constants(found, files[-1]["cores"])
     print(circumstances(files[-1], points), end="\n\n")
     print("\n".join(constant_lines(fitted, copied_bytes_per_second())), end="\n\n")
+    print("\n".join(contention_lines(found, fitted.cores)), end="\n\n")
     print("\n".join(comparison_lines(cluster_fit.compare(found, fitted))))
     if FLAGS.picture:
         assumed = FLAGS.server_cores, FLAGS.gigabits

@@ -7,16 +7,16 @@ import kfac
 from benchmarks import cluster_plans
 from benchmarks.cluster_plans import PLANS, Constants, Costs, Hosts, Training
 
-NOTHING = Costs(0.0, 0.0)
+NOTHING = Costs(0.0, 0.0, 0.0)
 P, F = 1000.0, 300.0
 PLAIN = Training(parameters=P, tensors=2, computing=0.5, interval=10)
 WITH_KFAC = PLAIN._replace(factors=F, statistics=0.2, inversion=1.0, preconditioning=0.1)
 MEASURED = Constants(
-    exchange=Costs(0.01, 2e-4),
-    worker=Costs(0.004, 1e-4),
-    server=Costs(0.006, 1e-4),
-    merge=Costs(0.02, 1e-5),
-    merge_cpu=Costs(0.02, 1e-5),
+    exchange=Costs(0.03, 0.01, 2e-4),
+    worker=Costs(0.01, 0.004, 1e-4),
+    server=Costs(0.01, 0.006, 1e-4),
+    merge=Costs(0.05, 0.02, 1e-5),
+    merge_cpu=Costs(0.03, 0.02, 1e-5),
     cores=2,
 )
 
@@ -75,7 +75,10 @@ def test_dedicated_workers_are_those_of_kfac(workers):
         sum(role.adds_statistics and not role.computes_inverses for role in roles),
         sum(role.computes_inverses for role in roles),
     ]
-    assert [role.number for role in plan.roles] == [count for count in counts if count]
+    trains = [role.number for role in plan.roles[:2]]
+    aside = [role.number for role in plan.roles[2:]]
+    assert [sum(trains), *aside] == [count for count in counts if count]
+    assert trains[0] == 1
 
 
 def test_dedicated_workers_need_three():
@@ -84,14 +87,14 @@ def test_dedicated_workers_need_three():
 
 
 def test_one_worker_on_one_machine():
-    exchange = 2 * (2 * 0.01 + P * 2e-4)
+    exchange = 0.03 + 2 * (2 * 0.01 + P * 2e-4)
     plan = cluster_plans.asynchronous(PLAIN, 1)
     assert cluster_plans.seconds_per_step(plan, MEASURED) == pytest.approx(0.5 + exchange)
-    merge = 2 * 0.02 + P * 1e-5
+    merge = 0.05 + 2 * 0.02 + P * 1e-5
     plan = cluster_plans.synchronous(PLAIN, 1)
     assert cluster_plans.seconds_per_step(plan, MEASURED) == pytest.approx(0.5 + exchange + merge)
     plan = cluster_plans.averaging(PLAIN, 1)
-    empty = 9 * 4 * 0.01
+    empty = 9 * (0.03 + 4 * 0.01)
     expected = (10 * 0.5 + empty + exchange + merge) / 10
     assert cluster_plans.seconds_per_step(plan, MEASURED) == pytest.approx(expected)
 
@@ -115,11 +118,39 @@ def test_links_of_the_servers_decide(mode, servers):
         assert found == pytest.approx(2 * one_way, rel=0.05)
 
 
-def test_cores_of_the_server_decide():
-    hosts = Hosts(1, cores=2, bandwidth=1e9)
-    found = cluster_plans.seconds_per_step(cluster_plans.asynchronous(PLAIN, 400), MEASURED, hosts)
-    each = 2 * (2 * 0.006 + P * 1e-4)
-    assert found == pytest.approx(400 * each / 2, rel=0.05)
+@pytest.mark.parametrize("servers", [1, 4])
+def test_cores_of_the_servers_decide(servers):
+    hosts = Hosts(servers, cores=2, bandwidth=1e9)
+    found = cluster_plans.seconds_per_step(cluster_plans.asynchronous(PLAIN, 200), MEASURED, hosts)
+    each = 0.01 + 2 * (2 * 0.006 + P * 1e-4) / servers
+    assert found == pytest.approx(200 * each / 2, rel=0.05)
+
+
+def test_the_mean_of_more_gradients_takes_more_of_the_cores():
+    plain = [
+        cluster_plans.cpu_seconds_per_step(PLANS["asynchronous"](PLAIN, n), MEASURED)
+        for n in (1, 3)
+    ]
+    mean = [
+        cluster_plans.cpu_seconds_per_step(PLANS["synchronous"](PLAIN, n), MEASURED) for n in (1, 3)
+    ]
+    gradient = 2 * 0.02 + P * 1e-5
+    assert mean[0] - plain[0] == pytest.approx(0.03 + gradient)
+    assert mean[1] - plain[1] == pytest.approx(0.03 + 3 * gradient)
+
+
+@pytest.mark.parametrize("mode", ["averaging", "shared", "chief_worker", "dedicated_workers"])
+def test_small_messages_cost_the_chief_and_the_others(mode):
+    small = WITH_KFAC._replace(small=3.0, chief_cpu=5.0, other_cpu=2.0)
+
+    def cpu(training):
+        return cluster_plans.cpu_seconds_per_step(PLANS[mode](training, 4), MEASURED)
+
+    assert cpu(small) - cpu(WITH_KFAC) == pytest.approx(5 + 3 * 2)
+    plans = [PLANS[mode](training, 4) for training in (WITH_KFAC, small)]
+    alone = MEASURED._replace(cores=100)
+    before, after = (cluster_plans.seconds_per_step(plan, alone) for plan in plans)
+    assert after - before >= 2.99
 
 
 @pytest.mark.parametrize("mode", PLANS)

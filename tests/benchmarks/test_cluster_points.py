@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -21,19 +22,57 @@ def test_others_are_whoever_else_keeps_the_machine_busy():
     assert before.others_until(after) == 0.5
 
 
+class Talking:
+    """A process that says what it is told to."""
+
+    pid = os.getpid()
+
+    def __init__(self, **said):
+        self._said = said
+
+    def tell(self, line):
+        pass
+
+    def expect(self, key):
+        return self._said
+
+
+def cluster_of(*processes):
+    cluster = cluster_processes.Cluster(len(processes))
+    cluster._processes = [Talking(), *processes]
+    return cluster
+
+
+def test_only_workers_with_gradients_are_timed():
+    quick, idle = {"steps": 8, "seconds": 2.0}, {"steps": 0, "seconds": 2.0}
+    cluster = cluster_of(Talking(**quick), Talking(**quick), Talking(**idle))
+    found = cluster.run(Case("dedicated_workers", 8, 2, 1, 3), settle=0.0, window=0.01)
+    assert found.seconds == pytest.approx(0.25)
+    found = cluster.run(Case("shared", 8, 2, 1, 3), settle=0.0, window=0.01)
+    assert found.seconds == pytest.approx(0.375)
+
+
+def test_a_window_without_steps_is_told():
+    cluster = cluster_of(Talking(steps=0, seconds=0.01))
+    with pytest.raises(SystemExit, match=r"asynchronous-8.* no worker made two steps in 0.01 s"):
+        cluster.run(Case("asynchronous", 8, 2, 1, 1), settle=0.0, window=0.01)
+
+
 @pytest.mark.slow
 def test_real_processes(monkeypatch):
-    """One parameter server and two workers in each mode: what goes over the wire."""
+    """One parameter server and two or three workers in each mode: what goes over the wire."""
     setting = {"width": 256, "layers": 4, "batch": 8}
-    cases = [Case("local", workers=1, **setting)]
-    cases += [Case(mode, workers=2, **setting) for mode in cluster_cases.MODES[2:]]
+    least = {"local": 2, "asynchronous": 2, "synchronous": 2, "averaging": 2, "shared": 2}
+    least |= {"chief_worker": 2, "dedicated_workers": 3}
+    cases = [Case(mode, workers=workers, **setting) for mode, workers in least.items()]
     monkeypatch.setattr(cluster_cases, "all_cases", lambda workers: cases)
-    found = list(cluster_points.measure(2, settle=0.1, window=1.0, tries=1))
+    found = list(cluster_points.measure(3, settle=0.1, window=1.0, tries=1))
     assert [point.case for point in found] == cases
     by_mode = {point.case.mode: point for point in found}
     size = cases[0].parameters
     # Others may use the loopback interface as well, so there are no upper limits.
-    for mode, times in {"asynchronous": 2, "synchronous": 2, "averaging": 0.2, "shared": 5}.items():
+    kfac = {"shared": 5, "chief_worker": 4, "dedicated_workers": 3}
+    for mode, times in {"asynchronous": 2, "synchronous": 2, "averaging": 0.2, **kfac}.items():
         assert by_mode[mode].sent > 0.85 * times * size, mode
         assert by_mode[mode].server > 0
         assert by_mode[mode].seconds > 0

@@ -11,20 +11,40 @@ from benchmarks.cluster_fit import Comparison
 from benchmarks.cluster_plans import Constants, Costs
 
 ROOT = Path(__file__).resolve().parents[2]
-CONSTANTS = Constants(*[Costs(1e-4, 1e-9)] * 5, cores=2.0)
+CONSTANTS = Constants(*[Costs(2e-4, 1e-4, 1e-9)] * 5, cores=2.0)
 
 
 def test_tables():
     lines = list(scaling.constant_lines(CONSTANTS, 4e9))
-    assert lines[2] == "| exchange, from begin to end | 100 | 1.00 |"
-    assert lines[-1] == "| adding up two towers' gradients | | 0.25 |"
+    assert lines[2] == "| exchange, from begin to end | 200 | 100 | 1.00 |"
+    assert lines[-1] == "| adding up two towers' gradients | | | 0.25 |"
     cases = [Case("synchronous", 256, 4, 16, workers) for workers in (1, 2, 3)]
     times = [(0.01, 0.01), (0.02, 0.025), (0.04, 0.036)]
     compared = [Comparison(case, *pair) for case, pair in zip(cases, times, strict=True)]
     head, _, row, _, last = scaling.comparison_lines(compared)
     assert head.endswith("| 1 | 2 | 3 |")
     assert row.startswith("| synchronous | 4 × 256², 16 | 10.0 / 10.0 (+0 %) | 20.0 / 25.0 (+25 %)")
-    assert "1 of 2 points are within 20 %; the largest error is 25 %" in last
+    assert "more, 1 of 2 points are within 20 %, with one 1 of 1; the largest error is 25" in last
+
+
+def test_contention():
+    found = {}
+    for workers, cpu, seconds in ((1, 1.0, 1.0), (2, 1.2, 1.6), (3, 1.25, 2.5)):
+        case = Case("local", 256, 4, 16, workers)
+        found[case] = Point(case, seconds, cpu, 0.0, 0.0, 0.0)
+    head, _, busy, cpu = scaling.contention_lines(found, 2)
+    assert head.endswith("| 2 | 3 |")
+    assert busy == "| cores that they keep busy, of 2 | 1.50 | 1.50 |"
+    assert cpu == "| CPU of a step, alone = 1: 4 × 256², 16 | 1.20 | 1.25 |"
+
+
+def test_curves_do_not_know_of_shared_cores(monkeypatch):
+    """Hosts of their own have cores of their own."""
+    monkeypatch.setattr(scaling, "COUNTS", (1, 8))
+    curves = [
+        scaling.speedups(CONSTANTS._replace(cores=cores), None, 8, 10) for cores in (0.5, 2.0)
+    ]
+    assert curves[0] == curves[1]
 
 
 def test_speedups(monkeypatch):
