@@ -8,6 +8,7 @@ Looking devices up here never makes a GPU context, so no GPU memory is taken by 
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, get_args
 
@@ -182,12 +183,10 @@ class VariablePlacer:
         cpu = _cpu_beside(worker)
 
         def place(operation: Operation) -> Device:
-            if operation.type in VARIABLE_OPS:
-                device = self._next(operation)
-            else:
-                device = cpu if operation.type in SUMMARY_OPS else worker
-            inner = tf.DeviceSpec.from_string(operation.device or "")
-            return str(tf.DeviceSpec.from_string(device).make_merged_spec(inner).to_string())
+            kind = operation.type
+            if kind in VARIABLE_OPS:
+                return _completed(operation.device, self._next(operation))
+            return _completed(operation.device, cpu if kind in SUMMARY_OPS else worker)
 
         return place
 
@@ -196,6 +195,16 @@ class VariablePlacer:
         index = self._loads.index(min(self._loads))
         self._loads[index] += _state_bytes(operation) if self._by_bytes else 1
         return self._parameters[index]
+
+
+@functools.lru_cache(maxsize=1024)
+def _completed(inner: Device, outer: Device) -> Device:
+    """Returns a device whose fields come from `inner`, and from `outer` where that leaves them out.
+
+    Remembered, since every operation of a graph asks.
+    """
+    merged = tf.DeviceSpec.from_string(outer).make_merged_spec(tf.DeviceSpec.from_string(inner))
+    return str(merged.to_string())
 
 
 def _cpu_beside(worker: Device) -> Device:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.arguments import check_choice
+from replicate.variable_copies import VariableCopies, read
 
 v1 = tf.compat.v1
 
@@ -54,12 +55,11 @@ class BatchStatistics:
         self._updates: list[list[Operation]] = []
         self._weights: list[Tensor] = []
         self._cast_weights: dict[tf.DType, list[Tensor]] = {}
-        self._copies: dict[Any, list[Variable]] = {}
-        """Reference of each shared statistic → its copies, in the order of the towers."""
         self._statistics: list[Variable] = []
         """The shared variables that the updates write to."""
-        self._begin: dict[Any, Tensor] = {}
-        """Reference of a shared statistic → what copies of it begin as, where there are any."""
+        self._copies: dict[Any, list[Variable]] = {}
+        """Reference of each statistic → its copies, in the order of the towers."""
+        self._maker = VariableCopies()
 
     def record(
         self,
@@ -99,8 +99,7 @@ class BatchStatistics:
                 for variable in v1.global_variables()
                 if variable.op in targets and not variable.trainable
             ]
-            if self._update_ops != "all":
-                self._copies = {variable.ref(): [] for variable in self._statistics}
+            self._copies = {variable.ref(): [] for variable in self._statistics}
         self._updates.append(explicit + hidden)
         self._weights.append(weight)
 
@@ -116,13 +115,16 @@ class BatchStatistics:
         made: dict[Any, Variable] = {}
 
         def own(variable: Variable) -> Variable:
-            if variable.ref() not in self._copies:
+            reference = variable.ref()
+            if self._update_ops == "all" or reference not in self._copies:
                 return variable
-            if variable.ref() not in made:
+            if not made:
                 with suspended():
-                    made[variable.ref()] = self._local_copy(variable, device, "tower")
-                self._copies[variable.ref()].append(made[variable.ref()])
-            return made[variable.ref()]
+                    copies = self._maker.on(device, self._statistics, "tower")
+                for statistic, copy in zip(self._statistics, copies, strict=True):
+                    made[statistic.ref()] = copy
+                    self._copies[statistic.ref()].append(copy)
+            return made[reference]
 
         return own
 
@@ -136,67 +138,60 @@ class BatchStatistics:
         updates = [update for tower in self._updates for update in tower]
         if not updates:
             return None
-        shared = {ref: copies for ref, copies in self._copies.items() if copies}
-        with v1.name_scope("batch_statistics"), v1.control_dependencies([v1.group(*updates)]):
-            values = {
-                ref: self._merged_value(ref.deref(), copies) for ref, copies in shared.items()
-            }
-            with v1.control_dependencies([v1.group(*values.values())]):
-                update = v1.group(
-                    *(
-                        v1.assign(variable, values[ref])
-                        for ref, copies in shared.items()
-                        for variable in (ref.deref(), *copies)
-                    ),
-                    name="update",
-                )
-            if not skipped:
-                return update
-            with v1.control_dependencies([update]):
-                return self._kept_unless(tf.reduce_any(tf.stack(skipped)))
-
-    def _kept_unless(self, skipped: Tensor) -> Operation:
-        """Returns the operation that makes the new statistics last, or the last ones new again."""
-        assignments = []
-        for variable in self._statistics:
-            last = self._local_copy(variable, variable.device, "last")
-            value = tf.where(skipped, last.read_value(), variable.read_value())
-            everywhere = [variable, last, *self._copies.get(variable.ref(), [])]
-            with v1.control_dependencies([value]):
-                assignments += [v1.assign(each, value) for each in everywhere]
-        return v1.group(*assignments, name="keep")
-
-    def _merged_value(self, variable: Variable, copies: Sequence[Variable]) -> Tensor:
-        if self._update_ops == "first" or not variable.dtype.is_floating:
-            return tf.identity(variable.read_value())
-        weights = self._weights_as(variable.dtype.base_dtype)
-        return v1.add_n(
-            [
-                # An empty shard's value, which may be NaN, counts as zero.
-                tf.math.multiply_no_nan(part.read_value(), weight)
-                for part, weight in zip((variable, *copies), weights, strict=True)
+        with v1.name_scope("batch_statistics"):
+            updated = v1.group(*updates)
+            is_skipped = tf.reduce_any(tf.stack(skipped)) if skipped else None
+            assignments = [
+                assignment
+                for pack in self._packs()
+                for assignment in self._settle(pack, updated, is_skipped)
             ]
-        )
+            return v1.group(updated, *assignments, name="update")
+
+    def _packs(self) -> list[list[Variable]]:
+        """Statistics of the same type and shape on the same device, which are treated as one."""
+        packs: dict[Any, list[Variable]] = {}
+        for variable in self._statistics:
+            shape = variable.shape
+            key = tuple(shape.as_list()) if shape.is_fully_defined() else variable.ref()
+            packs.setdefault((key, variable.dtype, variable.device), []).append(variable)
+        return list(packs.values())
+
+    def _settle(
+        self, pack: Sequence[Variable], updated: Operation, skipped: Tensor | None
+    ) -> list[Operation]:
+        """Returns assignments of what comes of an update to some statistics and their copies."""
+        copies = zip(*(self._copies[variable.ref()] for variable in pack), strict=True)
+        towers = [tuple(pack), *copies]
+        if len(towers) == 1 and skipped is None:
+            return []
+        is_mean = len(towers) > 1 and self._update_ops == "mean" and pack[0].dtype.is_floating
+        with v1.control_dependencies([updated]):
+            values = [_stacked(variables) for variables in (towers if is_mean else towers[:1])]
+        with v1.device(pack[0].device):
+            value = self._weighted_sum(values) if is_mean else values[0]
+            assignments = []
+            if skipped is not None:
+                last = self._maker.packed(pack[0].device, pack, "batch_statistics/last")
+                value = tf.where(skipped, last.read_value(), value)
+                assignments.append(last.assign(value, read_value=False))
+        changed = towers if is_mean or skipped is not None else towers[1:]
+        for variables in changed:
+            assignments += _assign_parts(variables, value)
+        return assignments
+
+    def _weighted_sum(self, values: Sequence[Tensor]) -> Tensor:
+        weighted = []
+        for value, weight in zip(values, self._weights_as(values[0].dtype), strict=True):
+            with v1.device(value.device):
+                # An empty shard's value, which may be NaN, counts as zero.
+                weighted.append(tf.math.multiply_no_nan(value, weight))
+        return v1.add_n(weighted)
 
     def _weights_as(self, dtype: tf.DType) -> list[Tensor]:
         if dtype not in self._cast_weights:
             self._cast_weights[dtype] = [tf.cast(weight, dtype) for weight in self._weights]
         return self._cast_weights[dtype]
-
-    def _local_copy(self, variable: Variable, device: str, name: str) -> Variable:
-        """Makes a variable of this process alone, on a device, that begins as the other one is."""
-        with v1.control_dependencies(None):
-            if variable.ref() not in self._begin:
-                with v1.device(variable.device), v1.name_scope("begin"):
-                    self._begin[variable.ref()] = _value_or_initial(variable)
-            with v1.device(device):
-                return v1.Variable(
-                    self._begin[variable.ref()],
-                    trainable=False,
-                    collections=[v1.GraphKeys.LOCAL_VARIABLES],
-                    name=f"{variable.op.name}/{name}",
-                    use_resource=True,
-                )
 
     def _operations_of(self, variables: Iterable[Variable]) -> set[Operation]:
         """Operations that stand for the variables, and for the copies of them."""
@@ -207,18 +202,20 @@ class BatchStatistics:
         return owned
 
 
-def _value_or_initial(variable: Variable) -> Tensor:
-    """The value of a variable, or what it is initialised to where that has not happened yet.
+def _stacked(variables: Sequence[Variable]) -> Tensor:
+    """Reads variables of one shape and device: [variables, ...]."""
+    with v1.device(variables[0].device):
+        return tf.stack([read(variable) for variable in variables])
 
-    One dead branch in place of `tf.cond`, which takes 20 times as long to build.
-    """
-    is_set = v1.is_variable_initialized(variable)
-    initial, _ = tf.raw_ops.Switch(data=variable.initial_value, pred=is_set)
-    _, chosen = tf.raw_ops.Switch(data=is_set, pred=is_set)
-    with v1.control_dependencies([tf.identity(chosen)]):
-        # What is read of a reference variable is its memory, which its updates write to.
-        value = tf.raw_ops.DeepCopy(x=variable.read_value())
-    return tf.raw_ops.Merge(inputs=[initial, value]).output
+
+def _assign_parts(variables: Sequence[Variable], values: Tensor) -> list[Operation]:
+    """Assigns to variables of one shape and device what lies along the first axis of `values`."""
+    with v1.device(variables[0].device):
+        parts = tf.unstack(values, num=len(variables))
+        return [
+            variable.assign(part, read_value=False)
+            for variable, part in zip(variables, parts, strict=True)
+        ]
 
 
 def _depends_on_batch(

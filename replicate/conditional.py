@@ -24,11 +24,24 @@ def only_if(condition: Tensor, make: Callable[[], Operation]) -> Operation:
       condition: Boolean scalar.
       make: Called once, now. What it returns ends the work.
     """
+    with v1.name_scope("only_if"):
+        otherwise, chosen = tf.raw_ops.Switch(data=condition, pred=condition)
+    return _gated(chosen, otherwise, make)
+
+
+def unless(condition: Tensor, make: Callable[[], Operation]) -> Operation:
+    """Does the same as `only_if` in the steps that do not meet the condition."""
+    with v1.name_scope("unless"):
+        chosen, otherwise = tf.raw_ops.Switch(data=condition, pred=condition)
+    return _gated(chosen, otherwise, make)
+
+
+def _gated(chosen: Tensor, otherwise: Tensor, make: Callable[[], Operation]) -> Operation:
+    """Runs what `make` makes where `chosen` is alive; `otherwise` is alive in all other steps."""
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
     before = len(summaries)
     with v1.name_scope("only_if"):
-        otherwise, chosen = tf.raw_ops.Switch(data=condition, pred=condition)
-        otherwise, chosen = tf.identity(otherwise), tf.identity(chosen)
+        chosen = tf.identity(chosen)
     with v1.control_dependencies([chosen]):
         done = make()
     with v1.name_scope("only_if"):
@@ -40,6 +53,8 @@ def only_if(condition: Tensor, make: Callable[[], Operation]) -> Operation:
 
 def _empty_unless_made(summaries: Sequence[Tensor], otherwise: Tensor) -> list[Tensor]:
     """A session cannot fetch what was not run, so there must be a value in every step."""
-    with v1.control_dependencies([otherwise]):
+    if not summaries:
+        return []
+    with v1.control_dependencies([tf.identity(otherwise)]):
         empty = tf.constant("")
     return [tf.raw_ops.Merge(inputs=[empty, summary]).output for summary in summaries]

@@ -6,69 +6,124 @@ follows from the answer is decided elsewhere: `TowerOptimizer` ends the training
 `NonFiniteSkipping`, leaves the step out.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor
-from replicate.conditional import only_if
+from replicate.conditional import unless
 from replicate.errors import failure_unless
 
 v1 = tf.compat.v1
+
+_MANY = 4
+"""Vectors of one length that are joined before their numbers are added up."""
 
 _ADVICE = "Look for a learning rate that is too high, log(0), or bad input."
 
 
 class Watched(NamedTuple):
-    """A loss or gradient of one tower.
+    """Losses or gradients of one tower.
 
     Attributes:
-      total: Scalar, on the device of the tower: the sum of its numbers.
-      description: What it is, to begin a sentence with: "The gradient of w".
-      is_loss: Whether it is a loss.
+      totals: On the device of the tower, [tensors]: the sum of each one's numbers.
+      descriptions: What they are, each to begin a sentence with: "The gradient of w".
+      is_loss: Whether they are losses.
     """
 
-    total: Tensor
-    description: str
+    totals: Tensor
+    descriptions: tuple[str, ...]
     is_loss: bool
 
 
 def watched(values: Tensor, description: str, is_loss: bool = False) -> Watched:
     """Watches a tensor of floating-point numbers, on the device that is active."""
-    if values.dtype.size < tf.float32.size:
-        values = tf.cast(values, tf.float32)
-    return Watched(tf.reduce_sum(values), description, is_loss)
+    (entry,) = watched_all([(values, description)])
+    return entry._replace(is_loss=is_loss)
 
 
-def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[Watched, ...]]:
-    """Tells which entries are finite.
+def watched_all(described: Iterable[tuple[Tensor, str]]) -> list[Watched]:
+    """Watches gradients, each with its description, on the device that is active.
+
+    Returns:
+      One entry for each type of numbers.
+    """
+    by_type: dict[tf.DType, list[tuple[Tensor, str]]] = {}
+    for given, description in described:
+        is_short = given.dtype.size < tf.float32.size
+        values = tf.cast(given, tf.float32) if is_short else given
+        by_type.setdefault(values.dtype, []).append((values, description))
+    return [_watched_of_one_type(same) for same in by_type.values()]
+
+
+def _watched_of_one_type(described: Sequence[tuple[Tensor, str]]) -> Watched:
+    """Watches tensors of one type, with as few operations as that takes.
+
+    Biases and the like are short: joining many of one length takes less than starting an operation
+    for each.
+    """
+    by_length: dict[int | None, list[tuple[Tensor, str]]] = {}
+    for values, description in described:
+        is_vector = values.shape.rank == 1
+        length = values.shape.as_list()[0] if is_vector else None
+        by_length.setdefault(length, []).append((values, description))
+    alone = by_length.pop(None, [])
+    joined = [same for same in by_length.values() if len(same) >= _MANY]
+    alone += [entry for same in by_length.values() if len(same) < _MANY for entry in same]
+    totals = [tf.stack(_sums([values for values, _ in alone]))] if alone else []
+    totals += [tf.reduce_sum(tf.stack([values for values, _ in same]), axis=1) for same in joined]
+    descriptions = tuple(description for same in (alone, *joined) for _, description in same)
+    return Watched(_joined(totals), descriptions, is_loss=False)
+
+
+def _sums(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Adds up the numbers of each tensor. Those of the same rank share the operand of axes."""
+    axes: dict[int, Tensor] = {}
+    sums = []
+    for tensor in tensors:
+        rank = tensor.shape.rank
+        if rank is None:
+            sums.append(tf.reduce_sum(tensor))
+            continue
+        if rank not in axes:
+            axes[rank] = tf.constant([*range(rank)], tf.int32, [rank])
+        sums.append(tf.raw_ops.Sum(input=tensor, axis=axes[rank]))
+    return sums
+
+
+def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[str, ...]]:
+    """Tells which of the tensors that are watched are finite.
 
     Args:
       entries: At least one.
 
     Returns:
-      A vector of booleans, and the entries in its order: losses first.
+      A vector of booleans, and the descriptions in its order: losses first.
     """
     groups: dict[object, list[Watched]] = {}
     for entry in sorted(entries, key=lambda entry: not entry.is_loss):
-        key = (entry.is_loss, entry.total.device, entry.total.dtype)
-        groups.setdefault(key, []).append(entry)
-    flags = []
-    for same in groups.values():
-        with v1.device(same[0].total.device):
-            flags.append(tf.math.is_finite(tf.stack([entry.total for entry in same])))
-    return tf.concat(flags, axis=0), tuple(entry for same in groups.values() for entry in same)
+        groups.setdefault((entry.is_loss, entry.totals.dtype), []).append(entry)
+    flags = [
+        tf.math.is_finite(_joined([entry.totals for entry in same])) for same in groups.values()
+    ]
+    descriptions = (entry.descriptions for same in groups.values() for entry in same)
+    return _joined(flags), tuple(itertools.chain.from_iterable(descriptions))
+
+
+def _joined(vectors: Sequence[Tensor]) -> Tensor:
+    return vectors[0] if len(vectors) == 1 else tf.concat(vectors, axis=0)
 
 
 def require_finite(entries: Sequence[Watched]) -> Operation:
     """Returns an operation that fails with `NonFiniteError` unless all entries are finite."""
-    flags, ordered = finite_flags(entries)
+    flags, descriptions = finite_flags(entries)
 
     def fail() -> Operation:
-        return failure_unless(tf.constant(value=False), not_finite(ordered, first_bad(flags)))
+        return failure_unless(tf.constant(value=False), not_finite(descriptions, first_bad(flags)))
 
-    return only_if(tf.logical_not(tf.reduce_all(flags)), fail)
+    return unless(tf.reduce_all(flags), fail)
 
 
 def first_bad(flags: Tensor) -> Tensor:
@@ -76,14 +131,14 @@ def first_bad(flags: Tensor) -> Tensor:
     return tf.argmin(tf.cast(flags, tf.int32), output_type=tf.int64)
 
 
-def not_finite(entries: Sequence[Watched], index: Tensor, circumstances: str = "") -> Tensor:
-    """Returns the message for an entry, a string scalar.
+def not_finite(descriptions: Sequence[str], index: Tensor, circumstances: str = "") -> Tensor:
+    """Returns the message for a tensor, a string scalar.
 
     Args:
-      entries: What is watched.
-      index: Of the entry that is not finite.
+      descriptions: Of what is watched.
+      index: Of the tensor that is not finite.
       circumstances: More to say of it; begins with a comma.
     """
-    what = tf.gather(tf.constant([entry.description for entry in entries]), index)
+    what = tf.gather(tf.constant(descriptions), index)
     end = f" is NaN or infinite{circumstances}; no variable was changed in this step. {_ADVICE}"
     return tf.strings.join([what, end])

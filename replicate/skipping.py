@@ -58,18 +58,19 @@ class NonFiniteSkipping:
           may_overflow: Boolean scalar: whether a gradient that is not finite under a loss that is
             shows only that the loss is scaled too far, which is not counted here.
         """
-        finite, ordered = finite_flags(entries)
-        self.descriptions = tuple(entry.description for entry in ordered)
+        finite, self.descriptions = finite_flags(entries)
         accepted = tf.reduce_all(finite)
         first = first_bad(finite)
         skipped = tf.logical_not(accepted)
         if may_overflow is not None:
-            is_gradient = first >= sum(entry.is_loss for entry in entries)
+            is_gradient = first >= sum(
+                len(entry.descriptions) for entry in entries if entry.is_loss
+            )
             overflow = tf.logical_and(may_overflow, is_gradient)
             skipped = tf.logical_and(skipped, tf.logical_not(overflow))
         self.cause = tf.where(skipped, first + 1, tf.zeros_like(first))
         v1.add_to_collection(SKIPPING, self)
-        with v1.control_dependencies([self._fails_after_too_many(skipped, ordered, first)]):
+        with v1.control_dependencies([self._fails_after_too_many(skipped, first)]):
             return tf.identity(accepted)
 
     @property
@@ -91,12 +92,10 @@ class NonFiniteSkipping:
             v1.assign(self.in_a_row, tf.where(self.skipped, in_a_row + 1, others)),
         )
 
-    def _fails_after_too_many(
-        self, skipped: Tensor, entries: Sequence[Watched], first: Tensor
-    ) -> Operation:
+    def _fails_after_too_many(self, skipped: Tensor, first: Tensor) -> Operation:
         row = f", after skip_nonfinite={self.allowed} skipped steps in a row"
         too_many = tf.logical_and(skipped, self.in_a_row.read_value() >= self.allowed)
-        return failure_unless(tf.logical_not(too_many), not_finite(entries, first, row))
+        return failure_unless(tf.logical_not(too_many), not_finite(self.descriptions, first, row))
 
 
 def _counter(name: str) -> Variable:

@@ -19,7 +19,7 @@ from model_deploy import cross_in_packs, sum_over_copies
 from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.conditional import only_if
-from replicate.finite_gradients import Watched, require_finite, watched
+from replicate.finite_gradients import Watched, require_finite, watched, watched_all
 from replicate.gradient_accumulation import GradientAccumulation
 from replicate.loss_scale import DynamicLossScale, LossScaling, all_finite
 from replicate.skipping import NonFiniteSkipping
@@ -221,7 +221,7 @@ class TowerOptimizer(v1.train.Optimizer):
     ) -> Operation:
         """Sums the towers' gradients and lets the wrapped optimizer apply them, when it is time."""
         summed = self._summed([part.gradients_and_variables for part in towers])
-        ready = [*(part.done for part in towers), *_evaluated(summed)]
+        ready = [*_more_than_gradients(towers), *_evaluated(summed)]
         entries = [entry for part in towers for entry in part.watched]
         if entries and skipping is None:
             with v1.name_scope("finite_gradients"):
@@ -259,10 +259,10 @@ class TowerOptimizer(v1.train.Optimizer):
             return None if self._scaling is None else tf.identity(all_finite(summed))
         entries = [entry for part in towers for entry in part.watched]
         if len(towers) > 1:
-            entries += [
-                watched(gradient_values(gradient), f"Summed over towers, {_name(variable)}")
+            entries += watched_all(
+                (gradient_values(gradient), f"Summed over towers, {_name(variable)}")
                 for gradient, variable in summed
-            ]
+            )
         if self._scaling is None:
             return skipping.judge(entries)
         return skipping.judge(entries, self._scaling.can_shrink())
@@ -355,11 +355,11 @@ def different_calls(build: TowerBuild) -> ValueError:
 def _watched(
     gradients_and_variables: GradientsAndVariables, tower: TowerContext | None
 ) -> list[Watched]:
-    return [
-        watched(gradient_values(gradient), _in_tower(_name(variable), tower))
+    return watched_all(
+        (gradient_values(gradient), _in_tower(_name(variable), tower))
         for gradient, variable in gradients_and_variables
         if gradient is not None
-    ]
+    )
 
 
 def _name(variable: Variable) -> str:
@@ -391,6 +391,20 @@ def _check_settings(
 def _check_int(name: str, value: int, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be an int ≥ {least}, got {value!r}.")
+
+
+def _more_than_gradients(towers: Iterable[TowerGradients]) -> list[Operation]:
+    """Ends of the towers that wait for more than gradients, as control dependencies make them do.
+
+    The others are reached with the sums, and waiting for them too would be more to do in each step.
+    """
+    return [
+        part.done
+        for part in towers
+        if not {tensor.op for tensor in _evaluated(part.gradients_and_variables)}.issuperset(
+            part.done.control_inputs
+        )
+    ]
 
 
 def _evaluated(gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]) -> list[Tensor]:

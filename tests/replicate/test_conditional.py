@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.conditional import only_if
+from replicate.conditional import only_if, unless
 
 v1 = tf.compat.v1
 
@@ -95,3 +95,11 @@ def test_variables_made_on_the_way_belong_to_the_graph(graph):
 
     history = run(only_if(wanted, make), wanted, [False, True])
     assert [values for values, _ in history] == [{"made": 1.0}, {"made": 2.0}]
+
+
+def test_unless_runs_in_the_other_steps(graph, behavior):
+    wanted = v1.placeholder(tf.bool, [])
+    count = v1.get_variable("count", initializer=0)
+    op = unless(wanted, lambda: count.assign_add(1).op)
+    history = run(op, wanted, [True, False, False, True])
+    assert [values["count"] for values, _ in history] == [0, 1, 2, 2]

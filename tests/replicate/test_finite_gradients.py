@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.errors import NonFiniteError, user_errors
-from replicate.finite_gradients import finite_flags, require_finite, watched
+from replicate.finite_gradients import finite_flags, require_finite, watched, watched_all
 
 v1 = tf.compat.v1
 
@@ -29,12 +29,8 @@ def session():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_flags_tell_what_is_not_finite(graph, dtype, bad):
     feeds, entries = entries_of(dtype)
-    flags, ordered = finite_flags(entries)
-    assert [entry.description for entry in ordered] == [
-        "The loss",
-        "The gradient of a",
-        "The gradient of b",
-    ]
+    flags, descriptions = finite_flags(entries)
+    assert descriptions == ("The loss", "The gradient of a", "The gradient of b")
     largest = 6e4 if dtype == tf.float16 else 1e18
     fine = [np.full([2, 2], largest), np.zeros([3]), -1.0]
     with session() as s:
@@ -47,10 +43,28 @@ def test_flags_tell_what_is_not_finite(graph, dtype, bad):
 
 def test_types_may_differ(graph):
     entries = [watched(tf.constant(1e200, tf.float64), "a"), watched(tf.constant(np.nan), "b")]
-    flags, ordered = finite_flags(entries)
+    flags, descriptions = finite_flags(entries)
     with session() as s:
-        found = dict(zip([entry.description for entry in ordered], s.run(flags), strict=True))
+        found = dict(zip(descriptions, s.run(flags), strict=True))
     assert found == {"a": True, "b": False}
+
+
+def test_many_gradients_keep_their_descriptions(graph):
+    shapes = {"a": [2, 2], "b": [3], "c": [], "d": [3], "e": [2], "f": None, "g": [3], "h": [None]}
+    shapes |= {"i": [3], "j": [2], "k": [3, 1]}
+    feeds = {name: v1.placeholder(tf.float32, shape) for name, shape in shapes.items()}
+    (entry,) = watched_all((feed, name) for name, feed in feeds.items())
+    flags, descriptions = finite_flags([entry])
+    assert sorted(descriptions) == list(shapes)
+    fine = {feed: np.ones(shapes[name] or []) for name, feed in feeds.items() if name != "h"}
+    fine[feeds["h"]] = np.ones([4])
+    with session() as s:
+        assert s.run(flags, fine).all()
+        for name, feed in feeds.items():
+            bad = s.run(flags, {**fine, feed: np.full_like(fine[feed], np.nan)})
+            assert [name] == [
+                told for told, flag in zip(descriptions, bad, strict=True) if not flag
+            ]
 
 
 @pytest.mark.parametrize(("loss", "named"), [(1.0, "The gradient of a"), (np.inf, "The loss")])
