@@ -5,14 +5,13 @@ session and do the same at each end: one data file, no graph, one checkpoint kep
 when is the business of `benchmarks.checkpoint_time`.
 """
 
-import time
 from typing import Any, Protocol
 
 import tensorflow as tf
 
 import kfac
 import replicate
-from benchmarks import tower_models
+from benchmarks import logical_devices, timing, tower_models
 from examples.networks import factory
 from replicate.estimator.checkpoint import restore_variables
 from replicate.estimator.finite import FiniteVariablesListener
@@ -62,7 +61,7 @@ class Trained:
         replicated = replicate.replicate_model_fn(
             _model_fn(network),
             v1.losses.Reduction.MEAN,
-            [f"/cpu:{index}" for index in range(towers)],
+            logical_devices.cpu_names(towers),
         )
         self.graph = tf.Graph()
         with self.graph.as_default():
@@ -160,10 +159,7 @@ class Timed:
 
     def run(self, steps: int) -> float:
         """Does it some times; returns the mean number of seconds that it took."""
-        start = time.perf_counter()
-        for _ in range(steps):
-            self._do()
-        return (time.perf_counter() - start) / steps
+        return timing.mean_seconds(self._do, steps)
 
 
 def _model_fn(network: str) -> Any:

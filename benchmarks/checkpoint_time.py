@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from absl import app, flags
 
-from benchmarks import record, timing
+from benchmarks import logical_devices, record, timing
 
 WAYS = ("replicate", "plain Saver")
 DOINGS = {"save": "save", "restore": "restore", "find, restore": "find_and_restore"}
@@ -84,11 +84,7 @@ def lines(network: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
 
 def main(_: Sequence[str]) -> None:
     """Measures, prints, writes, draws."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    cpu, *_ = tf.config.list_physical_devices("CPU")
-    logical = [tf.config.LogicalDeviceConfiguration()] * FLAGS.towers
-    tf.config.set_logical_device_configuration(cpu, logical)
+    logical_devices.divide_cpu(FLAGS.towers)
     with tempfile.TemporaryDirectory(dir=FLAGS.checkpoints) as folder:
         found = measure(FLAGS.network, FLAGS.towers, FLAGS.rounds, folder)
     print("\n".join(lines(FLAGS.network, FLAGS.towers, found)))

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import record, timing
+from benchmarks import logical_devices, record, timing
 
 BATCH_PER_TOWER = 2
 SIDE = 64
@@ -29,7 +29,7 @@ def measure(network: str, towers: int, repeats: int) -> dict[str, list[float]]:
     from benchmarks import tower_models, tower_programs  # noqa: PLC0415
 
     model = tower_models.Network(network, SIDE, BATCH_PER_TOWER * towers)
-    devices = [f"/cpu:{index}" for index in range(towers)]
+    devices = logical_devices.cpu_names(towers)
     ways = {
         "replicated": tower_programs.GraphBuild(model, devices, tower_programs.replicated),
         "by hand": tower_programs.GraphBuild(model, devices, tower_programs.by_hand),
@@ -51,11 +51,7 @@ def lines(found: Mapping[int, Times]) -> Iterator[str]:
 
 def main(_: Sequence[str]) -> None:
     """Measures, prints, writes, draws."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    cpu, *_ = tf.config.list_physical_devices("CPU")
-    logical = [tf.config.LogicalDeviceConfiguration()] * max(FLAGS.towers)
-    tf.config.set_logical_device_configuration(cpu, logical)
+    logical_devices.divide_cpu(max(FLAGS.towers))
     measure(FLAGS.network, towers=1, repeats=1)  # What TensorFlow does once is done.
     found = {n: measure(FLAGS.network, n, FLAGS.repeats) for n in FLAGS.towers}
     print("\n".join(lines(found)))

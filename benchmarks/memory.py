@@ -8,19 +8,16 @@ a constant is subtracted. Global batches are the same for all numbers of towers.
 """
 
 import json
-import pathlib
 import resource
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import record, timing
+from benchmarks import children, logical_devices, record, timing
 
-ROOT = pathlib.Path(__file__).parents[1]
 TOWERS = {"1 tower": 1, "2 towers": 2, "4 towers": 4}
 OPTIMIZERS = {"momentum": "momentum", "K-FAC": "kfac"}
 TOWER_GROUPS = ("ConvNet 28x28", "MLP", "ResNet-50 64x64")
@@ -56,11 +53,7 @@ def _run_constant() -> None:
 
 
 def _train_on_towers(group: str, towers: int, steps: int) -> None:
-    import tensorflow as tf  # noqa: PLC0415
-
-    cpu, *_ = tf.config.list_physical_devices("CPU")
-    logical = [tf.config.LogicalDeviceConfiguration()] * towers
-    tf.config.set_logical_device_configuration(cpu, logical)
+    devices = logical_devices.divide_cpu(towers)
     from benchmarks import tower_models, tower_programs  # noqa: PLC0415
 
     model: tower_models.Model
@@ -70,23 +63,14 @@ def _train_on_towers(group: str, towers: int, steps: int) -> None:
         model = tower_models.ConvNet(28, BATCH_SIZE)
     else:
         model = tower_models.Network("resnet_v1_50", 64, RESNET_BATCH_SIZE)
-    devices = [f"/cpu:{index}" for index in range(towers)]
     tower_programs.GraphProgram(model, devices, tower_programs.replicated).run(steps)
 
 
 def peak_elsewhere(group: str, case: str) -> int:
     """Has another process find out a peak; returns it in bytes."""
     options = ["--here", f"--group={group}", f"--case={case}", f"--steps={FLAGS.steps}"]
-    done = subprocess.run(  # noqa: S603  # the program is this one
-        [sys.executable, "-m", "benchmarks.memory", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{group}, {case} could not be measured:\n{done.stderr[-2000:]}")
-    peak: int = json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, "-m", "benchmarks.memory", *options]
+    peak: int = children.read_json(command, f"find the peak of {group}, {case}")
     return peak
 
 

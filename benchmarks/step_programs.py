@@ -6,14 +6,13 @@ business.
 
 import collections
 import itertools
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 import kfac
-from benchmarks import models
+from benchmarks import models, timing
 from benchmarks.executed_operations import executed_operations
 
 v1 = tf.compat.v1
@@ -65,10 +64,7 @@ class Program:
 
     def run(self, steps: int) -> float:
         """Makes some steps; returns the mean number of seconds that one took."""
-        start = time.perf_counter()
-        for _ in range(steps):
-            self._session.run(self._train)
-        return (time.perf_counter() - start) / steps
+        return timing.mean_seconds(lambda: self._session.run(self._train), steps)
 
     def executed_operations(self) -> float:
         """Makes steps until inverses are due again; returns the mean number of operations."""

@@ -3,7 +3,7 @@
 Data stay in memory: what is timed is a step, not its input. What they train is in `tower_models`.
 """
 
-import time
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import replicate
+from benchmarks import timing
 from benchmarks.tower_models import Model, Parameters
 
 v1 = tf.compat.v1
@@ -33,11 +34,12 @@ class GraphBuild:
 
     def run(self, steps: int) -> float:
         """Builds graphs; returns the mean number of seconds that one took."""
-        start = time.perf_counter()
-        for _ in range(steps):
-            with tf.Graph().as_default():
-                _build_in_graph(*self._arguments, self._build)
-        return (time.perf_counter() - start) / steps
+        gc.collect()  # Graphs of earlier turns are garbage, which this turn should not pay for.
+        return timing.mean_seconds(self._build_anew, steps)
+
+    def _build_anew(self) -> None:
+        with tf.Graph().as_default():
+            _build_in_graph(*self._arguments, self._build)
 
 
 class GraphProgram:
@@ -58,10 +60,7 @@ class GraphProgram:
 
     def run(self, steps: int) -> float:
         """Makes some steps; returns the mean number of seconds that one took."""
-        start = time.perf_counter()
-        for _ in range(steps):
-            self._session.run(self._train)
-        return (time.perf_counter() - start) / steps
+        return timing.mean_seconds(lambda: self._session.run(self._train), steps)
 
     def parameters(self) -> list[np.ndarray]:
         """Returns the trained values, in the order in which the variables were made."""
@@ -152,10 +151,7 @@ class MirroredProgram:
 
     def run(self, steps: int) -> float:
         """Makes some steps; returns the mean number of seconds that one took."""
-        start = time.perf_counter()
-        for _ in range(steps):
-            self._step(*self._shard)
-        return (time.perf_counter() - start) / steps
+        return timing.mean_seconds(lambda: self._step(*self._shard), steps)
 
     def parameters(self) -> list[np.ndarray]:
         """Returns the trained values."""

@@ -7,17 +7,14 @@ its own, since a process fixes its logical devices once, and its strategy.
 """
 
 import json
-import pathlib
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from absl import app, flags
 
-from benchmarks import record, timing
+from benchmarks import children, logical_devices, record, timing
 
-ROOT = pathlib.Path(__file__).parents[1]
 MODELS = ("ConvNet 8x8", "ConvNet 28x28", "MLP", "embedding")
 WAYS = ("replicated", "by hand", "one tower", "MirroredStrategy")
 EMBEDDING = {"rows": 100_000, "width": 64, "words": 20}
@@ -34,12 +31,7 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
     Returns:
       "times" and, of the embedding model, "largest_tensor": bytes, by way of training.
     """
-    import tensorflow as tf  # noqa: PLC0415
-
-    cpu, *_ = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration()] * towers
-    )
+    devices = logical_devices.divide_cpu(towers)
     from benchmarks import tower_models, tower_programs  # noqa: PLC0415
 
     size = FLAGS.batch_size
@@ -50,7 +42,6 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
         model = tower_models.Mlp(size)
     else:
         model = tower_models.ConvNet(int(model_name.rpartition("x")[2]), size)
-    devices = [f"/cpu:{index}" for index in range(towers)]
     builds = (tower_programs.replicated, tower_programs.by_hand, tower_programs.one_tower)
     graphs = [tower_programs.GraphProgram(model, devices, build) for build in builds]
     every: list[timing.Program] = [*graphs, tower_programs.MirroredProgram(model, devices)]
@@ -67,16 +58,8 @@ def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
     """Has another process time a model; returns what it found."""
     options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "rounds", "block")]
     case = ["--here", f"--model={model}", f"--towers={towers}"]
-    done = subprocess.run(  # noqa: S603  # the program is this one
-        [sys.executable, "-m", "benchmarks.tower_step", *options, *case],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{model} on {towers} towers could not be timed:\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, "-m", "benchmarks.tower_step", *options, *case]
+    found: dict[str, Any] = children.read_json(command, f"time {model} on {towers} towers")
     return found
 
 

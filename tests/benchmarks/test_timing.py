@@ -14,6 +14,14 @@ class Clock:
         return self.seconds
 
 
+def test_mean_of_steps(monkeypatch):
+    times = iter([10.0, 16.0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(times))
+    steps = []
+    assert timing.mean_seconds(lambda: steps.append(None), 3) == 2.0
+    assert len(steps) == 3
+
+
 def test_programs_take_turns():
     calls = []
     programs = {name: Clock(calls, name) for name in "ab"}
