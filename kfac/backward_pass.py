@@ -15,6 +15,7 @@ from kfac._types import Scalar, Tensor, Variable
 from kfac.estimation_modes import EstimationMode, Signal
 from kfac.fisher_factors.base import Substitutes
 from kfac.loss_registration import LossRegistration
+from kfac.pooled_gradients import masked_sooner
 
 v1 = tf.compat.v1
 
@@ -85,7 +86,8 @@ def _differentiate(
         colocate_gradients_with_ops=colocate,
     )
     # Lookups in a table give sparse gradients.
-    return tuple(None if g is None else tf.convert_to_tensor(g) for g in gradients)
+    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+    return tuple(masked_sooner(dense))
 
 
 def block_gradients(backward: BackwardPass, first: int, tensors: Any) -> list[Any]:

@@ -320,11 +320,13 @@ class FisherEstimator(BlockProducts):
             is_finite = True
             # Nothing has to travel for it.
             devices = [self._sums.variables[index].device for index in indices]
-        accept = tf.reduce_all([is_finite, *map(linalg.all_finite, statistics)])
+        factors = [self.factors[index] for index in indices]
+        finite = [f.is_finite(s) for f, s in zip(factors, statistics, strict=True)]
+        accept = tf.reduce_all([is_finite, *finite])
         averages = []
-        for index, statistic, device in zip(indices, statistics, devices, strict=True):
+        for factor, statistic, device in zip(factors, statistics, devices, strict=True):
             with v1.device(device):
-                averages += self.factors[index].updated_average(statistic, accept, decay)
+                averages += factor.updated_average(statistic, accept, decay)
         return [*averages, *used]
 
     def _updated_inverses(self, index: int) -> list[Assignment]:

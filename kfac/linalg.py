@@ -4,6 +4,7 @@ Plain functions: no state, no layers, no devices. Damped inverses are in `kfac.d
 Kronecker products in `kfac.kronecker`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -32,6 +33,12 @@ def static_size(tensor: Tensor, axis: int) -> Any:
     Works also where `disable_v2_behavior` has made shapes consist of Dimension objects.
     """
     return tf.compat.dimension_value(tensor.shape[axis])
+
+
+def with_shape(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Returns a Tensor with a static shape, checked when it is run if it is not known before."""
+    is_known = tensor.shape.is_fully_defined() and tensor.shape == tf.TensorShape(shape)
+    return tensor if is_known else tf.ensure_shape(tensor, shape)
 
 
 def statistics_dtype(dtype: DType) -> DType:

@@ -110,12 +110,13 @@ def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _T
       tile: Some of the columns.
     """
     channels = static_size(by_row, -1)
+    examples = static_size(by_row, 1) or tf.shape(by_row)[1]
     ours = _flat(by_row[:, :, tile.start : tile.stop])
     others = _flat(by_row[:, :, tile.left : tile.right])
     sums = [
         window
         for shift in range(rows.kernel)
-        for window in _window_products(ours, others, rows, shift)
+        for window in _window_products(ours, others, rows, shift, examples)
     ]
     shape = [-1, tile.stop - tile.start, channels, tile.right - tile.left, channels]
     by_column = tf.transpose(tf.reshape(tf.stack(sums), shape), [0, 2, 4, 1, 3])
@@ -125,20 +126,22 @@ def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _T
 
 
 def _flat(by_row: Tensor) -> Tensor:
-    """Returns [H, N, w, c] as [H, N, w · c]."""
-    height, _, width, channels = by_row.shape.as_list()
-    flat = tf.reshape(by_row, [height, tf.shape(by_row)[1], width * channels])
-    return tf.ensure_shape(flat, [height, by_row.shape[1], width * channels])
+    """Returns [H, N, w, c] as [H · N, w · c]."""
+    _, _, width, channels = by_row.shape.as_list()
+    return tf.reshape(by_row, [-1, width * channels])
 
 
-def _window_products(ours: Tensor, others: Tensor, rows: FilterAxis, shift: int) -> list[Tensor]:
+def _window_products(
+    ours: Tensor, others: Tensor, rows: FilterAxis, shift: int, examples: int | Tensor
+) -> list[Tensor]:
     """Returns R(i, shift) of the filter's rows i = 0, …, kh − 1 − shift.
 
     Args:
-      ours: [H, N, a], the left operand.
-      others: [H, N, b], the right one.
+      ours: [H · N, a], the left operand.
+      others: [H · N, b], the right one.
       rows: The rows.
       shift: Δ ≥ 0.
+      examples: N.
 
     Returns:
       kh − shift matrices [a, b].
@@ -147,8 +150,8 @@ def _window_products(ours: Tensor, others: Tensor, rows: FilterAxis, shift: int)
     cuts = sorted({edge for start, stop in windows if start < stop for edge in (start, stop)})
     pieces = {
         start: tf.matmul(
-            _joined(ours[start:stop]),
-            _joined(others[start + shift : stop + shift]),
+            ours[start * examples : stop * examples],
+            others[(start + shift) * examples : (stop + shift) * examples],
             transpose_a=True,
         )
         for start, stop in itertools.pairwise(cuts)
@@ -158,11 +161,6 @@ def _window_products(ours: Tensor, others: Tensor, rows: FilterAxis, shift: int)
         tf.add_n([piece for at, piece in pieces.items() if start <= at < stop] or [nothing])
         for start, stop in windows
     ]
-
-
-def _joined(lines: Tensor) -> Tensor:
-    """Returns [rows, N, a] as [rows · N, a]."""
-    return tf.reshape(lines, [-1, lines.shape[-1]])
 
 
 def _meetings(columns: FilterAxis, tile: _Tile) -> np.ndarray:

@@ -18,6 +18,7 @@ from kfac.bias_gradients import apart_from_filter
 from kfac.curvature_owner import CurvatureOwner
 from kfac.damping import DampingRule, Trial
 from kfac.momentum import Momentum, Problem, Step
+from kfac.pooled_gradients import masked_sooner
 from kfac.state import Assignment, assign_all, make_counter, read, run_if
 from kfac.training_loss import TrainingLoss
 from kfac.vectors import Vector
@@ -145,7 +146,9 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             grad_loss=grad_loss,
         )
         self._losses.collect(loss)
-        return [(_prepared(gradient, variable), variable) for gradient, variable in gradients]
+        found, variables = zip(*gradients, strict=True)
+        pairs = zip(masked_sooner(found), variables, strict=True)
+        return [(_prepared(gradient, variable), variable) for gradient, variable in pairs]
 
     def apply_gradients(
         self,
@@ -215,7 +218,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         changes = vectors.scale(step.rate, step.raw)
         is_finite = tf.reduce_all(
             [linalg.all_finite(vectors.entries(change)) for change in changes]
-            + [linalg.all_finite(value) for value in _values(step)]
+            + [linalg.all_finite(value) for value in _others(step)]
         )
         is_made = tf.logical_and(is_finite, self._makes_step)
         slots = self._velocities(variables)
@@ -308,8 +311,11 @@ def _values_of(gradient: Any) -> Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def _values(step: Step) -> list[Tensor]:
-    return [step.rate, *step.velocities, *(assignment.value for assignment in step.state)]
+def _others(step: Step) -> list[Tensor]:
+    """Returns what is finite or not beside the changes: multiples of `raw` are, as it is."""
+    raw = {id(vector) for vector in step.raw}
+    velocities = [velocity for velocity in step.velocities if id(velocity) not in raw]
+    return [step.rate, *velocities, *(assignment.value for assignment in step.state)]
 
 
 def _zero_unless(condition: Tensor, tensor: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from kfac import linalg
 from kfac._types import DType, Tensor, Variable
 
 Vector: TypeAlias = Any
@@ -25,7 +26,7 @@ def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
       keep_sparse: Whether IndexedSlices stay such; else they become a Tensor.
     """
     if not isinstance(gradient, tf.IndexedSlices):
-        return tf.ensure_shape(tf.convert_to_tensor(gradient), variable.shape)
+        return linalg.with_shape(tf.convert_to_tensor(gradient), variable.shape)
     indices, position = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(indices))
     shape = tf.constant(variable.shape.as_list(), indices.dtype)

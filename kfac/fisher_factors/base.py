@@ -16,7 +16,15 @@ from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linear_operator import LinearOperator
-from kfac.state import Assignment, assign_all, make_counter, make_variable, read
+from kfac.state import (
+    Addition,
+    Assignment,
+    Change,
+    assign_all,
+    make_counter,
+    make_variable,
+    read,
+)
 
 v1 = tf.compat.v1
 
@@ -233,7 +241,7 @@ class FisherFactor(abc.ABC):
     def statistic(self, moment: Moment) -> Tensor:
         """Returns C of `cov_shape`, of the examples of a moment."""
         mean = moment.total / tf.cast(moment.count, self.dtype)
-        return tf.ensure_shape(self._from_mean(mean), self.cov_shape)
+        return linalg.with_shape(self._from_mean(mean), self.cov_shape)
 
     def _source_moment(self, towers: Sequence[Any]) -> Moment:
         totals, counts = [], []
@@ -258,10 +266,14 @@ class FisherFactor(abc.ABC):
         """Undoes `_pack`."""
         return total
 
+    def is_finite(self, statistic: Tensor) -> Tensor:
+        """Returns whether every entry of a statistic of `cov_shape` is finite, bool []."""
+        return linalg.all_finite(statistic)
+
     def updated_average(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
-    ) -> list[Assignment]:
-        """Folds a batch into the average; returns the new values of `get_cov_vars()`.
+    ) -> list[Change]:
+        """Folds a batch into the average; returns the changes of `get_cov_vars()`.
 
         Args:
           statistic: C of `cov_shape`.
@@ -270,15 +282,15 @@ class FisherFactor(abc.ABC):
           ema_weight: ω, weight of this batch.
         """
         total, weight, refused = self._average
-        one, zero = tf.ones([], self.dtype), tf.zeros([], self.dtype)
-        beta = tf.where(accept, linalg.as_scalar(ema_decay, self.dtype), one)
-        omega = tf.where(accept, linalg.as_scalar(ema_weight, self.dtype), zero)
-        # Factors rather than tf.where on matrices: one pass less over what may be large.
-        new = tf.math.multiply_no_nan(statistic, omega)
+        beta, omega = (linalg.as_scalar(x, self.dtype) for x in (ema_decay, ema_weight))
+        is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
+        new = statistic if is_one else omega * statistic
+        # Whether to accept is known late, when all statistics are. Then there is only to choose.
+        old_total, old_weight = read(total), read(weight)
         return [
-            Assignment(total, beta * read(total) + new),
-            Assignment(weight, beta * read(weight) + omega),
-            Assignment(refused, read(refused) + tf.cast(tf.logical_not(accept), tf.int64)),
+            Assignment(total, linalg.choose(accept, beta * old_total + new, old_total)),
+            Assignment(weight, linalg.choose(accept, beta * old_weight + omega, old_weight)),
+            Addition(refused, tf.cast(tf.logical_not(accept), tf.int64)),
         ]
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
@@ -289,7 +301,7 @@ class FisherFactor(abc.ABC):
           ema_weight: ω, weight of this batch.
         """
         statistic = self.batch_statistic()
-        accept = linalg.all_finite(statistic)
+        accept = self.is_finite(statistic)
         return assign_all(self.updated_average(statistic, accept, ema_decay, ema_weight))
 
     def _vector_size(self) -> int:

@@ -20,7 +20,7 @@ from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
 from kfac.inversion import INVERSIONS
 from kfac.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
-from kfac.state import Assignment
+from kfac.state import Assignment, read
 from kfac.symmetric_packing import pack_symmetric, unpack_symmetric
 
 
@@ -125,9 +125,18 @@ class MatrixFactor(SlotFactor):
     def _unpack(self, total: Tensor) -> Tensor:
         return unpack_symmetric(total, self.dimension)
 
+    def is_finite(self, statistic: Tensor) -> Tensor:
+        """Returns whether every entry of a second moment is finite, bool [].
+
+        None is larger than the largest of the diagonal, and what is not finite in a vector is not
+        finite on the diagonal either. So there is no need to look at the others.
+        """
+        return linalg.all_finite(tf.linalg.diag_part(statistic))
+
     def trace(self) -> Tensor:
         """Returns the trace of the value, read now; shape []."""
-        return tf.linalg.trace(self.value)
+        total, weight, _ = self._average
+        return tf.linalg.trace(read(total)) / read(weight)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""

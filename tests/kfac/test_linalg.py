@@ -30,6 +30,15 @@ def test_large_products_are_computed_by_halves(graph, session, size):
     np.testing.assert_allclose(found, found.T, atol=1e-10)
 
 
+def test_with_shape(graph, session):
+    known, unknown = tf.ones([2, 3]), v1.placeholder(tf.float32)
+    assert linalg.with_shape(known, (2, 3)) is known
+    checked = linalg.with_shape(unknown, [2, 3])
+    assert checked.shape == [2, 3]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not compatible with expected"):
+        session.run(checked, {unknown: np.ones([3, 2])})
+
+
 def test_choose(graph, session):
     condition, x = v1.placeholder(tf.bool, []), np.array([1.0, np.nan])
     chosen = linalg.choose(condition, tf.constant(x), tf.zeros([2], tf.float64))

@@ -73,6 +73,25 @@ def test_input_factor_known_value(graph, session):
     np.testing.assert_allclose(session.run(factor.batch_statistic()), [[2.5, 1.5], [1.5, 1]])
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize(("how", "channels"), [("patches", 2), ("shifts", 1), ("shifts", 16)])
+def test_what_is_not_finite_is_on_the_diagonal(graph, session, how, channels, bad):
+    images = np.ones([2, 6, 6, channels], np.float32)
+    found = []
+    for value in (2.0, bad):
+        images[1, 0, 5, -1] = value
+        factor = ConvInputKroneckerFactor(
+            ((tf.constant(images),),),
+            ConvGeometry((3, 3), (1, 1), "SAME"),
+            True,
+            ("",),
+            name="conv/input",
+            config=CurvatureConfig(conv_moment=how),
+        )
+        found.append(factor.is_finite(factor.batch_statistic()))
+    assert session.run(found) == [True, False]
+
+
 def test_output_factor_known_value(graph, session):
     gradients = tf.reshape(tf.range(1.0, 17.0), [2, 2, 2, 2])
     factor = ConvOutputKroneckerFactor(((gradients,),), POINT, ("",), name="conv/output")
