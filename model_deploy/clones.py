@@ -13,6 +13,7 @@ import tensorflow as tf
 from model_deploy._types import Device
 from model_deploy.config import DeploymentConfig
 from model_deploy.variables import SharedVariables
+from model_deploy.xla import compiled_by_xla
 
 v1 = tf.compat.v1
 
@@ -69,6 +70,7 @@ def create_clones(
             _names(own_name) as scope,
             v1.device(placer.on(device)),
             shared.copy(index, f"clone {index} ({device})", name_scope=scope if own_name else ""),
+            compiled_by_xla() if config.xla else contextlib.nullcontext(),
         ):
             clones.append(Clone(model_fn(*(args or ()), **(kwargs or {})), scope, device))
     return clones

@@ -28,6 +28,7 @@ class DeploymentConfig:
       ps_job_name: Name of the parameter servers' job.
       variable_placement: How variables spread over parameter servers: "round_robin" in turn, or
         "by_bytes" each on the server that holds the fewest bytes so far.
+      xla: Whether XLA compiles what each clone computes, and its gradients.
 
     Raises:
       ValueError: A count or an id is out of range, replicas have no parameter server, a job that
@@ -42,6 +43,7 @@ class DeploymentConfig:
     worker_job_name: str = "worker"
     ps_job_name: str = "ps"
     variable_placement: VariablePlacement = dataclasses.field(default="round_robin", kw_only=True)
+    xla: bool = dataclasses.field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check_counts()

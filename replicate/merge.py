@@ -22,7 +22,7 @@ def merge_specs(
     metric_variables: Sequence[Sequence[Variable]],
     device: str,
     rows: Tensor | None = None,
-    updates: Operation | None = None,
+    updates: Sequence[Operation] = (),
 ) -> Spec:
     """Merges what the towers returned.
 
@@ -32,7 +32,7 @@ def merge_specs(
       metric_variables: The metric variables that each tower made.
       device: Where merging computes.
       rows: Rows of the batch where the towers' shards hold more than those, else None.
-      updates: Operation that runs in every training step besides train_op, if any.
+      updates: Operations that run in every training step besides train_op.
 
     Returns:
       A spec of the same type. One spec alone without updates is returned as it is.
@@ -41,8 +41,8 @@ def merge_specs(
       TypeError: A prediction or an export output is of a kind that cannot be merged.
       ValueError: Towers made different numbers of metric variables.
     """
-    if updates is not None:
-        train_op = v1.group(specs[-1].train_op, updates, name="train_op_with_updates")
+    if updates:
+        train_op = v1.group(specs[-1].train_op, *updates, name="train_op_with_updates")
         specs = [*specs[:-1], specs[-1]._replace(train_op=train_op)]
     if len(specs) == 1:
         return specs[0]

@@ -16,10 +16,12 @@ import tensorflow as tf
 from model_deploy import SharedPlacement, device_plan
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
+from replicate.batch_ahead import batch_and_ahead
 from replicate.batch_statistics import BatchStatistics, UpdateOps
 from replicate.merge import merge_specs
 from replicate.spec import ModeKeys
 from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
+from replicate.staging import staged_shards
 from replicate.tower_collections import Summaries
 from replicate.tower_optimizer import TowerOptimizer, different_calls
 from replicate.towers import TowerBuild, tower_build
@@ -50,6 +52,7 @@ def replicate_model_fn(
     unsplit: Collection[str] = (),
     update_ops: UpdateOps = "mean",
     summaries: Summaries = "first",
+    xla: bool = False,
 ) -> ModelFn:
     """Makes a `model_fn` that runs the given one on several devices at once.
 
@@ -76,6 +79,8 @@ def replicate_model_fn(
         `BatchStatistics`: "mean" of all towers, which is nearest to one tower, the "first"
         tower's, or "all" one after the other. They run with every training step.
       summaries: Whose summaries are written: the "first" tower's, or "all".
+      xla: Whether XLA compiles what each tower computes in TRAIN, forward and backward. Operations
+        with state, checks and functions (`tf.cond`, `tf.function`) are left as they are.
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
@@ -97,20 +102,29 @@ def replicate_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
     ) -> Spec:
         how = _splitting_in(mode, splitting)
+        batch, ahead = batch_and_ahead(features, labels)
+        sent = None
         with v1.device(plan.consolidation):
-            shards = split_batch(features, labels, how)
-            rows = batch_rows(features, how) if how.uneven == "pad" else None
+            if ahead is None or mode != ModeKeys.TRAIN:
+                shards = split_batch(*batch, how)
+            else:
+                shards, sent = staged_shards(
+                    batch, ahead, lambda batch: split_batch(*batch, how), plan.towers
+                )
+            rows = batch_rows(batch.features, how) if how.uneven == "pad" else None
         arguments = _named_arguments(model_fn, mode=mode, params=params, config=config)
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
-        with tower_build(plan, averages_loss, statistics, summaries) as build:
+        compiled = xla and mode == ModeKeys.TRAIN
+        with tower_build(plan, averages_loss, statistics, summaries, compiled) as build:
             towers = build_towers(model_fn, arguments, shards, build)
+        updates = [statistics.merged(build.skipped) if statistics else None, sent]
         return merge_specs(
             mode,
             [tower.spec for tower in towers],
             [tower.metric_variables for tower in towers],
             plan.consolidation,
             rows,
-            statistics.merged(build.skipped) if statistics else None,
+            [update for update in updates if update is not None],
         )
 
     return replicated_model_fn

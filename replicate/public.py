@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from replicate import export, inputs, model_average
+from replicate.batch_ahead import prefetch_to_towers
 from replicate.check import Difference, ReplicationCheck, check_replication
 from replicate.errors import NonFiniteError
 from replicate.estimator import (
@@ -136,6 +137,7 @@ __all__ = [
     "model_average",
     "model_table",
     "per_tower_collection",
+    "prefetch_to_towers",
     "read_eval_metrics",
     "replicate_model_fn",
     "step_seed",

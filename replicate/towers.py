@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from model_deploy import DevicePlan, SharedVariables, VariablePlacer
 from model_deploy.devices import VARIABLE_OPS
+from model_deploy.xla import compiled_by_xla, uncompiled
 from replicate._types import Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
 from replicate.finite_gradients import Watched
@@ -89,6 +90,7 @@ class TowerBuild:
         averages_loss: bool,
         statistics: BatchStatistics | None = None,
         summaries: Summaries = "first",
+        xla: bool = False,
     ):
         """Makes the state for one call.
 
@@ -98,6 +100,7 @@ class TowerBuild:
             by its share of the batch; else losses add up as they are.
           statistics: What brings the towers' update operations together, where they are to run.
           summaries: Whose summaries are kept.
+          xla: Whether XLA compiles what the towers compute.
         """
         self.plan = plan
         self.collections = TowerCollections("every" if averages_loss else "first", summaries)
@@ -108,6 +111,7 @@ class TowerBuild:
         """For each update that may be skipped, whether it was: boolean scalars, known after it."""
         self.averages_loss = averages_loss
         self._statistics = statistics
+        self._xla = xla
         self._shared: list[Any] = []
         self._shared_taken = [0] * len(plan.towers)
         self._placer = VariablePlacer(plan.parameters)
@@ -139,6 +143,8 @@ class TowerBuild:
                 )
             )
             stack.enter_context(self.collections.tower(index))
+            if self._xla:
+                stack.enter_context(compiled_by_xla())
             with self._recording(batch):
                 yield self.tower
 
@@ -206,6 +212,8 @@ class TowerBuild:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._variables.suspended())
             stack.enter_context(self.collections.outside())
+            if self._xla:
+                stack.enter_context(uncompiled())
             stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
             stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
             stack.enter_context(v1.device(None))
@@ -238,10 +246,11 @@ def tower_build(
     averages_loss: bool,
     statistics: BatchStatistics | None = None,
     summaries: Summaries = "first",
+    xla: bool = False,
 ) -> Iterator[TowerBuild]:
     """Hangs a new `TowerBuild` on the current graph for the length of the context."""
     builds = v1.get_collection_ref(COLLECTION)
-    build = TowerBuild(plan, averages_loss, statistics, summaries)
+    build = TowerBuild(plan, averages_loss, statistics, summaries, xla)
     builds.append(build)
     try:
         yield build

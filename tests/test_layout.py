@@ -121,6 +121,7 @@ PUBLIC = {
         "model_average",
         "model_table",
         "per_tower_collection",
+        "prefetch_to_towers",
         "read_eval_metrics",
         "replicate_model_fn",
         "step_seed",

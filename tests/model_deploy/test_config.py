@@ -12,7 +12,7 @@ v1 = tf.compat.v1
 
 def test_defaults_are_one_clone_on_the_first_gpu():
     config = DeploymentConfig()
-    assert dataclasses.astuple(config) == (1, False, 0, 1, 0, "worker", "ps", "round_robin")
+    assert dataclasses.astuple(config) == (1, False, 0, 1, 0, "worker", "ps", "round_robin", False)
     assert config.caching_device() is None
     assert config.clone_device(0) == "/device:GPU:0"
     assert config.clone_scope(0) == ""

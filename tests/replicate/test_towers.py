@@ -103,6 +103,21 @@ def test_what_towers_share_is_made_once_each_in_order(graph):
     assert taken[0][0] is not taken[0][1]
 
 
+def test_xla_is_for_what_towers_compute_only(graph):
+    def marked(tensor):
+        return tensor.op.get_attr("_XlaCompile")
+
+    with towers.tower_build(PLAN, averages_loss=True, xla=True) as build:
+        with build.building(0, 0.5):
+            inside = tf.constant(1.0) + 2.0
+            with build.outside_towers():
+                outside = tf.constant(1.0) + 2.0
+            again = tf.constant(1.0) + 2.0
+        after = tf.constant(1.0) + 2.0
+    assert [marked(tensor) for tensor in (inside, outside, again)] == [True, False, True]
+    assert "_XlaCompile" not in after.op.node_def.attr
+
+
 def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
     cluster = {"ps": ["a:1", "b:1"], "worker": ["c:1"]}
     setter = v1.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")
