@@ -19,20 +19,23 @@ stopped after saving, 138 another process of the cluster cannot be reached.
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal
+from examples import mnist, model_dir, run_flags, terminal, unused_flags
 
 LEARNING_RATES = {"kfac": 0.01, "momentum": 0.05, "adam": 0.01}
-FLAGS_OF_MODES: dict[str, list[str]] = {
-    "estimator": [],
-    "distributed_sync_replicas": ["op_strategy"],
-    "single_machine": ["kfac_updates"],
-    "multitower": ["kfac_updates"],
+MODES = ["estimator", "distributed_sync_replicas", "single_machine", "multitower"]
+MODES_OF_FLAGS = {
+    "op_strategy": ["distributed_sync_replicas"],
+    "kfac_updates": ["single_machine", "multitower"],
+    "progress": ["estimator", "distributed_sync_replicas"],
+    "profile_steps": ["estimator", "distributed_sync_replicas"],
+    "dry_run": ["estimator"],
 }
+FLAGS_OF_KFAC = ["damping", "approx", "auto_register", "op_strategy", "kfac_updates"]
 STRATEGIES = ["chief_worker", "dedicated_workers", "shared"]
 
 FLAGS = flags.FLAGS
 run_flags.define(model_dir="runs/convnet", batch_size=128, train_steps=300, eval_every_steps=50)
-flags.DEFINE_enum("mode", "estimator", list(FLAGS_OF_MODES), "How it is trained.")
+flags.DEFINE_enum("mode", "estimator", MODES, "How it is trained.")
 flags.DEFINE_enum(
     "op_strategy", "chief_worker", STRATEGIES, "Of distributed_sync_replicas, for kfac."
 )
@@ -54,6 +57,7 @@ def main() -> None:
     """Trains, evaluates and draws, as the flags say."""
     settings, params = run_flags.read(), read_params()
     with terminal.bad_input():
+        check_flags()
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"{purpose(params)} on {data.size}")
 
@@ -72,6 +76,20 @@ def main() -> None:
         training.run(convnet_model.model_fn, data, settings, params, title)
 
 
+def check_flags() -> None:
+    """Raises ValueError if flags were given that this mode or this optimizer does not use."""
+    of_modes = [
+        unused_flags.without_effect(
+            [name], needs=" or ".join(f"--mode={mode}" for mode in modes), met=FLAGS.mode in modes
+        )
+        for name, modes in MODES_OF_FLAGS.items()
+    ]
+    of_kfac = unused_flags.without_effect(
+        FLAGS_OF_KFAC, needs="--optimizer=kfac", met=FLAGS.optimizer == "kfac"
+    )
+    unused_flags.refuse(*of_modes, of_kfac)
+
+
 def read_params() -> dict[str, object]:
     """Returns what the flags say of the optimizer, without what does not concern it."""
     params = {
@@ -80,8 +98,8 @@ def read_params() -> dict[str, object]:
         "momentum": FLAGS.momentum,
     }
     if FLAGS.optimizer == "kfac":
-        names = ["damping", "approx", "auto_register", *FLAGS_OF_MODES[FLAGS.mode]]
-        params |= {name: FLAGS[name].value for name in names}
+        used = (name for name in FLAGS_OF_KFAC if FLAGS.mode in MODES_OF_FLAGS.get(name, MODES))
+        params |= {name: FLAGS[name].value for name in used}
     return params
 
 

@@ -4,20 +4,22 @@
 while training, and from `eval_<name>` below it what each evaluation found. `draw` makes the
 picture. Programs import this at their end, since matplotlib and TensorBoard load here.
 
-    python -m examples.curves runs/convnet "My run"     # draws runs/convnet/curves.png anew
+    python -m examples.curves runs/convnet "My run"     draws runs/convnet/curves.png anew
 """
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from examples import terminal
 
 
 class Curve(NamedTuple):
@@ -59,13 +61,16 @@ def draw(curves: Curves, path: str, title: str, metric: str = "accuracy") -> Non
     figure = Figure(figsize=(10, 4.5), dpi=_PIXELS_PER_INCH, layout="constrained")
     figure.suptitle(title, fontsize=12, fontweight="bold")
     loss, other = figure.subplots(1, 2, sharex=True)
-    _panel(loss, curves, "loss", "{:.2g}", legend="upper right")
-    _panel(other, curves, metric, "{:.3f}", legend="best")
     loss.set_yscale("log")
+    _panel(loss, curves, "loss", "{:.2g}")
+    _panel(other, curves, metric, "{:.3f}")
+    lowest, highest = loss.get_ylim()
+    loss.yaxis.set_major_formatter("{x:g}")
+    loss.yaxis.set_minor_formatter("{x:g}" if highest < 10 * lowest else NullFormatter())
     figure.savefig(path)
 
 
-def _panel(axes: Axes, curves: Curves, tag: str, number: str, legend: str) -> None:
+def _panel(axes: Axes, curves: Curves, tag: str, number: str) -> None:
     """Draws one tag of every run that has it, and writes the last value beside each evaluation."""
     present = {run: curves[run, tag] for run in _RUNS if (run, tag) in curves}
     ends = {run: curve.values[-1] for run, curve in present.items() if run != "batch"}
@@ -81,7 +86,7 @@ def _panel(axes: Axes, curves: Curves, tag: str, number: str, legend: str) -> No
                 color=line.get_color(),
             )
     if present:
-        axes.legend(frameon=False, loc=legend)
+        axes.legend(frameon=False, loc="best")
     axes.set_title(tag, loc="left", fontsize=11)
     axes.set_xlabel("step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
@@ -90,5 +95,26 @@ def _panel(axes: Axes, curves: Curves, tag: str, number: str, legend: str) -> No
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Draws the curves of a folder anew; the arguments are the folder and a title."""
+    if {"--help", "-h"} & set(arguments):
+        print(__doc__)
+        return
+    if len(arguments) != 2:
+        terminal.fail(
+            f"takes a model directory and a title, got {len(arguments)} arguments: "
+            "see --help for an example",
+            terminal.BAD_INPUT,
+        )
+    folder, title = arguments
+    terminal.import_tensorflow()  # TensorBoard would, and not in silence.
+    found = read(folder) if Path(folder).is_dir() else {}
+    if not found:
+        terminal.fail(f"there are no event files with curves in {folder}", terminal.BAD_INPUT)
+    picture = str(Path(folder) / "curves.png")
+    draw(found, picture, title)
+    terminal.show("curves", picture)
+
+
 if __name__ == "__main__":
-    draw(read(sys.argv[1]), str(Path(sys.argv[1]) / "curves.png"), sys.argv[2])
+    main(sys.argv[1:])

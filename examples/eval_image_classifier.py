@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from absl import flags
 
-from examples import terminal
+from examples import terminal, unused_flags
 from examples.image_classifier import data_flags
 
 FLAGS = flags.FLAGS
@@ -45,6 +45,13 @@ def main() -> None:
     from examples.image_classifier.clones import Network  # noqa: PLC0415
 
     with terminal.bad_input():
+        unused_flags.refuse(
+            unused_flags.without_effect(
+                ["timeout_secs"],
+                needs="--eval_interval_secs",
+                met=bool(FLAGS.eval_interval_secs),
+            )
+        )
         config = cluster.alone(model_dir=FLAGS.eval_dir, progress=FLAGS.progress)
         deployment = cluster.deployment(config, FLAGS.num_clones, FLAGS.clone_on_cpu)
         posed = problem.pose(data_flags.read(problem.ProblemFlags), FLAGS.eval_image_size, False)
@@ -57,6 +64,8 @@ def main() -> None:
     estimator = replicate.Estimator(evaluation.model_fn, config=config, params=settings)
     terminal.show("devices", cluster.describe_devices(deployment))
     terminal.show("data", posed)
+    for text in data_flags.unused():
+        terminal.show("unused flag", text)
     terminal.show("batch", f"{FLAGS.batch_size} images")
 
     def evaluate(checkpoint: str) -> None:

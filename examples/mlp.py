@@ -8,7 +8,7 @@ Either way K-FAC inverts one factor in each step instead of all of them now and 
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal
+from examples import mnist, model_dir, run_flags, terminal, unused_flags
 
 FLAGS = flags.FLAGS
 run_flags.define(model_dir="runs/mlp", batch_size=128, train_steps=200, eval_every_steps=50)
@@ -23,6 +23,13 @@ def main() -> None:
     settings = run_flags.read()
     params = {name: FLAGS[name].value for name in ("learning_rate", "momentum", "damping")}
     with terminal.bad_input():
+        unused_flags.refuse(
+            unused_flags.without_effect(
+                ["progress", "profile_steps", "dry_run"],
+                needs="--mode=estimator",
+                met=FLAGS.mode == "estimator",
+            )
+        )
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"an MLP in mode {FLAGS.mode} on {data.size}")
 

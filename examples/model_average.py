@@ -14,7 +14,7 @@ stopped after saving, 138 another process of the cluster cannot be reached.
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal
+from examples import mnist, model_dir, run_flags, terminal, unused_flags
 
 LEARNING_RATES = {"kfac": 0.03, "momentum": 0.1}
 
@@ -37,6 +37,11 @@ def main() -> None:
     params = {name: FLAGS[name].value for name in names}
     params["learning_rate"] = FLAGS.learning_rate or LEARNING_RATES[FLAGS.optimizer]
     with terminal.bad_input():
+        unused_flags.refuse(
+            unused_flags.without_effect(
+                ["damping"], needs="--optimizer=kfac", met=FLAGS.optimizer == "kfac"
+            )
+        )
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"an averaged MLP on {data.size}")
 

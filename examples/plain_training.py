@@ -81,7 +81,10 @@ def _announce_start(settings: RunSettings) -> int:
         terminal.show("checkpoint", f"none in {settings.model_dir}: starting at step 0")
         return 0
     step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP))
-    terminal.show("checkpoint", f"{checkpoint}: continuing at step {step}")
+    plan = f"continuing at step {step}"
+    if step >= settings.train_steps:
+        plan = f"complete at step {step}, nothing to train up to step {settings.train_steps}"
+    terminal.show("checkpoint", f"{checkpoint}: {plan}")
     return step
 
 

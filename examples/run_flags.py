@@ -7,6 +7,7 @@ imported here, for `--help` to be quick.
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 
 from absl import flags
@@ -29,6 +30,8 @@ class RunSettings:
     save_every_steps: int | None
     seed: int
     progress: str
+    profile_steps: tuple[int, int] | None = None
+    dry_run: bool = False
 
 
 def define(*, model_dir: str, batch_size: int, train_steps: int, eval_every_steps: int) -> None:
@@ -41,12 +44,28 @@ def define(*, model_dir: str, batch_size: int, train_steps: int, eval_every_step
     flags.DEFINE_list("devices", None, "One for each tower. Default: GPUs if enough, else CPUs.")
     flags.DEFINE_integer("batch_size", batch_size, "Images in a step, over all towers together.", 1)
     flags.DEFINE_integer("train_steps", train_steps, "The step to train to.", 1)
-    flags.DEFINE_integer("eval_every_steps", eval_every_steps, "Steps between two evaluations.", 1)
+    flags.DEFINE_integer(
+        "eval_every_steps",
+        eval_every_steps,
+        "Steps between two evaluations; in a cluster, each checkpoint is evaluated.",
+        1,
+    )
     flags.DEFINE_integer(
         "save_every_steps", None, "Steps between two checkpoints. Default: every ten minutes.", 1
     )
     flags.DEFINE_integer("seed", 0, "Of the first weights, the order of the images and sampling.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
+    flags.DEFINE_string(
+        "profile_steps", None, "First and last step to trace for TensorBoard, such as 20:24."
+    )
+    flags.register_validator(
+        "profile_steps",
+        lambda x: x is None or re.fullmatch(r"[1-9]\d*:[1-9]\d*", x),
+        "must be two steps, such as 20:24",
+    )
+    flags.DEFINE_bool(
+        "dry_run", False, "Only compare one step of all towers with that of one tower."
+    )
 
 
 def define_positive(name: str, default: float | None, text: str) -> None:
@@ -71,6 +90,7 @@ def define_momentum(default: float, text: str) -> None:
 
 def read() -> RunSettings:
     """Returns what the flags of `define` hold. They must have been parsed."""
-    return RunSettings(
-        **{field.name: FLAGS[field.name].value for field in dataclasses.fields(RunSettings)}
-    )
+    values = {field.name: FLAGS[field.name].value for field in dataclasses.fields(RunSettings)}
+    if values["profile_steps"] is not None:
+        values["profile_steps"] = tuple(map(int, values["profile_steps"].split(":")))
+    return RunSettings(**values)

@@ -24,12 +24,19 @@ from absl import flags
 BAD_INPUT = 2
 DIVERGED = 3
 CLUSTER_TROUBLE = 138
+_LONGEST = 900
 
 flags.DEFINE_bool("help", False, "Show this help.", short_name="h")
 
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Parses the flags, runs `main` and exits with the code that says how it went."""
+    parse_flags()
+    end_with(main)
+
+
+def parse_flags() -> None:
+    """Parses the command line; ends the program where it asks for help, or is wrong."""
     try:
         extra = flags.FLAGS(sys.argv)[1:]
     except flags.Error as error:
@@ -40,6 +47,10 @@ def run(main: Callable[[], None]) -> NoReturn:
         sys.exit(0)
     if extra:
         fail(f"only --flags are accepted, got {shlex.join(extra)}", BAD_INPUT)
+
+
+def end_with(main: Callable[[], None]) -> NoReturn:
+    """Runs `main` and exits with the code that says how it went."""
     try:
         main()
     except KeyboardInterrupt:
@@ -60,8 +71,12 @@ def _leave(code: object) -> NoReturn:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Prints one line to standard error and exits."""
-    print(f"{program()}: {' '.join(message.split())}", file=sys.stderr)
+    """Prints one line to standard error and exits; of a long message, its beginning and its end."""
+    line = " ".join(message.split())
+    if len(line) > _LONGEST:
+        head, tail = line[: _LONGEST * 2 // 3], line[-_LONGEST // 3 :]
+        line = f"{head.rpartition(' ')[0]} … {tail.partition(' ')[2]}"
+    print(f"{program()}: {line}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import flags
 
-from examples import terminal
+from examples import terminal, unused_flags
 from examples.image_classifier import data_flags
 
 FLAGS = flags.FLAGS
@@ -45,6 +45,7 @@ integer("train_image_size", None, "Side of the images in pixels. Default: the ne
 
 # The optimizer.
 OPTIMIZERS = ["adadelta", "adagrad", "adam", "ftrl", "kfac", "momentum", "rmsprop", "sgd"]
+DECAY_TYPES = ["exponential", "fixed", "polynomial"]
 flags.DEFINE_enum("optimizer", "rmsprop", OPTIMIZERS, "What trains the model.")
 number("weight_decay", 0.00004, "Strength of the L2 penalty on the weights.")
 number("adadelta_rho", 0.95, "Weight of the past in the averages of adadelta.")
@@ -70,9 +71,7 @@ boolean("summarize_gradients", False, "Whether TensorBoard shows the gradients."
 
 # The learning rate.
 number("learning_rate", 0.01, "At the beginning.", above=True)
-flags.DEFINE_enum(
-    "learning_rate_decay_type", "exponential", ["exponential", "fixed", "polynomial"], "Its course."
-)
+flags.DEFINE_enum("learning_rate_decay_type", "exponential", DECAY_TYPES, "Its course.")
 number("end_learning_rate", 0.0001, "Where polynomial decay ends.")
 number("learning_rate_decay_factor", 0.94, "Of each exponential decay.", above=True)
 number("num_epochs_per_decay", 2.0, "Epochs of batch_size images per step.", above=True)
@@ -90,6 +89,17 @@ string("checkpoint_exclude_scopes", None, "Scopes that begin anew all the same, 
 string("trainable_scopes", None, "Scopes to train, with commas. Default: everything.")
 boolean("ignore_missing_vars", False, "Whether variables that it lacks begin anew.")
 
+USED_WITH = {
+    "optimizer": {"opt_epsilon": ["adadelta", "adam", "rmsprop"]}
+    | {name: [name.split("_")[0]] for name in FLAGS if name.split("_")[0] in OPTIMIZERS},
+    "learning_rate_decay_type": {
+        "end_learning_rate": ["polynomial"],
+        "learning_rate_decay_factor": ["exponential"],
+        "num_epochs_per_decay": ["exponential", "polynomial"],
+    },
+}
+"""Name of a flag -> name of another one -> values of the former with which that has an effect."""
+
 
 def main() -> None:
     """Finds out what this process is for, and does it."""
@@ -98,6 +108,7 @@ def main() -> None:
     from examples.image_classifier import cluster  # noqa: PLC0415
 
     with terminal.bad_input():
+        check_role()
         config = cluster.run_config(
             data_flags.read(cluster.ClusterFlags),
             model_dir=FLAGS.train_dir,
@@ -117,6 +128,44 @@ def main() -> None:
         terminal.fail(str(error), terminal.BAD_INPUT)
     except replicate.ClusterError as error:
         terminal.fail(str(error), terminal.CLUSTER_TROUBLE)
+
+
+def check_role() -> None:
+    """Raises ValueError if this process is not the chief by flags, and would train all the same."""
+    hosts = bool(FLAGS.worker_hosts or FLAGS.ps_hosts)
+    unused_flags.refuse(
+        unused_flags.without_effect(
+            ["job_name"],
+            needs="--worker_hosts and --ps_hosts",
+            met=hosts or FLAGS.job_name == "worker",
+        ),
+        unused_flags.without_effect(
+            ["task"],
+            needs="--worker_hosts and --ps_hosts, or --master",
+            met=hosts or bool(FLAGS.master) or FLAGS.task == 0,
+        ),
+    )
+
+
+def unused() -> list[str]:
+    """Returns what flags have no effect, in words; slim's program says nothing, and trains."""
+    found = data_flags.unused()
+    for chooser, flags_of in USED_WITH.items():
+        for name, values in flags_of.items():
+            needs = f"--{chooser}={' or '.join(values)}"
+            is_met = FLAGS[chooser].value in values
+            found += unused_flags.without_effect([name], needs=needs, met=is_met)
+    return [
+        *found,
+        *unused_flags.without_effect(
+            ["replicas_to_aggregate"], needs="--sync_replicas", met=FLAGS.sync_replicas
+        ),
+        *unused_flags.without_effect(
+            ["checkpoint_exclude_scopes", "ignore_missing_vars"],
+            needs="--checkpoint_path",
+            met=FLAGS.checkpoint_path is not None,
+        ),
+    ]
 
 
 def train(config: Any) -> None:
@@ -147,8 +196,10 @@ def train(config: Any) -> None:
     batch_rows = FLAGS.batch_size * FLAGS.num_clones
     terminal.show("devices", cluster.describe_devices(deployment))
     terminal.show("data", posed)
+    for text in unused():
+        terminal.show("unused flag", text)
     terminal.show("batch", f"{batch_rows} = {FLAGS.num_clones} x {FLAGS.batch_size}")
-    terminal.show("checkpoint", begun or f"none in {estimator.model_dir}: starting at step 0")
+    terminal.show("checkpoint", describe_start(begun, estimator.model_dir))
     if begun and FLAGS.checkpoint_path:
         terminal.show("fine-tuning", "not again: this run goes on from its own checkpoint")
     with endings.endings(estimator):
@@ -158,6 +209,19 @@ def train(config: Any) -> None:
     if config.is_chief:
         terminal.show("checkpoint", estimator.latest_checkpoint())
         terminal.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
+
+
+def describe_start(begun: str | None, train_dir: str) -> str:
+    """Returns in words what a run begins with; `begun` is the newest checkpoint of its own."""
+    import tensorflow as tf  # noqa: PLC0415
+
+    if begun is None:
+        return f"none in {train_dir}: starting at step 0"
+    step = int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP))
+    last = FLAGS.max_number_of_steps
+    if last is not None and step >= last:
+        return f"{begun}: complete at step {step}, nothing to train up to step {last}"
+    return f"{begun}: continuing at step {step}"
 
 
 def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:

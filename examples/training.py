@@ -7,6 +7,7 @@ programs, such as `examples/convnet.py`.
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from examples.run_flags import RunSettings
 v1 = tf.compat.v1
 EVAL_BATCH = 500
 _SUMMARY_STEPS = 5
+_ROUNDING = 1e-4
 Params = Mapping[str, Any]
 """What a model_fn is told of its model and its optimizer."""
 
@@ -38,7 +40,7 @@ def run(
     """Trains a model_fn on towers, evaluates it on the way, prints and draws how it went.
 
     Where TF_CONFIG names a cluster, does so in the role of this process. Exits with one line and
-    the right code where the flags do not fit, training diverges or is stopped.
+    the right code where the flags do not fit, training diverges or is stopped, and after a dry run.
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
@@ -54,6 +56,9 @@ def run(
         plan = plan_towers(settings.num_towers, settings.devices)
         check_batch_size(settings.batch_size, plan)
         estimator = make_estimator(model_fn, plan, settings, params)
+    if settings.dry_run:
+        dry_run(model_fn, plan, data, settings, params)
+        sys.exit(0)
     if estimator.config.task_type != replicate.TaskType.PS:
         show_plan(plan, data, settings.batch_size, params)
     train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
@@ -166,9 +171,47 @@ def make_estimator(
             save_summary_steps=_SUMMARY_STEPS,
             save_checkpoints_steps=settings.save_every_steps,
             progress=settings.progress,
+            profile_steps=settings.profile_steps,
         ),
         params=params,
     )
+
+
+def dry_run(
+    model_fn: Callable[..., Any],
+    plan: model_deploy.DevicePlan,
+    data: mnist.Dataset,
+    settings: RunSettings,
+    params: Params,
+) -> None:
+    """Prints how far loss and gradients on all towers are from those on one, and trains nothing.
+
+    Random numbers that a model draws differ between towers, and so do gradients that use them.
+
+    Args:
+      model_fn: Builds one tower. Its loss is a mean over the examples.
+      plan: Where the towers go.
+      data: What to take a batch of.
+      settings: How to run.
+      params: Of the model_fn.
+    """
+    show_plan(plan, data, settings.batch_size, params)
+    check = replicate.check_replication(
+        model_fn,
+        _training_input(data, settings),
+        plan.towers,
+        params,
+        v1.losses.Reduction.MEAN,
+        config=replicate.RunConfig(tf_random_seed=settings.seed),
+        output=None,
+    )
+    print(check.table)
+    differences = (check.loss, *check.gradients)
+    for name, _, relative in map(dataclasses.astuple, differences):
+        terminal.show("difference", f"{relative:.1e}   {name}")
+    is_same = max(found.relative for found in differences) <= _ROUNDING and not check.unmatched
+    verdict = "are those on one, but for rounding" if is_same else "are not those on one"
+    terminal.show("dry run", f"loss and gradients on {len(plan.towers)} towers {verdict}")
 
 
 def train_and_evaluate(

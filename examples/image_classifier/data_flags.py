@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from absl import flags
 
+from examples import unused_flags
+
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
 
@@ -87,6 +89,15 @@ def define_gone(name: str, default: int | str | bool, reason: str) -> None:
     kinds = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, str: flags.DEFINE_string}
     kinds[type(default)](name, default, f"Only {default!r}. {reason}")
     flags.register_validator(name, lambda x: x == default, f"must be {default!r}. {reason}")
+
+
+def unused() -> list[str]:
+    """Returns which of the shared flags have no effect, in words."""
+    return unused_flags.without_effect(
+        ["dataset_dir"],
+        needs="a --dataset_name that has files",
+        met=FLAGS["dataset_name"].value != "digits",
+    )
 
 
 def read(kind: type[Settings]) -> Settings:

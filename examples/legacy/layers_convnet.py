@@ -7,14 +7,17 @@ In 2018 the first lines read `import tensorflow as tf` and `from tensorflow impo
 
 import os
 
+from examples.legacy import program
+
 os.environ["TF_USE_LEGACY_KERAS"] = "1"  # gives tf.layers back; before TensorFlow is imported
+if __name__ == "__main__":
+    program.parse_flags()  # also before, because that import takes seconds
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from sklearn.datasets import load_digits
 
 import replicate as estimator
-from examples.legacy import program
 
 IMAGES, DIGITS = load_digits(return_X_y=True)
 IMAGES = (IMAGES.reshape(-1, 8, 8, 1) / 16).astype(np.float32)

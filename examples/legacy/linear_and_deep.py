@@ -7,14 +7,17 @@ In 2018 the first lines read `import tensorflow as tf` and `from tensorflow impo
 
 import os
 
+from examples.legacy import program
+
 os.environ["TF_USE_LEGACY_KERAS"] = "1"  # gives tf.layers back; before TensorFlow is imported
+if __name__ == "__main__":
+    program.parse_flags()  # also before, because that import takes seconds
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from sklearn.datasets import load_wine
 
 import replicate as estimator
-from examples.legacy import program
 
 WINES = load_wine()
 ORDER = np.random.RandomState(0).permutation(len(WINES.target))

@@ -7,7 +7,11 @@ In 2018 the first lines read `import tensorflow as tf` and `from tensorflow impo
 
 import os
 
+from examples.legacy import program
+
 os.environ["TF_USE_LEGACY_KERAS"] = "1"  # gives tf.nn.rnn_cell back; before TensorFlow is imported
+if __name__ == "__main__":
+    program.parse_flags()  # also before, because that import takes seconds
 
 import re
 
@@ -16,7 +20,6 @@ import tensorflow.compat.v1 as tf
 from sklearn import datasets
 
 import replicate as estimator
-from examples.legacy import program
 
 SOURCES = (datasets.load_breast_cancer, datasets.load_diabetes, datasets.load_digits)
 LENGTH = 12

@@ -1,18 +1,19 @@
-"""What the programs of this folder have in common: train, evaluate and export by flags."""
+"""What the programs of this folder have in common: train, evaluate and export by flags.
 
+A program calls `parse_flags` before it imports TensorFlow, so that `--help` and a wrong flag are
+answered at once, and `run` at its end. Exit codes are those of `examples.terminal`.
+"""
+
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import tensorflow.compat.v1 as tf
-from absl import app, flags
+from absl import flags
 
-import replicate as estimator
+from examples import terminal
 
 FLAGS = flags.FLAGS
-flags.DEFINE_integer("towers", 1, "Towers to train on, on the CPU.", 1)
-flags.DEFINE_integer("steps", 200, "The step to train to.", 1)
-flags.DEFINE_string("model_dir", None, "Where checkpoints and events go. Default: a new folder.")
-flags.DEFINE_string("export_dir", None, "Where the trained model is exported to. Default: nowhere.")
+flags.disclaim_key_flags()
 
 
 class Program(NamedTuple):
@@ -31,13 +32,22 @@ class Program(NamedTuple):
     serving_input_receiver_fn: Callable[[], Any]
 
 
-def make_estimator(program: Program, model_dir: str | None, towers: int) -> estimator.Estimator:
+def parse_flags() -> None:
+    """Defines the flags as those of the calling program, and parses its command line."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    flags.DEFINE_integer("towers", 1, "Towers to train on, on the CPU.", 1)
+    flags.DEFINE_integer("steps", 200, "The step to train to.", 1)
+    flags.DEFINE_string("model_dir", None, "For checkpoints and events. Default: a new folder.")
+    flags.DEFINE_string("export_dir", None, "For the exported model. Default: none is exported.")
+    terminal.parse_flags()
+
+
+def make_estimator(program: Program, model_dir: str | None, towers: int) -> Any:
     """Returns the program's Estimator on a number of towers; all compute on the first CPU."""
+    import replicate as estimator  # noqa: PLC0415
+
     replicated = estimator.replicate_model_fn(
-        program.model_fn,
-        loss_reduction=tf.losses.Reduction.SUM_BY_NONZERO_WEIGHTS,
-        devices=["/cpu:0"] * towers,
-        uneven="weighted",
+        program.model_fn, devices=["/cpu:0"] * towers, uneven="weighted"
     )
     config = estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=1000)
     return estimator.Estimator(replicated, model_dir, config)
@@ -45,14 +55,17 @@ def make_estimator(program: Program, model_dir: str | None, towers: int) -> esti
 
 def run(program: Program) -> None:
     """Does what the flags say."""
+    terminal.end_with(lambda: _train_evaluate_export(program))
 
-    def main(_: list[str]) -> None:
-        classifier = make_estimator(program, FLAGS.model_dir, FLAGS.towers)
+
+def _train_evaluate_export(program: Program) -> None:
+    from examples import endings  # noqa: PLC0415
+
+    classifier = make_estimator(program, FLAGS.model_dir, FLAGS.towers)
+    with endings.endings(classifier):
         classifier.train(program.train_input_fn, max_steps=FLAGS.steps)
         results = classifier.evaluate(program.eval_input_fn)
-        print(" ".join(f"{name}={value:.6g}" for name, value in sorted(results.items())))
-        if FLAGS.export_dir:
-            receive = program.serving_input_receiver_fn
-            print("exported to", classifier.export_saved_model(FLAGS.export_dir, receive).decode())
-
-    app.run(main)
+    print(" ".join(f"{name}={value:.6g}" for name, value in sorted(results.items())))
+    if FLAGS.export_dir:
+        receive = program.serving_input_receiver_fn
+        print("exported to", classifier.export_saved_model(FLAGS.export_dir, receive).decode())

@@ -156,7 +156,7 @@ def test_an_interrupt_saves_and_says_how_to_go_on(tmp_path):
     ],
 )
 def test_every_mode_reaches_an_accuracy(run_program, tmp_path, flags):
-    steps = ("--train_steps=70", "--eval_every_steps=70", "--progress=off")
+    steps = ("--train_steps=70", "--eval_every_steps=70")
     done = run_program("convnet", f"--model_dir={tmp_path}", *steps, *flags.split())
     assert done.code == 0, done.err
     assert ("1 tower: " if "single_machine" in flags else "2 towers: ") in done.out
@@ -174,6 +174,22 @@ def test_modes_and_approximations_do_not_share_a_model_dir(run_program, tmp_path
         done = run_program("convnet", f"--model_dir={tmp_path}", flag)
         assert (done.code, done.out) == (2, "")
         assert "holds checkpoints of kfac on images of 8x8" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "needs"),
+    [
+        ("--op_strategy=shared", "--mode=distributed_sync_replicas"),
+        ("--kfac_updates=periodic", "--mode=single_machine or --mode=multitower"),
+        ("--mode=multitower --progress=bar", "--mode=estimator or --mode=distributed_sync"),
+        ("--optimizer=adam --damping=0.1", "--optimizer=kfac"),
+    ],
+)
+def test_flags_without_effect_are_refused(run_program, tmp_path, flags, needs):
+    done = run_program("convnet", f"--model_dir={tmp_path}", *flags.split())
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"{flags.split()[-1]} has no effect without {needs}" in done.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_cluster_is_needed_where_workers_wait_for_each_other(run_program, tmp_path, monkeypatch):

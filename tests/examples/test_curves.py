@@ -73,3 +73,19 @@ def test_draw_writes_a_png_of_1200_by_540_pixels(model_dir, tmp_path, present):
     content = path.read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", content[16:24]) == (1200, 540)
+
+
+def test_the_command_draws_a_folder_anew(model_dir, capsys):
+    curves.main([str(model_dir), "A run"])
+    assert (model_dir / "curves.png").exists()
+    assert f"{model_dir}/curves.png" in capsys.readouterr().out
+    curves.main(["--help"])
+    assert "python -m examples.curves runs/convnet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["{}"], ["{}", "title"], ["{}/nowhere", "title"]])
+def test_the_command_answers_what_it_cannot_use_with_one_line(tmp_path, capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        curves.main([argument.format(tmp_path) for argument in arguments])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

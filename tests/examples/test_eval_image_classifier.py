@@ -67,6 +67,7 @@ def test_flags_have_the_defaults_of_slim(run_program):
         ("--master=grpc://a:1", "must be ''. Evaluation runs in this process."),
         ("--quantize", "must be False"),
         ("--max_num_batches=0", "positive integer"),
+        ("--timeout_secs=5", "--timeout_secs=5.0 has no effect without --eval_interval_secs"),
         ("--dataset_split_name=validation", "it has train, test"),
         ("--moving_average_decay=0.9", "has no moving averages"),
         ("--model_name=cifarnet", "cifarnet"),

@@ -16,7 +16,6 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
         f"--model_dir={tmp_path}",
         "--train_steps=80",
         "--eval_every_steps=80",
-        "--progress=off",
     )
     assert done.code == 0, done.err
     towers = 2 if mode == "estimator" else 1
@@ -25,6 +24,20 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
     assert accuracy >= 0.94
     assert f"{tmp_path}/model.ckpt-80\n" in done.out
+
+
+def test_a_dry_run_compares_one_step_and_trains_nothing(run_program, tmp_path):
+    done = run_program("mlp", f"--model_dir={tmp_path}", "--dry_run", "--batch_size=16")
+    assert done.code == 0, done.err
+    assert re.search(r"^difference +\S+ +gradient of linear3/bias$", done.out, re.MULTILINE)
+    assert "loss and gradients on 2 towers are those on one, but for rounding" in done.out
+    assert not list(tmp_path.glob("model.ckpt*"))
+
+
+def test_a_bar_is_refused_where_there_is_none(run_program, tmp_path):
+    done = run_program("mlp", f"--model_dir={tmp_path}", "--mode=plain", "--progress=bar")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "--progress=bar has no effect without --mode=estimator" in done.err
 
 
 def test_modes_do_not_share_a_model_dir(run_program, tmp_path):

@@ -41,13 +41,14 @@ def test_help_does_not_import_tensorflow():
         ("--patience_secs=0", "must be a number above 0"),
         ("--learning_rate=nan", "must be a number above 0"),
         ("--optimizer=sgd", "kfac|momentum"),
+        ("--damping=0.1 --optimizer=momentum", "no effect without --optimizer=kfac"),
         ("--data_dir=nowhere", "nowhere has no train-images-idx3-ubyte"),
     ],
 )
 def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
     run_program, tmp_path, flag, message
 ):
-    done = run_program("model_average", f"--model_dir={tmp_path / 'model'}", flag)
+    done = run_program("model_average", f"--model_dir={tmp_path / 'model'}", *flag.split())
     assert (done.code, done.out, done.err.count("\n")) == (terminal.BAD_INPUT, "", 1)
     assert message in done.err
 

@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,9 @@ import pytest
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(
-    path.stem for path in FOLDER.glob("*.py") if "    terminal.run(main)" in path.read_text()
+    ".".join(path.relative_to(FOLDER).with_suffix("").parts)
+    for path in FOLDER.rglob("*.py")
+    if re.search(r"^    (terminal.run\(main\)|program.run\(PROGRAM\))$", path.read_text(), re.M)
 )
 PROBE = """
 import runpy, sys
@@ -22,7 +25,7 @@ except SystemExit as end:
 
 
 def test_the_programs_are_found():
-    assert {"convnet", "mlp", "autoencoder", "rnn", "gan"} <= set(PROGRAMS)
+    assert {"convnet", "mlp", "autoencoder", "rnn", "gan", "legacy.lstm_text"} <= set(PROGRAMS)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -35,7 +38,8 @@ def test_help_says_what_a_program_shows_and_loads_nothing_heavy(program):
         check=True,
     )
     assert done.stdout.endswith("END 0 []\n")
-    about = ast.get_docstring(ast.parse((FOLDER / f"{program}.py").read_text()))
+    path = FOLDER / f"{program.replace('.', '/')}.py"
+    about = ast.get_docstring(ast.parse(path.read_text()))
     assert done.stdout.startswith(about.partition("\n")[0])
     assert f"python -m examples.{program}" in about
     assert done.stdout.count("\n  --") >= 3

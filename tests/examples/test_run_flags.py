@@ -31,6 +31,9 @@ def test_read_returns_what_was_given(defined):
     settings = run_flags.read()
     assert settings.devices == ["/cpu:0", "/cpu:1"]
     assert (settings.save_every_steps, settings.progress) == (3, "off")
+    assert (settings.profile_steps, settings.dry_run) == (None, False)
+    defined(["program", "--profile_steps=20:24", "--dry_run"])
+    assert (run_flags.read().profile_steps, run_flags.read().dry_run) == ((20, 24), True)
 
 
 def test_the_flags_are_listed_as_those_of_the_caller(defined):
@@ -40,7 +43,16 @@ def test_the_flags_are_listed_as_those_of_the_caller(defined):
 
 @pytest.mark.parametrize(
     "wrong",
-    ["rate=0", "rate=nan", "rate=inf", "limit=-1", "momentum=1", "momentum=nan", "seed=x"],
+    [
+        "rate=0",
+        "rate=nan",
+        "rate=inf",
+        "limit=-1",
+        "momentum=1",
+        "momentum=nan",
+        "seed=x",
+        "profile_steps=20",
+    ],
 )
 def test_numbers_out_of_range_are_refused(defined, wrong):
     with pytest.raises(flags.IllegalFlagValueError, match=wrong.partition("=")[0]):

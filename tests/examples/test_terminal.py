@@ -96,6 +96,17 @@ def test_fail_uses_the_given_code(capsys):
     assert capsys.readouterr().err.endswith(": training diverged\n")
 
 
+def test_of_a_long_message_the_beginning_and_the_end_are_shown(capsys):
+    names = ", ".join(f"layer{number}/weights" for number in range(500))
+    with pytest.raises(SystemExit):
+        terminal.fail(f"Cannot load it: it lacks {names}. Take another --model_dir.", 2)
+    line = capsys.readouterr().err
+    assert len(line) < 1000
+    assert "it lacks layer0/weights, layer1/weights," in line
+    assert line.endswith("layer499/weights. Take another --model_dir.\n")
+    assert " … layer" in line
+
+
 def test_show_aligns_labels_and_continues_long_values_in_the_same_column(capsys):
     terminal.show("model", "one\ntwo")
     terminal.show("batch", 128)

@@ -146,6 +146,8 @@ def test_help_does_not_import_tensorflow(program):
         ("--dataset_split_name=validation", "it has train, test"),
         ("--model_name=alexnet", "alexnet"),
         ("--worker_replicas=2", "--worker_hosts"),
+        ("--task=1", "--task=1 has no effect without --worker_hosts and --ps_hosts, or --master"),
+        ("--job_name=ps", "--job_name=ps has no effect without --worker_hosts and --ps_hosts"),
         ("--num_epochs_per_decay=0.001", "less than a step"),
         ("--trainable_scopes=head", "no trainable variable is in scope 'head'"),
         ("--checkpoint_path=nowhere", "There is no checkpoint at nowhere"),
@@ -242,9 +244,17 @@ def test_goes_on_from_its_checkpoint_and_tunes_another(trained, run_program, tmp
     assert reader(tmp_path).get_tensor("lenet/conv1/weights") == pytest.approx(
         reader(folder).get_tensor("lenet/conv1/weights")
     )
+    flags += ("--momentum=0.5", "--adam_beta1=0.5", "--end_learning_rate=0.001")
     second = run_program("train_image_classifier", *flags, "--max_number_of_steps=3")
     assert second.code == 0, second.err
-    assert f"checkpoint      {tmp_path}/model.ckpt-2\n" in second.out
+    assert re.findall(
+        r"^unused flag +--(\S+) has no effect without --(\S+)$", second.out, re.M
+    ) == [
+        ("adam_beta1=0.5", "optimizer=adam"),
+        ("momentum=0.5", "optimizer=momentum"),
+        ("end_learning_rate=0.001", "learning_rate_decay_type=polynomial"),
+    ]
+    assert f"checkpoint      {tmp_path}/model.ckpt-2: continuing at step 2\n" in second.out
     assert "not again" in second.out
     assert int(reader(tmp_path).get_tensor("global_step")) == 3
 

@@ -18,6 +18,7 @@ name, folder, steps = sys.argv[1:]
 module = importlib.import_module(f"examples.legacy.{name}")
 import numpy as np
 import tensorflow as tf
+from examples import terminal
 from examples.legacy import program
 
 
@@ -41,12 +42,15 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     batch = tf.compat.v1.data.make_one_shot_iterator(module.PROGRAM.eval_input_fn()).get_next()
     features, _ = session.run(batch)
 report = {}
+sys.argv[1:] = []
+program.parse_flags()
 for towers in (1, 2):
     flags = {"towers": towers, "steps": steps, "model_dir": f"{folder}/{towers}",
              "export_dir": f"{folder}/export"}
     sys.argv[1:] = [f"--{key}={value}" for key, value in flags.items()]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        terminal.parse_flags()
         program.run(module.PROGRAM)
     results, exported = printed.getvalue().splitlines()
     report[towers] = dict(pair.split("=") for pair in results.split())
