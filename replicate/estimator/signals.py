@@ -2,8 +2,9 @@
 
 Owns the handlers while training runs in the main thread. The first signal only sets a flag, which
 the training loop reads between steps; no file is written inside a handler. The second one ends the
-process at once. A Python handler cannot run while TensorFlow computes, so signals are also read
-from a pipe by a small thread: it answers at once even in the middle of a long step.
+process at once, unless it is the first one again: a Ctrl-C of the terminal that a program around
+this one passes on as well. A Python handler cannot run while TensorFlow computes, so signals are
+also read from a pipe by a small thread: it answers at once even in the middle of a long step.
 """
 
 import contextlib
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STANDARD_ERROR = 2
+_SAME_SECS = 0.5
+"""How soon after it the same signal counts as one with the first."""
 
 
 class TrainingInterrupted(SystemExit):
@@ -106,15 +109,17 @@ def _answered_at_once(interruption: Interruption, plan: str) -> Iterator[None]:
 
 def _watch(reader: int, interruption: Interruption, plan: str) -> None:
     """Notes the first signal and ends the process at the second, until the pipe is closed."""
-    asked = False
+    first, came_at = None, 0.0
     while number := os.read(reader, 1):
         signum = number[0]
         if signum not in _SIGNALS:
             continue
-        if asked:
+        if signum == first and time.monotonic() - came_at < _SAME_SECS:
+            continue
+        if first is not None:
             _tell("Ended at once.")
             os._exit(128 + signum)
-        asked = True
+        first, came_at = signum, time.monotonic()
         interruption.request(signum)
         name = signal.Signals(signum).name
         _tell(f"{name}: {plan}. A second signal ends the process at once.")

@@ -79,7 +79,9 @@ def test_nothing_is_installed_outside_of_the_main_thread():
 # A step that never ends: the main thread is inside TensorFlow, where no Python handler can run.
 STUCK = """
 import tensorflow as tf
+from replicate.estimator import signals
 from replicate.estimator.signals import interruptions
+signals._SAME_SECS = {same_secs}
 with tf.Graph().as_default(), tf.compat.v1.Session() as session, interruptions():
     never = tf.queue.FIFOQueue(1, tf.int32).dequeue()
     print("stuck", flush=True)
@@ -87,11 +89,29 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session, interruptions()
 """
 
 
-def test_second_signal_ends_the_process_at_once(stub):
-    child = stub(STUCK)
-    assert child.stdout.readline() == "stuck\n"
+@pytest.fixture
+def start_interrupted(stub):
+    """Starts a process that is stuck and has answered a SIGINT."""
+
+    def start(same_secs):
+        child = stub(STUCK.format(same_secs=same_secs))
+        assert child.stdout.readline() == "stuck\n"
+        child.send_signal(signal.SIGINT)
+        while "second signal" not in child.stderr.readline():
+            assert child.poll() is None
+        return child
+
+    return start
+
+
+def test_second_signal_ends_the_process_at_once(start_interrupted):
+    child = start_interrupted(same_secs=0)
     child.send_signal(signal.SIGINT)
-    while "second signal" not in child.stderr.readline():
-        assert child.poll() is None
+    assert child.wait(timeout=60) == 130
+
+
+def test_a_signal_that_comes_twice_counts_once(start_interrupted):
+    child = start_interrupted(same_secs=600)
+    child.send_signal(signal.SIGINT)
     child.send_signal(signal.SIGTERM)
-    assert child.wait(timeout=10) == 143
+    assert child.wait(timeout=60) == 143
