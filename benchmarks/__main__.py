@@ -64,8 +64,11 @@ PLANS: Mapping[str, Plan] = {
     "kfac_step_1024": Plan(
         "kfac_step", 10, ("--batch_size=1024", "--repeats=5", "--block=10", "--model=convnet")
     ),
-    "rival_step": Plan("rival_step", 25),
-    "time_to_loss": Plan("time_to_loss", 20),
+    "rival_step": Plan("rival_step", 20),
+    "rival_memory": Plan("rival_memory", 10),
+    "time_to_loss": Plan(
+        "time_to_loss", 20, ("--seeds=2", "--rival_seeds=1", "--rival=tensorflow-kfac")
+    ),
     "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),

@@ -8,18 +8,15 @@ there, in processes of their own that take turns.
 """
 
 import json
-import pathlib
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import record
+from benchmarks import children, record
 
-ROOT = pathlib.Path(__file__).parents[1]
 LOOPS = ("bare", "no hook", "a hook")
 RUNTIMES = ("replicate", "tf.estimator")
 
@@ -46,12 +43,8 @@ def time_both() -> dict[str, Times]:
     for runtime in RUNTIMES * FLAGS.repeats:
         program = [FLAGS.python, "-m", "benchmarks.estimator_overhead"]
         options = [f"--runtime={runtime}", f"--steps={FLAGS.steps}"]
-        done = subprocess.run(  # noqa: S603  # the program is this one
-            [*program, *options], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise SystemExit(f"{runtime} could not be timed:\n{done.stderr[-2000:]}")
-        for loop, times in json.loads(done.stdout.splitlines()[-1]).items():
+        child = children.read_json([*program, *options], f"time {runtime}")
+        for loop, times in child.items():
             found[runtime][loop].extend(times)
     return dict(found)
 

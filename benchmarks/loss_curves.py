@@ -19,6 +19,8 @@ _STYLES: dict[str, dict[str, Any]] = {
     RIVAL: {"color": "#D55E00", "linestyle": "--", "label": "Adam"},
     "kfac fixed": {"color": "#009E73", "linestyle": "-.", "label": "K-FAC, fixed settings"},
     "kfac": {"color": "#0072B2", "linestyle": "-", "label": "K-FAC, adaptive"},
+    "tensorflow-kfac": {"color": "#CC79A7", "linestyle": (0, (5, 1)), "label": "tensorflow/kfac"},
+    "kfac-jax": {"color": "#E69F00", "linestyle": (0, (3, 1, 1, 1)), "label": "kfac-jax"},
 }
 _PIXELS_PER_INCH = 120
 _LOGARITHMIC_ABOVE = 100  # a span of losses
@@ -28,7 +30,7 @@ def draw(found: Mapping[str, Mapping[str, Result]], path: str) -> None:
     """Draws a row of two panels for each problem into a PNG file.
 
     Args:
-      found: Results by optimizer, by problem.
+      found: Results by optimizer, by problem; other K-FACs under their names.
       path: Of the file.
     """
     rows = len(found)

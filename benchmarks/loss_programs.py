@@ -20,7 +20,9 @@ BATCH_SIZE = 512
 ENCODER = (64, 100, 50, 25, 2)
 """Units of the first half of the autoencoder; the second half mirrors it."""
 
-_WARM_UP = 6  # runs; K-FAC inverts at the first and at the sixth
+WARM_UP = 6
+"""Steps that are not timed; K-FAC inverts at the first and at the sixth."""
+
 _ADAPTIVE: dict[str, Any] = {
     "momentum_type": "qmodel",
     "learning_rate": None,
@@ -69,6 +71,7 @@ class Program:
                     return _loss(problem, examples)
 
             whole_loss = loss_of(data)
+            self._weights = v1.trainable_variables()
             adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
             train = _make_optimizer(optimizer, setting, adaptation).minimize(loss)
             initializer = v1.global_variables_initializer()
@@ -76,7 +79,7 @@ class Program:
         self._step = self._session.make_callable(train)
         self._whole_loss = self._session.make_callable(whole_loss)
         self._session.run(initializer)
-        self.run(_WARM_UP)
+        self.run(WARM_UP)
         self.loss()
         self._session.run(initializer)
 
@@ -90,6 +93,10 @@ class Program:
     def loss(self) -> float:
         """Returns the mean loss over all training data."""
         return float(self._whole_loss())
+
+    def weights(self) -> list[Any]:
+        """Returns weights and bias of each layer, one after the other, as arrays."""
+        return list(self._session.run(self._weights))
 
     def close(self) -> None:
         """Frees what the session holds."""

@@ -1,7 +1,7 @@
 """Races of optimizers to a training loss: who takes part, how they are run, and who has won.
 
 Needs TensorFlow only while it races. Called by `benchmarks.time_to_loss`, which shows what is found
-together with `benchmarks.loss_curves`.
+together with `benchmarks.loss_curves`, and by `benchmarks.rival_races`.
 """
 
 import math
@@ -110,12 +110,13 @@ def results(curves: Sequence[Curve]) -> dict[str, Result]:
     others' target; theirs are those that took least time to it, or came closest.
 
     Args:
-      curves: All runs on the problem.
+      curves: All runs on the problem, the rival's among them.
     """
     rivals = _best(curves, RIVAL, lambda curve: (curve.lowest,))
     targets = {curve.seed: curve.lowest for curve in rivals}
     found = {}
-    for name in SETTINGS:
+    present = {curve.optimizer for curve in curves}
+    for name in filter(present.__contains__, SETTINGS):
         chosen = rivals
         if name != RIVAL:
             chosen = _best(curves, name, lambda c: (c.reaches(targets[c.seed])[1], c.lowest))

@@ -1,23 +1,19 @@
-"""How long a step of tensorflow/kfac takes, as a multiple of momentum SGD on the same TensorFlow.
+"""How long a step of another K-FAC takes, as a multiple of momentum SGD in the same framework.
 
 The models, batches and intervals are those of `benchmarks.kfac_step`, whose ratios these are
-to be set beside. Each rival is installed into a virtual environment of its own, which this program
-makes once with pip; none is ever imported here.
+to be set beside: tensorflow/kfac 0.2.4 on TensorFlow 2.15, and kfac-jax 0.0.8. Each is installed by
+`benchmarks.rival_environments`. A rival that cannot be installed or timed does not stop the others.
 
     python -m benchmarks.rival_step --rival=tensorflow-kfac --model=convnet --repeats=5
 """
 
-import json
-import pathlib
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import record, timing
+from benchmarks import children, record, rival_environments, timing
 
-ROOT = pathlib.Path(__file__).parents[1]
 MODELS = ("convnet", "autoencoder")
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
@@ -26,52 +22,30 @@ Times: TypeAlias = Mapping[str, Sequence[float]]
 FLAGS = flags.FLAGS
 
 
-class Rival(NamedTuple):
-    """Another K-FAC.
-
-    Attributes:
-      program: In `benchmarks/rivals`; prints `Times`.
-      packages: What pip installs.
-      alone: What pip installs after them without what these say that they need.
-    """
-
-    program: str
-    packages: tuple[str, ...]
-    alone: tuple[str, ...] = ()
-
-
-RIVALS = {
-    "tensorflow-kfac": Rival(
-        "tensorflow_kfac_steps.py",
-        ("tensorflow-cpu==2.15.*", "tensorflow-probability==0.23.*"),
-        ("kfac==0.2.4",),  # It asks for TensorFlow Probability of 2019, and works with a later one.
-    ),
-}
-
-
-def install(name: str, folder: pathlib.Path) -> pathlib.Path:
-    """Makes the environment of a rival, unless it is there; returns its Python."""
-    rival = RIVALS[name]
-    python = folder / name / "bin" / "python"
-    ready = folder / name / ".ready"
-    if not ready.exists():
-        base = _run(["bash", str(ROOT / "tools" / "find_python.sh"), "tf215"]).strip()
-        _run([base, "-m", "venv", "--clear", str(folder / name)])
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        _run([*pip, *rival.packages])
-        if rival.alone:
-            _run([*pip, "--no-deps", *rival.alone])
-        ready.touch()
-    return python
-
-
-def measure(name: str, model: str, python: pathlib.Path) -> Times:
+def measure(name: str, model: str, python: str) -> Times:
     """Has a rival time its steps in its own environment."""
-    # -I: neither this folder nor PYTHONPATH is looked at, where another `kfac` is.
-    program = [str(python), "-I", str(ROOT / "benchmarks" / "rivals" / RIVALS[name].program)]
     numbers = (FLAGS.batch_size, FLAGS.repeats, FLAGS.block)
-    times: Times = json.loads(_run([*program, model, *map(str, numbers)]).splitlines()[-1])
+    command = rival_environments.command(name, python, "steps", model, *map(str, numbers))
+    times: Times = children.read_json(command, f"time {name}, {model}", FLAGS.seconds)
     return times
+
+
+def measure_all() -> tuple[dict[str, dict[str, Times]], list[str]]:
+    """Returns the times by model and rival, and why there are none of others."""
+    found: dict[str, dict[str, Times]] = {model: {} for model in FLAGS.model}
+    troubles = []
+    for name in FLAGS.rival:
+        try:
+            python = rival_environments.install(name, FLAGS.environments)
+        except children.ChildError as error:
+            troubles.append(str(error))
+            continue
+        for model in (m for m in found if m in rival_environments.RIVALS[name].models):
+            try:
+                found[model][name] = measure(name, model, python)
+            except children.ChildError as error:
+                troubles.append(str(error))
+    return found, troubles
 
 
 def lines(found: Mapping[str, Mapping[str, Times]]) -> Iterator[str]:
@@ -88,47 +62,36 @@ def lines(found: Mapping[str, Mapping[str, Times]]) -> Iterator[str]:
             )
 
 
-def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(  # noqa: S603  # Python, pip and programs of this package
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return done.stdout
-
-
-def main(_: Sequence[str]) -> None:
-    """Installs, measures, prints, writes, draws."""
-    folder = pathlib.Path(FLAGS.environments).resolve()
-    pythons = {name: install(name, folder) for name in FLAGS.rival}
-    found = {
-        model: {name: measure(name, model, python) for name, python in pythons.items()}
-        for model in FLAGS.model
-    }
-    print("\n".join(lines(found)))
+def main(_: Sequence[str]) -> int:
+    """Installs, measures, prints, writes, draws; returns the exit code."""
+    found, troubles = measure_all()
+    print("\n".join([*lines(found), *troubles]))
     if FLAGS.json:
         record.write(FLAGS.json, found)
-    if FLAGS.picture:
+    if FLAGS.picture and any(found.values()):
         groups = {
             model: {
                 name: timing.ratios(times["kfac"], times["momentum"])
                 for name, times in rivals.items()
             }
             for model, rivals in found.items()
+            if rivals
         }
-        title = f"Step of tensorflow/kfac / momentum SGD, batch {FLAGS.batch_size}"
+        title = f"Step of other K-FACs / momentum SGD, batch {FLAGS.batch_size}"
         record.draw_bars(FLAGS.picture, groups, title, "ratio")
+    return int(bool(troubles))
 
 
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    flags.DEFINE_multi_enum("rival", list(RIVALS), list(RIVALS), "May be repeated.")
+    rivals, folder = list(rival_environments.RIVALS), str(rival_environments.FOLDER)
+    flags.DEFINE_multi_enum("rival", rivals, rivals, "Other K-FACs; may be repeated.")
+    flags.DEFINE_string("environments", folder, "Where the rivals' environments are.")
     flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
     flags.DEFINE_integer("repeats", 5, "Pairs of blocks to time.", lower_bound=1)
     flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
-    environments = str(ROOT / "runs" / "bench" / "venvs")
-    flags.DEFINE_string("environments", environments, "Where the rivals' environments are.")
+    flags.DEFINE_float("seconds", 200, "After which a rival's timing of a model is given up.")
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
 

@@ -1,78 +1,36 @@
 """Times steps of tensorflow/kfac 0.2.4 and of momentum SGD on one model; prints seconds as JSON.
 
-Runs on the Python of the environment that `benchmarks.rival_step` makes, where `kfac` is that
-package and not this project's.
+With the name of one of the two at the end, trains by that alone, and prints the bytes that the
+process had at its peak, and those that it had before there was a model.
 
-    python -I tensorflow_kfac_steps.py convnet 256 7 10
+Runs on the Python of the environment that `benchmarks.rival_environments` makes, where `kfac` is
+that package and not this project's.
+
+    python -E -s tensorflow_kfac_steps.py convnet 256 7 10
+    python -E -s tensorflow_kfac_steps.py convnet 256 1 11 kfac
 """
 
-import itertools
 import json
+import resource
 import sys
 import time
 from typing import Any
 
-import numpy as np
+import starts
 import tensorflow as tf
+import tensorflow_kfac_models
+import turns
 
 import kfac
 
 v1 = tf.compat.v1
 
-INVERT_EVERY = 10
-ENCODER = (784, 1000, 500, 250, 30)
-UNITS = (*ENCODER, *ENCODER[-2::-1])
-
-
-def build_convnet(images: Any, layers: Any) -> Any:
-    """Returns the mean cross entropy of two convolutions 5×5×16 and a linear layer."""
-    values = images
-    for name, inputs in (("conv1", 1), ("conv2", 16)):
-        weights, bias = _layer(name, 5, 5, inputs, 16)
-        outputs = tf.nn.bias_add(tf.nn.conv2d(values, weights, 1, "SAME"), bias)
-        layers.register_conv2d((weights, bias), (1, 1, 1, 1), "SAME", values, outputs)
-        values = tf.nn.max_pool2d(tf.nn.relu(outputs), 3, 2, "SAME")
-    flat = tf.reshape(values, [-1, 7 * 7 * 16])
-    weights, bias = _layer("linear", 7 * 7 * 16, 10)
-    logits = flat @ weights + bias
-    layers.register_fully_connected((weights, bias), flat, logits)
-    layers.register_categorical_predictive_distribution(logits)
-    labels = tf.range(images.shape[0]) % 10
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
-
-
-def build_autoencoder(images: Any, layers: Any) -> Any:
-    """Returns the sigmoid cross entropy of an autoencoder with sigmoids, summed over pixels."""
-    targets = values = outputs = tf.reshape(images, [-1, UNITS[0]])
-    for index, sizes in enumerate(itertools.pairwise(UNITS)):
-        weights, bias = _layer(f"layer_{index}", *sizes)
-        outputs = values @ weights + bias
-        layers.register_fully_connected((weights, bias), values, outputs)
-        values = tf.sigmoid(outputs)
-    layers.register_multi_bernoulli_predictive_distribution(outputs)
-    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=outputs)
-    return tf.reduce_mean(tf.reduce_sum(losses, axis=1))
-
-
-def _layer(name: str, *shape: int) -> tuple[Any, Any]:
-    scale = np.prod(shape[:-1]) ** -0.5
-    weights = np.random.default_rng(0).normal(0.0, scale, shape).astype(np.float32)
-    with v1.variable_scope(name):
-        return (
-            v1.get_variable("weights", initializer=weights),
-            v1.get_variable("bias", shape[-1:], initializer=tf.zeros_initializer()),
-        )
-
-
-MODELS = {"convnet": build_convnet, "autoencoder": build_autoencoder}
-
 
 class Program:
     """A model and an optimizer in a graph and a session of their own."""
 
-    def __init__(self, model: str, batch_size: int, is_kfac: bool) -> None:
-        """Builds and initializes it."""
+    def __init__(self, model: str, optimizer: str, batch_size: int) -> None:
+        """Builds and initializes it; the optimizer is "momentum" or "kfac"."""
         graph = tf.Graph()
         with graph.as_default():
             v1.set_random_seed(1)
@@ -83,41 +41,69 @@ class Program:
                 trainable=False,
             )
             layers = kfac.LayerCollection()
-            loss = MODELS[model](tf.identity(images), layers)
-            if is_kfac:
-                optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-                    invert_every=INVERT_EVERY,
-                    learning_rate=1e-4,
-                    damping=0.1,
-                    layer_collection=layers,
-                    momentum_type="regular",
-                )
-            else:
-                optimizer = v1.train.MomentumOptimizer(1e-3, 0.9)
-            self._train = optimizer.minimize(loss, global_step=v1.train.create_global_step())
+            loss = _loss(model, tf.identity(images), layers)
+            step = v1.train.create_global_step()
+            self._train = _make_optimizer(optimizer, layers).minimize(loss, global_step=step)
             initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)
         self._session.run(initializer)
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the mean number of seconds that one took."""
+        """Makes some steps; returns the seconds that they took."""
         start = time.perf_counter()
         for _ in range(steps):
             self._session.run(self._train)
-        return (time.perf_counter() - start) / steps
+        return time.perf_counter() - start
 
 
-def main(model: str, batch_size: int, repeats: int, block: int) -> None:
-    """Times blocks of both in turn and prints {"momentum": [...], "kfac": [...]}."""
+def _loss(model: str, images: Any, layers: Any) -> Any:
+    shapes = starts.SHAPES[model]
+    if model == "convnet":
+        labels = tf.range(images.shape[0]) % 10
+        return tensorflow_kfac_models.convnet_loss(images, labels, shapes, layers)
+    return tensorflow_kfac_models.autoencoder_loss(images, shapes, tf.sigmoid, tf.sigmoid, layers)
+
+
+def _make_optimizer(name: str, layers: Any) -> Any:
+    if name == "momentum":
+        return v1.train.MomentumOptimizer(1e-3, 0.9)
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=starts.INVERT_EVERY,
+        learning_rate=1e-4,
+        damping=0.1,
+        layer_collection=layers,
+        momentum_type="regular",
+    )
+
+
+def time_both(model: str, batch_size: int, repeats: int, block: int) -> dict[str, list[float]]:
+    """Returns the seconds per step of each block, by optimizer."""
+    programs = {name: Program(model, name, batch_size) for name in ("momentum", "kfac")}
+    return turns.time_steps(programs, repeats, block, 2 * starts.INVERT_EVERY)
+
+
+def find_peak(model: str, batch_size: int, steps: int, optimizer: str) -> dict[str, int]:
+    """Returns the largest amounts of memory so far, "alone" before there is a model."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        session.run(tf.constant(0))
+    alone = _bytes()
+    Program(model, optimizer, batch_size).run(steps)
+    return {"alone": alone, "peak": _bytes()}
+
+
+def _bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main(model: str, numbers: list[str], optimizers: list[str]) -> None:
+    """Measures and prints."""
     v1.disable_v2_behavior()
-    programs = {name: Program(model, batch_size, name == "kfac") for name in ("momentum", "kfac")}
-    times: dict[str, list[float]] = {name: [] for name in programs}
-    for turn in range(repeats + 1):
-        for name, program in programs.items():
-            seconds = program.run(block if turn else 2 * INVERT_EVERY)
-            times[name] += [seconds] if turn else []
-    print(json.dumps(times))
+    batch_size, repeats, block = map(int, numbers)
+    if optimizers:
+        print(json.dumps(find_peak(model, batch_size, repeats * block, *optimizers)))
+    else:
+        print(json.dumps(time_both(model, batch_size, repeats, block)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], sys.argv[2:5], sys.argv[5:])

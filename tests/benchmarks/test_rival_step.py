@@ -1,38 +1,62 @@
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import rival_step
+from benchmarks import children, rival_environments, rival_step
+
+TIMES = {"momentum": [0.001, 0.002, 0.001], "kfac": [0.002, 0.003, 0.004]}
 
 
 def test_lines_compare_with_momentum():
-    times = {"momentum": [0.001, 0.002, 0.001], "kfac": [0.002, 0.003, 0.004]}
-    _, line = rival_step.lines({"convnet": {"tensorflow-kfac": times}})
+    _, line = rival_step.lines({"convnet": {"tensorflow-kfac": TIMES}})
     assert line.startswith("convnet, tensorflow-kfac")
     assert line.endswith("2.00 [1.50, 4.00]")
 
 
-@pytest.mark.parametrize("name", rival_step.RIVALS)
-def test_installs_once(name, tmp_path, monkeypatch):
-    commands = []
+def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
+    options = SimpleNamespace(
+        rival=["absent", "kfac-jax", "tensorflow-kfac"],
+        environments=str(tmp_path),
+        model=rival_step.MODELS,
+        batch_size=256,
+        repeats=3,
+        block=10,
+        seconds=200.0,
+        json=str(tmp_path / "found"),
+        picture=None,
+    )
 
-    def run(command):
-        commands.append(command)
-        (tmp_path / name).mkdir(exist_ok=True)
-        return "python3.11\n"
+    def install(name, folder):
+        if name == "absent":
+            raise children.ChildError("no network")
+        return "python"
 
-    monkeypatch.setattr(rival_step, "_run", run)
-    python = rival_step.install(name, tmp_path)
-    assert commands[1][:3] == ["python3.11", "-m", "venv"]
-    installed = [argument for command in commands[2:] for argument in command if "==" in argument]
-    assert installed == [*rival_step.RIVALS[name].packages, *rival_step.RIVALS[name].alone]
-    count = len(commands)
-    assert rival_step.install(name, tmp_path) == python
-    assert len(commands) == count
+    def read_json(command, purpose, seconds):
+        assert seconds == 200
+        if "kfac-jax" in purpose:
+            raise children.ChildError(purpose)
+        return TIMES
+
+    monkeypatch.setattr(rival_step, "FLAGS", options)
+    monkeypatch.setattr(rival_environments, "install", install)
+    monkeypatch.setattr(children, "read_json", read_json)
+    found, troubles = rival_step.measure_all()
+    assert found == {
+        "convnet": {"tensorflow-kfac": TIMES},
+        "autoencoder": {"tensorflow-kfac": TIMES},
+    }
+    assert troubles == ["no network", "time kfac-jax, autoencoder"]
+    assert rival_step.main([]) == 1
+    assert json.loads((tmp_path / "found").read_text())["measured"] == found
 
 
-def test_failures_show_what_the_program_said():
-    with pytest.raises(SystemExit, match="out of luck"):
-        rival_step._run(["python3", "-c", "raise SystemExit('out of luck')"])
-    said = rival_step._run(["python3", "-c", "print('[1, 2]')"])
-    assert json.loads(said) == [1, 2]
+@pytest.mark.slow
+@pytest.mark.parametrize("model", rival_step.MODELS)
+def test_the_program_runs_with_our_kfac(model):
+    # This project's `kfac` takes the same arguments as the one that the program is written for.
+    command = rival_environments.command("tensorflow-kfac", sys.executable, "steps", model)
+    times = children.read_json([*command, "2", "2", "1"], "time steps")
+    assert all(seconds > 0 for series in times.values() for seconds in series)
+    assert {name: len(series) for name, series in times.items()} == {"momentum": 2, "kfac": 2}

@@ -3,11 +3,20 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks import loss_curves, loss_programs, loss_race
+from benchmarks import (
+    children,
+    loss_curves,
+    loss_programs,
+    loss_race,
+    rival_environments,
+    rival_races,
+    time_to_loss,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,6 +63,55 @@ def test_best_settings(curves):
     assert found["momentum"].steps == [math.inf, math.inf]
 
 
+def test_a_rival_has_only_some_of_the_optimizers(curves):
+    runs = [run for run in curves if run.optimizer in ("adam", "kfac")]
+    found = loss_race.results(runs)
+    assert list(found) == ["adam", "kfac"]
+    assert found["kfac"].steps == [5, 5]
+
+
+def test_rivals_race_and_one_that_fails_does_not_stop_the_others(
+    curves, tmp_path, monkeypatch, capsys
+):
+    options = SimpleNamespace(
+        problem=["autoencoder", "convnet"],
+        rival=["kfac-jax", "tensorflow-kfac"],
+        environments=str(tmp_path),
+        rival_seeds=2,
+        seconds=200.0,
+        steps=80,
+        json=str(tmp_path / "found.json"),
+        picture=str(tmp_path / "found.png"),
+    )
+    theirs = [run for run in curves if run.optimizer in ("adam", "kfac")]
+
+    def install(name, folder):
+        if name == "kfac-jax":
+            raise children.ChildError("no network")
+        return folder
+
+    def race(name, python, problem, seed, steps, seconds):
+        assert (name, python, steps, seconds) == ("tensorflow-kfac", str(tmp_path), 80, 200.0)
+        return [run._replace(problem=problem) for run in theirs if run.seed == seed]
+
+    monkeypatch.setattr(time_to_loss, "FLAGS", options)
+    monkeypatch.setattr(time_to_loss, "race_ours", lambda problem: curves)
+    monkeypatch.setattr(rival_environments, "install", install)
+    monkeypatch.setattr(rival_races, "race", race)
+    assert time_to_loss.main([]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("no network") == 1  # kfac-jax does not train the ConvNet
+    assert printed.count("tensorflow-kfac\n") == 2
+    found = json.loads(Path(options.json).read_text())["measured"]
+    counts = {name: len(runs) for name, runs in found.items()}
+    assert counts == {
+        "ours": 2 * len(curves),
+        "kfac-jax": 0,
+        "tensorflow-kfac": 2 * len(theirs),
+    }
+    assert Path(options.picture).read_bytes().startswith(b"\x89PNG")
+
+
 def test_table(curves):
     lines = list(loss_race.table("autoencoder", loss_race.results(curves)))
     momentum, adam, fixed, adaptive = lines[1:]
@@ -90,7 +148,7 @@ def test_program(tmp_path):
     path, picture = tmp_path / "found.json", tmp_path / "curves.png"
     command = [sys.executable, "-m", "benchmarks.time_to_loss", f"--json={path}", "--steps=40"]
     subprocess.run([*command, "--seeds=1", f"--picture={picture}"], cwd=ROOT, check=True)
-    found = json.loads(path.read_text())["measured"]
+    found = json.loads(path.read_text())["measured"]["ours"]
     runs = {(run["problem"], run["optimizer"], run["setting"]) for run in found}
     assert len(runs) == len(found) == 2 * 4 * 3
     assert picture.exists()

@@ -1,0 +1,141 @@
+"""Has kfac-jax 0.0.8 and Adam race to a training loss; prints their curves as JSON.
+
+Both are compiled. Runs on the Python of the environment that `benchmarks.rival_environments` makes;
+the command line is that of `tensorflow_kfac_losses.py`.
+
+    python -E -s kfac_jax_losses.py digits.npz '{"problem": "convnet", ...}'
+"""
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import kfac_jax
+import kfac_jax_models
+import optax
+import starts
+import turns
+
+LOSSES = {
+    "convnet": kfac_jax_models.convnet_loss,
+    "autoencoder": functools.partial(
+        kfac_jax_models.autoencoder_loss, jnp.tanh, lambda values: values
+    ),
+}
+_ADAPTIVE: dict[str, Any] = {
+    "use_adaptive_learning_rate": True,
+    "use_adaptive_momentum": True,
+    "use_adaptive_damping": True,
+    "min_damping": 1e-6,
+    "damping_adaptation_interval": 5,
+    "inverse_update_period": 5,
+    "num_burnin_steps": 0,
+}
+
+
+class Program:
+    """A problem and an optimizer."""
+
+    def __init__(
+        self, digits: starts.Digits, race: Mapping[str, Any], optimizer: str, setting: float
+    ) -> None:
+        """Compiles it, runs it some steps to warm up, and starts anew.
+
+        Args:
+          digits: Examples, and weights to start from.
+          race: What `benchmarks.rival_races` said.
+          optimizer: "adam" or "kfac".
+          setting: Of "adam" the learning rate, of "kfac" the damping at first.
+        """
+        loss = LOSSES[race["problem"]]
+        self._data = jnp.asarray(digits.images), jnp.asarray(digits.labels)
+        self._draw = functools.partial(_draw, race["batch_size"])
+        self._whole_loss = jax.jit(loss)
+        self._optimizer = (Adam if optimizer == "adam" else Kfac)(loss, setting)
+        for steps in (race["warm_up"], 0):
+            self._key = jax.random.PRNGKey(race["seed"])
+            batch = self._draw(self._key, self._data)
+            self._optimizer.start(kfac_jax_models.parameters(digits.start), self._key, batch)
+            self.run(steps)
+            self.loss()
+
+    def run(self, steps: int) -> float:
+        """Makes some steps; returns the seconds that they took."""
+        start = time.perf_counter()
+        for _ in range(steps):
+            self._key, batch_key, step_key = jax.random.split(self._key, 3)
+            self._optimizer.step(step_key, self._draw(batch_key, self._data))
+        jax.block_until_ready(self._optimizer.layers)
+        return time.perf_counter() - start
+
+    def loss(self) -> float:
+        """Returns the mean loss over all training data."""
+        return float(self._whole_loss(self._optimizer.layers, self._data))
+
+
+class Adam:
+    """Adam, compiled."""
+
+    def __init__(self, loss: Any, rate: float) -> None:
+        """Takes the loss and the learning rate."""
+        self._optimizer = optax.adam(rate)
+
+        @jax.jit
+        def step(layers: Any, state: Any, batch: Any) -> Any:
+            updates, state = self._optimizer.update(jax.grad(loss)(layers, batch), state)
+            return optax.apply_updates(layers, updates), state
+
+        self._step = step
+
+    def start(self, layers: Any, key: Any, batch: Any) -> None:
+        """Starts from some weights."""
+        del key, batch
+        self.layers, self._state = layers, self._optimizer.init(layers)
+
+    def step(self, key: Any, batch: Any) -> None:
+        """Makes a step."""
+        del key
+        self.layers, self._state = self._step(self.layers, self._state, batch)
+
+
+class Kfac:
+    """K-FAC that adapts its learning rate, momentum and damping."""
+
+    def __init__(self, loss: Any, damping: float) -> None:
+        """Takes the loss, and the damping at first."""
+        self._optimizer = kfac_jax.Optimizer(
+            jax.value_and_grad(loss), l2_reg=0.0, initial_damping=damping, **_ADAPTIVE
+        )
+
+    def start(self, layers: Any, key: Any, batch: Any) -> None:
+        """Starts from some weights."""
+        self.layers, self._state = layers, self._optimizer.init(layers, key, batch)
+
+    def step(self, key: Any, batch: Any) -> None:
+        """Makes a step."""
+        self.layers, self._state, _ = self._optimizer.step(
+            self.layers, self._state, key, batch=batch
+        )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _draw(batch_size: int, key: Any, data: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Draws a batch with replacement."""
+    images, labels = data
+    rows = jax.random.randint(key, [batch_size], 0, len(images))
+    return images[rows], labels[rows]
+
+
+def main(path: str, race: Mapping[str, Any]) -> None:
+    """Races and prints."""
+    start = functools.partial(Program, starts.load(path), race)
+    print(json.dumps(turns.race(start, race["grid"], race["blocks"], race["rounds"])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,0 +1,158 @@
+"""Has tensorflow/kfac 0.2.4 and Adam race to a training loss; prints their curves as JSON.
+
+Runs on the Python of the environment that `benchmarks.rival_environments` makes, where `kfac` is
+that package and not this project's. `benchmarks.rival_races` writes the digits and the weights to
+start from, and says who races: {"problem", "seed", "batch_size", "warm_up", "grid", "blocks",
+"rounds"}.
+
+    python -E -s tensorflow_kfac_losses.py digits.npz '{"problem": "convnet", ...}'
+"""
+
+import contextlib
+import functools
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import starts
+import tensorflow as tf
+import tensorflow_kfac_models
+import turns
+
+import kfac
+
+v1 = tf.compat.v1
+
+_ADAPTIVE: dict[str, Any] = {
+    "momentum_type": "qmodel",
+    "learning_rate": None,
+    "momentum": None,
+    "adapt_damping": True,
+    "damping_adaptation_interval": 5,
+    "damping_adaptation_decay": 0.9,
+    "min_damping": 1e-6,
+    "invert_every": 5,
+}
+_FIXED: dict[str, Any] = {
+    "momentum_type": "regular",
+    "learning_rate": 0.1,
+    "damping": 0.003,
+    "invert_every": 5,
+}
+
+
+class Program:
+    """A problem and an optimizer in a graph and a session of their own."""
+
+    def __init__(
+        self, digits: starts.Digits, race: Mapping[str, Any], optimizer: str, setting: float
+    ) -> None:
+        """Builds it, runs it some steps to warm up, and starts anew.
+
+        Args:
+          digits: Examples, and weights to start from.
+          race: What `benchmarks.rival_races` said.
+          optimizer: "adam", "kfac" or "kfac fixed".
+          setting: Of "adam" the learning rate, of "kfac" the damping at first, of "kfac fixed" the
+            norm constraint.
+        """
+        graph = tf.Graph()
+        with graph.as_default():
+            v1.set_random_seed(race["seed"])
+            data = _variables(digits)
+            batch = _draw(data, race["batch_size"], race["seed"])
+            layers = kfac.LayerCollection()
+            loss_of = functools.partial(_loss, race["problem"], digits.shapes)
+            loss = loss_of(batch, layers)
+
+            def loss_again(examples: Any) -> Any:
+                with v1.variable_scope(v1.get_variable_scope(), reuse=True):
+                    return loss_of(examples)
+
+            whole_loss = loss_again(data)
+            weights = v1.trainable_variables()
+            adaptation = {
+                "batch_size": race["batch_size"],
+                "loss": loss,
+                "loss_fn": loss_again,
+                "train_batch": batch,
+            }
+            make = _make_optimizer(optimizer, setting, layers, adaptation)
+            train = make.minimize(loss, global_step=v1.train.create_global_step())
+            initializer = v1.global_variables_initializer()
+            values = [v1.placeholder(tf.float32, weight.shape) for weight in weights]
+            load = [v1.assign(*pair) for pair in zip(weights, values, strict=True)]
+        self._session = v1.Session(graph=graph)
+        self._step = self._session.make_callable(train)
+        self._whole_loss = self._session.make_callable(whole_loss)
+        for steps in (race["warm_up"], 0):
+            self._session.run(initializer)
+            self._session.run(load, dict(zip(values, digits.start, strict=True)))
+            self.run(steps)
+            self.loss()
+
+    def run(self, steps: int) -> float:
+        """Makes some steps; returns the seconds that they took.
+
+        Steps on logits that are not finite fail where targets are drawn; they change nothing.
+        """
+        start = time.perf_counter()
+        with contextlib.suppress(tf.errors.InvalidArgumentError):
+            for _ in range(steps):
+                self._step()
+        return time.perf_counter() - start
+
+    def loss(self) -> float:
+        """Returns the mean loss over all training data."""
+        return float(self._whole_loss())
+
+
+def _variables(digits: starts.Digits) -> tuple[Any, Any]:
+    """Returns images and labels, in variables so that nothing can be computed ahead."""
+    images, labels = (
+        tf.identity(v1.get_variable(name, initializer=values, trainable=False))
+        for name, values in (("images", digits.images), ("labels", digits.labels))
+    )
+    return images, labels
+
+
+def _draw(data: tuple[Any, Any], batch_size: int, seed: int) -> tuple[Any, Any]:
+    """Draws a batch with replacement, a new one in each run."""
+    images, labels = data
+    rows = tf.random.uniform([batch_size], maxval=images.shape[0], dtype=tf.int32, seed=seed)
+    return tf.gather(images, rows), tf.gather(labels, rows)
+
+
+def _loss(
+    problem: str, shapes: list[tuple[int, ...]], batch: tuple[Any, Any], layers: Any | None = None
+) -> Any:
+    images, labels = batch
+    if problem == "convnet":
+        return tensorflow_kfac_models.convnet_loss(images, labels, shapes, layers)
+    return tensorflow_kfac_models.autoencoder_loss(images, shapes, tf.tanh, tf.identity, layers)
+
+
+def _make_optimizer(name: str, setting: float, layers: Any, adaptation: dict[str, Any]) -> Any:
+    if name == "adam":
+        return v1.train.AdamOptimizer(setting)
+    if name == "kfac":
+        return kfac.PeriodicInvCovUpdateKfacOpt(
+            layer_collection=layers, damping=setting, **_ADAPTIVE, **adaptation
+        )
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        layer_collection=layers, norm_constraint=setting, **_FIXED
+    )
+
+
+def main(path: str, race: Mapping[str, Any]) -> None:
+    """Races and prints."""
+    v1.disable_v2_behavior()
+    v1.enable_resource_variables()
+    start = functools.partial(Program, starts.load(path), race)
+    print(json.dumps(turns.race(start, race["grid"], race["blocks"], race["rounds"])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,0 +1,79 @@
+"""The benchmarks' models in TensorFlow, and their layers as tensorflow/kfac is told of them.
+
+`tensorflow_kfac_steps.py` and `tensorflow_kfac_losses.py` train them, in the environment that
+`benchmarks.rival_environments` makes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def convnet_loss(
+    images: Any, labels: Any, shapes: Sequence[tuple[int, ...]], layers: Any | None = None
+) -> Any:
+    """Returns the mean cross entropy of two convolutions, each with a pool, and a linear layer.
+
+    Args:
+      images: [batch, height, width, 1].
+      labels: Digits, [batch].
+      shapes: Of each layer's weights.
+      layers: A `kfac.LayerCollection` to register layers and loss in, or None.
+    """
+    *convolutions, linear = shapes
+    values = images
+    for index, shape in enumerate(convolutions):
+        weights, bias = _layer(index, shape)
+        outputs = tf.nn.bias_add(tf.nn.conv2d(values, weights, 1, "SAME"), bias)
+        if layers is not None:
+            layers.register_conv2d((weights, bias), (1, 1, 1, 1), "SAME", values, outputs)
+        values = tf.nn.max_pool2d(tf.nn.relu(outputs), 3, 2, "SAME")
+    weights, bias = _layer(len(convolutions), linear)
+    flat = tf.reshape(values, [-1, linear[0]])
+    logits = flat @ weights + bias
+    if layers is not None:
+        layers.register_fully_connected((weights, bias), flat, logits)
+        layers.register_categorical_predictive_distribution(logits)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
+
+
+def autoencoder_loss(
+    images: Any,
+    shapes: Sequence[tuple[int, ...]],
+    activation: Callable[[Any], Any],
+    code_activation: Callable[[Any], Any],
+    layers: Any | None = None,
+) -> Any:
+    """Returns the sigmoid cross entropy of an autoencoder, summed over pixels, mean over examples.
+
+    Args:
+      images: Intensities in [0, 1], [batch, height, width, 1].
+      shapes: Of each layer's weights.
+      activation: Of the hidden layers.
+      code_activation: Of the code, in the middle.
+      layers: A `kfac.LayerCollection` to register layers and loss in, or None.
+    """
+    targets = values = outputs = tf.reshape(images, [-1, shapes[0][0]])
+    for index, shape in enumerate(shapes):
+        weights, bias = _layer(index, shape)
+        outputs = values @ weights + bias
+        if layers is not None:
+            layers.register_fully_connected((weights, bias), values, outputs)
+        is_code = index == len(shapes) // 2 - 1
+        values = code_activation(outputs) if is_code else activation(outputs)
+    if layers is not None:
+        layers.register_multi_bernoulli_predictive_distribution(outputs)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=outputs)
+    return tf.reduce_mean(tf.reduce_sum(losses, axis=1))
+
+
+def _layer(index: int, shape: Sequence[int]) -> tuple[Any, Any]:
+    """Makes the variables of a layer, or uses them again."""
+    with v1.variable_scope(f"layer_{index}"):
+        weights = v1.get_variable("weights", shape)
+        bias = v1.get_variable("bias", shape[-1:], initializer=v1.zeros_initializer())
+    return weights, bias
