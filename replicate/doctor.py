@@ -13,13 +13,14 @@ import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from replicate.addresses import is_listening
 
 _LIBRARIES = ("numpy", "protobuf", "keras", "tf-keras", "absl-py", "tqdm", "tensorboard")
 _OURS = ("replicate", "kfac", "model_deploy")
@@ -36,6 +37,7 @@ _VARIABLES = (  # Neither addresses nor passwords are in them.
 )
 _LITTLE_DISK = 2**30
 _TENSORFLOW_SECS = 120
+_ANSWER_SECS = 2
 _TENSORFLOW = """
 import json, os
 import tensorflow as tf
@@ -167,7 +169,7 @@ def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("TF_CONFIG", "this process is {} {}".format(*found["task"]))
         for job, addresses in found["jobs"].items():
             for number, address in enumerate(addresses):
-                answers = _answers(address)
+                answers = is_listening(address, _ANSWER_SECS)
                 text = f"{address}, {'something' if answers else 'nothing'} listens there"
                 yield Finding(f"{job} {number}", text, answers and [job, number] == found["task"])
         yield Finding(
@@ -185,15 +187,6 @@ def disk(folder: str) -> Finding:
     closed = "" if os.access(place, os.W_OK) else ", but it cannot be written to"
     text = f"{place}: {free / 2**30:.1f} GiB free{closed}"
     return Finding("disk", text, bool(closed) or free < _LITTLE_DISK)
-
-
-def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
-    except OSError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

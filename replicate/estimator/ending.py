@@ -40,9 +40,9 @@ def has_ended(model_dir: str) -> bool:
 class Ending:
     """The end of training, seen by a worker that may wait for processes that are gone.
 
-    Made as early as possible. A note that appears later, or another one, is of the run that the
-    worker belongs to. One that is there already may be of an earlier run, whose chief is about to
-    start anew; or the worker itself is late.
+    Made before the worker waits for others. A note that appears later, or another one, is of the
+    run that the worker belongs to. One that is there already may be of an earlier run, whose chief
+    is about to start anew; or the worker itself is late.
     """
 
     def __init__(self, model_dir: str):

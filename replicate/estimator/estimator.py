@@ -6,6 +6,7 @@ session outlives the call that made it; all that lasts is in the model directory
 """
 
 import copy
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,12 +75,11 @@ class Estimator:
         self._config = _config_with_model_dir(config, model_dir)
         self._warm_start = warm_start_settings(warm_start_from)
         self._has_warned = False
-        self._ending = Ending(self.model_dir)
 
-    @property
+    @functools.cached_property
     def ending(self) -> Ending:
-        """The end of training as told in the model directory, watched since this object exists."""
-        return self._ending
+        """The end of training as told in the model directory, watched from the first use on."""
+        return Ending(self.model_dir)
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
@@ -157,6 +157,7 @@ class Estimator:
         request = TrainRequest(
             checked_hooks("hooks", hooks), checked_listeners(saving_listeners), steps, max_steps
         )
+        ending = None if self._config.is_chief else self.ending
         if self._config.is_chief:
             prepare_model_dir(self.model_dir)
             set_aside_damaged(self.model_dir)
@@ -172,7 +173,7 @@ class Estimator:
             if self._warm_start is not None and self.latest_checkpoint() is None:
                 apply_warm_start(self._warm_start)
             self._warn_of_random_ops(spec)
-            run_training(inputs, spec, self._config, request, self._ending)
+            run_training(inputs, spec, self._config, request, ending)
         return self
 
     def evaluate(

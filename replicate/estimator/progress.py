@@ -108,7 +108,9 @@ class ProgressHook(PatientHook):
             parts.append(f"{tqdm.format_sizeof(rate * int(examples))} ex/s")
         if self._readings.loss is not None:
             parts.append(f"loss {self._readings.loss:.4g}")
-        self._display.show(step, rate, parts)
+        # Workers that do not wait for each other make a step or two more than they are to.
+        place = step if self._last_step is None else min(step, self._last_step)
+        self._display.show(place, rate, parts)
 
 
 class _Display(Protocol):
@@ -189,7 +191,7 @@ class _Lines:
     def show(self, step: int, rate: float, parts: list[str]) -> None:
         place = f"step {step}"
         if self._last_step is not None:
-            left = max(self._last_step - step, 0)
+            left = self._last_step - step
             place += f"/{self._last_step}"
             parts = [*parts, f"ETA {tqdm.format_interval(left / rate)}"] if rate else parts
         print(f"{self._label}  {place}  {'  '.join(parts)}", file=self._stream, flush=True)

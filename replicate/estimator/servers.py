@@ -20,7 +20,9 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.addresses import connect, host_and_port, is_listening
 from replicate.estimator.cluster import TaskType
+from replicate.estimator.ending import Ending
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import complete_config
@@ -82,7 +84,7 @@ def start_server(config: RunConfig) -> v1.train.Server:
     """
     task, index = config.task_type, config.task_id
     address = config.cluster.jobs[task][index]
-    port = int(address.rpartition(":")[2])
+    _, port = host_and_port(address)
     if not _is_free(port):
         raise ClusterError(
             f"Cannot start the server of {task} {index}: port {port}, given for it in TF_CONFIG as "
@@ -118,7 +120,7 @@ def wait_for_parameter_servers(config: RunConfig, is_over: Callable[[], bool] = 
     started = time.monotonic()
     has_said = False
     for index, address in _addresses(config, TaskType.PS):
-        while not _accepts(address):
+        while not is_listening(address, _ANSWER_SECS):
             waited = time.monotonic() - started
             if is_over():
                 raise Abandoned(f"No longer waiting for ps {index}.")
@@ -154,20 +156,30 @@ def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
 def tell_parameter_servers(target: str, config: RunConfig) -> None:
     """Tells the parameter servers that this process is done; one that has left is not missed."""
     for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):
-        if not _accepts(address):
+        if address and not is_listening(address, _ANSWER_SECS):
             continue  # A session with it would wait for it, whatever its timeout.
         with tf.Graph().as_default():
             done = _done_queue(index, config).enqueue(config.global_id_in_cluster)
             options = _options(config, f"/job:{TaskType.PS}/task:{index}", _own_device(config))
             options.operation_timeout_in_ms = _TELL_SECS * 1000
-            with contextlib.suppress(tf.errors.OpError), v1.Session(target, config=options) as it:
-                it.run(done)
+            try:
+                with v1.Session(target, config=options) as session:
+                    session.run(done)
+            except tf.errors.OpError as error:
+                log.warning(
+                    "ps %d was not told that %s %d is done, and leaves later by itself: %s.",
+                    index,
+                    config.task_type,
+                    config.task_id,
+                    type(error).__name__,
+                )
 
 
 def serve_until_done(target: str, config: RunConfig) -> None:
     """Keeps a parameter server running until all who train are done.
 
-    It leaves some time after the chief is done even if another never is. Asked to end by a signal,
+    It leaves some time after the chief is done even if another never is, and when the model
+    directory says that training has ended and nobody is there any more. Asked to end by a signal,
     it stays until those who train have ended, who cannot save without it, or for `STOP_SECS`.
 
     Args:
@@ -193,6 +205,7 @@ def _wait_for_all(
     session: v1.Session, size: Tensor, taken: Tensor, config: RunConfig, interruption: Interruption
 ) -> None:
     training = _trainers(config)
+    ending = Ending(str(config.model_dir))
     missing = dict(enumerate(training))
     deadline = float("inf")
     seen_at = looked_at = time.monotonic()
@@ -205,15 +218,15 @@ def _wait_for_all(
         time.sleep(POLL_SECS)
         if interruption.requested_at is not None:
             deadline = min(deadline, interruption.requested_at + STOP_SECS)
-            if not any(_accepts(address) for _, address in missing.values()):
+            if not any(is_listening(address, _ANSWER_SECS) for _, address in missing.values()):
                 return
             continue
         if time.monotonic() - looked_at < min(LOOK_SECS, config.session_creation_timeout_secs):
             continue
         looked_at = time.monotonic()
-        if any(_accepts(address) for _, address in missing.values()):
+        if any(is_listening(address, _ANSWER_SECS) for _, address in missing.values()):
             seen_at = looked_at
-        elif _CHIEF not in missing:
+        elif _CHIEF not in missing or ending.is_new():
             return
         elif looked_at - seen_at > config.session_creation_timeout_secs:
             names = ", ".join(f"{name} at {address!r}" for name, address in missing.values())
@@ -262,9 +275,8 @@ def _options(config: RunConfig, *devices: str) -> Any:
 
 def _answers(address: str) -> bool:
     """Whether a gRPC server at "host:port" greets a client in time."""
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECS) as line:
+        with connect(address, _ANSWER_SECS) as line:
             line.sendall(_HTTP2_GREETING)
             return bool(line.recv(1))
     except OSError:
@@ -279,16 +291,4 @@ def _is_free(port: int) -> bool:
             trial.bind(("", port))
         except OSError:
             return False
-    return True
-
-
-def _accepts(address: str) -> bool:
-    """Whether something listens at "host:port"; yes for "", an address that is not known."""
-    if not address:
-        return True
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except OSError:
-        return False
     return True

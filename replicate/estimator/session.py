@@ -6,9 +6,11 @@ prediction, and is asked again when a session was lost, whereupon it looks for t
 once more. It saves nothing.
 """
 
+import atexit
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,8 @@ CONNECT_SECS = 30
 CLOSE_SECS = 2
 """How long the closing of a session on a server may hold up the caller."""
 
+END_SECS = 3
+"""How long a process that ends waits for calls to servers to return."""
 
 _CALLING = "replicate: a call to a server"
 """Name of the threads that make such calls."""
@@ -50,6 +54,7 @@ class ServerSession(v1.Session):
         try:
             value, error = answers.get(timeout=CONNECT_SECS)
         except queue.Empty:
+            _return_before_the_end()
             text = f"A server did not answer a new session within {CONNECT_SECS} seconds."
             raise tf.errors.UnavailableError(None, None, text) from None
         if error is not None:
@@ -60,16 +65,35 @@ class ServerSession(v1.Session):
         """Closes the session, in the background if it takes long; not when the process ends."""
         if sys.is_finalizing():  # No thread can start any more, and one that is started would hang.
             return
-        _start(super().close).join(CLOSE_SECS)
+        call = _start(super().close)
+        call.join(CLOSE_SECS)
+        if call.is_alive():
+            _return_before_the_end()
 
 
 def has_hanging_calls() -> bool:
     """Returns whether a call to a server that does not answer hangs in a thread.
 
     A program should then end by `os._exit`: the interpreter's own way to end aborts the process if
-    the call returns meanwhile.
+    the call returns meanwhile. A program that does not know of it waits for the call, but not long.
     """
-    return any(thread.name == _CALLING for thread in threading.enumerate())
+    return bool(_calls())
+
+
+def _calls() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == _CALLING]
+
+
+def _return_before_the_end() -> None:
+    """Has the process wait at its end, for a call that takes long may be just about to return."""
+    atexit.unregister(_wait_for_calls)
+    atexit.register(_wait_for_calls)
+
+
+def _wait_for_calls() -> None:
+    deadline = time.monotonic() + END_SECS
+    for call in _calls():
+        call.join(max(0, deadline - time.monotonic()))
 
 
 def _start(call: Callable[..., Any], *args: Any) -> threading.Thread:

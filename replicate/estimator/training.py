@@ -66,9 +66,20 @@ class TrainRequest:
 
 
 def run_training(
-    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest, ending: Ending
+    inputs: Inputs,
+    spec: EstimatorSpec,
+    config: RunConfig,
+    request: TrainRequest,
+    ending: Ending | None,
 ) -> None:
     """Trains the model of the default graph, and leaves its last step in a checkpoint.
+
+    Args:
+      inputs: What the model was built on.
+      spec: The model.
+      config: Of this process.
+      request: What the caller asks for.
+      ending: The end of training, for a worker to watch; None for the chief, who makes it.
 
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
@@ -81,7 +92,7 @@ def run_training(
     if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
         _check_step_moves()
     if config.is_chief:
-        _run_chief(inputs, spec, config, request, ending)
+        _run_chief(inputs, spec, config, request)
     else:
         _run_worker(inputs, spec, config, request, ending)
 
@@ -90,7 +101,11 @@ class _Surroundings:
     """What may end the loop from outside: signals, a cluster that is gone, the end of the chief."""
 
     def __init__(
-        self, interruption: Interruption, readings: StepReadings, config: RunConfig, ending: Ending
+        self,
+        interruption: Interruption,
+        readings: StepReadings,
+        config: RunConfig,
+        ending: Ending | None = None,
     ):
         self.ending = ending
         self.interruption = interruption
@@ -127,7 +142,7 @@ class _Surroundings:
 
     def _has_chief_ended(self) -> bool:
         config = self.config
-        if config.is_chief:
+        if self.ending is None:
             return False
         took_part = self.readings.loss is not None
         if self.ending.is_new() or (took_part and has_ended(str(config.model_dir))):
@@ -137,7 +152,7 @@ class _Surroundings:
 
 
 def _run_chief(
-    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest, ending: Ending
+    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest
 ) -> None:
     """Trains, and writes checkpoints and event files."""
     model_dir = str(config.model_dir)
@@ -169,7 +184,7 @@ def _run_chief(
         for closed_at_the_end in (writer, progress, *profiles):
             stack.callback(closed_at_the_end.close)
         interruption = stack.enter_context(interruptions())
-        around = _Surroundings(interruption, readings, config, ending)
+        around = _Surroundings(interruption, readings, config)
         users = [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
         hooks = [
             *around.hooks(users),
@@ -184,7 +199,11 @@ def _run_chief(
 
 
 def _run_worker(
-    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest, ending: Ending
+    inputs: Inputs,
+    spec: EstimatorSpec,
+    config: RunConfig,
+    request: TrainRequest,
+    ending: Ending | None,
 ) -> None:
     """Trains what the chief of a cluster has initialised, and writes nothing."""
     scaffold = spec.scaffold or v1.train.Scaffold()

@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         command = values(["launch", *arguments])[1:]
         if values["help"].value:
-            print(f"{__doc__}{values.get_help()}")
+            print(f"{__doc__}\n{_described(values)}")
             return 0
         command = _found(command)
         _check_host(values["host"].value, values["expose"].value)
@@ -122,6 +122,12 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # Who read our output has left; Python must not try to flush it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+
+
+def _described(values: Any) -> str:
+    """The flags of the launcher, without those that absl adds to every program."""
+    _, _, described = values.module_help(sys.modules[__name__]).partition(":\n")
+    return f"flags:\n{described}"
 
 
 def _fail(message: str) -> NoReturn:

@@ -23,6 +23,7 @@ from replicate.launch.process import Guard, Process
 _POLL_SECS = 0.1
 _LEAVE_SECS = 90.0  # More than our parameter servers wait for other workers once the chief is done.
 _MAX_DELAY_SECS = 60
+_SAME_SECS = 0.5  # A program that runs the launcher may pass on what the terminal tells both.
 _CLUSTER_TROUBLE = 138  # Of programs that end by a ClusterError.
 _RETRYABLE = 128  # The least exit code that says that another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -89,6 +90,7 @@ class Supervisor:
         self._outputs = Outputs(display)
         self._roles = {str(task): _Role(task) for task in plan.tasks}
         self._signals: list[int] = []
+        self._signalled_at = -math.inf
         self._end_signal: int | None = None  # What asks the tasks to end, once they are to.
         self._leave_at = math.inf
         self._code = 0  # Of the job.
@@ -197,6 +199,10 @@ class Supervisor:
     def _obey_signals(self) -> None:
         while self._signals:
             number = self._signals.pop(0)
+            now = time.monotonic()
+            if now - self._signalled_at < _SAME_SECS:
+                continue
+            self._signalled_at = now
             name = signal.Signals(number).name
             if self._end_signal is not None:
                 self._say(f"{name}: everything is ended at once")

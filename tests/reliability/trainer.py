@@ -5,12 +5,15 @@
 Trains up to STEPS in the role that TF_CONFIG gives. Each process prints "imported" at its start and
 "step N" after each of its steps, the evaluator "evaluated N". When the step is PHASE_STEPS, 2 *
 PHASE_STEPS ..., it waits for the file MODEL_DIR/go-1, go-2 ..., so that whoever kills tasks has the
-time to. In lockstep every worker sends one gradient for each synchronous step.
+time to. In lockstep every worker sends one gradient for each synchronous step. Training ends before
+STEPS when there is a file MODEL_DIR/end. A process waits before it does anything as long as there
+is a file MODEL_DIR/away-TASK-INDEX.
 
 The gradient of "total" is always 1. That of "weights" is a function of their value alone, the same
 for all workers: in synchronous training everything is known from the number of steps.
 """
 
+import json
 import os
 import sys
 import time
@@ -47,6 +50,8 @@ class Report(v1.train.SessionRunHook):
         gate = os.path.join(self._folder, f"go-{step // self._phase_steps}")
         while self._phase_steps <= step < self._steps and not os.path.exists(gate):
             time.sleep(0.02)
+        if os.path.exists(os.path.join(self._folder, "end")):
+            run_context.request_stop()
         time.sleep(0.02)
 
 
@@ -85,7 +90,14 @@ def input_fn():
     return tf.data.Dataset.from_tensors((tf.ones([2], tf.float64), tf.zeros([2], tf.float64)))
 
 
+def stay_away(folder):
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    while os.path.exists(os.path.join(folder, f"away-{task['type']}-{task['index']}")):
+        time.sleep(0.02)
+
+
 def main(mode, folder, steps, phase_steps):
+    stay_away(folder)
     estimator = replicate.Estimator(
         model_fn,
         model_dir=folder,

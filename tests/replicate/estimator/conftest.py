@@ -24,27 +24,20 @@ X = _random.randn(ROWS, 3).astype(np.float32)
 Y = (X @ [[1.0], [-2.0], [0.5]] + 0.1 * _random.randn(ROWS, 1)).astype(np.float32)
 
 
-def model_fn(features, labels, mode, params, config=None):
-    """A linear layer with a squared error, trained by momentum; by several workers at once if so.
-
-    Synchronous are the workers whose params have the number of "replicas".
-    """
+def model_fn(features, labels, mode, params):
+    """A linear layer with a squared error, trained by momentum."""
     weights = v1.get_variable("w", [3, 1], initializer=v1.zeros_initializer())
     bias = v1.get_variable("b", [1], initializer=v1.zeros_initializer())
     outputs = tf.matmul(features, weights) + bias
     if mode == ModeKeys.PREDICT:
         return EstimatorSpec(mode, predictions={"y": outputs, "double": 2 * outputs})
     loss = tf.reduce_mean(tf.square(outputs - labels))
-    optimizer, hooks = v1.train.MomentumOptimizer(params.get("rate", RATE), MOMENTUM), []
-    if params.get("replicas"):
-        optimizer = v1.train.SyncReplicasOptimizer(optimizer, params["replicas"])
-        hooks = [optimizer.make_session_run_hook(config.is_chief)]
+    optimizer = v1.train.MomentumOptimizer(params.get("rate", RATE), MOMENTUM)
     return EstimatorSpec(
         mode,
         loss=loss,
         train_op=optimizer.minimize(loss, global_step=v1.train.get_global_step()),
         eval_metric_ops={"mae": v1.metrics.mean_absolute_error(labels, outputs)},
-        training_hooks=hooks if mode == ModeKeys.TRAIN else (),
     )
 
 

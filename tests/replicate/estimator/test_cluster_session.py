@@ -16,6 +16,7 @@ from replicate.estimator.session import RestoringSessionCreator
 
 v1 = tf.compat.v1
 
+POLL_SECS = cluster_session.POLL_SECS
 JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4", "a:5")}
 
 
@@ -91,6 +92,32 @@ def test_worker_goes_on_with_what_the_chief_initialised(graph, worker, server):
         chief.run(weight.initializer)
         with WaitingSessionCreator(v1.train.Scaffold(), worker).create_session() as session:
             assert session.run([weight, local]) == [2.0, 3.0]
+
+
+def test_worker_looks_every_second_for_a_chief_that_is_late(graph, worker, server, monkeypatch):
+    weight = v1.get_variable("late", initializer=2.0)
+    naps = []
+
+    class Clock:
+        """A clock that only sleeping moves on; the chief comes during the third nap."""
+
+        @staticmethod
+        def monotonic():
+            return float(sum(naps))
+
+        @staticmethod
+        def sleep(seconds):
+            naps.append(seconds)
+            if len(naps) == 3:
+                chief.run(weight.initializer)
+
+    monkeypatch.setattr(cluster_session, "POLL_SECS", POLL_SECS)
+    monkeypatch.setattr(cluster_session, "time", Clock)
+    patient = worker.replace(session_creation_timeout_secs=60)
+    creator = WaitingSessionCreator(v1.train.Scaffold(), patient)
+    with v1.Session(server.target) as chief, creator.create_session() as session:
+        assert session.run(weight) == 2.0
+    assert naps == [1, 1, 1]
 
 
 def test_chief_that_comes_back_does_not_undo_the_work_of_the_others(graph, server):

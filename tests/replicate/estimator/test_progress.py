@@ -81,6 +81,13 @@ def test_batch_size_is_fetched_with_the_step(steps):
     assert example_rate == pytest.approx(8 * step_rate, rel=0.02)
 
 
+@pytest.mark.parametrize("mode", ["log", "bar"])
+def test_steps_beyond_the_end_are_not_shown(steps, mode):
+    text = steps.run(4, io.StringIO(), last_step=2, mode=mode, interval=0.0).getvalue()
+    assert re.findall(r"\d/2", text)[-3:] == ["2/2"] * 3
+    assert not re.search(r"[34]/2", text)
+
+
 def test_a_number_of_steps_is_shown_as_the_end(steps):
     text = steps.run(2, io.StringIO(), num_steps=2, interval=1e9).getvalue()
     assert text.startswith("train  step 2/2  ")

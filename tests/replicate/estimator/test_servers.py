@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from replicate.estimator import servers
 from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.ending import announce_end
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.servers import (
     Abandoned,
@@ -130,6 +131,16 @@ def test_parameter_server_that_has_left_is_not_told(local_server):
     assert time.monotonic() - started < servers.LEAVE_SECS / 2
 
 
+def test_parameter_server_that_cannot_be_told_is_named(local_server, monkeypatch, caplog):
+    def fail(*arguments):
+        raise tf.errors.DeadlineExceededError(None, None, "late")
+
+    monkeypatch.setattr(v1.Session, "run", fail)
+    tell_parameter_servers(local_server.target, as_role("worker"))
+    assert "ps 0 was not told that worker 0 is done" in caplog.text
+    assert "DeadlineExceededError" in caplog.text
+
+
 def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server, monkeypatch):
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     monkeypatch.setattr(servers, "LEAVE_SECS", 0.2)
@@ -156,6 +167,25 @@ def test_parameter_server_leaves_after_the_chief_if_nobody_is_there(local_server
     started = time.monotonic()
     serve_until_done(local_server.target, as_role("ps"))
     assert time.monotonic() - started < servers.LEAVE_SECS / 2
+
+
+def test_parameter_server_that_was_not_told_leaves_when_training_has_ended(
+    local_server, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
+    asked = []
+
+    def look(address, timeout):
+        asked.append(address)
+        if len(asked) == 3:
+            announce_end(str(tmp_path))
+        return False
+
+    monkeypatch.setattr(servers, "is_listening", look)
+    announce_end(str(tmp_path))  # of an earlier run
+    serve_until_done(local_server.target, as_role("ps", model_dir=str(tmp_path)))
+    assert len(asked) >= 3
 
 
 def test_parameter_server_that_is_asked_to_end_waits_for_those_who_train(local_server, monkeypatch):

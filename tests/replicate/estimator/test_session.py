@@ -122,9 +122,30 @@ def test_session_on_a_server_waits_for_its_first_answer(graph, monkeypatch):
 
 
 def test_session_on_a_server_closes_in_the_background_if_need_be(graph, monkeypatch):
-    monkeypatch.setattr(session_module, "CLOSE_SECS", 0.05)
     may_close = threading.Event()
-    monkeypatch.setattr(v1.Session, "close", lambda session: may_close.wait(20))
-    ServerSession().close()
+    session = ServerSession()
+    with monkeypatch.context() as patch:
+        patch.setattr(session_module, "CLOSE_SECS", 0.05)
+        patch.setattr(v1.Session, "close", lambda _: may_close.wait(20))
+        session.close()
     assert not may_close.is_set()
     may_close.set()
+    session.close()
+
+
+def test_a_process_that_ends_waits_for_a_session_that_is_closing(graph, monkeypatch):
+    may_close, closed, at_the_end = threading.Event(), threading.Event(), []
+    session = ServerSession()
+    with monkeypatch.context() as patch:
+        patch.setattr(session_module.atexit, "register", at_the_end.append)
+        patch.setattr(session_module, "CLOSE_SECS", 0.05)
+        patch.setattr(v1.Session, "close", lambda _: may_close.wait(20) and closed.set())
+        session.close()
+        patch.setattr(session_module, "END_SECS", 0)
+        at_the_end[0]()
+        assert session_module.has_hanging_calls(), "a call that never returns is not waited for"
+        patch.setattr(session_module, "END_SECS", 20)
+        may_close.set()
+        at_the_end[0]()
+        assert closed.is_set()
+    session.close()

@@ -199,14 +199,12 @@ from replicate import ClusterError, EvalSpec, TrainSpec, train_and_evaluate
 from absl import logging
 logging.set_verbosity(logging.INFO)
 options = json.loads(os.environ["OPTIONS"])
-wait = options.pop("wait")
-params = {"rate": 0.005, "replicas": options.pop("replicas")}
 class Slow(linear.v1.train.SessionRunHook):
     def after_run(self, run_context, run_values):
         import time
-        time.sleep(wait)
+        time.sleep(0.01)
 estimator = linear.make_estimator(
-    sys.argv[2], save_checkpoints_steps=50, params=params, **options)
+    sys.argv[2], save_checkpoints_steps=50, params={"rate": 0.005}, **options)
 steps = []
 try:
     train_and_evaluate(
@@ -229,11 +227,10 @@ def start_role(stub, tmp_path, monkeypatch):
     jobs = ("chief", "worker", "ps")
     cluster = {job: [f"127.0.0.1:{port}"] for job, port in zip(jobs, ports, strict=True)}
 
-    def start(role, steps, wait=0.01, replicas=0, **settings):
-        options = {"wait": wait, "replicas": replicas, **settings}
+    def start(role, steps, **settings):
         config = {"cluster": cluster, "task": {"type": role, "index": 0}}
         monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-        monkeypatch.setenv("OPTIONS", json.dumps(options))
+        monkeypatch.setenv("OPTIONS", json.dumps(settings))
         for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
             monkeypatch.delenv(name)
         return stub(ROLE, tmp_path / "model", steps)
@@ -265,26 +262,6 @@ def test_cluster_trains_and_is_evaluated(linear, start_role, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("replicas", [0, 2], ids=["asynchronous", "synchronous"])
-@pytest.mark.parametrize("lost", ["worker", "chief", "ps"])
-def test_cluster_survives_the_loss_of_a_process(linear, start_role, tmp_path, lost, replicas):
-    def start(name):
-        return start_role(name, 400, wait=0.02, replicas=replicas)
-
-    roles = {name: start(name) for name in ("ps", "worker", "chief")}
-    wait_for_checkpoint(tmp_path)
-    roles[lost].kill()
-    roles[lost].wait(timeout=10)
-    roles[lost] = start(lost)
-    for name, child in roles.items():
-        _, errors = child.communicate(timeout=200)
-        assert child.returncode == 0, f"{name}: {errors[-3000:]}"
-    last = int(linear.make_estimator(tmp_path / "model").get_variable_value("global_step"))
-    assert last in ([400] if replicas else [400, 401])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_cluster_ends_by_an_error_that_names_who_is_gone(start_role, tmp_path):
     settings = {"session_creation_timeout_secs": 30}
     roles = {name: start_role(name, 10**6, **settings) for name in ("ps", "worker", "chief")}
@@ -309,6 +286,7 @@ def test_worker_that_waits_for_a_server_when_training_ends_returns(linear, tmp_p
     chief, own, ps = (f"127.0.0.1:{port}" for port in free_ports(3))
     cluster = ClusterConfig({"chief": (chief,), "worker": (own,), "ps": (ps,)}, "worker", 0)
     worker = linear.make_estimator(tmp_path, cluster=cluster, session_creation_timeout_secs=60)
+    assert not worker.ending.is_new()
     announce_end(str(tmp_path))
     train_spec = TrainSpec(linear.input_fn)
     assert train_and_evaluate(worker, train_spec, eval_spec(linear)) == (None, [])

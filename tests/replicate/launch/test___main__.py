@@ -108,6 +108,8 @@ def test_help_is_quick_and_needs_no_tensorflow(tmp_path):
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     assert "--workers" in out
+    assert "--flagfile" not in out, "it is of absl, not of the launcher"
+    assert "/" not in out.partition("flags:")[2], "no path of this machine"
     assert err == ""
     assert os.times().children_user - before < 1
 

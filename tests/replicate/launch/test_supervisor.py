@@ -237,7 +237,9 @@ while True:
 """
 
 
-def test_a_second_signal_ends_everything_at_once(supervise, recorder, is_alive):
+def test_a_second_signal_ends_everything_at_once(supervise, recorder, is_alive, monkeypatch):
+    monkeypatch.setattr(module, "_SAME_SECS", 0)
+
     def react(name, text):
         if text in ("ready", "no"):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -245,6 +247,19 @@ def test_a_second_signal_ends_everything_at_once(supervise, recorder, is_alive):
     recorder.react = react
     assert supervise(STUBBORN, workers=1, grace_secs=600).run() == 143
     assert not any(is_alive(pid) for _, pid in pids(recorder))
+
+
+def test_a_signal_that_comes_twice_counts_once(supervise, recorder, monkeypatch):
+    monkeypatch.setattr(module, "_SAME_SECS", 600)
+
+    def react(name, text):
+        if text in ("ready", f"saved at {int(signal.SIGINT)}"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    recorder.react = react
+    assert supervise(SAVES, workers=1, grace_secs=600).run() == 130
+    assert recorder.of("chief 0") == ["ready", f"saved at {int(signal.SIGINT)}"]
+    assert not [text for text in recorder.of("launch") if "at once" in text.partition(";")[0]]
 
 
 def test_who_does_not_obey_is_ended_by_force(supervise, recorder):
