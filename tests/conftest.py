@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import itertools
+import signal
 
 import hypothesis
 import pytest
@@ -12,6 +13,9 @@ import tensorflow as tf
 
 from replicate.estimator.cluster import ClusterConfig
 from replicate.launch.plan import free_ports
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As of what a script starts with "&".
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
