@@ -14,8 +14,10 @@ import tensorflow as tf
 from replicate.estimator.cluster import ClusterConfig
 from replicate.launch.plan import free_ports
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As of what a script starts with "&".
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A script ignores SIGINT in what it starts with "&", and nohup SIGHUP.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
