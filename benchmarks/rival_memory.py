@@ -17,9 +17,8 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import children, record, rival_environments, timing
+from benchmarks import children, kfac_step, record, rival_environments, timing
 
-MODELS = ("convnet", "autoencoder")
 OPTIMIZERS = ("momentum", "kfac")
 OURS, THEIRS = "ours", "tensorflow-kfac"
 
@@ -50,7 +49,7 @@ def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
     """Returns the command lines that find out our peak and theirs.
 
     Args:
-      model: One of `MODELS`.
+      model: One of `kfac_step.MODELS`.
       optimizer: One of `OPTIMIZERS`.
       python: Of their environment.
     """
@@ -110,7 +109,9 @@ def main(_: Sequence[str]) -> None:
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
     environments = str(rival_environments.FOLDER)
-    flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
+    flags.DEFINE_multi_enum(
+        "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
+    )
     flags.DEFINE_string("environments", environments, "Where the rivals' environments are.")
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)

@@ -12,9 +12,7 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import children, record, rival_environments, timing
-
-MODELS = ("convnet", "autoencoder")
+from benchmarks import children, kfac_step, record, rival_environments, timing
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
 """Seconds per step of each block, of "momentum" and "kfac"."""
@@ -87,7 +85,9 @@ def define_flags() -> None:
     rivals, folder = list(rival_environments.RIVALS), str(rival_environments.FOLDER)
     flags.DEFINE_multi_enum("rival", rivals, rivals, "Other K-FACs; may be repeated.")
     flags.DEFINE_string("environments", folder, "Where the rivals' environments are.")
-    flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
+    flags.DEFINE_multi_enum(
+        "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
+    )
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
     flags.DEFINE_integer("repeats", 5, "Pairs of blocks to time.", lower_bound=1)
     flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)

@@ -35,12 +35,6 @@ _ADAPTIVE: dict[str, Any] = {
     "min_damping": 1e-6,
     "invert_every": 5,
 }
-_FIXED: dict[str, Any] = {
-    "momentum_type": "regular",
-    "learning_rate": 0.1,
-    "damping": 0.003,
-    "invert_every": 5,
-}
 
 
 class Program:
@@ -54,9 +48,8 @@ class Program:
         Args:
           digits: Examples, and weights to start from.
           race: What `benchmarks.rival_races` said.
-          optimizer: "adam", "kfac" or "kfac fixed".
-          setting: Of "adam" the learning rate, of "kfac" the damping at first, of "kfac fixed" the
-            norm constraint.
+          optimizer: "adam" or "kfac".
+          setting: Of "adam" the learning rate, of "kfac" the damping at first.
         """
         graph = tf.Graph()
         with graph.as_default():
@@ -137,12 +130,8 @@ def _loss(
 def _make_optimizer(name: str, setting: float, layers: Any, adaptation: dict[str, Any]) -> Any:
     if name == "adam":
         return v1.train.AdamOptimizer(setting)
-    if name == "kfac":
-        return kfac.PeriodicInvCovUpdateKfacOpt(
-            layer_collection=layers, damping=setting, **_ADAPTIVE, **adaptation
-        )
     return kfac.PeriodicInvCovUpdateKfacOpt(
-        layer_collection=layers, norm_constraint=setting, **_FIXED
+        layer_collection=layers, damping=setting, **_ADAPTIVE, **adaptation
     )
 
 

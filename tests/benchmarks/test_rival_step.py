@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import children, rival_environments, rival_step
+from benchmarks import children, kfac_step, rival_environments, rival_step
 
 TIMES = {"momentum": [0.001, 0.002, 0.001], "kfac": [0.002, 0.003, 0.004]}
 
@@ -19,7 +19,7 @@ def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
     options = SimpleNamespace(
         rival=["absent", "kfac-jax", "tensorflow-kfac"],
         environments=str(tmp_path),
-        model=rival_step.MODELS,
+        model=kfac_step.MODELS,
         batch_size=256,
         repeats=3,
         block=10,
@@ -53,7 +53,7 @@ def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", rival_step.MODELS)
+@pytest.mark.parametrize("model", kfac_step.MODELS)
 def test_the_program_runs_with_our_kfac(model):
     # This project's `kfac` takes the same arguments as the one that the program is written for.
     command = rival_environments.command("tensorflow-kfac", sys.executable, "steps", model)
