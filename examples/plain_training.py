@@ -77,14 +77,8 @@ def _session(loss: Any, settings: RunSettings) -> v1.train.MonitoredSession:
 def _announce_start(settings: RunSettings) -> int:
     """Says where training starts and returns that step."""
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
-    if checkpoint is None:
-        terminal.show("checkpoint", f"none in {settings.model_dir}: starting at step 0")
-        return 0
-    step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP))
-    plan = f"continuing at step {step}"
-    if step >= settings.train_steps:
-        plan = f"complete at step {step}, nothing to train up to step {settings.train_steps}"
-    terminal.show("checkpoint", f"{checkpoint}: {plan}")
+    step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
+    terminal.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
     return step
 
 

@@ -122,6 +122,22 @@ def show(label: str, text: object) -> None:
     print(f"{label:<16}{head}", *(f"{'':<16}{line}" for line in rest), sep="\n", flush=True)
 
 
+def show_start(checkpoint: str | None, step: int, folder: str, last_step: int | None) -> None:
+    """Prints where training starts.
+
+    Args:
+      checkpoint: The newest one of the run; None if there is none.
+      step: Of the checkpoint.
+      folder: Where checkpoints are.
+      last_step: The step to train to, if there is one.
+    """
+    plan = f"continuing at step {step}"
+    if last_step is not None and step >= last_step:
+        plan = f"complete at step {step}, nothing to train up to step {last_step}"
+    nothing = f"none in {folder}: starting at step 0"
+    show("checkpoint", f"{checkpoint}: {plan}" if checkpoint else nothing)
+
+
 def program() -> str:
     """Returns the name of the running program, such as `examples.convnet`."""
     spec = sys.modules["__main__"].__spec__

@@ -199,7 +199,7 @@ def train(config: Any) -> None:
     for text in unused():
         terminal.show("unused flag", text)
     terminal.show("batch", f"{batch_rows} = {FLAGS.num_clones} x {FLAGS.batch_size}")
-    terminal.show("checkpoint", describe_start(begun, estimator.model_dir))
+    terminal.show_start(begun, first_step(begun), estimator.model_dir, FLAGS.max_number_of_steps)
     if begun and FLAGS.checkpoint_path:
         terminal.show("fine-tuning", "not again: this run goes on from its own checkpoint")
     with endings.endings(estimator):
@@ -211,17 +211,13 @@ def train(config: Any) -> None:
         terminal.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
 
 
-def describe_start(begun: str | None, train_dir: str) -> str:
-    """Returns in words what a run begins with; `begun` is the newest checkpoint of its own."""
+def first_step(begun: str | None) -> int:
+    """Returns the step that a run goes on from; `begun` is the newest checkpoint of its own."""
     import tensorflow as tf  # noqa: PLC0415
 
     if begun is None:
-        return f"none in {train_dir}: starting at step 0"
-    step = int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP))
-    last = FLAGS.max_number_of_steps
-    if last is not None and step >= last:
-        return f"{begun}: complete at step {step}, nothing to train up to step {last}"
-    return f"{begun}: continuing at step {step}"
+        return 0
+    return int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP))
 
 
 def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:

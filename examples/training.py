@@ -339,14 +339,8 @@ class PrintModelTable(v1.train.SessionRunHook):
 def _announce_start(estimator: replicate.Estimator, train_steps: int) -> int:
     """Says where training starts and returns that step."""
     checkpoint = estimator.latest_checkpoint()
-    if checkpoint is None:
-        terminal.show("checkpoint", f"none in {estimator.model_dir}: starting at step 0")
-        return 0
-    step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP))
-    plan = f"continuing at step {step}"
-    if step >= train_steps:
-        plan = f"complete at step {step}, nothing to train up to step {train_steps}"
-    terminal.show("checkpoint", f"{checkpoint}: {plan}")
+    step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
+    terminal.show_start(checkpoint, step, estimator.model_dir, train_steps)
     return step
 
 
