@@ -292,15 +292,12 @@ class FisherEstimator(BlockProducts):
     def _updated_averages(
         self, indices: Sequence[int], backward: BackwardPass, should_decay: Tensor | bool
     ) -> list[Change]:
-        """Folds a batch into some of the averages: into all of these, or if not finite, into none.
+        """Returns changes that fold a batch into some averages; into none if it is not finite.
 
         Args:
           indices: Which factors.
           backward: The backward pass to use, unless there are sums to use.
           should_decay: bool []; when false the past keeps its full weight.
-
-        Returns:
-          The changes of the averages' variables, and of the sums or the sample step.
         """
         used: list[Change]
         decay = self._cov_ema_decay
@@ -342,8 +339,8 @@ class FisherEstimator(BlockProducts):
         After `make_accumulation_op` it folds what was added up instead, and starts the sums anew.
 
         Args:
-          due: bool []. When it is false the op does nothing: the backward pass is built inside
-            the branch, so that it costs nothing either. A Python True builds no branch.
+          due: bool []. When it is false the op does nothing, at no cost. A Python True builds no
+            branch.
           should_decay: bool []. When it is false, as in a burn-in, the past keeps its full weight.
         """
         self.make_vars()
@@ -351,15 +348,13 @@ class FisherEstimator(BlockProducts):
         averages = [v for factor in self.factors for v in factor.get_cov_vars()]
         used = self._sums.variables if self._sums else [plan.sample_step]
 
-        def compute() -> list[Change]:
-            reused = due is True or self._sums is not None
-            backward = plan.backward if reused else self._backward_pass(plan.sample_step)
+        def updated(backward: BackwardPass) -> list[Change]:
             return self._updated_averages(range(len(self.factors)), backward, should_decay)
 
         with v1.name_scope(f"{self.name}/update_averages"):
             if self._sums:
-                return assign_if(due, [*averages, *used], compute)
-            return self._timed_statistics(due, [*averages, *used], compute)
+                return assign_if(due, [*averages, *used], lambda: updated(plan.backward))
+            return self._timed_statistics(due, [*averages, *used], updated)
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -375,31 +370,37 @@ class FisherEstimator(BlockProducts):
         plan = self._instantiate()
         sums = self._sums = self._sums or BatchSums(self.factors, plan.placement.cov)
 
-        def compute() -> list[Change]:
-            backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
-            added = sums.added(substitutes(plan.backward, backward), backward.is_finite)
-            return [*added, Assignment(plan.sample_step, backward.next_step)]
+        def added(backward: BackwardPass) -> list[Change]:
+            changes = sums.added(substitutes(plan.backward, backward), backward.is_finite)
+            return [*changes, Assignment(plan.sample_step, backward.next_step)]
 
         with v1.name_scope(f"{self.name}/accumulate"):
             changed = [*sums.variables, sums.refused, plan.sample_step]
-            return self._timed_statistics(due, changed, compute)
+            return self._timed_statistics(due, changed, added)
 
     def _timed_statistics(
         self,
         due: Tensor | bool,
         variables: Sequence[Variable],
-        compute: Callable[[], Sequence[Change]],
+        changes: Callable[[BackwardPass], Sequence[Change]],
     ) -> Operation:
-        forward = list(self._collection.loss_colocation_ops.values())
-        start = self.times.begin("covariance", after=forward)
+        plan = self._instantiate()
+        start = self.times.begin("covariance", [*self._collection.loss_colocation_ops.values()])
         finish = functools.partial(self.times.end, "covariance", start)
-        with v1.control_dependencies([start]):
+
+        def compute() -> Sequence[Change]:
+            backward = plan.backward if due is True else self._backward_pass(plan.sample_step)
+            # Changes wait for the time to be read, but not what they are made of, save in a branch.
+            with v1.control_dependencies([start]):
+                is_finite = tf.identity(backward.is_finite)
+            return changes(backward._replace(is_finite=is_finite))
+
+        with v1.control_dependencies([] if due is True else [start]):
             return assign_if(due, variables, compute, finish)
 
     def has_averages(self) -> Tensor:
         """Returns whether any batch was folded into all averages so far, bool []."""
-        weights = [factor.get_cov_vars()[1] for factor in self.factors]
-        return tf.reduce_all([read(weight) > 0 for weight in weights])
+        return tf.reduce_all([read(factor.get_cov_vars()[1]) > 0 for factor in self.factors])
 
     def has_statistics(self) -> Tensor:
         """Returns whether `make_accumulation_op` added any since the last update, bool []."""
@@ -414,7 +415,7 @@ class FisherEstimator(BlockProducts):
     ) -> Operation:
         """Returns an op that recomputes inverses.
 
-        It must run after the update of the averages, not beside it.
+        It must run after the update of the averages, not beside it, when it is due.
 
         Args:
           due: bool []. When it is false the op does nothing. A Python True builds no branch.
@@ -428,7 +429,7 @@ class FisherEstimator(BlockProducts):
 
         variables = [v for i in chosen for v in self.factors[i].inverse_update_vars]
         with v1.name_scope(f"{self.name}/update_inverses"):
-            start = self.times.begin("inverse")
+            start = self.times.begin("inverse", after=[] if due is True else [due])
             finish = functools.partial(self.times.end, "inverse", start)
             with v1.control_dependencies([start]):
                 return assign_if(due, variables, compute, finish)

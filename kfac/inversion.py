@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg import all_finite, static_size, symmetrize
+from kfac.linalg import all_finite, outer_product, static_size, symmetrize
 
 LARGEST_BLOCK = 320
 """Rows of what is decomposed and inverted in one piece; larger matrices are halved."""
@@ -36,14 +36,14 @@ def inverse_from_root(root: Tensor, identity: Tensor) -> Tensor:
 def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
     """Returns A⁻¹ of a positive definite A [n, n], from its Cholesky decomposition.
 
-    Large matrices are decomposed and inverted by blocks, so that most of the work is products of
-    matrices, which use all cores. What is inverted is the triangular root, never a block of A:
-    that would lose twice as many digits.
+    Only the lower triangle of A is read. Large matrices are decomposed and inverted by blocks, so
+    that most of the work is products of matrices, which use all cores. What is inverted is the
+    triangular root, never a block of A: that would lose twice as many digits.
     """
     size = static_size(matrix, 0)
     if size is None or size <= LARGEST_BLOCK:
         return inverse_from_root(tf.linalg.cholesky(matrix), identity)
-    return symmetrize(_gram(_inverse_root(matrix)))
+    return _gram(_inverse_root(matrix))
 
 
 def _inverse_root(matrix: Tensor) -> Tensor:
@@ -54,21 +54,22 @@ def _inverse_root(matrix: Tensor) -> Tensor:
         return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
     half = size // 2
     first = _inverse_root(matrix[:half, :half])
-    below = tf.matmul(matrix[half:, :half], first, transpose_b=True)
-    second = _inverse_root(matrix[half:, half:] - tf.matmul(below, below, transpose_b=True))
-    between = -tf.matmul(second, tf.matmul(below, first))
+    # The transpose of the block of L below the first.
+    beside = tf.matmul(first, matrix[half:, :half], transpose_b=True)
+    second = _inverse_root(matrix[half:, half:] - outer_product(beside))
+    between = -tf.matmul(second, tf.matmul(beside, first, transpose_a=True))
     upper = tf.pad(first, [[0, 0], [0, size - half]])
     return tf.concat([upper, tf.concat([between, second], axis=1)], axis=0)
 
 
 def _gram(root: Tensor) -> Tensor:
-    """Returns WᵀW of a lower triangular W [n, n] of static size."""
+    """Returns WᵀW, symmetric, of a lower triangular W [n, n] of static size."""
     size = static_size(root, 0)
     if size <= LARGEST_BLOCK:
-        return tf.matmul(root, root, transpose_a=True)
+        return symmetrize(tf.matmul(root, root, transpose_a=True))
     half = size // 2
     between, second = root[half:, :half], root[half:, half:]
-    first = _gram(root[:half, :half]) + tf.matmul(between, between, transpose_a=True)
+    first = _gram(root[:half, :half]) + symmetrize(outer_product(between))
     below = tf.matmul(second, between, transpose_a=True)
     upper = tf.concat([first, tf.transpose(below)], axis=1)
     return tf.concat([upper, tf.concat([below, _gram(second)], axis=1)], axis=0)
@@ -80,6 +81,7 @@ def by_lu(matrix: Tensor, identity: Tensor) -> Tensor:
     The kernel aborts the step at a zero pivot, and takes indefinite matrices for good, so both are
     looked for before. That makes this the slowest way.
     """
+    matrix = symmetrize(matrix)
     _, log_determinant = tf.linalg.slogdet(matrix)
     is_definite = all_finite(tf.linalg.cholesky(matrix))
     usable = tf.logical_and(is_definite, tf.math.is_finite(log_determinant))
@@ -108,6 +110,7 @@ def by_newton_schulz(matrix: Tensor, identity: Tensor) -> Tensor:
         better = symmetrize(inverse + tf.matmul(inverse, rest))
         return step + 1, better, symmetrize(tf.matmul(rest, rest))
 
+    matrix = symmetrize(matrix)
     bound = tf.reduce_max(tf.reduce_sum(tf.abs(matrix), axis=1))
     start = (tf.constant(0), identity / bound, identity - matrix / bound)
     # The step after the last one makes the error that of the rounding.
@@ -124,4 +127,4 @@ def _nan_unless(condition: Tensor, matrix: Tensor) -> Tensor:
 INVERSIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = types.MappingProxyType(
     {"cholesky": by_cholesky, "lu": by_lu, "newton_schulz": by_newton_schulz}
 )
-"""The ways by name; each takes A and the identity, both [n, n] and float32 or float64."""
+"""The ways by name; each takes A, symmetric but for rounding, and the identity, both [n, n]."""

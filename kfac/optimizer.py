@@ -194,6 +194,8 @@ class KfacOptimizer(SteppingOptimizer):
         self._precon_damping_mult = called_once(precon_damping_mult)
         self._kept_damping = None if include_damping_in_qmodel_change else l2_reg
         self._may_reject = rejection_rho_threshold is not None
+        by_products = momentum_type == "regular"
+        self._damping_reads_averages = adapt_damping and (calibrate_damping or by_products)
         self._estimator = make_fisher_estimator(
             placement_strategy,
             variables=var_list,

@@ -1,13 +1,15 @@
 """A K-FAC optimizer that refreshes its own curvature every so many steps.
 
-Only decides when: averages, then inverses, then the step, strictly in this order, and in a burn-in
-nothing but averages. Everything else is `kfac.optimizer`'s. This is the class that most programs
-use.
+Only decides when: averages, then inverses, then the step, each with what the one before has made,
+and in a burn-in nothing but averages. A step that needs nothing new of them is computed beside the
+averages, but made after them. Everything else is `kfac.optimizer`'s. This is the class that most
+programs use.
 """
 
 import numbers
 import typing
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -17,7 +19,14 @@ from kfac.arguments import check_number, check_period
 from kfac.optimizer import KfacOptimizer
 from kfac.placement import assign_by_cost
 from kfac.schedules import called_once, decay_per_update, is_due
-from kfac.state import Assignment, assign_all, make_counter, read
+from kfac.state import (
+    Assignment,
+    assign_all,
+    is_resource,
+    known_after,
+    make_counter,
+    read,
+)
 
 v1 = tf.compat.v1
 
@@ -32,6 +41,18 @@ class _Due(NamedTuple):
 
     step: Tensor | bool
     averages: Tensor | bool
+
+
+class _Refresh(NamedTuple):
+    """Ops that refresh the curvature when that is due.
+
+    Attributes:
+      averages: Updates the averages.
+      inverses: Updates the inverses, after the averages. Need not wait for these otherwise.
+    """
+
+    averages: Operation
+    inverses: Operation
 
 
 @typing.final
@@ -112,7 +133,9 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
           ValueError: As in `KfacOptimizer.apply_gradients`.
         """
         pairs = self.check_gradients(grads_and_vars)
-        with v1.control_dependencies([self.kfac_update_ops()]):
+        refresh = self._refresh()
+        self._awaited = [refresh.averages]
+        with v1.control_dependencies([refresh.inverses]):
             if not self._num_burnin_steps:
                 return super().apply_gradients(pairs, global_step=global_step, name=name)
             step = super().apply_gradients(pairs)
@@ -130,13 +153,18 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
 
     def kfac_update_ops(self) -> Operation:
         """Returns an op that updates averages, then inverses, each when it is due."""
+        return tf.group(*self._refresh())
+
+    def _refresh(self) -> _Refresh:
         due = self._due()
         self._makes_step = due.step
         averages = self._estimator.make_cov_update_op(due.averages, should_decay=due.step)
-        with v1.control_dependencies([averages]):
+        variables = [*self.get_cov_vars(), *self.get_inv_vars()]
+        is_apart = not self._step_reads_averages() and all(map(is_resource, variables))
+        with v1.control_dependencies([] if is_apart else [averages]):
             before_step = self.maybe_pre_update_adapt_damping()
-        with v1.control_dependencies([averages, before_step]):
-            return self._update_inverses(due.step)
+            with v1.control_dependencies([before_step]):
+                return _Refresh(averages, self._update_inverses(due.step, averages))
 
     def _due(self) -> _Due:
         step = read(self.counter)
@@ -168,18 +196,27 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
                 counts.append(Assignment(global_step, before + tf.cast(made, before.dtype)))
             return assign_all(counts, name=name)
 
-    def _update_inverses(self, makes_step: Tensor | bool) -> Operation:
+    def _update_inverses(self, makes_step: Tensor | bool, averages: Operation) -> Operation:
         step = read(self.counter)
         if not self._spread_inverses or self._invert_every == 1:
             due = _both(makes_step, is_due(step, self._invert_every))
-            return self._estimator.make_inv_update_op(due)
+            return self._updated_inverses(due, averages)
         is_first = tf.equal(step, 0)
         phase = step % self._invert_every
         updates = []
         for number, indices in enumerate(self._shares()):
             due = _both(makes_step, tf.logical_or(is_first, tf.equal(phase, number)))
-            updates.append(self._estimator.make_inv_update_op(due, indices))
+            updates.append(self._updated_inverses(due, averages, indices))
         return tf.group(*updates)
+
+    def _updated_inverses(
+        self, due: Tensor | bool, averages: Operation, indices: Sequence[int] | None = None
+    ) -> Operation:
+        """Updates some inverses, after the averages; if it is not due, nothing has to wait."""
+        if due is not True:
+            return self._estimator.make_inv_update_op(known_after(due, averages), indices)
+        with v1.control_dependencies([averages]):
+            return self._estimator.make_inv_update_op(due, indices)
 
     def _shares(self) -> list[list[int]]:
         """Returns the numbers of the factors to invert in each step of a period, by cost."""

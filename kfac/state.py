@@ -160,6 +160,21 @@ def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
     return tf.group(value_if(condition, wanted, tf.constant(False)))
 
 
+def known_after(condition: Tensor, done: Operation) -> Tensor:
+    """Returns a condition that is known only after an operation, but where it is false, at once.
+
+    So what has nothing to do need not wait. Of use where only what is done waits for the condition.
+
+    Args:
+      condition: bool [].
+      done: The operation.
+    """
+    otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition)
+    with v1.control_dependencies([done]):
+        wanted = tf.identity(wanted)
+    return tf.raw_ops.Merge(inputs=[otherwise, wanted]).output
+
+
 def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) -> Nest:
     """Returns Tensors that are computed only when they are wanted.
 

@@ -68,8 +68,12 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
     _kept_damping: Scalar | None
     """λ', see `Problem.kept_damping`; None means λ."""
     _may_reject: bool
+    _damping_reads_averages: bool
+    """Whether the damping is calibrated, or adapted by products with M."""
     _makes_step: Tensor | bool
     """bool [], whether a run makes a step, or else leaves all as it is and counts nothing."""
+    _awaited: list[Operation]
+    """What is to be done before the weights change, though a step can be computed before it."""
     _update: _Update
     _counters: dict[str, Variable]
     _before_step: Operation
@@ -85,6 +89,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         self._counters = {}
         self._before_step = None
         self._makes_step = True
+        self._awaited = []
 
     @property
     def counter(self) -> Variable:
@@ -176,13 +181,15 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         with v1.control_dependencies([self.maybe_pre_update_adapt_damping()]):
             with tf.init_scope():
                 self._create_slots(variables)
-            start = self._estimator.times.begin("apply", after=[_values_of(g) for g, _ in pairs])
+            known = [_values_of(gradient) for gradient, _ in pairs]
+            start = self._estimator.times.begin("apply", after=[*known, *self._awaited])
             with v1.name_scope(f"{self._name}/step"):
                 self._update = self._make_update(pairs, start)
-            self._summarize()
             changes = list(zip(self._update.changes, variables, strict=True))
-            with v1.control_dependencies(self._update.needed):
-                return super().apply_gradients(changes, global_step=global_step, name=name)
+            with v1.control_dependencies(self._awaited):
+                self._summarize()
+                with v1.control_dependencies(self._update.needed):
+                    return super().apply_gradients(changes, global_step=global_step, name=name)
 
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns an op that does with the damping what is to be done before a step.
@@ -248,6 +255,12 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             damping=damping,
             kept_damping=linalg.as_scalar(kept, dtype),
         )
+
+    def _step_reads_averages(self) -> bool:
+        """Whether a step depends on averages themselves, and not only on inverses kept of them."""
+        if self._damping_reads_averages:
+            return True
+        return not all(factor.keeps_inverses for factor in self.factors)
 
     def _velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         if not self._momentum_rule.keeps_velocities:

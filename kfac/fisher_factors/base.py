@@ -148,6 +148,11 @@ class FisherFactor(abc.ABC):
         """All that is registered and kept in variables, in order of registration."""
         return ()
 
+    @property
+    def keeps_inverses(self) -> bool:
+        """Whether `get_inverse` reads what is kept only, and not the average as it is now."""
+        return False
+
     def get_inv_vars(self) -> tuple[Variable, ...]:
         """Returns the variables of all inverses and the like, in order of registration."""
         return tuple(v for slot in self.inverses for v in slot.variables)

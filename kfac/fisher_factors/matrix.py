@@ -119,6 +119,11 @@ class MatrixFactor(SlotFactor):
     def _slot_size(self) -> int:
         return self.dimension
 
+    @property
+    def keeps_inverses(self) -> bool:
+        """True."""
+        return True
+
     def _pack(self, total: Tensor) -> Tensor:
         return pack_symmetric(total)
 

@@ -73,6 +73,19 @@ def test_large_matrices_by_blocks_are_as_precise(graph, session, size):
     np.testing.assert_array_equal(blocks, blocks.T)
 
 
+@pytest.mark.parametrize("size", [9, LARGEST_BLOCK + 1])
+def test_cholesky_reads_the_lower_triangle(graph, session, size):
+    matrix = conditioned(size, 10.0, "float64")
+    found = session.run(
+        [
+            by_cholesky(tf.constant(m), tf.eye(size, dtype=tf.float64))
+            for m in (matrix, np.tril(matrix))
+        ]
+    )
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], np.linalg.inv(matrix), rtol=1e-9, atol=1e-9)
+
+
 def test_large_matrices_that_are_indefinite_fail(graph, session):
     matrix = np.eye(2 * LARGEST_BLOCK, dtype="f4")
     matrix[-1, 0] = matrix[0, -1] = 1.1

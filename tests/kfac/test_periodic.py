@@ -62,6 +62,94 @@ def test_inverses_come_from_averages_of_the_same_step(
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+def test_steps_equal_updates_run_one_after_another(build_network, batch):
+    """Where no inverse is due, a step is computed beside the averages, and must not see them."""
+    network = build_network(dtype="float64")
+    feed = network.feed([batch[0]], [batch[1]])
+    with v1.Session() as session:
+        optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
+        train = optimizer.minimize(network.losses[0])
+        session.run(v1.global_variables_initializer())
+        for _ in range(8):
+            session.run(train, feed)
+        found = session.run([network.variables, optimizer.get_cov_vars(), optimizer.get_inv_vars()])
+    with tf.Graph().as_default(), v1.Session() as session:
+        network = build_network(dtype="float64")
+        feed = network.feed([batch[0]], [batch[1]])
+        optimizer = kfac.KfacOptimizer(
+            0.1, 0.3, network.collection, 0.25, estimation_mode="empirical", momentum_type="adam"
+        )
+        updates = optimizer.make_ops_and_vars()
+        train = optimizer.minimize(network.losses[0])
+        session.run(v1.global_variables_initializer())
+        for step in range(8):
+            session.run([] if step % 2 else updates.cov_update, feed)
+            session.run([] if step % 3 else updates.inv_update, feed)
+            session.run(train, feed)
+        expected = session.run(
+            [network.variables, optimizer.get_cov_vars(), optimizer.get_inv_vars()]
+        )
+    for name, x, y in zip(("weights", "averages", "inverses"), found, expected, strict=True):
+        for ours, theirs in zip(x, y, strict=True):
+            if ours.dtype == np.float64:
+                np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("approx", "settings", "waits"),
+    [
+        ("kron", {}, False),
+        ("kron", {"spread_inverses": True}, False),
+        ("kron", {"momentum_type": "regular"}, False),
+        ("kron", {"adapt_damping": True, "momentum_type": "regular"}, True),
+        ("kron", {"adapt_damping": True, "momentum_type": "adam"}, False),
+        ("kron", {"adapt_damping": True, "calibrate_damping": True}, True),
+        ("diagonal", {}, True),
+        ("ekfac", {}, True),
+    ],
+)
+def test_a_step_waits_for_averages_that_it_reads(graph, approx, settings, waits):
+    collection = kfac.LayerCollection()
+    x = v1.placeholder(tf.float32, [None, 3])
+    weights = v1.get_variable("w", [3, 2])
+    logits = tf.matmul(x, weights)
+    collection.register_fully_connected(weights, x, logits, approx=approx)
+    collection.register_normal_predictive_distribution(logits)
+    if "adapt_damping" in settings:
+        adapted = {"loss_fn": tf.reduce_mean, "train_batch": x, "damping_adaptation_interval": 10}
+        settings = {**settings, **adapted}
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.1, damping=0.3, layer_collection=collection, **settings
+    )
+    train = optimizer.minimize(tf.reduce_mean(logits**2))
+    steps = [op for op in graph.get_operations() if op.name.startswith("KFAC/step/")]
+    assert waits_for(steps, is_update) is waits
+    assert waits_for(steps, is_average) is waits
+    assert waits_for([train], is_update)
+
+
+def is_update(op):
+    """Whether it updates an average."""
+    return op.name.startswith("KFAC/fisher/update_averages/Assign")
+
+
+def is_average(op):
+    return op.type == "VarHandleOp" and op.name.endswith("/cov")
+
+
+def waits_for(ops, is_meant):
+    """Whether an op waits for one that is meant, in steps in which no inverse is due."""
+    seen, left = set(), list(ops)
+    while left:
+        op = left.pop()
+        if is_meant(op):
+            return True
+        if op not in seen and op.type != "Merge" and "/update_inverses" not in op.name:
+            left += [*op.control_inputs, *(tensor.op for tensor in op.inputs)]
+        seen.add(op)
+    return False
+
+
 @pytest.mark.parametrize(("every", "weight"), [(1, 1 + 0.5 + 0.25), (2, 1 + 0.25)])
 def test_decay_is_per_step(build_network, session, batch, every, weight):
     network = build_network()

@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -33,6 +35,26 @@ def test_initial_value_does_not_wait_for_control_dependencies(graph, session):
         variable = state.make_counter("counter")
     session.run(variable.initializer)
     assert session.run(variable) == 0
+
+
+def test_what_is_not_wanted_is_known_at_once(graph):
+    """What does the work waits here until it is known that it is not wanted."""
+    wanted, known = v1.placeholder(tf.bool, []), threading.Event()
+    work = tf.numpy_function(lambda: known.wait(60), [], tf.bool)
+    condition = state.known_after(wanted, work.op)
+    tell = tf.numpy_function(lambda _: known.set(), [condition], [])
+    several = v1.ConfigProto(inter_op_parallelism_threads=4)
+    with v1.Session(config=several) as session:
+        assert session.run([condition, work, tell], {wanted: False})[:2] == [False, True]
+
+
+def test_what_is_wanted_is_known_after_the_work(graph, session):
+    counter = state.make_counter("counter")
+    work = state.assign_all([state.Assignment(counter, state.read(counter) + 1)])
+    with v1.control_dependencies([state.known_after(tf.constant(True), work)]):
+        seen = state.read(counter)
+    session.run(counter.initializer)
+    assert [session.run(seen) for _ in range(3)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
