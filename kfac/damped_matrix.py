@@ -183,27 +183,32 @@ def _with_retries(
     damping = tf.where(usable, damping, tf.ones_like(damping))
     direct = attempt(matrix + damping * identity, identity)
     failed = tf.logical_not(all_finite(direct))
-    wide_damping = tf.cast(damping, tf.float64)
-    wide_identity = _whole_if_needed(failed, identity)
-    root = _retried_root(_whole_if_needed(failed, matrix), wide_damping, wide_identity)
-    hopeless = tf.logical_and(failed, tf.logical_not(all_finite(root)))
-    root = tf.where(hopeless, _eigen_root(_whole_if_needed(hopeless, matrix), wide_damping), root)
+    wide, size = (_if_needed(failed, x) for x in (matrix, tf.shape(matrix)[0]))
+    wide, wide_damping = tf.cast(wide, tf.float64), tf.cast(damping, tf.float64)
+    wide_identity = tf.eye(size, dtype=tf.float64)
+    root = _retried_root(wide, wide_damping, wide_identity)
+    hopeless = tf.logical_not(all_finite(root))
+    root = _found(hopeless, _eigen_root(_if_needed(hopeless, wide), wide_damping), root)
     retry = tf.cast(function(root, wide_identity), matrix.dtype)
-    # What is not needed is [1, 1].
-    retry = tf.broadcast_to(retry, tf.shape(direct))
-    found = tf.ensure_shape(choose(failed, retry, direct), matrix.shape)
+    found, eigen = _found(failed, retry, direct), _found(failed, hopeless, failed)
     good = tf.logical_and(usable, all_finite(found))
-    return _result(good, found, previous, retried=failed, eigen=hopeless)
+    return _result(good, found, previous, retried=failed, eigen=eigen)
 
 
-def _whole_if_needed(is_needed: Tensor, matrix: Tensor) -> Tensor:
-    """Returns a matrix [n, n], or if that is not needed its first entry [1, 1], in float64.
+def _if_needed(is_needed: Tensor, tensor: Tensor) -> Tensor:
+    """Returns a Tensor that is dead, as all that is made of it is, unless it is needed.
 
-    So a decomposition that is not needed costs nothing. A conditional branch would do the same,
-    but several for each factor make building the graph many times slower.
+    So a decomposition that is not needed does not run. A conditional branch would do the same, but
+    several for each factor make building the graph many times slower.
     """
-    size = tf.where(is_needed, tf.shape(matrix), [1, 1])
-    return tf.cast(tf.slice(matrix, [0, 0], size), tf.float64)
+    return tf.raw_ops.Switch(data=tensor, pred=is_needed).output_true
+
+
+def _found(is_needed: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
+    """Returns what is made of what was needed, or otherwise another Tensor of the same shape."""
+    unneeded = tf.raw_ops.Switch(data=otherwise, pred=is_needed).output_false
+    found = tf.raw_ops.Merge(inputs=[unneeded, tensor]).output
+    return tf.ensure_shape(found, otherwise.shape)
 
 
 def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
