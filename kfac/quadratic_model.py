@@ -1,6 +1,6 @@
 """The quadratic model of the loss along two directions, with the exact curvature of the batch.
 
-For a step αd + μu, u being the step before, the model is
+For a step αd + μu, u being the step before, or its opposite, the model is
 
   q(α, μ) = ½ (αd + μu)ᵀ (F + λI) (αd + μu) + g·(αd + μu),
 
@@ -23,7 +23,7 @@ from kfac.backward_pass import checked_batch_size
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
 from kfac.estimation_modes import FISHER
 from kfac.loss_registration import LossRegistration
-from kfac.vectors import Vector, inner_product
+from kfac.vectors import Joined, Vector, inner_product, inner_products
 
 v1 = tf.compat.v1
 
@@ -121,8 +121,8 @@ class ExactCurvature:
     def model(
         self,
         variables: Sequence[Variable],
-        direction: Sequence[Tensor],
-        previous: Sequence[Tensor],
+        direction: Joined,
+        previous: Joined,
         gradients: Sequence[Vector],
         dtype: DType,
     ) -> QuadraticModel:
@@ -130,7 +130,7 @@ class ExactCurvature:
 
         Args:
           variables: θ, in the order of all vectors.
-          direction: d; dense, as all vectors that are differentiated along.
+          direction: d.
           previous: u.
           gradients: g, of the mean loss; may be sparse.
           dtype: In which to compute scalars.
@@ -139,14 +139,12 @@ class ExactCurvature:
           ValueError: The batch size does not fit to the losses.
         """
         pair = (direction, previous)
-        first, second = (self._multiply(variables, vector) for vector in pair)
+        first, second = (self._multiply(variables, vector.parts) for vector in pair)
         batch_size = tf.cast(self._examples(), dtype)
         return QuadraticModel(
             curvature=self._products_of_images(first, second, dtype) / batch_size,
-            squares=_symmetric(
-                *(inner_product(x, y, dtype) for x, y in _pairs(direction, previous))
-            ),
-            slopes=tf.stack([inner_product(vector, gradients, dtype) for vector in pair]),
+            squares=_inner_products([direction.whole], [previous.whole], dtype),
+            slopes=tf.stack(inner_products(pair, gradients, dtype)),
         )
 
     def _multiply(self, variables: Sequence[Variable], vector: Sequence[Tensor]) -> list[Tensor]:
@@ -163,9 +161,7 @@ class ExactCurvature:
         totals = []
         for loss, x, y in zip(self._losses.losses, first, second, strict=True):
             with v1.device(loss.device):
-                totals.append(
-                    _symmetric(*(inner_product([a], [b], dtype) for a, b in _pairs(x, y)))
-                )
+                totals.append(_inner_products([x], [y], dtype))
         return tf.add_n(totals)
 
     def _examples(self) -> Tensor:
@@ -175,9 +171,7 @@ class ExactCurvature:
         return tf.add_n([tf.shape(tf.nest.flatten(loss.inputs)[0])[0] for loss in towers])
 
 
-def _pairs(x: Sequence[Tensor], y: Sequence[Tensor]) -> list[tuple[Sequence[Tensor], ...]]:
-    return [(x, x), (x, y), (y, y)]
-
-
-def _symmetric(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
+def _inner_products(x: Sequence[Tensor], y: Sequence[Tensor], dtype: DType) -> Tensor:
+    """Returns x·x, x·y, y·y as a symmetric matrix [2, 2]."""
+    xx, xy, yy = (inner_product(*pair, dtype) for pair in ((x, x), (x, y), (y, y)))
     return tf.reshape(tf.stack([xx, xy, xy, yy]), [2, 2])

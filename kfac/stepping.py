@@ -223,8 +223,9 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         problem = self._problem(self._as_vectors(pairs), variables)
         step = self._momentum_rule.step(problem)
         changes = vectors.scale(step.rate, step.raw)
+        checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
         is_finite = tf.reduce_all(
-            [linalg.all_finite(vectors.entries(change)) for change in changes]
+            [linalg.all_finite(vectors.entries(change)) for change in checked]
             + [linalg.all_finite(value) for value in _others(step)]
         )
         is_made = tf.logical_and(is_finite, self._makes_step)
@@ -288,7 +289,8 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
     def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
         """Adds what follows the update of the weights: judgement, velocities and counters."""
         update = self._update
-        with v1.control_dependencies(update_ops):
+        # As one, so that what waits for them has one edge each and not hundreds.
+        with v1.control_dependencies([tf.group(*update_ops)]):
             verdict = self._damping_rule.verdict(update.trial)
             state, taken_back = update.state, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected

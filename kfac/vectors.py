@@ -1,12 +1,13 @@
 """Vectors in the space of the parameters, one part per variable, some of them sparse.
 
 A part is a Tensor of the variable's shape, or IndexedSlices: the rows of a table that a batch
-looked up, all others being zero. Parts stay sparse as long as what is done with them allows. Called
-by the optimizer and its momentum rules.
+looked up, all others being zero. Parts stay sparse as long as what is done with them allows. What
+is done often with whole vectors is done with their parts joined: one operation, where each part
+would need its own. Called by the optimizer and its momentum rules.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -15,6 +16,18 @@ from kfac._types import DType, Tensor, Variable
 
 Vector: TypeAlias = Any
 """A Tensor, or IndexedSlices without repeated indices."""
+
+
+class Joined(NamedTuple):
+    """A dense vector, by part and as a whole.
+
+    Attributes:
+      parts: By variable.
+      whole: The entries of all parts, one after the other, [n].
+    """
+
+    parts: list[Tensor]
+    whole: Tensor
 
 
 def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
@@ -67,6 +80,41 @@ def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]
         as_dense(x) + tf.cast(factor, y.dtype) * as_dense(y)
         for x, y in zip(first, second, strict=True)
     ]
+
+
+def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
+    """Returns a vector with its entries in one Tensor.
+
+    Args:
+      parts: Dense.
+      dtype: Of the whole.
+    """
+    return Joined(list(parts), tf.concat([tf.cast(tf.reshape(x, [-1]), dtype) for x in parts], 0))
+
+
+def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Undoes `joined`.
+
+    Args:
+      whole: [n].
+      like: Parts with the static shapes and the dtypes of those to return.
+    """
+    flat = tf.split(whole, [x.shape.num_elements() for x in like])
+    return [tf.cast(tf.reshape(x, y.shape), y.dtype) for x, y in zip(flat, like, strict=True)]
+
+
+def inner_products(first: Sequence[Joined], second: Sequence[Vector], dtype: DType) -> list[Tensor]:
+    """Returns x·y, shape [], of each of several vectors x with one y.
+
+    Args:
+      first: The x.
+      second: y; may be sparse.
+      dtype: In which to compute.
+    """
+    if any(isinstance(y, tf.IndexedSlices) for y in second):
+        return [inner_product(x.parts, second, dtype) for x in first]
+    whole = joined(second, dtype).whole
+    return [inner_product([x.whole], [whole], dtype) for x in first]
 
 
 def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DType) -> Tensor:

@@ -56,6 +56,7 @@ class Step(NamedTuple):
       velocities: The new velocities; empty for a rule that keeps none.
       model_change: Returns Δq, how much the quadratic model of the loss changes, shape [].
       state: New values of the rule's own variables.
+      whole: The entries of `raw` in one Tensor [n], where a rule has it; else None.
     """
 
     raw: list[Vector]
@@ -63,6 +64,7 @@ class Step(NamedTuple):
     velocities: list[Tensor]
     model_change: Callable[[], Tensor]
     state: list[Assignment]
+    whole: Tensor | None = None
 
 
 class Momentum(abc.ABC):

@@ -23,7 +23,7 @@ from kfac.weight_decay import add_weight_decay
 class QuadraticModelMomentum(Momentum):
     """The weights change by αd + μu, d = M⁻¹g, u being the change before, as the model has it best.
 
-    u is kept as the velocity v = −u.
+    u is kept as the velocity v = −u, so that the model is made along d and v.
     """
 
     def __init__(
@@ -93,18 +93,20 @@ class QuadraticModelMomentum(Momentum):
         """
         products = problem.precondition(problem.gradients)
         decayed = add_weight_decay(products, problem.variables, self._weight_decay)
-        direction = [vectors.as_dense(part) for part in decayed]
-        previous = vectors.scale(tf.constant(-1.0, problem.dtype), problem.velocities)
+        dense = [vectors.as_dense(part) for part in decayed]
+        dtype = max((problem.dtype, *(part.dtype for part in dense)), key=lambda x: x.size)
+        direction, before = (vectors.joined(x, dtype) for x in (dense, problem.velocities))
         model = self._curvature.model(
-            problem.variables, direction, previous, problem.gradients, problem.dtype
+            problem.variables, direction, before, problem.gradients, problem.dtype
         )
         if self._fixed_momentum is None:
             chosen = model.minimum(problem.damping)
         else:
             momentum = linalg.as_scalar(self._fixed_momentum, problem.dtype)
-            chosen = model.minimum_with(momentum, problem.damping)
-        alpha, mu = tf.unstack(chosen)
-        velocities = vectors.add_scaled(vectors.scale(mu, problem.velocities), -alpha, direction)
+            chosen = model.minimum_with(-momentum, problem.damping)
+        rate, mu = tf.unstack(-chosen)
+        (whole,) = vectors.add_scaled(vectors.scale(mu, [before.whole]), rate, [direction.whole])
+        velocities = vectors.parted(whole, problem.velocities)
         rescale = linalg.as_scalar(self._update_rescale, problem.dtype)
         return Step(
             raw=velocities,
@@ -113,6 +115,7 @@ class QuadraticModelMomentum(Momentum):
             model_change=lambda: model.value(rescale * chosen, problem.kept_damping),
             state=[
                 Assignment(variable, tf.cast(value, self._dtype))
-                for variable, value in zip(self._variables, (-alpha, mu), strict=True)
+                for variable, value in zip(self._variables, (rate, mu), strict=True)
             ],
+            whole=whole,
         )

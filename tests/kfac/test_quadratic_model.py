@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import kfac
 from kfac.quadratic_model import ExactCurvature, QuadraticModel
+from kfac.vectors import joined
 
 v1 = tf.compat.v1
 
@@ -41,12 +42,17 @@ def constants(*arrays):
     return [tf.constant(array) for array in arrays]
 
 
+def model_arguments():
+    d, u, g = constants(D, U, G)
+    return joined([d], tf.float64), joined([u], tf.float64), [g]
+
+
 @pytest.mark.parametrize("mat_type", ["Fisher", "GGN", "Empirical_Fisher"])
 @pytest.mark.parametrize(("towers", "batch_size"), [(1, None), (1, 6), (2, None), (3, 6)])
 def test_minimum_equals_that_of_the_whole_matrix(graph, session, towers, batch_size, mat_type):
     collection, w = linear_model(towers, coeff=1.5)
     curvature = ExactCurvature(collection, mat_type, batch_size)
-    model = curvature.model([w], *([x] for x in constants(D, U, G)), tf.float64)
+    model = curvature.model([w], *model_arguments(), tf.float64)
     damping = tf.constant(0.3, tf.float64)
     minimum = model.minimum(damping)
     session.run(v1.global_variables_initializer())
@@ -96,6 +102,4 @@ def test_no_direction_at_all(graph, session):
 def test_batch_size_that_does_not_fit(graph):
     collection, w = linear_model()
     with pytest.raises(ValueError, match=r"K-FAC statistics of 6 rows: batch_size=4"):
-        ExactCurvature(collection, "Fisher", 4).model(
-            [w], *([x] for x in constants(D, U, G)), tf.float64
-        )
+        ExactCurvature(collection, "Fisher", 4).model([w], *model_arguments(), tf.float64)

@@ -54,3 +54,25 @@ def test_inner_product(table, session, first, second):
     other = tf.constant([2.0, 3.0])
     product = vectors.inner_product([forms[first], other], [forms[second], other], tf.float64)
     assert session.run(product) == np.sum(SUMMED**2) + 13
+
+
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_inner_products_with_one_vector(table, session, form):
+    sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
+    y = [sparse if form == "sparse" else vectors.as_dense(sparse), tf.constant([2.0, 3.0])]
+    table_part = np.arange(8.0).reshape(4, 2)
+    both = [vectors.joined([tf.constant(k * table_part), y[1]], tf.float64) for k in (1, -2)]
+    found = session.run(vectors.inner_products(both, y, tf.float64))
+    once = np.sum(table_part * SUMMED)
+    assert found == [once + 13, -2 * once + 13]
+
+
+def test_joined_and_parted(graph, session):
+    parts = [tf.constant(2.0), tf.constant([[1.0, 3.0]], tf.float64), tf.zeros([0, 4], tf.float16)]
+    vector = vectors.joined(parts, tf.float64)
+    again = vectors.parted(2 * vector.whole, parts)
+    assert [x.dtype for x in again] == [x.dtype for x in parts]
+    whole, *found = session.run([vector.whole, *again])
+    assert whole.tolist() == [2, 1, 3]
+    for value, part in zip(found, session.run(vector.parts), strict=True):
+        np.testing.assert_array_equal(value, 2 * part, strict=True)

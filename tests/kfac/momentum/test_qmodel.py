@@ -16,13 +16,13 @@ class DiagonalCurvature:
 
     def model(self, variables, direction, previous, gradients, dtype):
         del variables, dtype
-        self.direction = direction
+        self.direction = direction.parts
 
         def inner(x, y, weights=(1.0, 1.0)):
             parts = zip(x, y, weights, strict=True)
             return tf.add_n([tf.reduce_sum(a * b * w) for a, b, w in parts])
 
-        pair = (direction, previous)
+        pair = (direction.parts, previous.parts)
         return QuadraticModel(
             curvature=tf.stack([[inner(x, y, self._diagonal) for y in pair] for x in pair]),
             squares=tf.stack([[inner(x, y) for y in pair] for x in pair]),
