@@ -230,10 +230,13 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         )
         is_made = tf.logical_and(is_finite, self._makes_step)
         slots = self._velocities(variables)
-        velocities = map(Assignment, slots, step.velocities)
+        velocities = [
+            Assignment(slot, linalg.choose(is_made, new, old))
+            for slot, new, old in zip(slots, step.velocities, problem.velocities, strict=True)
+        ]
         return _Update(
             changes=[vectors.map_entries(lambda x: _zero_unless(is_made, x), c) for c in changes],
-            state=_unless(tf.logical_not(is_made), [*velocities, *step.state]),
+            state=[*velocities, *_unless(tf.logical_not(is_made), step.state)],
             is_finite=is_finite,
             is_made=is_made,
             before=[Assignment(v, read(v)) for v in variables] if self._may_reject else [],
