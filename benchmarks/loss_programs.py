@@ -33,6 +33,8 @@ _ADAPTIVE: dict[str, Any] = {
     "damping_adaptation_decay": 0.9,
     "min_damping": 1e-6,
     "invert_every": 5,
+    "cov_update_every": 5,
+    "cov_ema_decay": 0.9,
 }
 _FIXED: dict[str, Any] = {
     "momentum_type": "adam",

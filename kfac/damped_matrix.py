@@ -208,7 +208,8 @@ def _found(is_needed: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
     """Returns what is made of what was needed, or otherwise another Tensor of the same shape."""
     unneeded = tf.raw_ops.Switch(data=otherwise, pred=is_needed).output_false
     found = tf.raw_ops.Merge(inputs=[unneeded, tensor]).output
-    return tf.ensure_shape(found, otherwise.shape)
+    found.set_shape(otherwise.shape)
+    return found
 
 
 def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
