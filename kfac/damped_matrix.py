@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.inversion import INVERSIONS, inverse_from_root
-from kfac.linalg import all_finite, choose, identity_like, symmetrize
+from kfac.linalg import add_to_diagonal, all_finite, choose, identity_like, symmetrize
 
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
 
@@ -176,12 +176,12 @@ def _with_retries(
       function: The same of the Cholesky factor of M + d·I and the identity.
     """
     matrix = symmetrize(matrix)
-    identity = identity_like(matrix)
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
-    matrix = choose(usable, matrix, identity)
+    # Not by another that is known beforehand: TensorFlow would keep it as a constant.
+    matrix = tf.math.multiply_no_nan(matrix, tf.cast(usable, matrix.dtype))
     damping = tf.where(usable, damping, tf.ones_like(damping))
-    direct = attempt(matrix + damping * identity, identity)
+    direct = attempt(add_to_diagonal(matrix, damping), identity_like(matrix))
     failed = tf.logical_not(all_finite(direct))
     wide, size = (_if_needed(failed, x) for x in (matrix, tf.shape(matrix)[0]))
     wide, wide_damping = tf.cast(wide, tf.float64), tf.cast(damping, tf.float64)

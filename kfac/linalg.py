@@ -69,6 +69,11 @@ def identity_like(matrix: Tensor) -> Tensor:
     return tf.eye(static_size(matrix, 0) or tf.shape(matrix)[0], dtype=matrix.dtype)
 
 
+def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
+    """Returns M + d·I of a matrix [n, n] and d [], without making I."""
+    return tf.linalg.set_diag(matrix, tf.linalg.diag_part(matrix) + value)
+
+
 def append_homogeneous(rows: Tensor) -> Tensor:
     """Appends a column of ones to `rows` [r, n], the input that a bias sees; gives [r, n + 1]."""
     return tf.pad(rows, [[0, 0], [0, 1]], constant_values=1)

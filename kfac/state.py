@@ -60,6 +60,10 @@ def make_variable(
     def first_value() -> Tensor:
         if callable(initial):
             return initial()
+        if initial == 0:
+            # TensorFlow would keep zeros that it knows beforehand, as a constant of the graph.
+            zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)
+            return tf.fill(shape, tf.cast(zero, dtype))
         return tf.fill(shape, tf.cast(tf.constant(initial, tf.float64), dtype))
 
     with v1.name_scope(None), v1.device(device):

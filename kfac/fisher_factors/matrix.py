@@ -164,8 +164,8 @@ class MatrixFactor(SlotFactor):
         """Returns (M + d·I)^e as of its last update; for e = 1 as of now."""
         if exponent == 1:
             value = self.value
-            identity = tf.eye(self.dimension, dtype=value.dtype)
-            return DenseOperator(value + tf.cast(damping.value(), value.dtype) * identity)
+            damped = linalg.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
+            return DenseOperator(damped)
         return DenseOperator(self._read_slot(Request(damping.name, "power", float(exponent))))
 
     def get_cholesky(self, damping: Damping) -> LinearOperator:

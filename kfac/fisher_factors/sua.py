@@ -161,7 +161,7 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
     def _plus(self, damping: Tensor) -> LinearOperator:
         """Returns A + d·I."""
         covariance, mean = self._parts()
-        block = covariance + damping * tf.eye(self._slot_size, dtype=self.dtype)
+        block = linalg.add_to_diagonal(covariance, damping)
         return self._operator(block, damping, self._vector(mean), tf.ones_like(damping))
 
     def _vector(self, mean: Tensor) -> Tensor:

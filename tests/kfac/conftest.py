@@ -215,3 +215,20 @@ def reference_patches():
     They are [N, locations, entries · channels]; entries outside of the image are zero.
     """
     return _patches
+
+
+@pytest.fixture
+def largest_constant(session):
+    """Runs an op; returns how many entries the largest constant has that TensorFlow keeps for it.
+
+    That is after it has computed all that it can before the first run.
+    """
+
+    def find(op, feed=None):
+        options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
+        session.run(op, feed, options=options, run_metadata=metadata)
+        nodes = [node for graph in metadata.partition_graphs for node in graph.node]
+        shapes = [n.attr["value"].tensor.tensor_shape for n in nodes if n.op == "Const"]
+        return max((tf.TensorShape(shape).num_elements() for shape in shapes), default=0)
+
+    return find

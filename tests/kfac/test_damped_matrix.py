@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfac import damped_matrix
+from kfac.inversion import LARGEST_BLOCK
 
 v1 = tf.compat.v1
 
@@ -200,6 +201,14 @@ def test_ordinary_inverse_decomposes_once(graph, session):
     kinds = [node.timeline_label.rpartition(" = ")[2].partition("(")[0] for node in nodes]
     assert kinds.count("Cholesky") == 1
     assert not {"SelfAdjointEigV2", "Qr"}.intersection(kinds)
+
+
+def test_ordinary_inverse_keeps_no_identity(graph, session, largest_constant):
+    size = 2 * LARGEST_BLOCK
+    matrix, damping = v1.placeholder(tf.float32, [size, size]), v1.placeholder(tf.float32, [])
+    result = damped_matrix.damped_inverse(matrix, damping, matrix)
+    feed = {matrix: np.eye(size), damping: 1}
+    assert largest_constant(result.matrix.op, feed) <= LARGEST_BLOCK**2
 
 
 def test_shapes_are_static(graph):

@@ -30,6 +30,12 @@ def test_large_products_are_computed_by_halves(graph, session, size):
     np.testing.assert_allclose(found, found.T, atol=1e-10)
 
 
+def test_add_to_diagonal(graph, session):
+    matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
+    found = linalg.add_to_diagonal(tf.constant(matrix), tf.constant(0.5, tf.float64))
+    np.testing.assert_array_equal(session.run(found), [[1.5, 2], [3, 4.5]])
+
+
 def test_with_shape(graph, session):
     known, unknown = tf.ones([2, 3]), v1.placeholder(tf.float32)
     assert linalg.with_shape(known, (2, 3)) is known

@@ -152,6 +152,13 @@ def test_initial_value(graph, session, initial):
     assert session.run(variable).tolist() == [2.5, 2.5]
 
 
+def test_initial_zeros_are_not_kept(graph, session, largest_constant):
+    variable = state.make_variable("a", [30, 40], tf.float64)
+    assert variable.shape == [30, 40]
+    assert largest_constant(variable.initializer) < 30 * 40
+    np.testing.assert_array_equal(session.run(variable), np.zeros([30, 40]))
+
+
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_value_that_is_not_always_wanted(graph, session, use_resource):
     with v1.variable_scope("", use_resource=use_resource):
