@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg import all_finite, outer_product, static_size, symmetrize
+from kfac.linalg import all_finite, identity_like, outer_product, static_size, symmetrize
 
 LARGEST_BLOCK = 320
 """Rows of what is decomposed and inverted in one piece; larger matrices are halved."""
@@ -50,7 +50,7 @@ def _inverse_root(matrix: Tensor) -> Tensor:
     """Returns L⁻¹ of the Cholesky factor L of a positive definite A [n, n] of static size."""
     size = static_size(matrix, 0)
     if size <= LARGEST_BLOCK:
-        identity = tf.eye(size, dtype=matrix.dtype)
+        identity = identity_like(matrix)
         return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
     half = size // 2
     first = _inverse_root(matrix[:half, :half])

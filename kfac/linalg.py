@@ -66,12 +66,18 @@ def symmetrize(matrix: Tensor) -> Tensor:
 
 def identity_like(matrix: Tensor) -> Tensor:
     """Returns the identity of the size and dtype of a matrix [n, n]."""
-    return tf.eye(static_size(matrix, 0) or tf.shape(matrix)[0], dtype=matrix.dtype)
+    size = static_size(matrix, 0) or tf.shape(matrix)[0]
+    return tf.raw_ops.MatrixDiag(diagonal=tf.ones([size], matrix.dtype))
+
+
+def diagonal(matrix: Tensor) -> Tensor:
+    """Returns the diagonal [n] of a matrix [n, n], by one operation."""
+    return tf.raw_ops.MatrixDiagPart(input=matrix)
 
 
 def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
     """Returns M + d·I of a matrix [n, n] and d [], without making I."""
-    return tf.linalg.set_diag(matrix, tf.linalg.diag_part(matrix) + value)
+    return tf.raw_ops.MatrixSetDiag(input=matrix, diagonal=diagonal(matrix) + value)
 
 
 def append_homogeneous(rows: Tensor) -> Tensor:

@@ -136,12 +136,12 @@ class MatrixFactor(SlotFactor):
         None is larger than the largest of the diagonal, and what is not finite in a vector is not
         finite on the diagonal either. So there is no need to look at the others.
         """
-        return linalg.all_finite(tf.linalg.diag_part(statistic))
+        return linalg.all_finite(linalg.diagonal(statistic))
 
     def trace(self) -> Tensor:
         """Returns the trace of the value, read now; shape []."""
         total, weight, _ = self._average
-        return tf.linalg.trace(read(total)) / read(weight)
+        return tf.reduce_sum(linalg.diagonal(read(total))) / read(weight)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""

@@ -30,10 +30,12 @@ def test_large_products_are_computed_by_halves(graph, session, size):
     np.testing.assert_allclose(found, found.T, atol=1e-10)
 
 
-def test_add_to_diagonal(graph, session):
-    matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
-    found = linalg.add_to_diagonal(tf.constant(matrix), tf.constant(0.5, tf.float64))
-    np.testing.assert_array_equal(session.run(found), [[1.5, 2], [3, 4.5]])
+def test_diagonal(graph, session):
+    matrix = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    more = linalg.add_to_diagonal(matrix, tf.constant(0.5))
+    diagonal, more = session.run([linalg.diagonal(matrix), more])
+    np.testing.assert_array_equal(diagonal, [1, 4])
+    np.testing.assert_array_equal(more, [[1.5, 2], [3, 4.5]])
 
 
 def test_with_shape(graph, session):
