@@ -35,17 +35,23 @@ FLAGS = flags.FLAGS
 def peak_here(group: str, case: str, steps: int) -> int:
     """Trains in this process; returns the bytes that it had at most, TensorFlow included."""
     if group == ALONE:
-        _run_constant()
+        run_constant()
     elif group in KFAC_GROUPS:
         from benchmarks import step_programs  # noqa: PLC0415
 
         step_programs.Program(KFAC_GROUPS[group], OPTIMIZERS[case], BATCH_SIZE).run(steps)
     else:
         _train_on_towers(group, TOWERS[case], steps)
+    return peak_so_far()
+
+
+def peak_so_far() -> int:
+    """Returns the bytes that this process had at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _run_constant() -> None:
+def run_constant() -> None:
+    """Has TensorFlow do as little as it can, so that the process has what it needs at least."""
     import tensorflow as tf  # noqa: PLC0415
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

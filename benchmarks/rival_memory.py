@@ -9,7 +9,6 @@ shows what a version of TensorFlow takes itself. For Linux.
 """
 
 import json
-import resource
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import children, kfac_step, record, rival_environments, timing
+from benchmarks import children, kfac_step, memory, record, rival_environments, timing
 
 OPTIMIZERS = ("momentum", "kfac")
 OURS, THEIRS = "ours", "tensorflow-kfac"
@@ -30,19 +29,12 @@ FLAGS = flags.FLAGS
 
 def peak_here(model: str, optimizer: str) -> dict[str, int]:
     """Trains in this process; returns the bytes at its peak, and "alone" before the model."""
-    import tensorflow as tf  # noqa: PLC0415
-
     from benchmarks import step_programs  # noqa: PLC0415
 
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(tf.constant(0))
-    alone = _bytes()
+    memory.run_constant()
+    alone = memory.peak_so_far()
     step_programs.Program(model, optimizer, FLAGS.batch_size).run(FLAGS.steps)
-    return {"alone": alone, "peak": _bytes()}
-
-
-def _bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"alone": alone, "peak": memory.peak_so_far()}
 
 
 def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
