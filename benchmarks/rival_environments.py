@@ -6,7 +6,10 @@ the benchmarks that compare with them.
 """
 
 import pathlib
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from absl import flags
 
 from benchmarks import children
 
@@ -71,6 +74,17 @@ def install(name: str, folder: str) -> str:
             children.run([*pip, "--no-deps", *rival.alone], purpose)
         ready.touch()
     return python
+
+
+def define_flags(chosen: Sequence[str] | None = None) -> None:
+    """Defines --environments; and --rival, for programs that can do without some of the rivals.
+
+    Args:
+      chosen: Which rivals unless a command line says otherwise; None for programs without --rival.
+    """
+    flags.DEFINE_string("environments", str(FOLDER), "Where the rivals' environments are.")
+    if chosen is not None:
+        flags.DEFINE_multi_enum("rival", chosen, list(RIVALS), "Other K-FACs; may be repeated.")
 
 
 def command(name: str, python: str, kind: str, *arguments: str) -> list[str]:

@@ -100,11 +100,10 @@ def main(_: Sequence[str]) -> None:
 
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    environments = str(rival_environments.FOLDER)
+    rival_environments.define_flags()
     flags.DEFINE_multi_enum(
         "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
     )
-    flags.DEFINE_string("environments", environments, "Where the rivals' environments are.")
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 1, "Processes of each case.", lower_bound=1)

@@ -82,9 +82,7 @@ def main(_: Sequence[str]) -> int:
 
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    rivals, folder = list(rival_environments.RIVALS), str(rival_environments.FOLDER)
-    flags.DEFINE_multi_enum("rival", rivals, rivals, "Other K-FACs; may be repeated.")
-    flags.DEFINE_string("environments", folder, "Where the rivals' environments are.")
+    rival_environments.define_flags(list(rival_environments.RIVALS))
     flags.DEFINE_multi_enum(
         "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
     )

@@ -86,9 +86,7 @@ def main(_: Sequence[str]) -> int:
 
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    rivals, folder = list(rival_environments.RIVALS), str(rival_environments.FOLDER)
-    flags.DEFINE_multi_enum("rival", [], rivals, "Other K-FACs; may be repeated.")
-    flags.DEFINE_string("environments", folder, "Where the rivals' environments are.")
+    rival_environments.define_flags([])
     flags.DEFINE_multi_enum(
         "problem", list(loss_race.PROBLEMS), loss_race.PROBLEMS, "May be repeated."
     )
