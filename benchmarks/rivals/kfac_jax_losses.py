@@ -7,7 +7,6 @@ the command line is that of `tensorflow_kfac_losses.py`.
 """
 
 import functools
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -131,11 +130,5 @@ def _draw(batch_size: int, key: Any, data: tuple[Any, Any]) -> tuple[Any, Any]:
     return images[rows], labels[rows]
 
 
-def main(path: str, race: Mapping[str, Any]) -> None:
-    """Races and prints."""
-    start = functools.partial(Program, starts.load(path), race)
-    print(json.dumps(turns.race(start, race["grid"], race["blocks"], race["rounds"])))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    turns.print_race(Program, sys.argv[1:])

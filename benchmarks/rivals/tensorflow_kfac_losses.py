@@ -10,7 +10,6 @@ start from, and says who races: {"problem", "seed", "batch_size", "warm_up", "gr
 
 import contextlib
 import functools
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -138,13 +137,7 @@ def _make_optimizer(name: str, setting: float, layers: Any, adaptation: dict[str
     )
 
 
-def main(path: str, race: Mapping[str, Any]) -> None:
-    """Races and prints."""
+if __name__ == "__main__":
     v1.disable_v2_behavior()
     v1.enable_resource_variables()
-    start = functools.partial(Program, starts.load(path), race)
-    print(json.dumps(turns.race(start, race["grid"], race["blocks"], race["rounds"])))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    turns.print_race(Program, sys.argv[1:])

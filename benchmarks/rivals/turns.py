@@ -4,8 +4,12 @@ As `benchmarks.timing` and `benchmarks.loss_race` do it, for programs of any fra
 environments of the rivals, where no module of this project is.
 """
 
+import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+
+import starts
 
 
 class Program(Protocol):
@@ -74,3 +78,16 @@ def race(
                 run["losses"].append(program.loss())
         curves.extend(runs.values())
     return curves
+
+
+def print_race(program: Callable[..., Racer], arguments: Sequence[str]) -> None:
+    """Races as a command line says; prints the runs as JSON.
+
+    Args:
+      program: Makes a program from `starts.Digits`, the race, an optimizer's name and its setting.
+      arguments: The path of the digits, and the race as JSON.
+    """
+    path, said = arguments
+    settings = json.loads(said)
+    start = functools.partial(program, starts.load(path), settings)
+    print(json.dumps(race(start, settings["grid"], settings["blocks"], settings["rounds"])))
