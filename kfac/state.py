@@ -61,13 +61,24 @@ def make_variable(
         if callable(initial):
             return initial()
         if initial == 0:
-            # TensorFlow would keep zeros that it knows beforehand, as a constant of the graph.
-            zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)
-            return tf.fill(shape, tf.cast(zero, dtype))
+            return initial_zeros(shape, dtype)
         return tf.fill(shape, tf.cast(tf.constant(initial, tf.float64), dtype))
 
     with v1.name_scope(None), v1.device(device):
         return v1.Variable(first_value, trainable=False, name=f"{ROOT}/{name}", dtype=dtype)
+
+
+def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
+    """Returns zeros for a variable to begin with.
+
+    TensorFlow would keep zeros that it knew beforehand, as a constant of the graph.
+
+    Args:
+      shape: Static shape.
+      dtype: Their dtype.
+    """
+    zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)
+    return tf.fill(shape, tf.cast(zero, dtype))
 
 
 def make_counter(name: str, device: str = "") -> Variable:

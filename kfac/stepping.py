@@ -19,7 +19,7 @@ from kfac.curvature_owner import CurvatureOwner
 from kfac.damping import DampingRule, Trial
 from kfac.momentum import Momentum, Problem, Step
 from kfac.pooled_gradients import masked_sooner
-from kfac.state import Assignment, assign_all, make_counter, read, run_if
+from kfac.state import Assignment, assign_all, initial_zeros, make_counter, read, run_if
 from kfac.training_loss import TrainingLoss
 from kfac.vectors import Vector
 
@@ -287,7 +287,10 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
     def _create_slots(self, var_list: Sequence[Variable]) -> None:
         if self._momentum_rule.keeps_velocities:
             for variable in var_list:
-                self._zeros_slot(variable, "velocity", self._name)
+                shape, dtype = variable.shape, variable.dtype.base_dtype
+                self._get_or_make_slot_with_initializer(
+                    variable, initial_zeros, shape, dtype, "velocity", self._name
+                )
 
     def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
         """Adds what follows the update of the weights: judgement, velocities and counters."""
