@@ -79,6 +79,8 @@ def install(name: str, folder: str) -> str:
 def define_flags(chosen: Sequence[str] | None = None) -> None:
     """Defines --environments; and --rival, for programs that can do without some of the rivals.
 
+    They are shown by --help of a program that adopts the key flags of this module.
+
     Args:
       chosen: Which rivals unless a command line says otherwise; None for programs without --rival.
     """

@@ -101,6 +101,7 @@ def main(_: Sequence[str]) -> None:
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
     rival_environments.define_flags()
+    flags.adopt_module_key_flags(rival_environments)
     flags.DEFINE_multi_enum(
         "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
     )

@@ -83,6 +83,7 @@ def main(_: Sequence[str]) -> int:
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
     rival_environments.define_flags(list(rival_environments.RIVALS))
+    flags.adopt_module_key_flags(rival_environments)
     flags.DEFINE_multi_enum(
         "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
     )

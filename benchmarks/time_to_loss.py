@@ -87,6 +87,7 @@ def main(_: Sequence[str]) -> int:
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
     rival_environments.define_flags([])
+    flags.adopt_module_key_flags(rival_environments)
     flags.DEFINE_multi_enum(
         "problem", list(loss_race.PROBLEMS), loss_race.PROBLEMS, "May be repeated."
     )
