@@ -169,13 +169,12 @@ def _with_retries(
     of NaN abort the step, so inputs and results are checked here.
 
     Args:
-      matrix: M [n, n].
+      matrix: M [n, n], symmetric but for rounding: of most only the lower triangle is read.
       damping: d, shape [].
       previous: [n, n], what to return when all else fails.
       attempt: The function of M + d·I and the identity; not finite where it fails.
       function: The same of the Cholesky factor of M + d·I and the identity.
     """
-    matrix = symmetrize(matrix)
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
     # Not by another that is known beforehand: TensorFlow would keep it as a constant.
@@ -191,7 +190,7 @@ def _with_retries(
     root = _found(hopeless, _eigen_root(_if_needed(hopeless, wide), wide_damping), root)
     retry = tf.cast(function(root, wide_identity), matrix.dtype)
     found, eigen = _found(failed, retry, direct), _found(failed, hopeless, failed)
-    good = tf.logical_and(usable, all_finite(found))
+    good = tf.logical_and(usable, _found(failed, all_finite(retry), usable))
     return _result(good, found, previous, retried=failed, eigen=eigen)
 
 

@@ -188,7 +188,7 @@ def test_overflow_keeps_the_previous_inverse(inverters):
     previous = np.full([2, 2], 7.0)
     result = inverters["float64"](np.full([2, 2], 1.5e308), 0.1, previous)
     np.testing.assert_array_equal(result.matrix, previous)
-    assert tuple(result.rare_paths) == (0, 0, 1)
+    assert tuple(result.rare_paths) == (1, 1, 1)
 
 
 def test_ordinary_inverse_decomposes_once(graph, session):
