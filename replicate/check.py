@@ -40,16 +40,20 @@ class Difference:
 
     Attributes:
       name: "loss", "gradient of <variable>" or the name of a variable.
-      absolute: Largest absolute difference of an element; infinite if one is NaN.
+      absolute: Largest absolute difference of an element. Elements that are NaN in both, or the
+        same infinity, are equal; to all others these differ infinitely.
       relative: The same divided by the largest absolute value of its kind on one tower. The
         gradients are a kind, the trainable variables are one, and so are all other variables that
         share the last part of their names, such as the slots of one optimizer: values that cancel
         to nearly zero are nothing but rounding, of the size of the others.
+      only_nan: "NaN only on <count> tower(s)" if elements are NaN there and not in the other
+        model; otherwise empty.
     """
 
     name: str
     absolute: float
     relative: float
+    only_nan: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +97,7 @@ class ReplicationCheck:
         width = max(len(difference.name) for difference in differences)
         lines = [
             f"{'':{width}}  absolute  relative",
-            *(f"{d.name:{width}}  {d.absolute:8.1e}  {d.relative:8.1e}" for d in differences),
+            *(_line(difference, width) for difference in differences),
         ]
         if not self.gradients:
             lines.append("Gradients: not compared, since no TowerOptimizer wraps the optimizer.")
@@ -356,12 +360,18 @@ def _dense_gradients(
     return dense
 
 
+def _line(difference: Difference, width: int) -> str:
+    """Returns a line of the report."""
+    numbers = f"{difference.absolute:8.1e}  {difference.relative:8.1e}"
+    return f"{difference.name:{width}}  {numbers}  {difference.only_nan}".rstrip()
+
+
 def _compared(plan: DevicePlan, one: _Step, many: _Step) -> ReplicationCheck:
     def kind(name: str) -> str:
         return "trainable" if name in one.trainable else f"…/{name.rpartition('/')[2]}"
 
-    [loss] = _differences({"loss": one.loss}, {"loss": many.loss}, str)
     count = len(plan.towers)
+    [loss] = _differences({"loss": one.loss}, {"loss": many.loss}, str, count)
     of_one, of_many = (
         {f"gradient of {name}": value for name, value in step.gradients.items()}
         for step in (one, many)
@@ -370,8 +380,8 @@ def _compared(plan: DevicePlan, one: _Step, many: _Step) -> ReplicationCheck:
         plan,
         many.table,
         loss,
-        _differences(of_one, of_many, lambda _: "gradient"),
-        _differences(one.variables, many.variables, kind),
+        _differences(of_one, of_many, lambda _: "gradient", count),
+        _differences(one.variables, many.variables, kind, count),
         (
             *_missing(of_one, of_many, 1),
             *_missing(of_many, of_one, count),
@@ -382,18 +392,18 @@ def _compared(plan: DevicePlan, one: _Step, many: _Step) -> ReplicationCheck:
 
 
 def _differences(
-    one: Mapping[str, Array], many: Mapping[str, Array], kind: Callable[[str], str]
+    one: Mapping[str, Array], many: Mapping[str, Array], kind: Callable[[str], str], count: int
 ) -> tuple[Difference, ...]:
     """Compares the values that both have, each relative to the largest of its kind in `one`."""
-    shared = [name for name in one if name in many]
+    pairs = {name: (_wide(one[name]), _wide(many[name])) for name in one if name in many}
     largest: dict[str, float] = {}
-    for name in shared:
-        size = _distance(one[name], np.zeros_like(one[name]))
-        largest[kind(name)] = max(largest.get(kind(name), 0.0), size)
+    for name, (value, _) in pairs.items():
+        largest[kind(name)] = max(largest.get(kind(name), 0.0), _size(value))
     differences = []
-    for name in shared:
-        absolute = _distance(one[name], many[name])
-        differences.append(Difference(name, absolute, _ratio(absolute, largest[kind(name)])))
+    for name, (a, b) in pairs.items():
+        absolute = _distance(a, b)
+        relative = _ratio(absolute, largest[kind(name)])
+        differences.append(Difference(name, absolute, relative, _only_nan(a, b, count)))
     return tuple(differences)
 
 
@@ -403,14 +413,41 @@ def _ratio(absolute: float, scale: float) -> float:
     return absolute / scale if scale else np.inf
 
 
+def _wide(value: Array) -> Array:
+    """Returns a value as an array of float64 or complex128, or of objects for strings."""
+    value = np.asarray(value)
+    if value.dtype.kind in "OSU":
+        return value.astype(object)
+    return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+
+
+def _size(value: Array) -> float:
+    """Returns the largest absolute value of those that are finite; 0 for strings."""
+    if value.dtype == object:
+        return 0.0
+    return float(np.abs(value[np.isfinite(value)]).max(initial=0.0))
+
+
 def _distance(one: Array, many: Array) -> float:
-    """Returns the largest absolute difference: infinite if NaN, or if strings are not equal."""
-    one, many = np.asarray(one), np.asarray(many)
-    if one.dtype.kind in "OSU":
+    """Returns the largest absolute difference: infinite if strings are not equal."""
+    if one.dtype == object:
         return 0.0 if np.array_equal(one, many) else np.inf
-    wide = np.complex128 if one.dtype.kind == "c" else np.float64
-    difference = np.abs(one.astype(wide) - many.astype(wide)).max(initial=0.0)
+    differ = (one != many) & ~(np.isnan(one) & np.isnan(many))
+    difference = np.abs(one[differ] - many[differ]).max(initial=0.0)
     return float(difference) if np.isfinite(difference) else np.inf
+
+
+def _only_nan(one: Array, many: Array, count: int) -> str:
+    """Says which of two models has NaN where the other has none."""
+    if one.dtype == object:
+        return ""
+    nan = (np.isnan(one), np.isnan(many))
+    found = [
+        f"NaN only on {_towers(towers)}"
+        for towers, here, there in ((1, *nan), (count, *reversed(nan)))
+        if np.any(here & ~there)
+    ]
+    return ", ".join(found)
 
 
 def _missing(present: Iterable[str], other: Mapping[str, Array], towers: int) -> list[str]:

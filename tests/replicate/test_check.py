@@ -363,7 +363,12 @@ def test_both_kinds_of_variables_get_the_weights_of_the_one_tower(use_resource):
     [
         ([1.0, 2.0], [1.0, 2.5], 0.5, 0.25),
         ([0.0], [1.0], 1.0, np.inf),
-        ([1.0], [np.nan], np.inf, np.inf),
+        ([np.nan, 4.0], [np.nan, 5.0], 1.0, 0.25),
+        ([np.nan], [np.nan], 0.0, 0.0),
+        (np.nan, np.nan, 0.0, 0.0),
+        ([np.inf, 4.0], [np.inf, 5.0], 1.0, 0.25),
+        ([np.inf], [-np.inf], np.inf, np.inf),
+        ([1.0], [np.inf], np.inf, np.inf),
         ([0.0], [0.0], 0.0, 0.0),
         ([], [], 0.0, 0.0),
         (np.array([200], np.uint8), np.array([201], np.uint8), 1.0, 0.005),
@@ -375,8 +380,44 @@ def test_both_kinds_of_variables_get_the_weights_of_the_one_tower(use_resource):
     ],
 )
 def test_differences_of_values(one, many, absolute, relative):
-    [found] = _differences({"v": one}, {"v": many}, str)
+    [found] = _differences({"v": one}, {"v": many}, str, 2)
     assert found == Difference("v", absolute, relative)
+
+
+@pytest.mark.parametrize(
+    ("one", "many", "told"),
+    [
+        ([1.0, 2.0], [1.0, np.nan], "NaN only on 2 towers"),
+        ([np.nan, 2.0], [1.0, 2.0], "NaN only on 1 tower"),
+        ([np.nan, 2.0], [1.0, np.nan], "NaN only on 1 tower, NaN only on 2 towers"),
+        (np.complex64(1.0), np.complex64(complex(0.0, np.nan)), "NaN only on 2 towers"),
+    ],
+)
+def test_nan_in_one_model_is_an_infinite_difference_that_is_told(one, many, told):
+    [found] = _differences({"v": one}, {"v": many}, str, 2)
+    assert found == Difference("v", np.inf, np.inf, told)
+
+
+def test_nan_and_infinity_do_not_hide_differences_of_the_same_kind():
+    one, many = {"a": [np.nan], "b": [np.inf], "c": [4.0]}, {"a": [np.nan], "b": [1.0], "c": [5.0]}
+    found = _differences(one, many, lambda _: "kind", 2)
+    assert [difference.relative for difference in found] == [0.0, np.inf, 0.25]
+
+
+def test_values_that_are_not_known_yet_are_equal_and_told_if_only_one_knows_them():
+    def model_fn(features, mode, params):
+        w = v1.get_variable("w", initializer=4.0)
+        unknown = v1.get_variable("unknown", initializer=np.nan, trainable=False)
+        spec = trained(mode, tf.reduce_mean(w * features))
+        if not (params["finds_out"] and current_tower().count == 2 and current_tower().is_last):
+            return spec
+        with tf.control_dependencies([spec.train_op]):
+            return spec._replace(train_op=v1.assign(unknown, 1.0).op)
+
+    assert quietly(model_fn, powers_of_two, params={"finds_out": False}).ok(0.0)
+    check = quietly(model_fn, powers_of_two, params={"finds_out": True})
+    assert check.worst == Difference("unknown", np.inf, np.inf, "NaN only on 1 tower")
+    assert "unknown             inf       inf  NaN only on 1 tower\n" in str(check)
 
 
 def test_difference_is_relative_to_the_largest_of_its_kind():
