@@ -169,7 +169,11 @@ class ClusterKfacOpt(KfacOptimizer):
             self._make_variables()
             own_work = self._own_work()
             train_op = self._sync.apply_gradients(_after(own_work, pairs), global_step, name)
-        return train_op if self._worker.computes_gradients else own_work
+            if self._worker.computes_gradients:
+                return train_op
+            # Its hook would use it; TensorFlow logs an error at the end for what nothing used.
+            tf.identity(self._sync.ready_for_local_init_op)
+            return own_work
 
     def _make_variables(self) -> None:
         super()._make_variables()

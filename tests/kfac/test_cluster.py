@@ -1,6 +1,7 @@
 """Workers of a cluster: one parameter server and three workers, all in this process."""
 
 import contextlib
+import gc
 import socket
 import threading
 
@@ -235,6 +236,19 @@ def test_dedicated_workers(cluster):
         if name.endswith("inverse_rare_paths"):
             assert not value.any()
     assert np.abs(found["w"] - W).max() > 0.01
+
+
+@pytest.mark.parametrize("index", [2, 3, 4])
+def test_a_dedicated_worker_leaves_nothing_unused(caplog, index):
+    role = kfac.WorkerRole("dedicated_workers", 5, index)
+    spec = tf.train.ClusterSpec({"ps": ["localhost:1"], "worker": ["localhost:2"]})
+    gc.collect()
+    caplog.clear()
+    Worker(role, spec)
+    gc.collect()
+    told = [record for record in caplog.records if "never used" in record.getMessage()]
+    # What a worker with gradients has not used here, its session uses.
+    assert bool(told) == role.computes_gradients
 
 
 def test_chief_stands_in_for_a_worker_that_never_comes(cluster):
