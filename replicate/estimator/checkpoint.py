@@ -5,9 +5,11 @@ Owns the translation of everything that can go wrong while a checkpoint is read 
 `search.py`, what is written in `saving.py`.
 """
 
+import difflib
 import functools
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -30,6 +32,8 @@ _READ_TOGETHER = 32
 _CLOCK_TICK = 1_000_000_000
 """Nanoseconds in which a file may change twice without a new time stamp."""
 _LOST_PEER = (tf.errors.AbortedError, tf.errors.UnavailableError)
+_MOST_LISTED = 5
+"""Variables that an error names."""
 
 
 class CheckpointError(RuntimeError):
@@ -69,9 +73,12 @@ def read_variable(path: str, name: str) -> Any:
     """
     reader = open_checkpoint(path)
     if not reader.has_tensor(name):
+        held = sorted(reader.get_variable_to_shape_map())
+        alike = difflib.get_close_matches(name, held, _MOST_LISTED, cutoff=0.0)
         raise CheckpointError(
-            f"Checkpoint {path} holds no variable {name!r}. It holds: "
-            f"{', '.join(sorted(reader.get_variable_to_shape_map()))}."
+            f"Cannot read variable {name!r} of checkpoint {path}: it holds {len(held)} others, "
+            f"most like it {', '.join(alike)}. Take a name from "
+            f"tf.compat.v1.train.list_variables({path!r})."
         )
     try:
         return reader.get_tensor(name)
@@ -85,7 +92,7 @@ def restore_variables(session: v1.Session, saver: v1.train.Saver, path: str) -> 
     Raises:
       CheckpointError: It is damaged, lacks variables of the graph, or has other shapes.
     """
-    saved = open_checkpoint(path).get_variable_to_shape_map()
+    saved: dict[str, list[int]] = open_checkpoint(path).get_variable_to_shape_map()
     variables = saved_variables()
     _check_shapes(path, variables, saved)
     try:
@@ -174,7 +181,8 @@ def _check_shapes(path: str, variables: dict[str, Variable], saved: dict[str, li
     if different:
         raise CheckpointError(
             f"Cannot load checkpoint {path}: the model has changed, shapes differ for "
-            f"{'; '.join(different)}. Build the model that was saved, or use another model_dir."
+            f"{len(different)} of its {len(variables)} variables: {_listed(different, '; ')}. "
+            f"{_ways_out(path)}"
         )
 
 
@@ -185,12 +193,27 @@ def _explained(
     data_files = _data_files(path)
     missing = sorted(set(variables) - set(saved))
     if missing and data_files and isinstance(error, tf.errors.NotFoundError):
+        unknown = sorted(set(saved) - set(variables))
         return CheckpointError(
-            f"Cannot load checkpoint {path}: it lacks variables of this model: "
-            f"{', '.join(missing)}. It holds: {', '.join(sorted(saved))}. Build the model that was "
-            "saved, or use another model_dir."
+            f"Cannot load checkpoint {path}: it lacks {len(missing)} of the {len(variables)} "
+            f"variables of this model: {_listed(missing)}. It holds {len(saved)}, of which this "
+            f"model lacks {_listed(unknown) if unknown else 'none'}. {_ways_out(path)}"
         )
     return _damaged(path, data_files or f"{path}.data-*, which does not exist", error)
+
+
+def _listed(names: Sequence[str], separator: str = ", ") -> str:
+    """Returns the first of some names, and the number of the others."""
+    more = len(names) - _MOST_LISTED
+    return separator.join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _ways_out(path: str) -> str:
+    return (
+        "Build the model that was saved, or use another model_dir; with warm_start_from="
+        f"replicate.WarmStartSettings({path!r}, vars_to_warm_start=…) it begins with the weights "
+        "that both have."
+    )
 
 
 def _damaged(path: str, files: str, error: Exception) -> CheckpointError:

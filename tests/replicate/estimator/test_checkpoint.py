@@ -116,19 +116,36 @@ def test_missing_index_file_is_named(saved):
         restore(f"{saved}/model.ckpt-10")
 
 
+NEITHER = r"Build the model that was saved, or .* with warm_start_from=replicate\.WarmStartSettings"
+
+
 def test_other_shape_names_the_variable_and_both_shapes(saved):
-    with pytest.raises(CheckpointError, match=r"w: saved \[2, 3\], wanted \[3, 3\]"):
+    told = (
+        r"shapes differ for 1 of its 1 variables: w: saved \[2, 3\], wanted \[3, 3\]\. " + NEITHER
+    )
+    with pytest.raises(CheckpointError, match=told):
         restore(f"{saved}/model.ckpt-10", shape=(3, 3))
 
 
 def test_missing_variables_are_named(saved):
-    with pytest.raises(CheckpointError, match=r"lacks variables of this model: a, b. It holds: w"):
+    told = r"lacks 2 of the 3 variables of this model: a, b\. It holds 1, of which .* lacks none\. "
+    with pytest.raises(CheckpointError, match=told + NEITHER):
         restore(f"{saved}/model.ckpt-10", names=("w", "b", "a"))
+
+
+def test_of_many_variables_the_first_are_named(saved):
+    names = [f"v{number}" for number in range(8)]
+    told = (
+        r"lacks 8 of the 8 variables of this model: v0, v1, v2, v3, v4 and 3 more\. "
+        r"It holds 1, of which this model lacks w\. "
+    )
+    with pytest.raises(CheckpointError, match=told):
+        restore(f"{saved}/model.ckpt-10", names=names)
 
 
 def test_read_variable(saved):
     np.testing.assert_array_equal(read_variable(f"{saved}/model.ckpt-9", "w"), np.ones([2, 3]))
-    with pytest.raises(CheckpointError, match=r"holds no variable 'v'. It holds: w"):
+    with pytest.raises(CheckpointError, match=r"'v' of .*-9: it holds 1 others, most like it w\. "):
         read_variable(f"{saved}/model.ckpt-9", "v")
 
 
