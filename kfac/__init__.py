@@ -21,6 +21,8 @@ except ModuleNotFoundError as error:
         "pip install 'replicate-model-fn[cpu]' (or [gpu])."
     ) from None
 
+from typing import TYPE_CHECKING
+
 from kfac import (
     async_updates,
     cluster,
@@ -49,6 +51,7 @@ from kfac.layer_collection import (
     auto_register_layers,
     graph_layer_collection,
 )
+from kfac.moved_names import finder as _finder
 from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
@@ -86,3 +89,6 @@ __all__ = [
     "placement",
     "worker_roles",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _finder(__name__)

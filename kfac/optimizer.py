@@ -11,7 +11,7 @@ References:
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -24,6 +24,7 @@ from kfac.estimator import make_fisher_estimator
 from kfac.layer_collection import LayerCollection
 from kfac.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.momentum.choice import MomentumSettings
+from kfac.moved_names import finder
 from kfac.quadratic_model import ExactCurvature
 from kfac.schedules import called_once, current
 from kfac.stepping import SteppingOptimizer
@@ -290,3 +291,7 @@ class KfacOptimizer(SteppingOptimizer):
           prev_train_batch: As the constructor's, but of this tower.
         """
         self._losses.add_tower(train_batch, prev_train_batch)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = finder(__name__)

@@ -1,5 +1,7 @@
 """Fisher blocks: how the gradient of one layer is multiplied by an inverse Fisher matrix."""
 
+from typing import TYPE_CHECKING
+
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_blocks.conv import (
     ConvDiagonalFB,
@@ -18,6 +20,7 @@ from kfac.fisher_blocks.multi import (
 )
 from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
 from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.moved_names import finder
 
 __all__ = [
     "ConvDiagonalFB",
@@ -40,3 +43,6 @@ __all__ = [
     "ScaleAndShiftFullFB",
     "SingleFactorBlock",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = finder(__name__)

@@ -1,5 +1,7 @@
 """Factors: moving averages of second moments and their damped inverses, powers and roots."""
 
+from typing import TYPE_CHECKING
+
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
@@ -24,6 +26,7 @@ from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
+from kfac.moved_names import finder
 
 __all__ = [
     "ConvDiagonalFactor",
@@ -49,3 +52,6 @@ __all__ = [
     "ScaleAndShiftDiagonalFactor",
     "ScaleAndShiftFullFactor",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = finder(__name__)
