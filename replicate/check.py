@@ -8,7 +8,7 @@ no model and writes no file; graphs and sessions end with the call.
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,7 @@ import tensorflow as tf
 from model_deploy import DevicePlan, SharedPlacement, device_plan
 from replicate._types import Gradient, ModelFn, Nest, Spec, Tensor, Variable
 from replicate.batch_statistics import UpdateOps
+from replicate.differences import Array, Difference, differences, towers_of
 from replicate.errors import user_errors
 from replicate.estimator.calling import check_model_fn
 from replicate.estimator.inputs import build_inputs
@@ -29,31 +30,6 @@ from replicate.variable_table import model_table
 
 v1 = tf.compat.v1
 Reduction = v1.losses.Reduction
-
-Array: TypeAlias = Any
-"""A NumPy array or scalar of any type."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """How far one value on N towers is from that on one tower.
-
-    Attributes:
-      name: "loss", "gradient of <variable>" or the name of a variable.
-      absolute: Largest absolute difference of an element. Elements that are NaN in both, or the
-        same infinity, are equal; to all others these differ infinitely.
-      relative: The same divided by the largest absolute value of its kind on one tower. The
-        gradients are a kind, the trainable variables are one, and so are all other variables that
-        share the last part of their names, such as the slots of one optimizer: values that cancel
-        to nearly zero are nothing but rounding, of the size of the others.
-      only_nan: "NaN only on <count> tower(s)" if elements are NaN there and not in the other
-        model; otherwise empty.
-    """
-
-    name: str
-    absolute: float
-    relative: float
-    only_nan: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +69,17 @@ class ReplicationCheck:
 
     def __str__(self) -> str:
         """Returns the report: devices, variables, differences, as lines of plain text."""
-        differences = self._all()
-        width = max(len(difference.name) for difference in differences)
+        found = self._all()
+        width = max(len(difference.name) for difference in found)
         lines = [
             f"{'':{width}}  absolute  relative",
-            *(_line(difference, width) for difference in differences),
+            *(difference.line(width) for difference in found),
         ]
         if not self.gradients:
             lines.append("Gradients: not compared, since no TowerOptimizer wraps the optimizer.")
         lines += [f"Not compared: {unmatched}." for unmatched in self.unmatched]
         lines.append(f"Largest relative difference: {self.worst.relative:.1e}, {self.worst.name}.")
-        count = _towers(len(self.plan.towers))
+        count = towers_of(len(self.plan.towers))
         title = f"One training step on the same batch, {count} against 1 tower:"
         return "\n".join([str(self.plan), "", self.table, "", title, *lines])
 
@@ -360,18 +336,12 @@ def _dense_gradients(
     return dense
 
 
-def _line(difference: Difference, width: int) -> str:
-    """Returns a line of the report."""
-    numbers = f"{difference.absolute:8.1e}  {difference.relative:8.1e}"
-    return f"{difference.name:{width}}  {numbers}  {difference.only_nan}".rstrip()
-
-
 def _compared(plan: DevicePlan, one: _Step, many: _Step) -> ReplicationCheck:
     def kind(name: str) -> str:
         return "trainable" if name in one.trainable else f"…/{name.rpartition('/')[2]}"
 
     count = len(plan.towers)
-    [loss] = _differences({"loss": one.loss}, {"loss": many.loss}, str, count)
+    [loss] = differences({"loss": one.loss}, {"loss": many.loss}, str, count)
     of_one, of_many = (
         {f"gradient of {name}": value for name, value in step.gradients.items()}
         for step in (one, many)
@@ -380,8 +350,8 @@ def _compared(plan: DevicePlan, one: _Step, many: _Step) -> ReplicationCheck:
         plan,
         many.table,
         loss,
-        _differences(of_one, of_many, lambda _: "gradient", count),
-        _differences(one.variables, many.variables, kind, count),
+        differences(of_one, of_many, lambda _: "gradient", count),
+        differences(one.variables, many.variables, kind, count),
         (
             *_missing(of_one, of_many, 1),
             *_missing(of_many, of_one, count),
@@ -391,71 +361,8 @@ def _compared(plan: DevicePlan, one: _Step, many: _Step) -> ReplicationCheck:
     )
 
 
-def _differences(
-    one: Mapping[str, Array], many: Mapping[str, Array], kind: Callable[[str], str], count: int
-) -> tuple[Difference, ...]:
-    """Compares the values that both have, each relative to the largest of its kind in `one`."""
-    pairs = {name: (_wide(one[name]), _wide(many[name])) for name in one if name in many}
-    largest: dict[str, float] = {}
-    for name, (value, _) in pairs.items():
-        largest[kind(name)] = max(largest.get(kind(name), 0.0), _size(value))
-    differences = []
-    for name, (a, b) in pairs.items():
-        absolute = _distance(a, b)
-        relative = _ratio(absolute, largest[kind(name)])
-        differences.append(Difference(name, absolute, relative, _only_nan(a, b, count)))
-    return tuple(differences)
-
-
-def _ratio(absolute: float, scale: float) -> float:
-    if absolute in (0.0, np.inf):
-        return absolute
-    return absolute / scale if scale else np.inf
-
-
-def _wide(value: Array) -> Array:
-    """Returns a value as an array of float64 or complex128, or of objects for strings."""
-    value = np.asarray(value)
-    if value.dtype.kind in "OSU":
-        return value.astype(object)
-    return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
-
-
-def _size(value: Array) -> float:
-    """Returns the largest absolute value of those that are finite; 0 for strings."""
-    if value.dtype == object:
-        return 0.0
-    return float(np.abs(value[np.isfinite(value)]).max(initial=0.0))
-
-
-def _distance(one: Array, many: Array) -> float:
-    """Returns the largest absolute difference: infinite if strings are not equal."""
-    if one.dtype == object:
-        return 0.0 if np.array_equal(one, many) else np.inf
-    differ = (one != many) & ~(np.isnan(one) & np.isnan(many))
-    difference = np.abs(one[differ] - many[differ]).max(initial=0.0)
-    return float(difference) if np.isfinite(difference) else np.inf
-
-
-def _only_nan(one: Array, many: Array, count: int) -> str:
-    """Says which of two models has NaN where the other has none."""
-    if one.dtype == object:
-        return ""
-    nan = (np.isnan(one), np.isnan(many))
-    found = [
-        f"NaN only on {_towers(towers)}"
-        for towers, here, there in ((1, *nan), (count, *reversed(nan)))
-        if np.any(here & ~there)
-    ]
-    return ", ".join(found)
-
-
 def _missing(present: Iterable[str], other: Mapping[str, Array], towers: int) -> list[str]:
-    return [f"{name} (only on {_towers(towers)})" for name in present if name not in other]
-
-
-def _towers(count: int) -> str:
-    return f"{count} tower" if count == 1 else f"{count} towers"
+    return [f"{name} (only on {towers_of(towers)})" for name in present if name not in other]
 
 
 def _mapped(function: Callable[[Any], Any], nest: Nest) -> Nest:

@@ -17,7 +17,8 @@ except ModuleNotFoundError as error:
 
 from replicate import export, inputs, model_average
 from replicate.batch_ahead import prefetch_to_towers
-from replicate.check import Difference, ReplicationCheck, check_replication
+from replicate.check import ReplicationCheck, check_replication
+from replicate.differences import Difference
 from replicate.errors import NonFiniteError
 from replicate.estimator import (
     BestExporter,

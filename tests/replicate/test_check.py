@@ -8,7 +8,8 @@ import tensorflow as tf
 
 import kfac
 from model_deploy import device_plan
-from replicate.check import Difference, ReplicationCheck, _differences, check_replication
+from replicate.check import ReplicationCheck, check_replication
+from replicate.differences import Difference
 from replicate.errors import NonFiniteError
 from replicate.estimator.run_config import RunConfig
 from replicate.spec import EstimatorSpec
@@ -356,52 +357,6 @@ def test_both_kinds_of_variables_get_the_weights_of_the_one_tower(use_resource):
 
     assert quietly(model_fn, powers_of_two).ok(0.0)
     assert len(drawn) > 1
-
-
-@pytest.mark.parametrize(
-    ("one", "many", "absolute", "relative"),
-    [
-        ([1.0, 2.0], [1.0, 2.5], 0.5, 0.25),
-        ([0.0], [1.0], 1.0, np.inf),
-        ([np.nan, 4.0], [np.nan, 5.0], 1.0, 0.25),
-        ([np.nan], [np.nan], 0.0, 0.0),
-        (np.nan, np.nan, 0.0, 0.0),
-        ([np.inf, 4.0], [np.inf, 5.0], 1.0, 0.25),
-        ([np.inf], [-np.inf], np.inf, np.inf),
-        ([1.0], [np.inf], np.inf, np.inf),
-        ([0.0], [0.0], 0.0, 0.0),
-        ([], [], 0.0, 0.0),
-        (np.array([200], np.uint8), np.array([201], np.uint8), 1.0, 0.005),
-        ([True, False], [True, True], 1.0, 1.0),
-        ([4j], [3j], 1.0, 0.25),
-        (np.array([b"a"], object), np.array([b"a"], object), 0.0, 0.0),
-        (np.array([b"a"], object), np.array([b"b"], object), np.inf, np.inf),
-        (np.array(2.0, tf.bfloat16.as_numpy_dtype), np.array(1.0), 1.0, 0.5),
-    ],
-)
-def test_differences_of_values(one, many, absolute, relative):
-    [found] = _differences({"v": one}, {"v": many}, str, 2)
-    assert found == Difference("v", absolute, relative)
-
-
-@pytest.mark.parametrize(
-    ("one", "many", "told"),
-    [
-        ([1.0, 2.0], [1.0, np.nan], "NaN only on 2 towers"),
-        ([np.nan, 2.0], [1.0, 2.0], "NaN only on 1 tower"),
-        ([np.nan, 2.0], [1.0, np.nan], "NaN only on 1 tower, NaN only on 2 towers"),
-        (np.complex64(1.0), np.complex64(complex(0.0, np.nan)), "NaN only on 2 towers"),
-    ],
-)
-def test_nan_in_one_model_is_an_infinite_difference_that_is_told(one, many, told):
-    [found] = _differences({"v": one}, {"v": many}, str, 2)
-    assert found == Difference("v", np.inf, np.inf, told)
-
-
-def test_nan_and_infinity_do_not_hide_differences_of_the_same_kind():
-    one, many = {"a": [np.nan], "b": [np.inf], "c": [4.0]}, {"a": [np.nan], "b": [1.0], "c": [5.0]}
-    found = _differences(one, many, lambda _: "kind", 2)
-    assert [difference.relative for difference in found] == [0.0, np.inf, 0.25]
 
 
 def test_values_that_are_not_known_yet_are_equal_and_told_if_only_one_knows_them():
