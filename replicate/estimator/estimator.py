@@ -184,7 +184,7 @@ class Estimator:
         checkpoint_path: str | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Measures the model, and writes the results to an event file in `eval_dir(name)`.
+        """Measures the model, and writes the results to `eval_dir(name)`: events and a metric line.
 
         Args:
           input_fn: As for `train`.

@@ -1,12 +1,13 @@
 """The evaluation loop: from a checkpoint and labelled input to a dict of numbers.
 
 Owns the accumulation of the model's metrics and of the mean loss over all batches, and the event
-file that shows them beside the training curves. `Estimator.evaluate` calls it inside the model's
-graph.
+file and metric line that show them beside the training curves. `Estimator.evaluate` calls it inside
+the model's graph.
 """
 
 import contextlib
 import numbers
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ import tensorflow as tf
 from replicate._types import Operation, Variable
 from replicate.errors import user_errors
 from replicate.estimator.inputs import Inputs, batch_size
+from replicate.estimator.metric_lines import append_metrics
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import build_savers
@@ -83,9 +85,10 @@ def run_evaluation(
 
 
 def write_results(eval_dir: str, results: dict[str, Any]) -> None:
-    """Writes the results of one evaluation to an event file, at their global step.
+    """Writes the results of one evaluation, at their global step, to an event file.
 
-    Numbers become scalars, arrays become tensors, bytes are taken as a serialised Summary.
+    Numbers become scalars, arrays become tensors, bytes are taken as a serialised Summary. The
+    numbers are also written as a metric line, with the name of the directory as "evaluation".
     """
     summary = v1.Summary()
     for name, value in sorted(results.items()):
@@ -102,6 +105,9 @@ def write_results(eval_dir: str, results: dict[str, Any]) -> None:
         writer = v1.summary.FileWriter(eval_dir, filename_suffix=suffix)
     with contextlib.closing(writer):
         writer.add_summary(summary, results["global_step"])
+    metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}
+    name = os.path.basename(eval_dir.rstrip("/"))
+    append_metrics(eval_dir, results["global_step"], {"evaluation": name, **metrics})
 
 
 def _accumulators(spec: EstimatorSpec) -> tuple[Operation, Variable, dict[str, Any]]:

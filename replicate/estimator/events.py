@@ -1,8 +1,8 @@
-"""Event files: the curves that TensorBoard shows of a training run.
+"""Event files: the curves that TensorBoard shows of a training run, and the same as metric lines.
 
 Owns the tags "loss" and "global_step/sec" and the hooks that write them, together with the model's
-own summaries, at their intervals. Evaluation writes its own file (`evaluating.py`); what appears on
-the terminal is the business of `progress.py`.
+own summaries, at their intervals. Evaluation writes its own files (`evaluating.py`); what a metric
+line looks like is said in `metric_lines.py`, and what appears on the terminal in `progress.py`.
 """
 
 import time
@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.estimator.metric_lines import append_metrics
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.steps import StepReadings
@@ -26,7 +27,7 @@ def event_hooks(
     readings: StepReadings,
     config: RunConfig,
 ) -> list[Any]:
-    """Returns the hooks that fill the event file of a training run.
+    """Returns the hooks that fill the event file of a training run, and its metric lines.
 
     The loss gets a summary under its tag, unless the model makes one itself.
 
@@ -92,7 +93,10 @@ class SummaryHook(PatientHook):
 
 
 class SpeedHook(PatientHook):
-    """Writes the global steps per second."""
+    """Writes the global steps per second as an event, and with the loss as a metric line.
+
+    It does so once per interval, and for what is left of one when training ends.
+    """
 
     def __init__(self, writer: v1.summary.FileWriter, readings: StepReadings, every_steps: int):
         """Takes the writer, and the number of steps between two events."""
@@ -114,12 +118,22 @@ class SpeedHook(PatientHook):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Writes the speed if enough steps were made since the last event."""
         del run_context, run_values
-        steps = self._readings.step - self._since_step
-        if steps < self._every_steps:
-            return
-        speed = steps / max(time.monotonic() - self._since_time, 1e-9)
+        if self._readings.step - self._since_step >= self._every_steps:
+            self._write()
+
+    def end(self, session: v1.Session) -> None:
+        """Writes the speed since the last event."""
+        del session
+        if self._readings.step > self._since_step:
+            self._write()
+
+    def _write(self) -> None:
+        step = self._readings.step
+        speed = (step - self._since_step) / max(time.monotonic() - self._since_time, 1e-9)
         summary = v1.Summary(value=[v1.Summary.Value(tag=_SPEED, simple_value=speed)])
-        self._writer.add_summary(summary, self._readings.step)
+        self._writer.add_summary(summary, step)
+        values = {_LOSS: self._readings.loss, "steps_per_sec": float(f"{speed:.4g}")}
+        append_metrics(self._writer.get_logdir(), step, values)
         self._restart()
 
     def _restart(self) -> None:

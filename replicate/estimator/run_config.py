@@ -35,7 +35,8 @@ class RunConfig:
       session_config: A ConfigProto, or None for one that allows soft placement.
       keep_checkpoint_max: Checkpoints kept in the directory, 0 or None to keep all.
       keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
-      log_step_count_steps: Steps between two `global_step/sec` events, None for none.
+      log_step_count_steps: Steps between two `global_step/sec` events, each with a line of
+        metrics.jsonl; None for neither.
       save_input_position: Whether checkpoints hold how far the input has come, so that a resumed
         run reads on from there. The elements in a shuffle buffer are part of that: with a huge one,
         False keeps checkpoints small and quick, and a resumed run begins its input anew.

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -70,6 +72,10 @@ def test_results_are_written_at_their_step(tmp_path):
     assert [(e.step, e.value) for e in events.Scalars("text")] == [(30, 5.0)]
     (matrix,) = events.Tensors("matrix")
     np.testing.assert_array_equal(tf.make_ndarray(matrix.tensor_proto), np.eye(2))
+    [line] = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    found = json.loads(line)
+    assert found.pop("time") > 0
+    assert found == {"step": 30, "evaluation": tmp_path.name, "accuracy": 0.5}
 
 
 def test_results_written_within_a_second_are_all_kept(tmp_path):

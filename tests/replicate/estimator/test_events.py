@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -46,6 +48,20 @@ def test_summaries_of_the_model_are_written(model, tmp_path):
     assert [event.value for event in events.Scalars("five")] == [5.0]
 
 
+def test_metric_lines_have_loss_and_speed_of_each_interval_and_of_the_last_step(model, tmp_path):
+    events = run(tmp_path, *model, steps=7, save_summary_steps=None, log_step_count_steps=3)
+    assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6, 7]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["loss"]) for line in lines] == [(3, 2.0), (6, 5.0), (7, 6.0)]
+    assert all(line["steps_per_sec"] > 0 for line in lines)
+
+
+def test_the_last_step_has_one_line(model, tmp_path):
+    run(tmp_path, *model, steps=6, log_step_count_steps=3)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [3, 6]
+
+
 def test_a_loss_summary_of_the_model_takes_the_place_of_ours(graph, tmp_path):
     train_op = v1.assign_add(v1.train.create_global_step(), 1).op
     v1.summary.scalar("loss", 5.0)
@@ -56,6 +72,7 @@ def test_a_loss_summary_of_the_model_takes_the_place_of_ours(graph, tmp_path):
 def test_both_can_be_switched_off(model, tmp_path):
     events = run(tmp_path, *model, steps=3, save_summary_steps=None, log_step_count_steps=None)
     assert events.Tags()["scalars"] == []
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_hooks_are_due_and_ask_only_where_there_is_an_event(graph, tmp_path):

@@ -131,7 +131,7 @@ def test_first_evaluation_is_exported_though_it_is_logged(run, tmp_path):
 
 def test_damaged_event_file_is_read_to_its_damage(run, tmp_path, caplog):
     logged(tmp_path, 10, loss=1.0)
-    (path,) = (tmp_path / "eval").iterdir()
+    (path,) = (tmp_path / "eval").glob("*tfevents*")
     content = path.read_bytes()
     path.write_bytes(content + content[:20])
     assert not run(BestExporter("best", receive), {"loss": 2.0, "global_step": 20})

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import signal
 import threading
@@ -268,6 +269,16 @@ def test_event_file_holds_loss_and_speed(linear, tmp_path):
     assert [event.step for event in events.Scalars("loss")] == [1, 3, 5]
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6]
     assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
+
+
+def test_metric_lines_go_on_after_a_restart(linear, tmp_path):
+    for max_steps in (4, 4, 9):
+        estimator = linear.make_estimator(tmp_path, log_step_count_steps=3)
+        estimator.train(linear.input_fn, max_steps=max_steps)
+    estimator.evaluate(linear.input_fn, steps=1, name="test")
+    read = [(path, map(json.loads, path.open())) for path in tmp_path.rglob("metrics.jsonl")]
+    steps = {path.parent.name: [line["step"] for line in found] for path, found in read}
+    assert steps == {tmp_path.name: [3, 4, 7, 9], "eval_test": [9]}
 
 
 def test_progress_lines_go_to_standard_error(linear, tmp_path, capsys):

@@ -1,0 +1,65 @@
+"""Metric lines: what a run measured as JSON, one object per line, for programs that read no events.
+
+Owns the file `metrics.jsonl` of a directory: that of the model, for training, and that of each
+evaluation. Lines are only ever added, by one write each, and a line that a killed process left
+incomplete is ended before the next. Steps that are made again after a restart are written again:
+what comes later in the file counts. Who writes what is the business of `events.py` and
+`evaluating.py`.
+"""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from replicate.estimator.log import log
+
+METRICS_FILE = "metrics.jsonl"
+
+
+def append_metrics(folder: str, step: int, values: Mapping[str, Any]) -> None:
+    """Adds a line with the step, the time in seconds since 1970, and some values.
+
+    A line that cannot be written is lost, with a warning: it is no reason to stop training.
+
+    Args:
+      folder: An existing directory.
+      step: Global step of the values.
+      values: Numbers and texts by name. NaN and infinity, which JSON has not, become null; arrays
+        and bytes are left out.
+    """
+    plain = {name: _plain(value) for name, value in values.items() if _is_plain(value)}
+    line = json.dumps({"step": int(step), "time": round(time.time(), 3), **plain}, allow_nan=False)
+    path = f"{folder.rstrip('/')}/{METRICS_FILE}"
+    try:
+        start = "" if _is_complete(path) else "\n"
+        with tf.io.gfile.GFile(path, "a") as file:
+            file.write(f"{start}{line}\n")
+    except tf.errors.OpError as error:
+        log.warning("Cannot write the metrics of step %d to %s: %s", step, path, error.message)
+
+
+def _is_complete(path: str) -> bool:
+    """Whether a file is absent, empty, or ends with the end of a line."""
+    length = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else 0
+    if length == 0:
+        return True
+    with tf.io.gfile.GFile(path, "rb") as file:
+        file.seek(length - 1)
+        return bool(file.read(1) == b"\n")
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str) or (not isinstance(value, bytes) and np.ndim(value) == 0)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a text, or a number as one of Python's; None if it is not finite."""
+    if isinstance(value, str):
+        return value
+    number = np.asarray(value).item()
+    return number if math.isfinite(number) else None
