@@ -30,7 +30,7 @@ def claim(model_dir: str, purpose: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         in_use = note.exists() and (folder / "checkpoint").exists()
         earlier = note.read_text() if in_use else purpose
-        _replace(note, earlier)
+        write_at_once(note, earlier)
     except OSError as error:
         raise ValueError(
             f"--model_dir={model_dir} cannot be written in: {error.filename}: {error.strerror}"
@@ -42,7 +42,7 @@ def claim(model_dir: str, purpose: str) -> None:
         )
 
 
-def _replace(path: Path, text: str) -> None:
+def write_at_once(path: Path, text: str) -> None:
     """Writes a file at once: whoever reads it meanwhile sees all of the old or all of the new."""
     staged = path.with_name(f"{path.name}.{os.getpid()}")
     staged.write_text(text)

@@ -16,7 +16,7 @@ import tensorflow as tf
 import kfac
 import model_deploy
 import replicate
-from examples import curves, endings, mnist, terminal
+from examples import config_file, curves, endings, mnist, terminal
 from examples.run_flags import RunSettings
 
 v1 = tf.compat.v1
@@ -61,6 +61,8 @@ def run(
         sys.exit(0)
     if estimator.config.task_type != replicate.TaskType.PS:
         show_plan(plan, data, settings.batch_size, params)
+    if estimator.config.is_chief:
+        config_file.record(estimator.config, params, _saved_step(estimator))
     train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
     with endings.endings(estimator):
         results = train(estimator, data, settings)
@@ -207,8 +209,8 @@ def dry_run(
     )
     print(check.table)
     differences = (check.loss, *check.gradients)
-    for name, _, relative in map(dataclasses.astuple, differences):
-        terminal.show("difference", f"{relative:.1e}   {name}")
+    for found in differences:
+        terminal.show("difference", f"{found.relative:.1e}   {found.name}")
     is_same = max(found.relative for found in differences) <= _ROUNDING and not check.unmatched
     verdict = "are those on one, but for rounding" if is_same else "are not those on one"
     terminal.show("dry run", f"loss and gradients on {len(plan.towers)} towers {verdict}")
@@ -338,10 +340,16 @@ class PrintModelTable(v1.train.SessionRunHook):
 
 def _announce_start(estimator: replicate.Estimator, train_steps: int) -> int:
     """Says where training starts and returns that step."""
-    checkpoint = estimator.latest_checkpoint()
-    step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
-    terminal.show_start(checkpoint, step, estimator.model_dir, train_steps)
+    step = _saved_step(estimator)
+    terminal.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
     return step
+
+
+def _saved_step(estimator: replicate.Estimator) -> int:
+    """Returns the step of the newest checkpoint, 0 if there is none."""
+    if estimator.latest_checkpoint() is None:
+        return 0
+    return int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP))
 
 
 def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:

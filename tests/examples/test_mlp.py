@@ -1,5 +1,6 @@
 """The program in both modes, to a stated accuracy."""
 
+import json
 import re
 
 import pytest
@@ -24,6 +25,13 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
     assert accuracy >= 0.94
     assert f"{tmp_path}/model.ckpt-80\n" in done.out
+    if mode == "estimator":
+        config = json.loads((tmp_path / "config.json").read_text())
+        assert config["program"] == "examples.mlp"
+        assert (config["flags"]["train_steps"], config["flags"]["damping"]) == (80, 0.03)
+        for folder in (tmp_path, tmp_path / "eval_train", tmp_path / "eval_test"):
+            [line] = (folder / "metrics.jsonl").read_text().splitlines()
+            assert json.loads(line)["step"] == 80
 
 
 def test_a_dry_run_compares_one_step_and_trains_nothing(run_program, tmp_path):
