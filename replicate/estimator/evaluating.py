@@ -8,7 +8,6 @@ the model's graph.
 import contextlib
 import numbers
 import os
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Variable
 from replicate.errors import user_errors
+from replicate.estimator.events import event_writer
 from replicate.estimator.inputs import Inputs, batch_size
 from replicate.estimator.metric_lines import append_metrics
 from replicate.estimator.progress import ProgressHook
@@ -100,9 +100,8 @@ def write_results(eval_dir: str, results: dict[str, Any]) -> None:
             summary.value.add(tag=name, simple_value=float(value))
         else:
             summary.value.add(tag=name, tensor=tf.make_tensor_proto(value))
-    suffix = f".{time.time_ns()}"  # Without it, the file of the same second is written over.
     with tf.Graph().as_default():
-        writer = v1.summary.FileWriter(eval_dir, filename_suffix=suffix)
+        writer = event_writer(eval_dir)
     with contextlib.closing(writer):
         writer.add_summary(summary, results["global_step"])
     metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}

@@ -21,6 +21,18 @@ _LOSS = "loss"
 _SPEED = "global_step/sec"
 
 
+def event_writer(folder: str, graph: tf.Graph | None = None) -> v1.summary.FileWriter:
+    """Returns a writer of a new event file.
+
+    By the names that TensorFlow gives, the file of the same second would be written over.
+
+    Args:
+      folder: Where the file is made; the folder, too, if it is absent.
+      graph: To be written to it, if any.
+    """
+    return v1.summary.FileWriter(folder, graph, filename_suffix=f".{time.time_ns()}")
+
+
 def event_hooks(
     writer: v1.summary.FileWriter,
     scaffold: v1.train.Scaffold,
@@ -70,10 +82,13 @@ class SummaryHook(PatientHook):
         return Due() if self._scaffold.summary_op is None else Due(step=self._due_step)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Marks the start of a session in the event file, which ends curves of lost steps."""
+        """Marks the start of a session in the event file, which ends curves of lost steps.
+
+        Lost are the steps from the mark on: not the one that the session starts with.
+        """
         del session, coord
         start = v1.SessionLog(status=v1.SessionLog.START)
-        self._writer.add_session_log(start, self._readings.step)
+        self._writer.add_session_log(start, self._readings.step + 1)
         self._due_step = 0
 
     def before_run(self, run_context: Any) -> Any:

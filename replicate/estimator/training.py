@@ -20,7 +20,7 @@ from replicate.estimator.cluster_session import (
     session_options,
 )
 from replicate.estimator.ending import Ending, has_ended
-from replicate.estimator.events import event_hooks
+from replicate.estimator.events import event_hooks, event_writer
 from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.inputs import Inputs, batch_size
 from replicate.estimator.log import log
@@ -176,7 +176,7 @@ def _run_chief(
         [FiniteVariablesListener(), *request.listeners],
     )
     progress = _progress(inputs, readings, config, request)
-    writer = v1.summary.FileWriter(model_dir, v1.get_default_graph())
+    writer = event_writer(model_dir, v1.get_default_graph())
     profiles = []
     if config.profile_steps is not None:
         profiles.append(ProfileHook(readings, model_dir, config.profile_steps))

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from replicate.estimator.events import SpeedHook, SummaryHook, event_hooks
+from replicate.estimator.events import SpeedHook, SummaryHook, event_hooks, event_writer
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.stepping import Due, Stepper, StopHook
 from replicate.estimator.steps import StepReadings
@@ -67,6 +67,12 @@ def test_a_loss_summary_of_the_model_takes_the_place_of_ours(graph, tmp_path):
     v1.summary.scalar("loss", 5.0)
     events = run(tmp_path, train_op, tf.constant(1.0), steps=1)
     assert [event.value for event in events.Scalars("loss")] == [5.0]
+
+
+def test_no_event_file_is_written_over(graph, tmp_path):
+    for _ in range(3):
+        event_writer(str(tmp_path / "a"), graph).close()
+    assert len(list((tmp_path / "a").glob("events.out.tfevents.*"))) == 3
 
 
 def test_both_can_be_switched_off(model, tmp_path):

@@ -271,6 +271,15 @@ def test_event_file_holds_loss_and_speed(linear, tmp_path):
     assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
 
 
+def test_events_of_the_step_that_a_run_goes_on_from_are_kept(linear, tmp_path):
+    for max_steps in (4, 9):
+        estimator = linear.make_estimator(tmp_path, save_summary_steps=3, log_step_count_steps=3)
+        estimator.train(linear.input_fn, max_steps=max_steps)
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 4, 5, 8]
+    assert [event.step for event in events.Scalars("global_step/sec")] == [3, 4, 7, 9]
+
+
 def test_metric_lines_go_on_after_a_restart(linear, tmp_path):
     for max_steps in (4, 4, 9):
         estimator = linear.make_estimator(tmp_path, log_step_count_steps=3)
