@@ -1,0 +1,97 @@
+"""The page: a run in Markdown, with tables of numbers and links to pictures.
+
+Only text is made here, of curves that were read.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from replicate.report.curves import TRAINING, Curve, Runs
+from replicate.report.panels import COUNTERS, KFAC, SPEED, label
+
+_MOST_ROWS = 10
+
+
+def page(title: str, runs: Runs, pictures: Mapping[str, str]) -> str:
+    """Returns the page.
+
+    Args:
+      title: Of the page.
+      runs: What is reported, at least one run.
+      pictures: File name by heading: "Curves", "K-FAC".
+    """
+    training = runs.get(TRAINING, {})
+    lines = [f"# {title}", "", *_summary(runs)]
+    for heading, picture in pictures.items():
+        lines += ["", f"## {heading}", "", f"![{heading}]({picture})"]
+        if heading == "K-FAC":
+            lines += ["", *_kfac(training)]
+    for run, curves in runs.items():
+        if run != TRAINING:
+            lines += ["", f"## Evaluation: {label(run)}", "", *_evaluation(curves)]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(runs: Runs) -> Iterator[str]:
+    """Yields what is said of the whole run."""
+    last = max(curve.steps[-1] for curves in runs.values() for curve in curves.values())
+    yield from _table(["", ""], [["last step", f"{last:,}"]])
+    training = runs.get(TRAINING, {})
+    if "loss" in training:
+        yield _row(["loss of the last batch that was logged", _number(training["loss"].values[-1])])
+    if SPEED in training:
+        speeds = training[SPEED].values
+        span = f"{_number(min(speeds))} to {_number(max(speeds))}"
+        yield _row(["steps per second", f"{_number(statistics.median(speeds))} (median; {span})"])
+
+
+def _evaluation(curves: Mapping[str, Curve]) -> Iterator[str]:
+    """Yields a table of the newest results, and which of all has the lowest loss."""
+    by_step: dict[int, dict[str, float]] = {}
+    for tag, curve in curves.items():
+        for step, value in zip(curve.steps, curve.values, strict=True):
+            by_step.setdefault(step, {})[tag] = value
+    tags = sorted(curves, key=lambda tag: (tag != "loss", tag))
+    steps = sorted(by_step)[-_MOST_ROWS:]
+    rows = [[str(s), *(_number(by_step[s].get(tag, math.nan)) for tag in tags)] for s in steps]
+    yield from _table(["step", *tags], rows)
+    losses = {step: found["loss"] for step, found in by_step.items() if "loss" in found}
+    known = [step for step, loss in losses.items() if math.isfinite(loss)]
+    if known:
+        best = min(known, key=lambda step: losses[step])
+        yield ""
+        yield f"Lowest loss of {len(by_step)} evaluations: {_number(losses[best])} at step {best}."
+
+
+def _kfac(training: Mapping[str, Curve]) -> Iterator[str]:
+    """Yields the last value of what K-FAC counts, of its damping, and the worst condition."""
+    rows = [
+        [name.replace("_", " "), _number(training[KFAC + name].values[-1])]
+        for name in ("damping", *COUNTERS)
+        if KFAC + name in training
+    ]
+    conditions = {
+        tag.removeprefix(KFAC).removesuffix("/inverse_condition"): curve.values[-1]
+        for tag, curve in training.items()
+        if tag.startswith(KFAC) and tag.endswith("/inverse_condition")
+    }
+    known = [name for name, value in conditions.items() if math.isfinite(value)]
+    if known:
+        worst = max(known, key=lambda name: conditions[name])
+        rows.append(["largest condition", f"{_number(conditions[worst])}, {worst}"])
+    yield from _table(["at the last step", ""], rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield _row(heads)
+    yield "|---" * len(heads) + "|"
+    yield from map(_row, rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

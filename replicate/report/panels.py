@@ -1,0 +1,96 @@
+"""Panels: which curves are shown together, under which title, on which scale.
+
+Only chooses; `pictures.py` draws. The tags are those that `replicate.Estimator` and K-FAC write.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from replicate.report.curves import TRAINING, Curve, Runs
+
+BATCH = "training batch"
+"""Label of what was logged in training."""
+
+KFAC = "kfac/monitor/"
+SPEED = "global_step/sec"
+COUNTERS = (
+    "skipped_steps",
+    "rejected_steps",
+    "refused_statistics",
+    "retried_inverses",
+    "eigen_inverses",
+    "kept_inverses",
+)
+"""What K-FAC counts; all of them stay at zero in a healthy run, but for rejected steps."""
+
+_EMPTY = Curve((), ())
+_MOST_PANELS = 12
+_SECONDS = ("covariance_seconds", "inverse_seconds", "apply_seconds")
+_LOG_RATIO = 20
+
+
+class Panel(NamedTuple):
+    """Curves that share their axes.
+
+    Attributes:
+      title: What they show.
+      curves: By their label.
+      is_log: Whether the scale of the values is logarithmic.
+    """
+
+    title: str
+    curves: Mapping[str, Curve]
+    is_log: bool = False
+
+
+def label(run: str) -> str:
+    """Returns the name of a run in words: "test" for "eval_test"."""
+    return {TRAINING: BATCH, "eval": "evaluation"}.get(run, run.removeprefix("eval_"))
+
+
+def main_panels(runs: Runs) -> list[Panel]:
+    """Returns the loss, the speed, and every other scalar that is not K-FAC's; at most twelve."""
+    tags = list(dict.fromkeys(tag for run in reversed(list(runs.values())) for tag in sorted(run)))
+    others = [tag for tag in tags if tag not in ("loss", SPEED) and not tag.startswith(KFAC)]
+    panels = []
+    for tag in ["loss", *others, SPEED]:
+        curves = {label(run): found[tag] for run, found in runs.items() if tag in found}
+        if curves:
+            title = "steps per second" if tag == SPEED else tag
+            panels.append(Panel(title, curves, tag == "loss" and _spans_decades(curves.values())))
+    return panels[:_MOST_PANELS]
+
+
+def kfac_panels(runs: Runs) -> list[Panel]:
+    """Returns what shows the health of K-FAC, counters only if they counted anything.
+
+    There is nothing if it did not train.
+    """
+    found = {
+        tag.removeprefix(KFAC): curve
+        for tag, curve in runs.get(TRAINING, {}).items()
+        if tag.startswith(KFAC)
+    }
+    suffix = "/inverse_condition"
+    conditions = {t.removesuffix(suffix): found[t] for t in sorted(found) if t.endswith(suffix)}
+    panels = [
+        Panel("damping", _chosen(found, ["damping"]), True),
+        Panel("rho: loss change ÷ model change", _chosen(found, ["rho"])),
+        Panel("condition of the damped factors", conditions, True),
+        Panel("seconds of an update", _chosen(found, _SECONDS)),
+        Panel(
+            "counters",
+            _chosen(found, [name for name in COUNTERS if any(found.get(name, _EMPTY).values)]),
+        ),
+    ]
+    return [panel for panel in panels if panel.curves]
+
+
+def _chosen(found: Mapping[str, Curve], names: Iterable[str]) -> dict[str, Curve]:
+    return {name.replace("_", " "): found[name] for name in names if name in found}
+
+
+def _spans_decades(curves: Iterable[Curve]) -> bool:
+    values = [value for curve in curves for value in curve.values if math.isfinite(value)]
+    return bool(values) and min(values) > 0 and max(values) > _LOG_RATIO * min(values)

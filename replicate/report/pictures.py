@@ -1,0 +1,73 @@
+"""Pictures: panels side by side in a PNG file.
+
+Matplotlib is imported when the first picture is drawn, without any of its windows. Colours are
+Okabe and Ito's, which stay apart in colour-blind eyes; curves of few points have markers, too.
+"""
+
+import importlib
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from replicate.report.panels import BATCH, Panel
+
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osD^vPX"
+_GREY = "#999999"
+_FEW_POINTS = 20
+_MOST_LABELS = 8
+_PANEL_INCHES = (4.6, 3.3)
+_PIXELS_PER_INCH = 110
+
+
+def draw(panels: Sequence[Panel], path: Path, title: str) -> None:
+    """Draws panels in rows of at most three.
+
+    Args:
+      panels: At least one.
+      path: Of the file; one that is there is replaced.
+      title: Of the picture.
+    """
+    figure_module = importlib.import_module("matplotlib.figure")
+    columns = min(len(panels), 2 if len(panels) == 4 else 3)
+    rows = math.ceil(len(panels) / columns)
+    width, height = _PANEL_INCHES
+    figure = figure_module.Figure(
+        figsize=(columns * width, rows * height), dpi=_PIXELS_PER_INCH, layout="constrained"
+    )
+    figure.suptitle(title, fontweight="bold")
+    for place, panel in enumerate(panels):
+        _fill(figure.add_subplot(rows, columns, place + 1), panel)
+    figure.savefig(path)
+
+
+def _fill(axes: Any, panel: Panel) -> None:
+    """Draws one panel."""
+    styles = itertools.cycle(zip(_COLORS, _MARKERS, strict=True))
+    for name, (steps, values) in panel.curves.items():
+        color, marker = (_GREY, None) if name == BATCH else next(styles)
+        is_few = len(steps) <= _FEW_POINTS
+        axes.plot(
+            steps,
+            values,
+            label=name,
+            color=color,
+            marker=marker if is_few else None,
+            markersize=4,
+            linewidth=1.4 if is_few else 0.9,
+        )
+    if panel.is_log:
+        axes.set_yscale("log")
+    if len(panel.curves) > 1:
+        shown = axes.get_legend_handles_labels()
+        axes.legend(*(e[:_MOST_LABELS] for e in shown), fontsize=8, framealpha=0.7, edgecolor="w")
+    ticker = importlib.import_module("matplotlib.ticker")
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
+    axes.set_title(panel.title, loc="left", fontsize=10)
+    axes.set_xlabel("step", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.grid(color="#E6E6E6")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

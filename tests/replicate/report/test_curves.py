@@ -1,0 +1,37 @@
+import tensorflow as tf
+
+from replicate.report.curves import Curve, read
+
+v1 = tf.compat.v1
+
+
+def test_training_and_evaluations_are_read(model_dir):
+    runs = read(model_dir)
+    assert list(runs) == ["training", "eval_test"]
+    assert runs["training"]["loss"] == Curve((1, 6, 11), (2.0, 0.5, 0.0625))
+    assert dict(runs["eval_test"]) == {
+        "loss": Curve((6, 11), (0.75, 0.875)),
+        "accuracy": Curve((6, 11), (0.5, 0.625)),
+    }
+
+
+def test_steps_that_were_made_again_count_once(tmp_path):
+    with tf.Graph().as_default():
+        writer = v1.summary.FileWriter(str(tmp_path))
+    for start, values in ((1, (1.0, 2.0, 3.0)), (3, (4.0, 5.0))):
+        writer.add_session_log(v1.SessionLog(status=v1.SessionLog.START), start)
+        for step, value in enumerate(values, start):
+            scalar = v1.Summary.Value(tag="loss", simple_value=value)
+            writer.add_summary(v1.Summary(value=[scalar]), step)
+    writer.close()
+    assert read(tmp_path)["training"]["loss"] == Curve((1, 2, 3, 4), (1.0, 2.0, 4.0, 5.0))
+
+
+def test_a_file_that_ends_in_the_middle_of_an_event_is_read_to_there(model_dir, tmp_path):
+    (path,) = (model_dir / "eval_test").glob("*tfevents*")
+    (tmp_path / path.name).write_bytes(path.read_bytes()[:-5])
+    assert read(tmp_path)["training"]["accuracy"] == Curve((6,), (0.5,))
+
+
+def test_nothing_to_read(tmp_path):
+    assert read(tmp_path) == {}

@@ -1,0 +1,50 @@
+from replicate.report.curves import Curve, read
+from replicate.report.page import page
+
+
+def test_page(model_dir):
+    text = page("Report of small", read(model_dir), {"Curves": "a.png", "K-FAC": "b.png"})
+    assert (
+        text
+        == """\
+# Report of small
+
+|  |  |
+|---|---|
+| last step | 11 |
+| loss of the last batch that was logged | 0.0625 |
+| steps per second | 50 (median; 40 to 60) |
+
+## Curves
+
+![Curves](a.png)
+
+## K-FAC
+
+![K-FAC](b.png)
+
+| at the last step |  |
+|---|---|
+| damping | 0.125 |
+| skipped steps | 2 |
+| kept inverses | 0 |
+| largest condition | 8, w/input |
+
+## Evaluation: test
+
+| step | loss | accuracy |
+|---|---|---|
+| 6 | 0.75 | 0.5 |
+| 11 | 0.875 | 0.625 |
+
+Lowest loss of 2 evaluations: 0.75 at step 6.
+"""
+    )
+
+
+def test_an_evaluation_alone_and_names_that_would_break_a_table():
+    steps = tuple(range(1, 21))
+    curves = {"a|b": Curve(steps, (float("nan"),) * 20)}
+    text = page("x", {"eval": curves}, {})
+    assert "| step | a\\|b |\n|---|---|\n| 11 | nan |" in text
+    assert text.endswith("| 20 | nan |\n")

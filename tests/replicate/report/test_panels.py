@@ -1,0 +1,47 @@
+import pytest
+
+from replicate.report.curves import Curve, read
+from replicate.report.panels import Panel, kfac_panels, label, main_panels
+
+
+def test_loss_metrics_and_speed_in_this_order(model_dir):
+    loss, accuracy, speed = main_panels(read(model_dir))
+    assert (loss.title, list(loss.curves), loss.is_log) == (
+        "loss",
+        ["training batch", "test"],
+        True,
+    )
+    assert accuracy == Panel("accuracy", {"test": Curve((6, 11), (0.5, 0.625))})
+    assert speed.title == "steps per second"
+
+
+@pytest.mark.parametrize(
+    ("values", "is_log"),
+    [((1.0, 0.01), True), ((1.0, 0.5), False), ((1.0, 0.0), False), ((float("nan"), 1.0), False)],
+)
+def test_a_loss_that_spans_decades_is_logarithmic(values, is_log):
+    [panel] = main_panels({"training": {"loss": Curve((1, 2), values)}})
+    assert panel.is_log is is_log
+
+
+def test_there_are_no_more_panels_than_can_be_read():
+    curve = Curve((1,), (1.0,))
+    panels = main_panels({"training": {f"tag{number}": curve for number in range(40)}})
+    assert len(panels) == 12
+
+
+def test_kfac_has_panels_of_its_own_and_counters_only_if_they_counted(model_dir):
+    runs = read(model_dir)
+    damping, condition, counters = kfac_panels(runs)
+    assert damping == Panel("damping", {"damping": Curve((1, 11), (0.25, 0.125))}, is_log=True)
+    assert list(condition.curves) == ["w/input", "w/output"]
+    assert list(counters.curves) == ["skipped steps"]
+    assert kfac_panels({"eval_test": runs["eval_test"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [("training", "training batch"), ("eval", "evaluation"), ("eval_test", "test")],
+)
+def test_label(run, words):
+    assert label(run) == words

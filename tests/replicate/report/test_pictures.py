@@ -1,0 +1,20 @@
+import struct
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from replicate.report.curves import Curve
+from replicate.report.panels import Panel
+from replicate.report.pictures import draw
+
+
+@pytest.mark.parametrize(
+    ("count", "columns", "rows"), [(1, 1, 1), (2, 2, 1), (4, 2, 2), (5, 3, 2), (12, 3, 4)]
+)
+def test_size_grows_with_the_panels(tmp_path, count, columns, rows):
+    panel = Panel("loss", {"a": Curve((1, 2), (1.0, float("nan"))), "b": Curve((1,), (2.0,))}, True)
+    draw([panel] * count, tmp_path / "a.png", "title")
+    content = (tmp_path / "a.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert struct.unpack(">II", content[16:24]) == (506 * columns, 363 * rows)
