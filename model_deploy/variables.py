@@ -11,6 +11,7 @@ and by `model_deploy` for clones; it knows nothing of devices or gradients.
 
 import contextlib
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -139,6 +140,9 @@ class SharedVariables:
             if kwargs.get("trainable") is not False:
                 copy.trained[name] = None
         return copy.given(variable) if copy else variable
+
+    # TensorFlow asks for it twice whenever a variable is got, and this is looked at first.
+    _get_variable.__signature__ = inspect.signature(_get_variable)  # type: ignore[attr-defined]
 
     def _create(self, next_creator: VariableMaker, **kwargs: Any) -> Variable:
         """Variable creator: records what the first copy makes, hands it to the later ones."""

@@ -9,14 +9,14 @@ Update operations are those in UPDATE_OPS, and assignments of values computed fr
 are in no collection, which is how Keras layers make theirs.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.arguments import check_choice
-from replicate.variable_copies import VariableCopies, read
+from replicate.variable_copies import VariableCopies, assign_all, read_all
 
 v1 = tf.compat.v1
 
@@ -141,12 +141,16 @@ class BatchStatistics:
         with v1.name_scope("batch_statistics"):
             updated = v1.group(*updates)
             is_skipped = tf.reduce_any(tf.stack(skipped)) if skipped else None
-            assignments = [
+            packs = [self._in_towers(pack) for pack in self._packs()]
+            packs = [pack for pack in packs if len(pack) > 1 or skipped]
+            with v1.control_dependencies([updated]):
+                values = self._read(packs)
+            assigned = [
                 assignment
-                for pack in self._packs()
-                for assignment in self._settle(pack, updated, is_skipped)
+                for pack in packs
+                for assignment in self._settled(pack, values, is_skipped)
             ]
-            return v1.group(updated, *assignments, name="update")
+            return v1.group(updated, *assign_all(assigned), name="update")
 
     def _packs(self) -> list[list[Variable]]:
         """Statistics of the same type and shape on the same device, which are treated as one."""
@@ -157,28 +161,43 @@ class BatchStatistics:
             packs.setdefault((key, variable.dtype, variable.device), []).append(variable)
         return list(packs.values())
 
-    def _settle(
-        self, pack: Sequence[Variable], updated: Operation, skipped: Tensor | None
-    ) -> list[Operation]:
-        """Returns assignments of what comes of an update to some statistics and their copies."""
+    def _in_towers(self, pack: Sequence[Variable]) -> list[tuple[Variable, ...]]:
+        """Some statistics as each tower has them: the shared variables, and then the copies."""
         copies = zip(*(self._copies[variable.ref()] for variable in pack), strict=True)
-        towers = [tuple(pack), *copies]
-        if len(towers) == 1 and skipped is None:
-            return []
-        is_mean = len(towers) > 1 and self._update_ops == "mean" and pack[0].dtype.is_floating
-        with v1.control_dependencies([updated]):
-            values = [_stacked(variables) for variables in (towers if is_mean else towers[:1])]
-        with v1.device(pack[0].device):
-            value = self._weighted_sum(values) if is_mean else values[0]
-            assignments = []
+        return [tuple(pack), *copies]
+
+    def _counted(self, towers: Sequence[tuple[Variable, ...]]) -> Sequence[tuple[Variable, ...]]:
+        """What comes of the updates is the mean of these."""
+        is_mean = self._update_ops == "mean" and towers[0][0].dtype.is_floating
+        return towers if is_mean else towers[:1]
+
+    def _read(self, packs: Iterable[Sequence[tuple[Variable, ...]]]) -> dict[Any, Tensor]:
+        """Reads what counts: by the variables' references."""
+        variables = [
+            variable for towers in packs for tower in self._counted(towers) for variable in tower
+        ]
+        values = read_all(variables)
+        return {variable.ref(): value for variable, value in zip(variables, values, strict=True)}
+
+    def _settled(
+        self,
+        towers: Sequence[tuple[Variable, ...]],
+        read: Mapping[Any, Tensor],
+        skipped: Tensor | None,
+    ) -> list[tuple[Variable, Tensor]]:
+        """Returns what comes of an update to some statistics and their copies, to be assigned."""
+        values = [_stacked(variables, read) for variables in self._counted(towers)]
+        settled: list[tuple[Variable, Tensor]] = []
+        with v1.device(towers[0][0].device):
+            value = self._weighted_sum(values) if len(values) > 1 else values[0]
             if skipped is not None:
-                last = self._maker.packed(pack[0].device, pack, "batch_statistics/last")
+                last = self._maker.packed(towers[0][0].device, towers[0], "batch_statistics/last")
                 value = tf.where(skipped, last.read_value(), value)
-                assignments.append(last.assign(value, read_value=False))
-        changed = towers if is_mean or skipped is not None else towers[1:]
+                settled.append((last, value))
+        changed = towers if len(values) > 1 or skipped is not None else towers[1:]
         for variables in changed:
-            assignments += _assign_parts(variables, value)
-        return assignments
+            settled += zip(variables, _parts(variables, value), strict=True)
+        return settled
 
     def _weighted_sum(self, values: Sequence[Tensor]) -> Tensor:
         weighted = []
@@ -202,20 +221,16 @@ class BatchStatistics:
         return owned
 
 
-def _stacked(variables: Sequence[Variable]) -> Tensor:
-    """Reads variables of one shape and device: [variables, ...]."""
+def _stacked(variables: Sequence[Variable], read: Mapping[Any, Tensor]) -> Tensor:
+    """Values of variables of one shape and device, where these are: [variables, ...]."""
     with v1.device(variables[0].device):
-        return tf.stack([read(variable) for variable in variables])
+        return tf.stack([read[variable.ref()] for variable in variables])
 
 
-def _assign_parts(variables: Sequence[Variable], values: Tensor) -> list[Operation]:
-    """Assigns to variables of one shape and device what lies along the first axis of `values`."""
+def _parts(variables: Sequence[Variable], values: Tensor) -> list[Tensor]:
+    """What lies along the first axis of `values`, where variables of one device are."""
     with v1.device(variables[0].device):
-        parts = tf.unstack(values, num=len(variables))
-        return [
-            variable.assign(part, read_value=False)
-            for variable, part in zip(variables, parts, strict=True)
-        ]
+        return list(tf.unstack(values, num=len(variables)))
 
 
 def _depends_on_batch(

@@ -1,8 +1,9 @@
 """Copies of variables: local variables, on any device, that begin as other variables are.
 
 There is one for each moving average and tower, so that each is made of as few operations as a
-variable can be: its handle, its initialization, and what is read when it is fetched. Who writes to
-the copies, and when they are brought together, is the business of `batch_statistics`.
+variable can be: its handle, its initialization, and what is read when it is fetched. Reading and
+assigning many variables is here, too. Who writes to the copies, and when they are brought together,
+is the business of `batch_statistics`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import Tensor, Variable
+from replicate._types import Operation, Tensor, Variable
+from replicate.described_operations import DescribedOperations
 
 v1 = tf.compat.v1
 
@@ -37,12 +39,10 @@ class VariableCopies:
           Resource variables, entered in LOCAL_VARIABLES, in the order of `variables`.
         """
         with v1.control_dependencies(None), v1.name_scope(None):
-            values = [self._value_at_start(variable) for variable in variables]
+            values = self._values_at_start(variables)
+            names = [f"{variable.op.name}/{name}" for variable in variables]
             with v1.device(device):
-                return [
-                    self._new(f"{variable.op.name}/{name}", value)
-                    for variable, value in zip(variables, values, strict=True)
-                ]
+                return self._new(names, values)
 
     def packed(self, device: str, variables: Sequence[Variable], name: str) -> Variable:
         """Makes one copy of several variables of the same shape.
@@ -56,76 +56,117 @@ class VariableCopies:
           A local variable, [variables, ...].
         """
         with v1.control_dependencies(None), v1.name_scope(None), v1.device(device):
-            value = tf.stack([self._value_at_start(variable) for variable in variables])
-            return self._new(name, value)
+            (copy,) = self._new([name], [tf.stack(self._values_at_start(variables))])
+            return copy
 
-    def _new(self, name: str, value: Tensor) -> Variable:
+    def _new(self, names: Sequence[str], values: Sequence[Tensor]) -> list[Variable]:
         if self._pattern is None:
             self._pattern = v1.Variable(
                 0.0, trainable=False, collections=[], name="pattern", use_resource=True
             )
-        variable = _variable_like(self._pattern, name, value)
-        v1.add_to_collection(v1.GraphKeys.LOCAL_VARIABLES, variable)
-        return variable
+        variables = _variables_like(self._pattern, names, values)
+        v1.get_collection_ref(v1.GraphKeys.LOCAL_VARIABLES).extend(variables)
+        return variables
 
-    def _value_at_start(self, variable: Variable) -> Tensor:
-        if variable.ref() not in self._begin:
-            with v1.device(variable.device), v1.name_scope("begin"):
-                value = _value_or_initial(variable)
+    def _values_at_start(self, variables: Sequence[Variable]) -> list[Tensor]:
+        new = [variable for variable in variables if variable.ref() not in self._begin]
+        for variable, value in zip(new, _values_or_initial(new), strict=True):
             value.set_shape(variable.shape)
             self._begin[variable.ref()] = value
-        return self._begin[variable.ref()]
+        return [self._begin[variable.ref()] for variable in variables]
 
 
-def read(variable: Variable) -> Tensor:
-    """Reads a variable of either kind, by as few operations as that takes."""
-    if is_resource(variable):
-        return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+def read_all(variables: Sequence[Variable]) -> list[Tensor]:
+    """Reads variables of either kind, each where it is, by as few operations as that takes."""
+    operations = DescribedOperations()
+    names = [_read(operations, variable, f"read/{variable.op.name}") for variable in variables]
+    return operations.make([f"{name}:0" for name in names])
+
+
+def assign_all(values: Sequence[tuple[Variable, Tensor]]) -> list[Operation]:
+    """Returns assignments to variables of either kind, each where it is."""
+    operations = DescribedOperations()
+    return operations.make([_assign(operations, *each) for each in values])
+
+
+def _read(
+    operations: DescribedOperations, variable: Variable, name: str, after: str | None = None
+) -> str:
+    state, dtype, device = _state(variable), variable.dtype.base_dtype, variable.device
+    if state.dtype == tf.resource:
+        return operations.add("ReadVariableOp", name, [state], device, after, dtype=dtype)
     # What is read of a reference variable is its memory, which later assignments write to.
-    return tf.raw_ops.DeepCopy(x=variable.read_value())
+    return operations.add("DeepCopy", name, [state], device, after, T=dtype)
 
 
-def is_resource(variable: Variable) -> bool:
-    """Whether this is a resource variable; else it is a reference variable."""
-    return hasattr(variable, "handle")
+def _assign(operations: DescribedOperations, variable: Variable, value: Tensor) -> str:
+    name, inputs = f"assign/{variable.op.name}", [_state(variable), value]
+    if inputs[0].dtype == tf.resource:
+        return operations.add("AssignVariableOp", name, inputs, variable.device, dtype=value.dtype)
+    return operations.add("Assign", name, inputs, variable.device, T=value.dtype)
 
 
-def _variable_like(pattern: Variable, name: str, value: Tensor) -> Variable:
-    """Makes a resource variable from its parts, in a third of the time its constructor takes.
+def _is_set(operations: DescribedOperations, variable: Variable, name: str) -> str:
+    state, device = _state(variable), variable.device
+    if state.dtype == tf.resource:
+        return operations.add("VarIsInitializedOp", name, [state], device)
+    dtype = variable.dtype.base_dtype
+    return operations.add("IsVariableInitialized", name, [state], device, dtype=dtype)
+
+
+def _state(variable: Variable) -> Tensor:
+    """The handle of a resource variable, or what a reference variable refers to."""
+    return variable.op.outputs[0]
+
+
+def _values_or_initial(variables: Sequence[Variable]) -> list[Tensor]:
+    """Values of variables, or what they are initialised to where that has not happened yet.
+
+    Dead branches in place of `tf.cond`, which takes 20 times as long to build.
+    """
+    operations, names = DescribedOperations(), []
+    for variable in variables:
+        name, device = f"begin/{variable.op.name}", variable.device
+        dtype = variable.dtype.base_dtype
+        is_set = _is_set(operations, variable, f"{name}/is_set")
+        inputs = [variable.initial_value, is_set]
+        initial = operations.add("Switch", f"{name}/initial", inputs, device, T=dtype)
+        alive = operations.add("Switch", f"{name}/switch", [is_set, is_set], device, T=tf.bool)
+        chosen = operations.add("Identity", f"{name}/chosen", [f"{alive}:1"], device, T=tf.bool)
+        value = _read(operations, variable, f"{name}/value", after=chosen)
+        names.append(operations.add("Merge", name, [initial, value], device, T=dtype, N=2))
+    return operations.make([f"{name}:0" for name in names])
+
+
+def _variables_like(
+    pattern: Variable, names: Sequence[str], values: Sequence[Tensor]
+) -> list[Variable]:
+    """Makes resource variables from their parts, in a fraction of the time the constructor takes.
 
     That also rewrites initial values that come from other variables, here for the worse.
 
     Args:
-      pattern: A resource variable, from which the new one differs in name and initial value.
-      name: Of the variable; a number is added to it if it is taken.
-      value: What it begins with.
+      pattern: A resource variable, from which the new ones differ in name and initial value.
+      names: Of the variables; a number is added to one that is taken.
+      values: What they begin with.
     """
-    name = v1.get_default_graph().unique_name(name, mark_as_used=False)
-    handle = tf.raw_ops.VarHandleOp(
-        shape=value.shape, dtype=value.dtype, shared_name=name, name=name
-    )
-    assign = tf.raw_ops.AssignVariableOp(resource=handle, value=value, name=f"{name}/Assign")
-    snapshot = tf.raw_ops.ReadVariableOp(resource=handle, dtype=value.dtype, name=f"{name}/Read")
-    description = pattern.to_proto()
-    description.variable_name = handle.name
-    description.initial_value_name = value.name
-    description.initializer_name = assign.name
-    description.snapshot_name = snapshot.name
-    return type(pattern).from_proto(description)
-
-
-def _value_or_initial(variable: Variable) -> Tensor:
-    """The value of a variable, or what it is initialised to where that has not happened yet.
-
-    A dead branch in place of `tf.cond`, which takes 20 times as long to build.
-    """
-    is_set = v1.is_variable_initialized(variable)
-    initial, _ = tf.raw_ops.Switch(data=variable.initial_value, pred=is_set)
-    if is_resource(variable):
-        _, handle = tf.raw_ops.Switch(data=variable.handle, pred=is_set)
-        value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=variable.dtype)
-    else:
-        _, chosen = tf.raw_ops.Switch(data=is_set, pred=is_set)
-        with v1.control_dependencies([tf.identity(chosen)]):
-            value = read(variable)
-    return tf.raw_ops.Merge(inputs=[initial, value]).output
+    operations, description = DescribedOperations(), pattern.to_proto()
+    parts = []
+    for name, value in zip(names, values, strict=True):
+        unique = v1.get_default_graph().unique_name(name, mark_as_used=False)
+        dtype, shape = value.dtype, value.shape
+        handle = operations.add("VarHandleOp", unique, shared_name=unique, dtype=dtype, shape=shape)
+        assign = operations.add(
+            "AssignVariableOp", f"{unique}/Assign", [handle, value], dtype=dtype
+        )
+        read = operations.add("ReadVariableOp", f"{unique}/Read", [handle], dtype=dtype)
+        parts += [f"{handle}:0", assign, f"{read}:0"]
+    made = [part.name for part in operations.make(parts)]
+    variables = []
+    for handle, assign, read, value in zip(made[::3], made[1::3], made[2::3], values, strict=True):
+        description.variable_name = handle
+        description.initial_value_name = value.name
+        description.initializer_name = assign
+        description.snapshot_name = read
+        variables.append(type(pattern).from_proto(description))
+    return variables

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.variable_copies import VariableCopies, read
+from replicate.variable_copies import VariableCopies, assign_all, read_all
 
 v1 = tf.compat.v1
 
@@ -60,7 +60,7 @@ def test_copies_are_variables(graph):
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_what_was_read_does_not_change(graph, use_resource):
     variable = original("a", use_resource=use_resource)
-    value = read(variable)
+    (value,) = read_all([variable])
     with v1.control_dependencies([value]):
         change = v1.assign_add(variable, [1.0, 1.0])
     with v1.control_dependencies([change]):
@@ -68,4 +68,18 @@ def test_what_was_read_does_not_change(graph, use_resource):
     with v1.Session() as session:
         session.run(variable.initializer)
         np.testing.assert_array_equal(session.run(later), [1.0, 1.0])
-        np.testing.assert_array_equal(session.run(read(variable)), [2.0, 2.0])
+        np.testing.assert_array_equal(session.run(read_all([variable])), [[2.0, 2.0]])
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_many_are_assigned_where_they_are(graph, use_resource):
+    with v1.device("/cpu:1"):
+        variables = [original(name, use_resource=use_resource) for name in ("a", "b")]
+    before = read_all(variables)
+    with v1.control_dependencies(before):
+        assigned = assign_all([(variables[0], tf.constant([3.0, 4.0])), (variables[1], before[0])])
+    assert [operation.device for operation in assigned] == ["/device:CPU:1"] * 2
+    with v1.Session(config=v1.ConfigProto(device_count={"CPU": 2})) as session:
+        session.run([variable.initializer for variable in variables])
+        session.run(assigned)
+        np.testing.assert_array_equal(session.run(read_all(variables)), [[3.0, 4.0], [1.0, 1.0]])
