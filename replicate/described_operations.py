@@ -3,7 +3,8 @@
 One by one, most of the time goes to what TensorFlow does in Python for each; together, each takes
 a third of that. It is worth its words where there are hundreds of the same kind. Devices, control
 dependencies and the name scope that are active when they are made apply as ever; whether XLA may
-compile them is not asked, so that it does not. Called by `variable_copies`.
+compile them is not asked, so that it does not. Called by `variable_copies` and
+`finite_gradients`.
 """
 
 from collections.abc import Iterable, Sequence

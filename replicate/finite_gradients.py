@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor
 from replicate.conditional import unless
+from replicate.described_operations import DescribedOperations
 from replicate.errors import failure_unless
 
 v1 = tf.compat.v1
@@ -81,16 +82,18 @@ def _watched_of_one_type(described: Sequence[tuple[Tensor, str]]) -> Watched:
 def _sums(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Adds up the numbers of each tensor. Those of the same rank share the operand of axes."""
     axes: dict[int, Tensor] = {}
-    sums = []
-    for tensor in tensors:
+    operations, names = DescribedOperations(), []
+    for number, tensor in enumerate(tensors):
         rank = tensor.shape.rank
         if rank is None:
-            sums.append(tf.reduce_sum(tensor))
-            continue
-        if rank not in axes:
-            axes[rank] = tf.constant([*range(rank)], tf.int32, [rank])
-        sums.append(tf.raw_ops.Sum(input=tensor, axis=axes[rank]))
-    return sums
+            axis = tf.range(tf.rank(tensor))
+        else:
+            if rank not in axes:
+                axes[rank] = tf.constant([*range(rank)], tf.int32, [rank])
+            axis = axes[rank]
+        inputs = [tensor, axis]
+        names.append(operations.add("Sum", f"sum_{number}", inputs, T=tensor.dtype, Tidx=tf.int32))
+    return operations.make([f"{name}:0" for name in names])
 
 
 def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[str, ...]]:
