@@ -340,7 +340,8 @@ def _others(step: Step) -> list[Tensor]:
 
 
 def _zero_unless(condition: Tensor, tensor: Tensor) -> Tensor:
-    return linalg.choose(condition, tensor, tf.zeros_like(tensor))
+    # Zeros to choose would be known beforehand, and kept: as many as there are weights.
+    return tf.math.multiply_no_nan(tensor, tf.cast(condition, tensor.dtype))
 
 
 def _unless(condition: Tensor, assignments: Sequence[Assignment]) -> list[Assignment]:

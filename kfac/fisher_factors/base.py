@@ -292,8 +292,10 @@ class FisherFactor(abc.ABC):
         new = statistic if is_one else omega * statistic
         # Whether to accept is known late, when all statistics are. Then there is only to choose.
         old_total, old_weight = read(total), read(weight)
+        with v1.control_dependencies([new]):
+            past = beta * old_total
         return [
-            Assignment(total, linalg.choose(accept, beta * old_total + new, old_total)),
+            Assignment(total, linalg.choose(accept, past + new, old_total)),
             Assignment(weight, linalg.choose(accept, beta * old_weight + omega, old_weight)),
             Addition(refused, tf.cast(tf.logical_not(accept), tf.int64)),
         ]
