@@ -207,7 +207,9 @@ def test_kfac_in_synchronous_training_learns_and_ends(
     workers = [roles["chief", 0], roles["worker", 0]]
     in_threads([lambda role=role: train(role) for role in workers])
     estimator = replicate.Estimator(model_fn, str(tmp_path), quiet())
-    assert estimator.get_variable_value("global_step") == 40
+    # A backup worker that has not seen the last step yet can make one more, all by itself.
+    more = estimator.get_variable_value("global_step") - 40
+    assert 0 <= more <= 2 - replicas_to_aggregate
     np.testing.assert_allclose(estimator.get_variable_value("w"), truth, atol=0.2)
 
 

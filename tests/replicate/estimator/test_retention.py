@@ -14,6 +14,11 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def names_of_checkpoints(folder):
+    """What a run leaves beside events and metrics."""
+    return [name for name in names(folder) if not name.startswith(("events.", "metrics."))]
+
+
 @pytest.fixture
 def model_dir(tmp_path):
     """A directory whose state file lists the steps 2 and 3 of 1 to 4."""
@@ -127,10 +132,10 @@ def test_repeated_kills_lose_no_step_and_leave_nothing(linear, stub, tmp_path, k
         first, last = kill_while_saving(child, tmp_path, chance)
         assert first in (reached, reached + 1), "the step before the kill was saved"
         reached = last
-        left += len([name for name in names(tmp_path) if not name.startswith("events.")]) > 7
+        left += len(names_of_checkpoints(tmp_path)) > 7
     estimator = linear.make_estimator(tmp_path, keep_checkpoint_max=3, save_checkpoints_steps=100)
     estimator.train(linear.shuffled_input_fn, steps=1)
-    found = [name for name in names(tmp_path) if not name.startswith("events.")]
+    found = names_of_checkpoints(tmp_path)
     whole = [name for name in found if name.endswith(".index")]
     assert len(whole) <= 3
     assert len(found) == 1 + 2 * len(whole), found
