@@ -97,11 +97,15 @@ def read(variable: Variable) -> Tensor:
     """Reads a variable now, that is, after the active control dependencies.
 
     What is read from a reference variable shares its memory, and would change with a later
-    assignment in the same step. So that is copied.
+    assignment in the same step. So that is copied. Whether a copy is finite, TensorFlow would ask
+    of the variable instead, without waiting, if there were only copies between. So there is a check
+    of the shape, too.
     """
     with _device_of(variable):
         value = variable.read_value()
-        return value if is_resource(variable) else tf.raw_ops.DeepCopy(x=value)
+        if is_resource(variable):
+            return value
+        return tf.ensure_shape(tf.raw_ops.DeepCopy(x=value), variable.shape)
 
 
 def is_resource(variable: Variable) -> bool:

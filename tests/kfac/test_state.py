@@ -169,3 +169,24 @@ def test_value_that_is_not_always_wanted(graph, session, use_resource):
     session.run(v1.global_variables_initializer())
     assert [session.run(value), session.run(value, {wanted: False})] == [2, -1]
     assert session.run(value) == 6
+
+
+def test_what_is_asked_of_a_read_value_waits_for_the_read(graph, session):
+    """TensorFlow's optimizer of graphs asks the variable itself where it may."""
+    variable = v1.Variable(1.0, use_resource=False)
+    counter = state.make_counter("counter")
+    with v1.control_dependencies([state.assign_all([state.Addition(counter, 1)])]):
+        value = state.read(variable)
+        asked = tf.math.is_finite(value)
+    session.run(v1.global_variables_initializer())
+    metadata = v1.RunMetadata()
+    options = v1.RunOptions(output_partition_graphs=True)
+    found = session.run(tf.cast(asked, tf.float32) + value, options=options, run_metadata=metadata)
+    assert found == 2.0
+    takers = [
+        node.op
+        for part in metadata.partition_graphs
+        for node in part.node
+        if variable.op.name in node.input
+    ]
+    assert takers == ["Identity"]
