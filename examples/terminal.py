@@ -15,11 +15,12 @@ import re
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from absl import flags
+
+from replicate.chatter import without_chatter
 
 BAD_INPUT = 2
 DIVERGED = 3
@@ -158,16 +159,6 @@ def import_tensorflow() -> None:
     If the import fails, they are printed after all.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as chatter:
-        os.dup2(chatter.fileno(), 2)
-        try:
-            import tensorflow as tf  # noqa: PLC0415
-        except BaseException:
-            chatter.seek(0)
-            os.write(stderr, chatter.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+    with without_chatter():
+        import tensorflow as tf  # noqa: PLC0415
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)

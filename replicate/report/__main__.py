@@ -7,12 +7,11 @@ installed. Exit codes: 0 done, 2 there is nothing to report, or something is mis
 
 import contextlib
 import importlib
-import os
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from replicate.chatter import without_chatter
 from replicate.report.curves import read
 from replicate.report.page import page
 from replicate.report.panels import kfac_panels, main_panels
@@ -62,25 +61,8 @@ def _import_libraries() -> None:
             f"{error.name} is not installed: pip install 'replicate-model-fn[examples]'"
         ) from None
     # TensorBoard reads by TensorFlow where that is installed.
-    with _without_chatter(), contextlib.suppress(ModuleNotFoundError):
+    with without_chatter(), contextlib.suppress(ModuleNotFoundError):
         importlib.import_module("tensorflow")
-
-
-@contextlib.contextmanager
-def _without_chatter() -> Iterator[None]:
-    """Keeps what libraries print to standard error in C++ from the terminal; shown on an error."""
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as chatter:
-        os.dup2(chatter.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            chatter.seek(0)
-            os.write(stderr, chatter.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
 
 
 def _write(folder: Path) -> str:

@@ -70,16 +70,3 @@ def test_help_needs_neither_library_nor_tensorflow():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("python -m replicate.report DIR writes")
-
-
-def test_what_libraries_print_is_shown_if_they_fail(capfd):
-    with program._without_chatter():
-        os.write(2, b"of no interest\n")
-
-    def fail():
-        os.write(2, b"of interest\n")
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"), program._without_chatter():
-        fail()
-    assert capfd.readouterr().err == "of interest\n"
