@@ -1,30 +1,22 @@
 """Second moments of patches from products of Fourier transforms.
 
 One way to find the blocks that `kfac.shifted_correlation` asks for, the best where there are many
-channels: it multiplies far less than `kfac.row_products`.
+channels: it multiplies far less than `kfac.row_products`. What is multiplied along one dimension,
+and why, is in `kfac.spectral_groups`. For images, rows and columns are transformed one after the
+other, and groups of the one are combined with all groups of the other: four transforms [c, N], of
+which three products [2c, 2c] are needed.
 
-Let x(v) be pixel v along one dimension. Entries j and j' of the filter see x(t + j − p) and
-x(t + j' − p) at locations t ∈ [0, W') with p pixels of padding, and Σ_t x(t + j − p)ᵀ x(t + j' − p)
-is wanted. Did t go on until both leave the image, it would be the correlation at the shift
-Δ = j' − j, which takes one product per frequency: with C(ω) = Σ_v cos(ωv) x(v),
-S(ω) = Σ_v sin(ωv) x(v) and the frequencies ω = 2π(k + ½)/n for k < n/2,
+Where both are frequencies, ω of the rows and ν of the columns, columns are rather transformed to
+cosine C and sine S of the waves along ωu + νv and along ωu − νv. For each of these two, a product
+of C and S with themselves [2c, 2c] holds E = CᵀC + SᵀS and O = CᵀS − SᵀC, and the blocks are
 
-    Σ_v x(v)ᵀ x(v + Δ) = 2/n Σ_ω cos(ωΔ) (CᵀC + SᵀS) + sin(ωΔ) (CᵀS − SᵀC)
+    1/(2mn) Σ cos(ωΔ ± νΔ') E + sin(ωΔ ± νΔ') O
 
-for even n ≥ W + kernel − 1, which is enough for what leaves the image not to return within a
-filter. Pairs of pixels that are seen at t < 0 or t ≥ W' only are taken off again. They are near the
-border, and as few as the filter is small.
-
-So what is wanted is a sum of products of transformed pixels, and only of those within small groups:
-C and S of one frequency, or two pixels near one border. For images, rows and columns are
-transformed one after the other, and groups of the one are combined with all groups of the other.
+for entries that are Δ rows and Δ' columns apart, and m and n frequencies.
 
 References:
   Winograd (1980), "Arithmetic Complexity of Computations".
 """
-
-import itertools
-from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -32,88 +24,33 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.filter_axis import FilterAxis, entry_pairs
 from kfac.linalg import static_size
+from kfac.spectral_groups import Groups, borders, frequencies, shifts, waves
 from kfac.work import Work
 
 SMALLEST_PRODUCT = 16
 """Products of matrices with fewer rows or columns take as long as with so many."""
 
-_Group = tuple[np.ndarray, np.ndarray]
-"""What two members [2, size] are made of, and the weights [kernel, kernel, 2, 2] of products."""
-
-
-def transform(axis: FilterAxis) -> tuple[np.ndarray, np.ndarray]:
-    """Returns how one dimension is transformed, and how products are added up afterwards.
-
-    Returns:
-      Arrays [groups, 2, size], F, and [kernel, kernel, groups, 2, 2], w. For x [size, c] and
-      y = F x, what entries j and j' see is multiplied by Σ_g Σ_ab w[j, j', g, a, b] y_gaᵀ y_gb.
-    """
-    groups = [*_frequencies(axis), *_borders(axis)]
-    members, weights = zip(*groups, strict=True)
-    return np.stack(members), np.stack(weights, axis=2)
-
-
-def _frequencies(axis: FilterAxis) -> list[_Group]:
-    """Returns the groups of cosine and sine."""
-    length = axis.size + axis.kernel - 1
-    length += length % 2
-    shifts = np.subtract.outer(np.arange(axis.kernel), np.arange(axis.kernel)).T
-    groups = []
-    for omega in 2 * np.pi * (np.arange(length // 2) + 0.5) / length:
-        angles = omega * np.arange(axis.size)
-        cosines, sines = (2 / length * f(omega * shifts) for f in (np.cos, np.sin))
-        weights = np.stack([[cosines, sines], [-sines, cosines]])
-        groups.append(
-            (np.stack([np.cos(angles), np.sin(angles)]), np.moveaxis(weights, (0, 1), (2, 3)))
-        )
-    return groups
-
-
-def _borders(axis: FilterAxis) -> list[_Group]:
-    """Returns the groups of pixels that take off what is seen outside of the locations."""
-    first = range(min(axis.size, axis.kernel - 1 - axis.before))
-    last = range(max(0, axis.out - axis.before), axis.size)
-    return [
-        *_border(axis, first, lambda location: location < 0),
-        *_border(axis, last, lambda location: location >= axis.out),
-    ]
-
-
-def _border(
-    axis: FilterAxis, pixels: Sequence[int], is_outside: Callable[[int], bool]
-) -> list[_Group]:
-    """Returns a group for each two of the pixels, or one for a single pixel."""
-    groups: list[_Group] = []
-    done = set()
-    for pair in itertools.combinations(pixels, min(2, len(pixels))) if pixels else ():
-        members = np.zeros([2, axis.size])
-        weights = np.zeros([axis.kernel, axis.kernel, 2, 2])
-        members[range(len(pair)), pair] = 1
-        for (a, ours), (b, others) in itertools.product(enumerate(pair), repeat=2):
-            if (ours, others) in done:
-                continue
-            done.add((ours, others))
-            for j, other_j in np.ndindex(axis.kernel, axis.kernel):
-                if other_j - j == others - ours and is_outside(ours - j + axis.before):
-                    weights[j, other_j, a, b] = -1
-        groups.append((members, weights))
-    return groups
-
 
 def work(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) -> Work:
     """Estimates the work of `blocks`."""
-    m, n = (len(transform(axis)[0]) for axis in (rows, columns))
-    pairs, entries = len(entry_pairs(rows.kernel)), 4 * channels**2
-    half, whole = (2 * m * size * channels * examples for size in (columns.size, 2 * n))
+    m, n = (len(frequencies(axis)) for axis in (rows, columns))
+    top, side = (len(borders(axis).members) for axis in (rows, columns))
+    pixels, squared = channels * examples, columns.kernel**2
+    near = top * (n + side) + m * side
+    half, whole = 2 * (m + top) * columns.size * pixels, 4 * m * n * pixels
     product = max(2 * channels, SMALLEST_PRODUCT) ** 2 * examples
-    sums = pairs * n * entries
+    sums = 4 * channels**2 * n * 4 * rows.kernel
+    near_sums = 4 * channels**2 * (n + 2 * side) * len(entry_pairs(rows.kernel))
     return Work(
         multiplications=half * rows.size
-        + whole * columns.size
-        + 3 * m * n * product
-        + sums * (4 * m + columns.kernel**2),
-        written=rows.size * columns.size * channels * examples + half + whole + 3 * sums,
-        products=8,
+        + 2 * (whole + 2 * near * pixels) * columns.size
+        + (2 * m * n + 3 * near) * product
+        + sums * (m + squared)
+        + near_sums * (4 * top + squared),
+        written=rows.size * columns.size * pixels
+        + (half + whole + 4 * near * pixels)
+        + (2 * sums + 3 * near_sums),
+        products=14,
     )
 
 
@@ -128,21 +65,101 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
     Returns:
       [pairs, c, c, kw · kw], pairs in the order of `entry_pairs`.
     """
-    channels, dtype = static_size(images, -1), images.dtype
-    of_rows, row_weights = transform(rows)
-    of_columns, column_weights = transform(columns)
-    m, n = len(of_rows), len(of_columns)
+    channels = static_size(images, -1)
+    of_rows, top, side = waves(rows), borders(rows), borders(columns)
+    half = 2 * len(of_rows.members)
     y = tf.reshape(tf.transpose(images, [1, 2, 3, 0]), [rows.size, -1])
-    y = tf.matmul(tf.constant(of_rows.swapaxes(0, 1).reshape(2 * m, -1), dtype), y)
-    y = tf.reshape(y, [2 * m, columns.size, -1])
-    y = tf.matmul(tf.constant(of_columns.reshape(2 * n, -1), dtype), y)
-    y = tf.reshape(y, [2, m * n, 2 * channels, -1])
-    weights = np.stack([row_weights[pair] for pair in entry_pairs(rows.kernel)])
-    sums = tf.reshape(_added_over_rows(y, weights), [len(weights), n, 2, channels, 2, channels])
-    by_group = tf.reshape(tf.transpose(sums, [0, 3, 5, 1, 2, 4]), [-1, 4 * n])
-    column_weights = np.moveaxis(column_weights, (0, 1), (3, 4)).reshape(4 * n, -1)
-    found = tf.matmul(by_group, tf.constant(column_weights, dtype))
-    return tf.reshape(found, [len(weights), channels, channels, -1])
+    members = np.concatenate([*of_rows.members, *top.members.swapaxes(0, 1)])
+    y = tf.reshape(_times(members, y), [len(members), columns.size, -1])
+    y, near_top = y[:half], y[half:]
+    found = [_of_waves(y, rows, columns, channels)]
+    if len(top.members):
+        whole = waves(columns).joined(side)
+        near_top = _times(whole.members, near_top)
+        found.append(_of_groups(near_top, top, whole, channels))
+    if len(side.members):
+        pixels = side.members.argmax(-1).ravel()
+        near_side = tf.reshape(tf.gather(y, pixels, axis=1), [half // 2, 2, -1])
+        near_side = tf.transpose(near_side, [1, 0, 2])
+        found.append(_of_groups(near_side, of_rows, side, channels))
+    return tf.add_n(found)
+
+
+def _times(matrix: np.ndarray, x: Tensor) -> Tensor:
+    """Returns the product of a constant with matrices x [..., size, d].
+
+    Args:
+      matrix: [..., size], which is [rows, size] for the product.
+      x: The matrices.
+    """
+    return tf.matmul(tf.constant(matrix.reshape(-1, matrix.shape[-1]), x.dtype), x)
+
+
+def _of_waves(y: Tensor, rows: FilterAxis, columns: FilterAxis, channels: int) -> Tensor:
+    """Returns what frequencies of rows with those of columns add to the blocks.
+
+    Args:
+      y: [2m, W, c · N], cosine and sine of each frequency of the rows.
+      rows: The rows.
+      columns: The columns.
+      channels: c.
+    """
+    of_rows, n = frequencies(rows), len(frequencies(columns))
+    y = _times(_wave_members(columns), tf.reshape(y, [len(of_rows), 2 * columns.size, -1]))
+    y = tf.reshape(y, [len(of_rows) * n * 2, 2 * channels, -1])
+    products = tf.reshape(tf.matmul(y, y, transpose_b=True), [len(of_rows), -1])
+    turns = np.multiply.outer(np.arange(rows.kernel), of_rows)
+    sums = _times(np.stack([np.cos(turns), np.sin(turns)]) / len(of_rows), products)
+    sums = tf.reshape(sums, [2, rows.kernel, n * 2, 2, channels, 2, channels])
+    sums = tf.transpose(sums, [1, 4, 6, 0, 2, 3, 5])
+    by_distance = _added_over_columns(sums, _wave_weights(columns))
+    return tf.gather(by_distance, [other - i for i, other in entry_pairs(rows.kernel)])
+
+
+def _wave_members(columns: FilterAxis) -> np.ndarray:
+    """Returns what makes cosine and sine of waves from cosine and sine along the rows.
+
+    Returns:
+      [n, 2, 2, 2 · W], by frequency of the columns, sign of ν, and cosine or sine.
+    """
+    cosines, sines = waves(columns).members.swapaxes(0, 1)
+    plus = [np.hstack([cosines, -sines]), np.hstack([sines, cosines])]
+    minus = [np.hstack([cosines, sines]), np.hstack([-sines, cosines])]
+    return np.moveaxis([plus, minus], 2, 0)
+
+
+def _wave_weights(columns: FilterAxis) -> np.ndarray:
+    """Returns how products of waves are added up over the columns.
+
+    Returns:
+      [2, n, 2, 2, 2, kw, kw], for what is weighted with cos(ωΔ) and with sin(ωΔ), by frequency of
+      the columns, sign of ν, and cosine or sine of the one and of the other.
+    """
+    turns = np.multiply.outer(frequencies(columns), shifts(columns))
+    turns = turns[:, np.newaxis, np.newaxis, np.newaxis]
+    signs = np.array([1, -1]).reshape(2, 1, 1, 1, 1)
+    even, odd = np.eye(2)[..., np.newaxis, np.newaxis], np.array([[0, 1], [-1, 0]])
+    odd = odd[..., np.newaxis, np.newaxis]
+    cosines, sines = np.cos(turns), signs * np.sin(turns)
+    return np.stack([cosines * even + sines * odd, cosines * odd - sines * even]) / (2 * len(turns))
+
+
+def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tensor:
+    """Returns what groups of rows with those of columns add to the blocks.
+
+    Args:
+      y: [2m, 2n, c · N] or that many numbers; by member of a group of rows, group of rows, and
+        group of columns and member of it.
+      rows: m groups.
+      columns: n groups.
+      channels: c.
+    """
+    m, n = len(rows.members), len(columns.members)
+    weights = np.stack([rows.weights[pair] for pair in entry_pairs(len(rows.weights))])
+    sums = _added_over_rows(tf.reshape(y, [2, m * n, 2 * channels, -1]), weights)
+    sums = tf.reshape(sums, [len(weights), n, 2, channels, 2, channels])
+    sums = tf.transpose(sums, [0, 3, 5, 1, 2, 4])
+    return _added_over_columns(sums, np.moveaxis(columns.weights, (0, 1), (3, 4)))
 
 
 def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
@@ -156,12 +173,12 @@ def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
     Returns:
       [pairs · n, 2c, 2c].
     """
-    pairs, size = len(weights), static_size(y, 2)
+    size = static_size(y, 2)
 
     def added(products: Tensor, factors: np.ndarray) -> Tensor:
-        factors = tf.constant(factors.reshape(pairs, -1), y.dtype)
+        factors = factors.reshape(len(weights), -1)
         flat = tf.reshape(products, [factors.shape[1], -1])
-        return tf.reshape(tf.matmul(factors, flat), [-1, size, size])
+        return tf.reshape(_times(factors, flat), [-1, size, size])
 
     own = tf.matmul(y, y, transpose_b=True)
     other = tf.matmul(y[0], y[1], transpose_b=True)
@@ -169,3 +186,12 @@ def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
     # The product of a group's second member with its first is a transpose.
     transposed = tf.transpose(added(other, weights[:, :, 1, 0]), [0, 2, 1])
     return added(own, both) + added(other, weights[:, :, 0, 1]) + transposed
+
+
+def _added_over_columns(sums: Tensor, weights: np.ndarray) -> Tensor:
+    """Returns [k, c, c, kw · kw], from sums [k, c, c, ...] and weights [..., kw, kw]."""
+    k, channels = sums.shape[:2].as_list()
+    squared = weights.shape[-1] ** 2
+    factors = tf.constant(weights.reshape(-1, squared), sums.dtype)
+    found = tf.matmul(tf.reshape(sums, [-1, factors.shape[0]]), factors)
+    return tf.reshape(found, [k, channels, channels, squared])

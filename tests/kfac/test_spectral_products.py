@@ -10,37 +10,6 @@ v1 = tf.compat.v1
 SAME5 = FilterAxis(14, 5, 2, 14)
 
 
-@pytest.mark.parametrize(
-    "axis",
-    [
-        SAME5,
-        FilterAxis(14, 5, 0, 10),
-        FilterAxis(9, 4, 1, 9),
-        FilterAxis(7, 3, 1, 7),
-        FilterAxis(8, 7, 3, 8),
-        FilterAxis(5, 2, 0, 5),
-        FilterAxis(6, 1, 0, 6),
-        FilterAxis(3, 5, 2, 3),
-        FilterAxis(2, 5, 2, 2),
-        FilterAxis(1, 1, 0, 1),
-    ],
-)
-def test_products_of_transforms_are_those_of_what_entries_see(axis):
-    members, weights = spectral_products.transform(axis)
-    found = np.einsum("ijgab,gav,gbw->ijvw", weights, members, members)
-    expected = np.zeros_like(found)
-    for i, j, location in np.ndindex(axis.kernel, axis.kernel, axis.out):
-        pixels = np.array([i, j]) + location - axis.before
-        if ((pixels >= 0) & (pixels < axis.size)).all():
-            expected[i, j, pixels[0], pixels[1]] = 1
-    np.testing.assert_allclose(found, expected, atol=1e-14)
-
-
-def test_groups_are_few():
-    # 18 = 14 + 5 − 1 frequencies by two, and two pixels at each border.
-    assert len(spectral_products.transform(SAME5)[0]) == 9 + 2
-
-
 @pytest.mark.parametrize("rows", [FilterAxis(5, 3, 1, 5), FilterAxis(6, 3, 0, 4)])
 @pytest.mark.parametrize("columns", [FilterAxis(7, 5, 2, 7), FilterAxis(1, 1, 0, 1)])
 def test_equal_to_products_of_rows(graph, session, rows, columns):
