@@ -21,6 +21,7 @@ columns are cut into tiles, each multiplied by its neighbourhood only.
 """
 
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -110,13 +111,12 @@ def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _T
       tile: Some of the columns.
     """
     channels = static_size(by_row, -1)
-    examples = static_size(by_row, 1) or tf.shape(by_row)[1]
-    ours = _flat(by_row[:, :, tile.start : tile.stop])
-    others = _flat(by_row[:, :, tile.left : tile.right])
+    ours = by_row[:, :, tile.start : tile.stop]
+    others = by_row[:, :, tile.left : tile.right]
     sums = [
         window
         for shift in range(rows.kernel)
-        for window in _window_products(ours, others, rows, shift, examples)
+        for window in _window_products(ours, others, rows, shift)
     ]
     shape = [-1, tile.stop - tile.start, channels, tile.right - tile.left, channels]
     by_column = tf.transpose(tf.reshape(tf.stack(sums), shape), [0, 2, 4, 1, 3])
@@ -125,42 +125,36 @@ def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _T
     return tf.reshape(tf.matmul(flat, meets), [len(sums), channels, channels, -1])
 
 
-def _flat(by_row: Tensor) -> Tensor:
-    """Returns [H, N, w, c] as [H · N, w · c]."""
-    _, _, width, channels = by_row.shape.as_list()
-    return tf.reshape(by_row, [-1, width * channels])
-
-
-def _window_products(
-    ours: Tensor, others: Tensor, rows: FilterAxis, shift: int, examples: int | Tensor
-) -> list[Tensor]:
+def _window_products(ours: Tensor, others: Tensor, rows: FilterAxis, shift: int) -> list[Tensor]:
     """Returns R(i, shift) of the filter's rows i = 0, …, kh − 1 − shift.
 
     Args:
-      ours: [H · N, a], the left operand.
-      others: [H · N, b], the right one.
+      ours: [H, N, w, c], the left operand.
+      others: [H, N, w', c], the right one.
       rows: The rows.
       shift: Δ ≥ 0.
-      examples: N.
 
     Returns:
-      kh − shift matrices [a, b].
+      kh − shift matrices [w · c, w' · c].
     """
     windows = [rows.window(entry, shift) for entry in range(rows.kernel - shift)]
     cuts = sorted({edge for start, stop in windows if start < stop for edge in (start, stop)})
     pieces = {
         start: tf.matmul(
-            ours[start * examples : stop * examples],
-            others[(start + shift) * examples : (stop + shift) * examples],
-            transpose_a=True,
+            _flat(ours[start:stop]), _flat(others[start + shift : stop + shift]), transpose_a=True
         )
         for start, stop in itertools.pairwise(cuts)
     }
-    nothing = tf.zeros([ours.shape[-1], others.shape[-1]], ours.dtype)
+    nothing = tf.zeros([math.prod(x.shape[2:]) for x in (ours, others)], ours.dtype)
     return [
         tf.add_n([piece for at, piece in pieces.items() if start <= at < stop] or [nothing])
         for start, stop in windows
     ]
+
+
+def _flat(rows: Tensor) -> Tensor:
+    """Returns [h, N, w, c] as [h · N, w · c]; whole rows cut before need not be copied."""
+    return tf.reshape(rows, [-1, math.prod(rows.shape[2:])])
 
 
 def _meetings(columns: FilterAxis, tile: _Tile) -> np.ndarray:
