@@ -60,8 +60,8 @@ def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
 
 
 def symmetrize(matrix: Tensor) -> Tensor:
-    """Returns (M + Mᵀ) / 2 of a matrix [n, n]."""
-    return 0.5 * (matrix + tf.transpose(matrix))
+    """Returns (M + Mᵀ) / 2 of matrices [..., n, n]."""
+    return 0.5 * (matrix + tf.linalg.matrix_transpose(matrix))
 
 
 def identity_like(matrix: Tensor) -> Tensor:

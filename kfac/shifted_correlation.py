@@ -110,14 +110,15 @@ def _assembled(blocks: Tensor, rows: FilterAxis) -> Tensor:
         tf.reshape(blocks, [pairs, channels, channels, width, width]), [0, 3, 1, 4, 2]
     )
     upper = tf.reshape(upper, [pairs, width * channels, width * channels])
-    both = tf.concat([upper, tf.transpose(upper, [0, 2, 1])], axis=0)
+    diagonal, above = symmetrize(upper[: rows.kernel]), upper[rows.kernel :]
+    both = tf.concat([diagonal, above, tf.transpose(above, [0, 2, 1])], axis=0)
     index = np.zeros([rows.kernel, rows.kernel], np.int32)
     for number, (i, other_i) in enumerate(entry_pairs(rows.kernel)):
-        index[other_i, i] = pairs + number
+        index[other_i, i] = number if i == other_i else pairs - rows.kernel + number
         index[i, other_i] = number
     full = tf.transpose(tf.gather(both, index), [0, 2, 1, 3])
     size = rows.kernel * width * channels
-    return symmetrize(tf.reshape(full, [size, size]))
+    return tf.reshape(full, [size, size])
 
 
 def _values(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:

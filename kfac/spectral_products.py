@@ -156,10 +156,12 @@ def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tenso
     """
     m, n = len(rows.members), len(columns.members)
     weights = np.stack([rows.weights[pair] for pair in entry_pairs(len(rows.weights))])
+    weights, which = np.unique(weights, axis=0, return_inverse=True)
     sums = _added_over_rows(tf.reshape(y, [2, m * n, 2 * channels, -1]), weights)
     sums = tf.reshape(sums, [len(weights), n, 2, channels, 2, channels])
     sums = tf.transpose(sums, [0, 3, 5, 1, 2, 4])
-    return _added_over_columns(sums, np.moveaxis(columns.weights, (0, 1), (3, 4)))
+    found = _added_over_columns(sums, np.moveaxis(columns.weights, (0, 1), (3, 4)))
+    return tf.gather(found, which.ravel())
 
 
 def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
@@ -168,10 +170,10 @@ def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
     Args:
       y: [2, m · n, 2c, N], of m groups of rows and n of columns; the first axis is the member of a
         group of rows, the third that of a group of columns with the channels.
-      weights: [pairs, m, 2, 2].
+      weights: [k, m, 2, 2].
 
     Returns:
-      [pairs · n, 2c, 2c].
+      [k · n, 2c, 2c].
     """
     size = static_size(y, 2)
 

@@ -74,3 +74,9 @@ def test_identity_like(graph, session, shape):
     found = linalg.identity_like(matrix)
     assert (found.dtype, found.shape.as_list()) == (tf.float64, shape)
     np.testing.assert_array_equal(session.run(found, {matrix: np.zeros([3, 3])}), np.eye(3))
+
+
+def test_symmetrize_takes_several_matrices(graph, session):
+    matrices = np.random.RandomState(0).randn(2, 3, 3)
+    found = session.run(linalg.symmetrize(tf.constant(matrices)))
+    np.testing.assert_allclose(found, (matrices + matrices.swapaxes(1, 2)) / 2, rtol=1e-12)
