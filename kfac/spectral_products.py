@@ -125,7 +125,7 @@ def _wave_members(columns: FilterAxis) -> np.ndarray:
     cosines, sines = waves(columns).members.swapaxes(0, 1)
     plus = [np.hstack([cosines, -sines]), np.hstack([sines, cosines])]
     minus = [np.hstack([cosines, sines]), np.hstack([-sines, cosines])]
-    return np.moveaxis([plus, minus], 2, 0)
+    return np.moveaxis(np.array([plus, minus]), 2, 0)
 
 
 def _wave_weights(columns: FilterAxis) -> np.ndarray:
