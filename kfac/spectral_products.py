@@ -18,6 +18,8 @@ References:
   Winograd (1980), "Arithmetic Complexity of Computations".
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -78,6 +80,7 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
         near_top = _times(whole.members, near_top)
         found.append(_of_groups(near_top, top, whole, channels))
     if len(side.members):
+        # Each member is a pixel. A group of one has another, of weight zero.
         pixels = side.members.argmax(-1).ravel()
         near_side = tf.reshape(tf.gather(y, pixels, axis=1), [half // 2, 2, -1])
         near_side = tf.transpose(near_side, [1, 0, 2])
@@ -136,12 +139,15 @@ def _wave_weights(columns: FilterAxis) -> np.ndarray:
       the columns, sign of ν, and cosine or sine of the one and of the other.
     """
     turns = np.multiply.outer(frequencies(columns), shifts(columns))
-    turns = turns[:, np.newaxis, np.newaxis, np.newaxis]
-    signs = np.array([1, -1]).reshape(2, 1, 1, 1, 1)
-    even, odd = np.eye(2)[..., np.newaxis, np.newaxis], np.array([[0, 1], [-1, 0]])
-    odd = odd[..., np.newaxis, np.newaxis]
-    cosines, sines = np.cos(turns), signs * np.sin(turns)
-    return np.stack([cosines * even + sines * odd, cosines * odd - sines * even]) / (2 * len(turns))
+    even, odd = np.eye(2), np.array([[0, 1], [-1, 0]])
+
+    def term(numbers: np.ndarray, by_sign: Sequence[int], form: np.ndarray) -> np.ndarray:
+        return np.einsum("nij,s,ab->nsabij", numbers / (2 * len(turns)), by_sign, form)
+
+    cosines, sines = np.cos(turns), np.sin(turns)
+    with_cosine = term(cosines, [1, 1], even) + term(sines, [1, -1], odd)
+    with_sine = term(cosines, [1, 1], odd) - term(sines, [1, -1], even)
+    return np.stack([with_cosine, with_sine])
 
 
 def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tensor:
@@ -156,6 +162,7 @@ def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tenso
     """
     m, n = len(rows.members), len(columns.members)
     weights = np.stack([rows.weights[pair] for pair in entry_pairs(len(rows.weights))])
+    # Frequencies have the same for all pairs at one distance, borders none for most pairs.
     weights, which = np.unique(weights, axis=0, return_inverse=True)
     sums = _added_over_rows(tf.reshape(y, [2, m * n, 2 * channels, -1]), weights)
     sums = tf.reshape(sums, [len(weights), n, 2, channels, 2, channels])
