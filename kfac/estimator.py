@@ -29,7 +29,7 @@ from kfac.batch_sums import BatchSums
 from kfac.block_products import BlockProducts
 from kfac.estimation_modes import MODES
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, updated_inverses
 from kfac.layer_collection import LayerCollection
 from kfac.phase_times import PhaseTimes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, work_of_blocks
@@ -326,10 +326,10 @@ class FisherEstimator(BlockProducts):
                 averages += factor.updated_average(statistic, accept, decay)
         return [*averages, *used]
 
-    def _updated_inverses(self, index: int) -> list[Assignment]:
-        place = self._instantiate().placement.inv[index]
-        with v1.device(place.compute):
-            return self.factors[index].updated_inverses()
+    def _updated_inverses(self, indices: Sequence[int]) -> list[Change]:
+        places = self._instantiate().placement.inv
+        factors = [self.factors[index] for index in indices]
+        return updated_inverses(factors, [places[index].compute for index in indices])
 
     def make_cov_update_op(
         self, due: Tensor | bool = True, should_decay: Tensor | bool = True
@@ -423,16 +423,12 @@ class FisherEstimator(BlockProducts):
         """
         self.make_vars()
         chosen = range(len(self.factors)) if indices is None else indices
-
-        def compute() -> list[Assignment]:
-            return [assignment for i in chosen for assignment in self._updated_inverses(i)]
-
         variables = [v for i in chosen for v in self.factors[i].inverse_update_vars]
         with v1.name_scope(f"{self.name}/update_inverses"):
             start = self.times.begin("inverse", after=[] if due is True else [due])
             finish = functools.partial(self.times.end, "inverse", start)
             with v1.control_dependencies([start]):
-                return assign_if(due, variables, compute, finish)
+                return assign_if(due, variables, lambda: self._updated_inverses(chosen), finish)
 
     def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
         """Returns functions that make variables and ops, one of each kind per factor.
@@ -455,7 +451,7 @@ class FisherEstimator(BlockProducts):
 
         def inv_update(index: int) -> Operation:
             with v1.name_scope(f"{name}/inv_update_{index}"):
-                return assign_all(self._updated_inverses(index))
+                return assign_all(self._updated_inverses([index]))
 
         indices = range(len(self.factors))
         return Thunks(

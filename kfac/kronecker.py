@@ -41,9 +41,8 @@ def kronecker_damping(
     degenerate = tf.logical_or(tf.equal(a_mean, 0), tf.equal(g_mean, 0))
     one = tf.ones_like(a_mean)
     ratio = tf.where(degenerate, one, a_mean) / tf.where(degenerate, one, g_mean)
-    pi = tf.sqrt(ratio)
     root = tf.sqrt(damping)
-    return root * pi, root / pi
+    return root * tf.sqrt(ratio), root * tf.math.rsqrt(ratio)
 
 
 def layer_params_to_mat2d(params: Parameters) -> Tensor:

@@ -138,7 +138,7 @@ class EigenbasisBlock(TwoFactorBlock):
 
     def _scale(self, exponent: float) -> Callable[[Tensor], Tensor]:
         factor = self.eigenbasis_factor
-        damping = Damping(self.name, lambda: as_scalar(self._damping, factor.dtype))
+        damping = Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
         power = factor.get_matpower(exponent, damping)
         return lambda v: tf.reshape(power.left(tf.reshape(v, [-1, 1])), self.matrix_shape)
 

@@ -136,10 +136,13 @@ class TwoFactorBlock(FisherBlock):
 
     def _dampings(self) -> tuple[Damping, Damping]:
         """The damping of A and of G."""
-        return (
-            Damping(f"{self.name}/input", lambda: self._split_damping()[0]),
-            Damping(f"{self.name}/output", lambda: self._split_damping()[1]),
-        )
+        names = f"{self.name}/input", f"{self.name}/output"
+
+        def compute() -> dict[str, Tensor]:
+            return dict(zip(names, self._split_damping(), strict=True))
+
+        for_a, for_g = (Damping(name, compute) for name in names)
+        return for_a, for_g
 
     def _split_damping(self) -> tuple[Tensor, Tensor]:
         """Returns π√λ' and √λ'/π; see `kronecker_damping`."""

@@ -95,7 +95,7 @@ class SingleFactorBlock(FisherBlock):
 
     def _own_damping(self) -> Damping:
         factor = self.factor
-        return Damping(self.name, lambda: as_scalar(self._damping, factor.dtype))
+        return Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
 
     def register_matpower(self, exponent: float) -> None:
         """Asks for `multiply_matpower` with this exponent."""

@@ -14,7 +14,7 @@ import tensorflow as tf
 from kfac import linalg
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linear_operator import LinearOperator
 from kfac.state import (
     Addition,
@@ -166,13 +166,22 @@ class FisherFactor(abc.ABC):
         """What an update of the inverses assigns: their variables, and what depends on them."""
         return self.get_inv_vars()
 
+    @property
+    def dampings(self) -> tuple[Damping, ...]:
+        """What is added to the diagonal, for each of `inverses`."""
+        return tuple(slot.damping for slot in self.inverses)
+
     @abc.abstractmethod
-    def updated_inverses(self) -> list[Assignment]:
-        """Computes all that is registered; returns the new values of `inverse_update_vars`."""
+    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+        """Computes all that is registered; returns the changes of `inverse_update_vars`.
+
+        Args:
+          dampings: By name; `dampings` and perhaps those of other factors.
+        """
 
     def make_inverse_update_ops(self) -> list[Operation]:
         """Returns one op that recomputes all that is registered from the value."""
-        return [assign_all(self.updated_inverses())]
+        return [assign_all(updated_inverses([self], [""]))]
 
     # The moving average.
 
@@ -330,3 +339,22 @@ class FisherFactor(abc.ABC):
                 "static shape."
             )
         return int(size)
+
+
+def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
+    """Computes all that is registered with some factors, and the dampings of a layer only once.
+
+    Args:
+      factors: Whose inverses and the like to compute.
+      devices: Where to do it, by factor.
+
+    Returns:
+      The changes of their `inverse_update_vars`, factor after factor.
+    """
+    changes: list[Change] = []
+    dampings: dict[str, Tensor] = {}
+    for factor, device in zip(factors, devices, strict=True):
+        with v1.device(device):
+            dampings = current_dampings(factor.dampings, dampings)
+            changes += factor.updated_inverses(dampings)
+    return changes

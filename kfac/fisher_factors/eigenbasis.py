@@ -21,6 +21,7 @@ References:
 
 import abc
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -33,7 +34,7 @@ from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
-from kfac.state import Assignment, read
+from kfac.state import Assignment, Change, read
 
 v1 = tf.compat.v1
 
@@ -78,8 +79,9 @@ class EigenbasisFactor(DiagonalFactor):
         self._kronecker = kronecker
         self._times = times
         self._has_bias = has_bias
+        sides = f"{name}/input", f"{name}/output"
         # The eigenvectors of M + d·I are those of M, whatever d is.
-        dampings = (Damping(f"{name}/{side}", lambda: tf.ones([])) for side in ("input", "output"))
+        dampings = [Damping(side, lambda: dict.fromkeys(sides, tf.ones([]))) for side in sides]
         self._slots = tuple(MatrixSlot(Request(d.name, "eigenbasis"), d) for d in dampings)
 
     @abc.abstractmethod
@@ -124,15 +126,19 @@ class EigenbasisFactor(DiagonalFactor):
         """The variables of the bases, and the sum S, which is moved to them."""
         return *self.get_inv_vars(), self._average[0]
 
-    def updated_inverses(self) -> list[Assignment]:
-        """Computes the bases, moves S; returns the new values of `inverse_update_vars`."""
-        assignments: list[Assignment] = []
+    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+        """Computes the bases, moves S; returns the changes of `inverse_update_vars`.
+
+        Args:
+          dampings: By name; `dampings` among them.
+        """
+        updates: list[Change] = []
         values, changes, is_first = [], [], tf.constant(False)
         for slot, factor in zip(self._slots, self._kronecker, strict=True):
             old = tf.cast(slot.read(), self.dtype)
-            updated = slot.updated(factor.cov)
+            updated = slot.updated(factor.cov, dampings)
             new = tf.cast(updated[0].value, self.dtype)
-            assignments += updated
+            updates += updated
             values.append(new[-1])
             changes.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
             is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
@@ -144,8 +150,8 @@ class EigenbasisFactor(DiagonalFactor):
         flat = tf.reshape(tf.where(is_first, start, moved), self.cov_shape)
         # The old bases must have been read before new ones are assigned.
         with v1.control_dependencies([flat]):
-            assignments = [Assignment(v, tf.identity(value)) for v, value in assignments]
-        return [*assignments, Assignment(total, flat)]
+            updates = [update._replace(value=tf.identity(update.value)) for update in updates]
+        return [*updates, Assignment(total, flat)]
 
 
 @typing.final

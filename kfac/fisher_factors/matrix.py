@@ -8,6 +8,7 @@ References:
 """
 
 import abc
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +21,7 @@ from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
 from kfac.inversion import INVERSIONS
 from kfac.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
-from kfac.state import Assignment, read
+from kfac.state import Change, read
 from kfac.symmetric_packing import pack_symmetric, unpack_symmetric
 
 
@@ -82,20 +83,20 @@ class SlotFactor(FisherFactor):
             )
         return slot.read()
 
-    def _updated_slots(self, matrix: Tensor) -> list[Assignment]:
+    def _updated_slots(self, matrix: Tensor, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes all slots from one matrix; some may share an eigendecomposition of it."""
         chosen = self._config.inverse_method
         method = chosen if chosen in INVERSIONS else "cholesky"
         by_eigen = [slot for slot in self.inverses if self._uses_eigen(slot.request)]
-        assignments: dict[MatrixSlot, list[Assignment]] = {}
+        changes: dict[MatrixSlot, list[Change]] = {}
         if by_eigen:
             dtype = linalg.statistics_dtype(self.inverse_dtype)
             eigen = eigendecompose(tf.cast(matrix, dtype))
-            assignments = {slot: slot.updated_by_eigen(eigen) for slot in by_eigen}
+            changes = {slot: slot.updated_by_eigen(eigen, dampings) for slot in by_eigen}
         for slot in self.inverses:
-            if slot not in assignments:
-                assignments[slot] = slot.updated(matrix, method)
-        return [assignment for slot in self.inverses for assignment in assignments[slot]]
+            if slot not in changes:
+                changes[slot] = slot.updated(matrix, dampings, method)
+        return [change for slot in self.inverses for change in changes[slot]]
 
     def _uses_eigen(self, request: Request) -> bool:
         """Whether a function is computed from the eigendecomposition of the matrix."""
@@ -176,9 +177,13 @@ class MatrixFactor(SlotFactor):
         """Returns L⁻¹ as of its last update."""
         return DenseOperator(self._read_slot(Request(damping.name, "cholesky_inverse")))
 
-    def updated_inverses(self) -> list[Assignment]:
-        """Computes all that is registered; returns the new values of `get_inv_vars()`."""
-        return self._updated_slots(self.value)
+    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+        """Computes all that is registered; returns the changes of `get_inv_vars()`.
+
+        Args:
+          dampings: By name; `dampings` among them.
+        """
+        return self._updated_slots(self.value, dampings)
 
 
 class NoCholeskyFactor(SlotFactor):
@@ -265,7 +270,7 @@ class DiagonalFactor(FisherFactor):
     def instantiate_inv_variables(self, device: str = "") -> None:
         """Does nothing: there is nothing to keep."""
 
-    def updated_inverses(self) -> list[Assignment]:
+    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Returns nothing: there is nothing to keep."""
         return []
 

@@ -9,6 +9,7 @@ References:
 """
 
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -21,7 +22,7 @@ from kfac.fisher_factors.dense import VectorFactor
 from kfac.fisher_factors.matrix import NoCholeskyFactor
 from kfac.fisher_factors.slot import Damping, Request
 from kfac.linear_operator import DenseOperator, LinearOperator
-from kfac.state import Assignment
+from kfac.state import Change
 from kfac.uses import fold_uses
 
 
@@ -129,6 +130,10 @@ class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
         """Raises ValueError: not known."""
         raise self._unsupported(f"power {exponent:g}")
 
-    def updated_inverses(self) -> list[Assignment]:
-        """Computes all that is registered; returns the new values of `get_inv_vars()`."""
-        return self._updated_slots(self.value)
+    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+        """Computes all that is registered; returns the changes of `get_inv_vars()`.
+
+        Args:
+          dampings: By name; `dampings` among them.
+        """
+        return self._updated_slots(self.value, dampings)

@@ -6,7 +6,7 @@ business. Called by `MatrixFactor`.
 
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from kfac import chain, damped_matrix
 from kfac._types import DType, Tensor, Variable
 from kfac.damped_matrix import DampedMatrix, Eigendecomposition
 from kfac.linalg import statistics_dtype
-from kfac.state import Assignment, make_variable, read
+from kfac.state import Assignment, Change, make_variable, read
 
 _FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], DampedMatrix]] = types.MappingProxyType(
     {
@@ -34,11 +34,32 @@ class Damping(NamedTuple):
     Attributes:
       name: Says whose damping it is: path of the variables below `kfac/` that depend on it.
         Equal names mean equal damping.
-      value: Returns d, shape [], whenever it is needed anew.
+      compute: Returns d, shape [], under its name, whenever it is needed anew; and under their
+        names those that the same computation gives, such as that of the layer's other factor.
     """
 
     name: str
-    value: Callable[[], Tensor]
+    compute: Callable[[], Mapping[str, Tensor]]
+
+    def value(self) -> Tensor:
+        """Returns d, shape [], computed now."""
+        return self.compute()[self.name]
+
+
+def current_dampings(
+    dampings: Iterable[Damping], known: Mapping[str, Tensor] = types.MappingProxyType({})
+) -> dict[str, Tensor]:
+    """Returns dampings by name, computed now unless they are known; each computation made once.
+
+    Args:
+      dampings: What is needed.
+      known: Dampings by name that were computed for the same update.
+    """
+    found = dict(known)
+    for damping in dampings:
+        if damping.name not in found:
+            found.update(damping.compute())
+    return found
 
 
 class Request(NamedTuple):
@@ -70,6 +91,7 @@ class MatrixSlot:
 
     Attributes:
       request: Which function it is.
+      damping: d.
       name: Path of the variables below `kfac/`.
     """
 
@@ -82,7 +104,7 @@ class MatrixSlot:
         """
         self.request = request
         self.name = f"{request.damping}/{request.leaf}"
-        self._damping = damping
+        self.damping = damping
         self._matrix: Variable = None
         self._rare_paths: Variable = None
 
@@ -106,31 +128,38 @@ class MatrixSlot:
         """Reads how often each of `damped_matrix.RARE_PATHS` was taken so far, int64 [3]."""
         return read(self._rare_paths)
 
-    def updated(self, matrix: Tensor, inverse_method: str = "cholesky") -> list[Assignment]:
-        """Computes the function anew; returns the new values of `variables`.
+    def updated(
+        self, matrix: Tensor, dampings: Mapping[str, Tensor], inverse_method: str = "cholesky"
+    ) -> list[Change]:
+        """Computes the function anew; returns the changes of `variables`.
 
         Args:
           matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
+          dampings: By name; d among them.
           inverse_method: How to invert; a key of `kfac.inversion.INVERSIONS`.
         """
         matrix = tf.cast(matrix, statistics_dtype(self._matrix.dtype.base_dtype))
-        damping, previous = self._damping_and_previous(matrix.dtype)
+        damping, previous = self._damping_and_previous(dampings, matrix.dtype)
         if self.request.leaf == "inverse":
             found = damped_matrix.damped_inverse(matrix, damping, previous, inverse_method)
         else:
             found = _FUNCTIONS[self.request.kind](matrix, damping, previous)
-        return self._assignments(found)
+        return self._changes(found)
 
-    def updated_by_eigen(self, eigen: Eigendecomposition) -> list[Assignment]:
+    def updated_by_eigen(
+        self, eigen: Eigendecomposition, dampings: Mapping[str, Tensor]
+    ) -> list[Change]:
         """Computes a power anew from the eigendecomposition of M; see `updated`."""
-        damping, previous = self._damping_and_previous(eigen.values.dtype)
+        damping, previous = self._damping_and_previous(dampings, eigen.values.dtype)
         exponent = self.request.exponent
-        return self._assignments(damped_matrix.damped_power(eigen, damping, exponent, previous))
+        return self._changes(damped_matrix.damped_power(eigen, damping, exponent, previous))
 
-    def _damping_and_previous(self, dtype: DType) -> tuple[Tensor, Tensor]:
-        return tf.cast(self._damping.value(), dtype), tf.cast(self.read(), dtype)
+    def _damping_and_previous(
+        self, dampings: Mapping[str, Tensor], dtype: DType
+    ) -> tuple[Tensor, Tensor]:
+        return tf.cast(dampings[self.damping.name], dtype), tf.cast(self.read(), dtype)
 
-    def _assignments(self, found: DampedMatrix) -> list[Assignment]:
+    def _changes(self, found: DampedMatrix) -> list[Change]:
         matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
         counts = self.read_rare_paths() + found.rare_paths
         return [Assignment(self._matrix, matrix), Assignment(self._rare_paths, counts)]

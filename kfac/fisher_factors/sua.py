@@ -14,6 +14,7 @@ References:
 """
 
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -26,7 +27,7 @@ from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.matrix import NoCholeskyFactor
 from kfac.fisher_factors.slot import Damping, Request
 from kfac.linear_operator import LinearOperator
-from kfac.state import Assignment
+from kfac.state import Change
 
 
 @typing.final
@@ -212,6 +213,10 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
         if exponent not in {1, -1}:
             raise self._unsupported(f"power {exponent:g}")
 
-    def updated_inverses(self) -> list[Assignment]:
-        """Inverts Σ + d·I; returns the new values of `get_inv_vars()`."""
-        return self._updated_slots(self._parts()[0])
+    def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
+        """Inverts Σ + d·I; returns the changes of `get_inv_vars()`.
+
+        Args:
+          dampings: By name; `dampings` among them.
+        """
+        return self._updated_slots(self._parts()[0], dampings)

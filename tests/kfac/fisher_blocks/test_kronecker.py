@@ -5,6 +5,7 @@ import tensorflow as tf
 import kfac
 from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_blocks import ConvKFCBasicFB, FullyConnectedKFACBasicFB
+from kfac.fisher_factors.base import updated_inverses
 
 v1 = tf.compat.v1
 
@@ -188,7 +189,7 @@ def test_powers_and_cholesky_factors(trained):
 def test_powers_share_one_eigendecomposition(trained, graph):
     _, block, _, _ = trained
     before = set(graph.get_operations())
-    block.input_factor.updated_inverses()
+    updated_inverses([block.input_factor], [""])
     new = [op for op in graph.get_operations() if op not in before]
     eigen = [op for op in new if op.type == "SelfAdjointEigV2"]
     # One for three powers; the others are the last resorts of two Cholesky factors.

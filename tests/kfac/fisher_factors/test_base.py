@@ -111,7 +111,7 @@ def test_empty_batch_is_refused(factor, rows, session):
 
 
 def test_inverse_before_any_statistic_stays_zero(factor, session):
-    factor.register_inverse(Damping("fc/input", lambda: tf.constant(0.1, tf.float64)))
+    factor.register_inverse(Damping("fc/input", lambda: {"fc/input": tf.constant(0.1, tf.float64)}))
     (slot,) = factor.inverses
     factor.instantiate_inv_variables()
     session.run(v1.global_variables_initializer())
@@ -122,7 +122,8 @@ def test_inverse_before_any_statistic_stays_zero(factor, session):
 
 def test_two_inverses_of_one_factor(factor, rows, session):
     dampings = [
-        Damping(name, lambda d=d: tf.constant(d, tf.float64)) for name, d in (("a", 0.1), ("b", 2))
+        Damping(name, lambda name=name, d=d: {name: tf.constant(d, tf.float64)})
+        for name, d in (("a", 0.1), ("b", 2))
     ]
     for damping in (*dampings, Damping("a", lambda: None)):
         factor.register_inverse(damping)

@@ -11,6 +11,7 @@ from kfac.fisher_factors import (
     FullyConnectedEigenbasisFactor,
     FullyConnectedKroneckerFactor,
 )
+from kfac.fisher_factors.base import updated_inverses
 
 v1 = tf.compat.v1
 
@@ -139,7 +140,7 @@ def test_bases_are_assigned_after_the_average_was_moved(graph):
     for factor in factors:
         factor.instantiate_cov_variables()
         factor.instantiate_inv_variables()
-    *bases, average = factors[-1].updated_inverses()
+    *bases, average = updated_inverses(factors[-1:], [""])
     assert average.variable is factors[-1].get_cov_vars()[0]
     assert all(basis.value.op.control_inputs == [average.value.op] for basis in bases)
 

@@ -14,7 +14,7 @@ from kfac.fisher_factors import (
 v1 = tf.compat.v1
 
 X = np.random.RandomState(0).randn(8, 3)
-DAMPING = Damping("fc/input", lambda: tf.constant(0.2, tf.float64))
+DAMPING = Damping("fc/input", lambda: {"fc/input": tf.constant(0.2, tf.float64)})
 
 
 def update(session, factor):
@@ -71,7 +71,9 @@ def test_functions_of_a_matrix(graph, session):
 @pytest.mark.parametrize(("threshold", "eigen"), [(2, 1), (3, 2)])
 def test_many_inverses_share_an_eigendecomposition(graph, session, threshold, eigen):
     factor = matrix_factor(CurvatureConfig(eigen_threshold=threshold))
-    dampings = [Damping(str(d), lambda d=d: tf.constant(d, tf.float64)) for d in (0.1, 2.0)]
+    dampings = [
+        Damping(str(d), lambda d=d: {str(d): tf.constant(d, tf.float64)}) for d in (0.1, 2.0)
+    ]
     for damping in dampings:
         factor.register_inverse(damping)
     update(session, factor)
@@ -155,7 +157,7 @@ def test_functions_of_a_diagonal(graph, session):
         (factor.get_cov_as_linear_operator(), diagonal),
     ):
         np.testing.assert_allclose(session.run(operator.to_dense()), np.diag(expected))
-    assert (factor.inverses, factor.get_inv_vars(), factor.updated_inverses()) == ((), (), [])
+    assert (factor.inverses, factor.get_inv_vars(), factor.updated_inverses({})) == ((), (), [])
     assert (factor.inverse_cost, factor.cov_shape) == (6, (6,))
 
 

@@ -30,7 +30,7 @@ def test_moments(graph, session, how, has_bias):
 
 def test_variables(graph):
     factor = FullyConnectedMultiKF(((tf.constant(X[0]),),), 1, False, ("",), name="rnn/input")
-    damping = Damping("rnn/input", lambda: tf.constant(0.1, tf.float64))
+    damping = Damping("rnn/input", lambda: {"rnn/input": tf.constant(0.1, tf.float64)})
     factor.register_chain(1, damping)
     factor.register_chain(2, damping)
     factor.instantiate_inv_variables()
@@ -41,7 +41,7 @@ def test_variables(graph):
 
 def test_powers_are_not_known(graph):
     factor = FullyConnectedMultiKF(((tf.constant(X[0]),),), 1, False, ("",), name="rnn/input")
-    damping = Damping("rnn/input", lambda: tf.constant(0.1, tf.float64))
+    damping = Damping("rnn/input", lambda: {"rnn/input": tf.constant(0.1, tf.float64)})
     for ask in (factor.register_matpower, factor.get_matpower):
         with pytest.raises(ValueError, match=r"power -1 of factor 'rnn/input'.*'kron_indep'"):
             ask(-1, damping)

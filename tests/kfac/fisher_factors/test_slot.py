@@ -3,21 +3,40 @@ import pytest
 import tensorflow as tf
 
 from kfac.damped_matrix import eigendecompose
-from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.fisher_factors.slot import Damping, MatrixSlot, Request, current_dampings
 from kfac.state import assign_all
 
 v1 = tf.compat.v1
 
 
+DAMPING = Damping("fc/w/input", lambda: {"fc/w/input": tf.constant(1.0)})
+
+
 def new_slot(kind, exponent=0.0):
-    damping = Damping("fc/w/input", lambda: tf.constant(1.0))
-    return MatrixSlot(Request(damping.name, kind, exponent), damping)
+    return MatrixSlot(Request(DAMPING.name, kind, exponent), DAMPING)
 
 
 def make_slot():
     slot = new_slot("power", -1.0)
     slot.make_variables([2, 2], tf.float32, "")
     return slot
+
+
+def test_dampings_are_computed_once():
+    calls = []
+
+    def layer():
+        calls.append("layer")
+        return {"input": 2.0, "output": 0.5}
+
+    both = [Damping(name, layer) for name in ("input", "output")]
+    other = Damping("other", lambda: {"other": 3.0})
+    found = current_dampings([*both, both[0]])
+    assert (found, calls) == ({"input": 2.0, "output": 0.5}, ["layer"])
+    assert current_dampings([both[1], other], found) == {**found, "other": 3.0}
+    assert calls == ["layer"]
+    assert [damping.value() for damping in both] == [2.0, 0.5]
+    assert calls == ["layer"] * 3
 
 
 def test_variables(graph):
@@ -39,7 +58,7 @@ def test_starts_at_zero(graph, session):
 def test_update_and_counters(graph, session):
     slot = make_slot()
     matrix = v1.placeholder(tf.float32, [2, 2])
-    update = assign_all(slot.updated(matrix))
+    update = assign_all(slot.updated(matrix, DAMPING.compute()))
     session.run(v1.global_variables_initializer())
     session.run(update, {matrix: np.eye(2)})
     for bad in (np.full([2, 2], np.nan), np.full([2, 2], np.inf)):
@@ -72,7 +91,8 @@ def test_power_from_an_eigendecomposition(graph, session):
     slot = new_slot("power", -0.5)
     slot.make_variables([2, 2], tf.float32, "")
     matrix = tf.constant(np.diag([3.0, 8.0]))
-    update = assign_all(slot.updated_by_eigen(eigendecompose(tf.cast(matrix, tf.float32))))
+    eigen = eigendecompose(tf.cast(matrix, tf.float32))
+    update = assign_all(slot.updated_by_eigen(eigen, DAMPING.compute()))
     session.run(v1.global_variables_initializer())
     session.run(update)
     np.testing.assert_allclose(session.run(slot.read()), np.diag([0.5, 1 / 3]), rtol=1e-6)
@@ -82,7 +102,8 @@ def test_power_from_an_eigendecomposition(graph, session):
 def test_kept_in_another_dtype(graph, session, dtype):
     slot = new_slot("cholesky")
     slot.make_variables([2, 2], dtype, "")
-    update = assign_all(slot.updated(tf.constant(np.diag([3.0, 8.0]), tf.float32)))
+    matrix = tf.constant(np.diag([3.0, 8.0]), tf.float32)
+    update = assign_all(slot.updated(matrix, DAMPING.compute()))
     session.run(v1.global_variables_initializer())
     session.run(update)
     assert slot.read().dtype == dtype

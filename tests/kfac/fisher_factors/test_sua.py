@@ -55,7 +55,7 @@ def test_trace_and_inverse(graph, session):
     factor = ConvInputSUAKroneckerFactor(
         ((tf.constant(IMAGES),),), GEOMETRY, True, ("",), name="conv/input"
     )
-    damping = Damping("conv/input", lambda: tf.constant(0.3, tf.float64))
+    damping = Damping("conv/input", lambda: {"conv/input": tf.constant(0.3, tf.float64)})
     factor.register_inverse(damping)
     factor.instantiate_cov_variables()
     factor.instantiate_inv_variables()
@@ -74,7 +74,7 @@ def test_what_is_not_known(graph):
     factor = ConvInputSUAKroneckerFactor(
         ((tf.constant(IMAGES),),), GEOMETRY, True, ("",), name="conv/input"
     )
-    damping = Damping("conv/input", lambda: tf.constant(0.3, tf.float64))
+    damping = Damping("conv/input", lambda: {"conv/input": tf.constant(0.3, tf.float64)})
     for ask in (
         factor.register_cholesky,
         factor.register_cholesky_inverse,
