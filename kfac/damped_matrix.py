@@ -104,9 +104,7 @@ def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatri
     """
     del damping
     values, vectors, is_usable = eigendecompose(matrix)
-    found = tf.concat([vectors, values[tf.newaxis]], axis=0)
-    never = tf.zeros_like(is_usable)
-    return _result(is_usable, found, previous, retried=never, eigen=never)
+    return _result(is_usable, tf.concat([vectors, values[tf.newaxis]], axis=0), previous)
 
 
 def damped_power(
@@ -126,20 +124,18 @@ def damped_power(
     power = symmetrize(
         tf.matmul(vectors * (values + damping) ** exponent, vectors, transpose_b=True)
     )
-    good = tf.logical_and(usable, all_finite(power))
-    never = tf.zeros_like(good)
-    return _result(good, power, previous, retried=never, eigen=never)
+    return _result(tf.logical_and(usable, all_finite(power)), power, previous)
 
 
-def _result(
-    good: Tensor, matrix: Tensor, previous: Tensor, retried: Tensor, eigen: Tensor
-) -> DampedMatrix:
-    taken = tf.stack([retried, eigen, tf.logical_not(good)])
-    return DampedMatrix(choose(good, matrix, previous), tf.cast(taken, tf.int64))
+def _result(good: Tensor, matrix: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns a matrix if it is good and else the previous one, without any retry."""
+    none, kept = (tf.constant([0, 0, n], tf.int64) for n in (0, 1))
+    return DampedMatrix(choose(good, matrix, previous), choose(good, none, kept))
 
 
 def _is_damping(damping: Tensor) -> Tensor:
-    return tf.logical_and(tf.math.is_finite(damping), damping > 0)
+    """Returns whether d is finite and d > 0: whether it has a finite logarithm."""
+    return tf.math.is_finite(tf.math.log(damping))
 
 
 def _from_root(
@@ -181,34 +177,36 @@ def _with_retries(
     matrix = tf.math.multiply_no_nan(matrix, tf.cast(usable, matrix.dtype))
     damping = tf.where(usable, damping, tf.ones_like(damping))
     direct = attempt(add_to_diagonal(matrix, damping), identity_like(matrix))
-    failed = tf.logical_not(all_finite(direct))
-    wide, size = (_if_needed(failed, x) for x in (matrix, tf.shape(matrix)[0]))
+    succeeded = all_finite(direct)
+    wide, size = (_unless(succeeded, x) for x in (matrix, tf.shape(matrix)[0]))
     wide, wide_damping = tf.cast(wide, tf.float64), tf.cast(damping, tf.float64)
     wide_identity = tf.eye(size, dtype=tf.float64)
     root = _retried_root(wide, wide_damping, wide_identity)
-    hopeless = tf.logical_not(all_finite(root))
-    root = _found(hopeless, _eigen_root(_if_needed(hopeless, wide), wide_damping), root)
+    has_root = all_finite(root)
+    root = _first(has_root, root, _eigen_root(_unless(has_root, wide), wide_damping))
     retry = tf.cast(function(root, wide_identity), matrix.dtype)
-    found, eigen = _found(failed, retry, direct), _found(failed, hopeless, failed)
-    good = tf.logical_and(usable, _found(failed, all_finite(retry), usable))
-    return _result(good, found, previous, retried=failed, eigen=eigen)
+    good = tf.logical_and(usable, all_finite(retry))
+    rare_paths = tf.cast(tf.logical_not([False, has_root, good]), tf.int64)
+    retried = DampedMatrix(choose(good, retry, previous), rare_paths)
+    pairs = zip(_result(usable, direct, previous), retried, strict=True)
+    return DampedMatrix(*(_first(succeeded, *pair) for pair in pairs))
 
 
-def _if_needed(is_needed: Tensor, tensor: Tensor) -> Tensor:
-    """Returns a Tensor that is dead, as all that is made of it is, unless it is needed.
+def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
+    """Returns a Tensor that is dead, as all that is made of it is, if a result is found already.
 
     So a decomposition that is not needed does not run. A conditional branch would do the same, but
     several for each factor make building the graph many times slower.
     """
-    return tf.raw_ops.Switch(data=tensor, pred=is_needed).output_true
+    return tf.raw_ops.Switch(data=tensor, pred=is_found).output_false
 
 
-def _found(is_needed: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
-    """Returns what is made of what was needed, or otherwise another Tensor of the same shape."""
-    unneeded = tf.raw_ops.Switch(data=otherwise, pred=is_needed).output_false
-    found = tf.raw_ops.Merge(inputs=[unneeded, tensor]).output
-    found.set_shape(otherwise.shape)
-    return found
+def _first(is_found: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
+    """Returns what is found already, or else what was made of dead Tensors, of the same shape."""
+    found = tf.raw_ops.Switch(data=tensor, pred=is_found).output_true
+    merged = tf.raw_ops.Merge(inputs=[found, otherwise]).output
+    merged.set_shape(tensor.shape)
+    return merged
 
 
 def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:

@@ -36,11 +36,9 @@ def kronecker_damping(
     Returns:
       (π √λ, √λ / π): what to add to the diagonals of A and of G, each of shape [].
     """
-    # Two ratios rather than two products: products of small traces underflow in float32.
-    a_mean, g_mean = a_trace / a_dim, g_trace / g_dim
-    degenerate = tf.logical_or(tf.equal(a_mean, 0), tf.equal(g_mean, 0))
-    one = tf.ones_like(a_mean)
-    ratio = tf.where(degenerate, one, a_mean) / tf.where(degenerate, one, g_mean)
+    # A ratio of ratios rather than of products: products of small traces underflow in float32.
+    ratio = tf.math.divide_no_nan(a_trace / a_dim, g_trace / g_dim)
+    ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)
     root = tf.sqrt(damping)
     return root * tf.sqrt(ratio), root * tf.math.rsqrt(ratio)
 

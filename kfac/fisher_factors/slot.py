@@ -15,7 +15,7 @@ from kfac import chain, damped_matrix
 from kfac._types import DType, Tensor, Variable
 from kfac.damped_matrix import DampedMatrix, Eigendecomposition
 from kfac.linalg import statistics_dtype
-from kfac.state import Assignment, Change, make_variable, read
+from kfac.state import Addition, Assignment, Change, make_variable, read
 
 _FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], DampedMatrix]] = types.MappingProxyType(
     {
@@ -161,5 +161,4 @@ class MatrixSlot:
 
     def _changes(self, found: DampedMatrix) -> list[Change]:
         matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
-        counts = self.read_rare_paths() + found.rare_paths
-        return [Assignment(self._matrix, matrix), Assignment(self._rare_paths, counts)]
+        return [Assignment(self._matrix, matrix), Addition(self._rare_paths, found.rare_paths)]
