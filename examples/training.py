@@ -61,8 +61,6 @@ def run(
         sys.exit(0)
     if estimator.config.task_type != replicate.TaskType.PS:
         show_plan(plan, data, settings.batch_size, params)
-    if estimator.config.is_chief:
-        config_file.record(estimator.config, params, _saved_step(estimator))
     train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
     with endings.endings(estimator):
         results = train(estimator, data, settings)
@@ -221,6 +219,8 @@ def train_and_evaluate(
 ) -> Results:
     """Trains up to a step, evaluating on both parts of the data on the way and at the end.
 
+    What the run is asked to do is written down first.
+
     Args:
       estimator: What trains; it goes on from its latest checkpoint.
       data: What to train and test on.
@@ -230,7 +230,8 @@ def train_and_evaluate(
       The results of the last evaluations, named "train" and "test".
     """
     train_steps = settings.train_steps
-    step = _announce_start(estimator, train_steps)
+    step = _record(estimator)
+    terminal.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
     evaluator = _without_progress(estimator)
     hooks = [PrintModelTable()]
     results = evaluate(evaluator, data) if step >= train_steps else {}
@@ -248,6 +249,8 @@ def train_in_cluster(
 ) -> Results:
     """Does what the task of this process in the cluster is.
 
+    The chief writes down first what the run is asked to do.
+
     Args:
       estimator: What trains; its config knows the cluster.
       data: What to train and test on; the workers read it in different orders.
@@ -259,6 +262,8 @@ def train_in_cluster(
     """
     config = estimator.config
     terminal.show("task", f"{config.task_type} {config.task_id}")
+    if config.is_chief:
+        _record(estimator)
     replicate.train_and_evaluate(
         estimator,
         replicate.TrainSpec(
@@ -338,18 +343,14 @@ class PrintModelTable(v1.train.SessionRunHook):
         print(replicate.model_table(v1.trainable_variables(), notes or None), flush=True)
 
 
-def _announce_start(estimator: replicate.Estimator, train_steps: int) -> int:
-    """Says where training starts and returns that step."""
-    step = _saved_step(estimator)
-    terminal.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
+def _record(estimator: replicate.Estimator) -> int:
+    """Writes down what the run is asked to do, and returns the step from which it goes on."""
+    is_begun = estimator.latest_checkpoint() is not None
+    step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
+    config_file.record(
+        estimator.model_dir, step, params=estimator.params, run_config=estimator.config
+    )
     return step
-
-
-def _saved_step(estimator: replicate.Estimator) -> int:
-    """Returns the step of the newest checkpoint, 0 if there is none."""
-    if estimator.latest_checkpoint() is None:
-        return 0
-    return int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP))
 
 
 def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:

@@ -5,11 +5,28 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import model_deploy
+import replicate
 from examples import run_flags, training
+from replicate.estimator.cluster import ClusterConfig
 
 
 def plan(towers):
     return model_deploy.device_plan(["/cpu:0"] * towers)
+
+
+def settings(num_towers=None, devices=None):
+    return run_flags.RunSettings(
+        data_dir=None,
+        model_dir="unused",
+        num_towers=num_towers,
+        devices=devices,
+        batch_size=8,
+        train_steps=1,
+        eval_every_steps=1,
+        save_every_steps=None,
+        seed=0,
+        progress="off",
+    )
 
 
 @pytest.mark.parametrize(("batch", "towers"), [(128, 2), (128, 1), (6, 3), (7, 7)])
@@ -38,20 +55,8 @@ def test_devices_and_number_of_towers_must_agree():
     [(2, None, "--num_towers=2:"), (1, ["/cpu:0"], "--num_towers=1 --devices=/cpu:0:")],
 )
 def test_a_plain_graph_refuses_towers(num_towers, devices, wrong):
-    settings = run_flags.RunSettings(
-        data_dir=None,
-        model_dir="unused",
-        num_towers=num_towers,
-        devices=devices,
-        batch_size=8,
-        train_steps=1,
-        eval_every_steps=1,
-        save_every_steps=None,
-        seed=0,
-        progress="off",
-    )
     with pytest.raises(ValueError, match=f"has no towers, got {wrong}"):
-        training.plan_one_device(settings)
+        training.plan_one_device(settings(num_towers, devices))
 
 
 def test_towers_take_logical_devices_that_are_there():
@@ -66,3 +71,15 @@ def test_towers_take_logical_devices_that_are_there():
 def test_metrics_are_those_of_the_model():
     result = {"loss": 1.0, "global_step": 7, "fooled": 0.5, "accuracy": 0.25}
     assert training.metrics(result) == [("accuracy", 0.25), ("fooled", 0.5)]
+
+
+@pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
+def test_in_a_cluster_the_chief_writes_the_configuration(tmp_path, monkeypatch, task_type):
+    monkeypatch.setattr(replicate, "train_and_evaluate", lambda *specs: None)
+    monkeypatch.setattr(training, "evaluate", lambda estimator, data: {})
+    jobs = dict.fromkeys(("chief", "worker", "ps"), ("127.0.0.1:1",))
+    config = replicate.RunConfig(str(tmp_path), cluster=ClusterConfig(jobs, task_type))
+    training.train_in_cluster(
+        replicate.Estimator(lambda features: None, config=config), None, settings()
+    )
+    assert (tmp_path / "config.json").exists() == (task_type == "chief")
