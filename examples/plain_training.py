@@ -5,13 +5,13 @@ prints a line now and then, and measures the accuracy at the end. The graph is t
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from examples import mnist, terminal
+from examples import config_file, mnist, terminal
 from examples.run_flags import RunSettings
 
 v1 = tf.compat.v1
@@ -21,7 +21,12 @@ Predict = Callable[[Any], Any]
 
 
 def run(
-    train_op: Any, loss: Any, predict: Predict, data: mnist.Dataset, settings: RunSettings
+    train_op: Any,
+    loss: Any,
+    predict: Predict,
+    data: mnist.Dataset,
+    settings: RunSettings,
+    params: Mapping[str, Any],
 ) -> None:
     """Trains the default graph up to a step and prints the accuracies.
 
@@ -33,6 +38,7 @@ def run(
       predict: Builds the predictions.
       data: What to evaluate on.
       settings: How to run.
+      params: What the graph was built by, to be written down.
     """
     global_step = v1.train.get_global_step()
     with v1.control_dependencies([train_op]):
@@ -41,7 +47,7 @@ def run(
         images = v1.placeholder(tf.float32, [None, *data.train.images.shape[1:]])
         digits = predict(images)
     v1.summary.scalar("loss", loss)
-    step = _announce_start(settings)
+    step = _begin(settings, params)
     try:
         with terminal.stop_signals() as stopped, _session(loss, settings) as session:
             while step < settings.train_steps and not stopped:
@@ -74,10 +80,11 @@ def _session(loss: Any, settings: RunSettings) -> v1.train.MonitoredSession:
     )
 
 
-def _announce_start(settings: RunSettings) -> int:
-    """Says where training starts and returns that step."""
+def _begin(settings: RunSettings, params: Mapping[str, Any]) -> int:
+    """Writes down what the run is asked to do, says where it starts, and returns that step."""
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
+    config_file.record(settings.model_dir, step, params=params)
     terminal.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
     return step
 

@@ -185,6 +185,7 @@ def train(config: Any) -> None:
             config=config.replace(save_input_position=posed.dataset.in_memory),
             params=training_settings(posed, deployment, config.is_chief and begun is None),
         )
+        step = begin(estimator, begun)
     reading = Reading(
         training=True,
         seed=FLAGS.seed,
@@ -199,7 +200,7 @@ def train(config: Any) -> None:
     for text in unused():
         terminal.show("unused flag", text)
     terminal.show("batch", f"{batch_rows} = {FLAGS.num_clones} x {FLAGS.batch_size}")
-    terminal.show_start(begun, first_step(begun), estimator.model_dir, FLAGS.max_number_of_steps)
+    terminal.show_start(begun, step, estimator.model_dir, FLAGS.max_number_of_steps)
     if begun and FLAGS.checkpoint_path:
         terminal.show("fine-tuning", "not again: this run goes on from its own checkpoint")
     with endings.endings(estimator):
@@ -211,13 +212,26 @@ def train(config: Any) -> None:
         terminal.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
 
 
-def first_step(begun: str | None) -> int:
-    """Returns the step that a run goes on from; `begun` is the newest checkpoint of its own."""
+def begin(estimator: Any, begun: str | None) -> int:
+    """Has the chief write down what a run is asked to do, and returns the step it goes on from.
+
+    Args:
+      estimator: What trains.
+      begun: The newest checkpoint of the run itself, if there is one.
+
+    Raises:
+      ValueError: Nothing can be written to the model directory.
+    """
     import tensorflow as tf  # noqa: PLC0415
 
-    if begun is None:
-        return 0
-    return int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP))
+    from examples import config_file  # noqa: PLC0415
+
+    step = int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP)) if begun else 0
+    if estimator.config.is_chief:
+        config_file.record(
+            estimator.model_dir, step, params=estimator.params, run_config=estimator.config
+        )
+    return step
 
 
 def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:

@@ -31,7 +31,7 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
         batch = mnist.tensors(*data.train, settings.batch_size, seed=settings.seed)
         loss = mean_of_towers(batch, plan, params)
         train_op = kfac_updates.minimize(loss, params, plan.towers)
-        plain_training.run(train_op, loss, convnet_model.predict, data, settings)
+        plain_training.run(train_op, loss, convnet_model.predict, data, settings, params)
 
 
 def mean_of_towers(batch: tuple[Any, Any], plan: model_deploy.DevicePlan, params: Params) -> Any:

@@ -28,4 +28,4 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
         if params["optimizer"] == "kfac":
             convnet_model.register(kfac.graph_layer_collection(), model, params)
         train_op = kfac_updates.minimize(loss, params)
-        plain_training.run(train_op, loss, convnet_model.predict, data, settings)
+        plain_training.run(train_op, loss, convnet_model.predict, data, settings, params)

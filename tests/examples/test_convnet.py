@@ -165,6 +165,8 @@ def test_every_mode_reaches_an_accuracy(run_program, tmp_path, flags):
         assert re.search("conv2/weights .*diagonal", done.out)
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
     assert accuracy >= 0.93
+    params = json.loads((tmp_path / "config.json").read_text())["params"]
+    assert f"{params['optimizer']} learning_rate={params['learning_rate']} " in done.out
 
 
 def test_modes_and_approximations_do_not_share_a_model_dir(run_program, tmp_path):

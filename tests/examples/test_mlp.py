@@ -25,10 +25,10 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
     assert accuracy >= 0.94
     assert f"{tmp_path}/model.ckpt-80\n" in done.out
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["program"] == "examples.mlp"
+    assert (config["flags"]["train_steps"], config["params"]["damping"]) == (80, 0.03)
     if mode == "estimator":
-        config = json.loads((tmp_path / "config.json").read_text())
-        assert config["program"] == "examples.mlp"
-        assert (config["flags"]["train_steps"], config["flags"]["damping"]) == (80, 0.03)
         for folder in (tmp_path, tmp_path / "eval_train", tmp_path / "eval_test"):
             [line] = (folder / "metrics.jsonl").read_text().splitlines()
             assert json.loads(line)["step"] == 80
@@ -40,6 +40,14 @@ def test_a_dry_run_compares_one_step_and_trains_nothing(run_program, tmp_path):
     assert re.search(r"^difference +\S+ +gradient of linear3/bias$", done.out, re.MULTILINE)
     assert "loss and gradients on 2 towers are those on one, but for rounding" in done.out
     assert not list(tmp_path.glob("model.ckpt*"))
+
+
+def test_checkpoints_that_cannot_be_used_are_one_line_and_exit_code_2(run_program, tmp_path):
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"')
+    (tmp_path / "model.ckpt-5.index").write_text("damaged")
+    done = run_program("mlp", f"--model_dir={tmp_path}", "--batch_size=16")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "model.ckpt-5" in done.err
 
 
 def test_a_bar_is_refused_where_there_is_none(run_program, tmp_path):

@@ -1,5 +1,6 @@
 """A loop on TensorFlow's own session: it counts, saves, goes on, evaluates, stops."""
 
+import json
 import os
 import signal
 
@@ -46,7 +47,7 @@ def run(model_dir, loss=None, effect=None, **changes):
         moved = v1.assign_add(step, 1)
         train_op = moved if effect is None else tf.group(moved, effect())
         loss = tf.constant(0.25) if loss is None else tf.constant(loss)
-        plain_training.run(train_op, loss, predict, DATA, settings(model_dir, **changes))
+        plain_training.run(train_op, loss, predict, DATA, settings(model_dir, **changes), {"r": 1})
 
 
 def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
@@ -65,6 +66,7 @@ def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
     assert lines[0] == f"checkpoint {tmp_path}/model.ckpt-4: continuing at step 4"
     assert lines[1] == "training step 5 loss 0.2500"
     assert lines[-1] == f"checkpoint {tmp_path}/model.ckpt-5"
+    assert json.loads((tmp_path / "config.json").read_text())["params"] == {"r": 1}
     run(tmp_path, train_steps=5)
     printed = capsys.readouterr().out
     assert "complete at step 5, nothing to train up to step 5" in printed

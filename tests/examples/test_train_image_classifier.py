@@ -151,6 +151,7 @@ def test_help_does_not_import_tensorflow(program):
         ("--num_epochs_per_decay=0.001", "less than a step"),
         ("--trainable_scopes=head", "no trainable variable is in scope 'head'"),
         ("--checkpoint_path=nowhere", "There is no checkpoint at nowhere"),
+        ("--train_dir=/dev/null", "cannot be written to /dev/null/config.json"),
         ("stray", "only --flags are accepted"),
     ],
 )
@@ -212,6 +213,19 @@ def test_prints_what_it_does(trained):
     assert f"checkpoint      {folder}/model.ckpt-40\n" in printed
 
 
+def test_writes_down_what_it_was_asked_to_do(trained):
+    config = config_of(trained[0])
+    assert config["program"] == "examples.train_image_classifier"
+    assert config["flags"]["num_clones"] == config["params"]["deployment"]["num_clones"] == 2
+    assert config["params"]["network"]["model_name"] == "lenet"
+    assert config["params"]["optimizer"]["opt_epsilon"] == 1e-8
+    assert config["run_config"]["log_step_count_steps"] == 10
+
+
+def config_of(folder, name="config.json"):
+    return json.loads((folder / name).read_text())
+
+
 @pytest.mark.parametrize("use_averages", [False, True])
 def test_evaluation_is_exact_on_any_number_of_clones(trained, run_program, tmp_path, use_averages):
     folder, _ = trained
@@ -257,6 +271,8 @@ def test_goes_on_from_its_checkpoint_and_tunes_another(trained, run_program, tmp
     assert f"checkpoint      {tmp_path}/model.ckpt-2: continuing at step 2\n" in second.out
     assert "not again" in second.out
     assert int(reader(tmp_path).get_tensor("global_step")) == 3
+    assert config_of(tmp_path)["flags"]["momentum"] == 0.5
+    assert config_of(tmp_path, "config-2.json")["flags"]["momentum"] == 0.9
 
 
 def reader(folder):
@@ -385,3 +401,5 @@ def test_cluster_of_two_workers_and_a_parameter_server(tmp_path, by):
     assert "variables on /job:ps" in printed["worker"]
     steps = int(reader(tmp_path).get_tensor("global_step"))
     assert steps in ((40, 41) if by == "tf_config" else (40,))
+    assert config_of(tmp_path)["flags"]["task"] == 0
+    assert config_of(tmp_path)["run_config"]["cluster"] == {"chief": 1, "worker": 1, "ps": 1}
