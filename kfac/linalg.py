@@ -64,6 +64,17 @@ def symmetrize(matrix: Tensor) -> Tensor:
     return 0.5 * (matrix + tf.linalg.matrix_transpose(matrix))
 
 
+def add_in_order(tensors: Sequence[Tensor]) -> Tensor:
+    """Adds up tensors of one shape, rounding alike in each run.
+
+    `add_n` begins with the first operand whose memory it may take, which depends on who else has
+    read it by then; so the first is one that nothing else reads.
+    """
+    with tf.compat.v1.get_default_graph().gradient_override_map({"Snapshot": "Identity"}):
+        first = tf.raw_ops.Snapshot(input=tensors[0])
+    return tf.add_n([first, *tensors[1:]])
+
+
 def identity_like(matrix: Tensor) -> Tensor:
     """Returns the identity of the size and dtype of a matrix [n, n]."""
     size = static_size(matrix, 0) or tf.shape(matrix)[0]

@@ -28,7 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.filter_axis import FilterAxis
+from kfac.filter_axis import FilterAxis, entry_pairs
 from kfac.linalg import static_size
 from kfac.work import ASSUMED_EXAMPLES, Work
 
@@ -113,43 +113,40 @@ def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _T
     channels = static_size(by_row, -1)
     ours = by_row[:, :, tile.start : tile.stop]
     others = by_row[:, :, tile.left : tile.right]
-    sums = [
-        window
-        for shift in range(rows.kernel)
-        for window in _window_products(ours, others, rows, shift)
-    ]
-    shape = [-1, tile.stop - tile.start, channels, tile.right - tile.left, channels]
-    by_column = tf.transpose(tf.reshape(tf.stack(sums), shape), [0, 2, 4, 1, 3])
-    flat = tf.reshape(by_column, [-1, tile.pairs])
-    meets = tf.constant(_meetings(columns, tile), by_row.dtype)
-    return tf.reshape(tf.matmul(flat, meets), [len(sums), channels, channels, -1])
-
-
-def _window_products(ours: Tensor, others: Tensor, rows: FilterAxis, shift: int) -> list[Tensor]:
-    """Returns R(i, shift) of the filter's rows i = 0, …, kh − 1 − shift.
-
-    Args:
-      ours: [H, N, w, c], the left operand.
-      others: [H, N, w', c], the right one.
-      rows: The rows.
-      shift: Δ ≥ 0.
-
-    Returns:
-      kh − shift matrices [w · c, w' · c].
-    """
-    windows = [rows.window(entry, shift) for entry in range(rows.kernel - shift)]
-    cuts = sorted({edge for start, stop in windows if start < stop for edge in (start, stop)})
-    pieces = {
-        start: tf.matmul(
+    pieces = _pieces(rows)
+    products = [
+        tf.matmul(
             _flat(ours[start:stop]), _flat(others[start + shift : stop + shift]), transpose_a=True
         )
-        for start, stop in itertools.pairwise(cuts)
-    }
-    nothing = tf.zeros([math.prod(x.shape[2:]) for x in (ours, others)], ours.dtype)
-    return [
-        tf.add_n([piece for at, piece in pieces.items() if start <= at < stop] or [nothing])
-        for start, stop in windows
+        for shift, start, stop in pieces
     ]
+    shape = [len(pieces), tile.stop - tile.start, channels, tile.right - tile.left, channels]
+    by_column = tf.transpose(tf.reshape(tf.stack(products), shape), [0, 2, 4, 1, 3])
+    meets = tf.constant(_meetings(columns, tile), by_row.dtype)
+    flat = tf.matmul(tf.reshape(by_column, [-1, tile.pairs]), meets)
+    # Not by additions: which of several operands comes first may depend on when others end.
+    windows = tf.constant(_windows(rows, pieces), by_row.dtype)
+    sums = tf.matmul(windows, tf.reshape(flat, [len(pieces), -1]))
+    return tf.reshape(sums, [len(entry_pairs(rows.kernel)), channels, channels, -1])
+
+
+def _pieces(rows: FilterAxis) -> list[tuple[int, int, int]]:
+    """Returns the pieces into which windows are cut: Δ, first row u, end; or one of no rows."""
+    pieces = []
+    for shift in range(rows.kernel):
+        windows = [rows.window(entry, shift) for entry in range(rows.kernel - shift)]
+        cuts = sorted({edge for start, stop in windows if start < stop for edge in (start, stop)})
+        pieces += [(shift, start, stop) for start, stop in itertools.pairwise(cuts)]
+    return pieces or [(0, 0, 0)]
+
+
+def _windows(rows: FilterAxis, pieces: list[tuple[int, int, int]]) -> np.ndarray:
+    """Returns which pieces [pairs, pieces] are in the window of which pair of filter rows."""
+    found = []
+    for entry, other in entry_pairs(rows.kernel):
+        first, last = rows.window(entry, other - entry)
+        found.append([shift == other - entry and first <= at < last for shift, at, _ in pieces])
+    return np.array(found)
 
 
 def _flat(rows: Tensor) -> Tensor:

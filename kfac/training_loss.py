@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Tensor
+from kfac.linalg import add_in_order
 from kfac.loss_registration import LossRegistration
 from kfac.tower_agreement import check_batches, check_collection, check_losses
 
@@ -118,7 +119,7 @@ class TrainingLoss:
                 "compute_gradients or minimize compute the gradients, or call set_loss(loss) "
                 "before apply_gradients."
             )
-        return tf.cast(tf.add_n([tf.convert_to_tensor(part) for part in parts]), dtype)
+        return tf.cast(add_in_order([tf.convert_to_tensor(part) for part in parts]), dtype)
 
     def on_current_batch(self, dtype: DType) -> Tensor:
         """Returns the loss of the current batch with the weights as they are now.
@@ -154,4 +155,4 @@ class TrainingLoss:
             scope = v1.variable_scope(tower.scope, reuse=True, auxiliary_name_scope=False)
             with v1.device(tower.device), scope:
                 losses.append(tf.cast(self._loss_fn(batch), dtype))
-        return tf.add_n(losses) / tf.constant(len(losses), dtype)
+        return add_in_order(losses) / tf.constant(len(losses), dtype)

@@ -35,7 +35,25 @@ def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None)
         return present[0] if present else None
     if all(isinstance(gradient, tf.IndexedSlices) for gradient in present):
         return _concatenate_slices(present, name)
-    return v1.add_n([v1.convert_to_tensor(gradient) for gradient in present], name=name)
+    return add_in_order([v1.convert_to_tensor(gradient) for gradient in present], name)
+
+
+def add_in_order(tensors: Sequence[Tensor], name: str | None = None) -> Tensor:
+    """Adds up tensors of one shape, rounding alike in each run.
+
+    `add_n` begins with the first of its operands whose memory it may take, and which one that is
+    depends on what else has been computed by then. So of more than two the first is one that
+    nothing else reads.
+
+    Args:
+      tensors: At least one.
+      name: Name of the resulting operation.
+    """
+    first, *others = tensors
+    if len(others) > 1:
+        with v1.get_default_graph().gradient_override_map({"Snapshot": "Identity"}):
+            first = tf.raw_ops.Snapshot(input=first)
+    return v1.add_n([first, *others], name=name)
 
 
 def sum_over_copies(

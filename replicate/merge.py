@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from model_deploy.gradients import add_in_order
 from replicate._types import Operation, Spec, Tensor, Variable
 from replicate.metrics import merge_metrics
 from replicate.spec import ModeKeys
@@ -63,7 +64,7 @@ def merge_specs(
 
 
 def _total_loss(specs: Sequence[Spec]) -> Tensor:
-    return v1.add_n([spec.loss for spec in specs], name="loss")
+    return add_in_order([spec.loss for spec in specs], name="loss")
 
 
 def _concatenated(parts: Sequence[Any], rows: Tensor | None) -> Any:

@@ -51,3 +51,10 @@ def test_work_grows_with_the_batch_and_the_channels():
     # With as many tiles and pieces, four times the products of entries.
     many = row_products.work(axis, axis, 4, 64)
     assert many.multiplications / one.multiplications == pytest.approx(4, rel=0.5)
+
+
+def test_no_sum_depends_on_who_else_has_read_its_operands(graph):
+    axis = same(9, 5)
+    row_products.blocks(v1.placeholder(tf.float32, [2, 9, 9, 1]), axis, axis)
+    sums = [op for op in graph.get_operations() if op.type == "AddN" and len(op.inputs) > 2]
+    assert all(len(operand.consumers()) == 1 for op in sums for operand in op.inputs)

@@ -97,3 +97,19 @@ def test_other_values_keep_the_form(graph, gradient):
     doubled = with_values(gradient, gradient_values(gradient) * 2.0)
     assert type(doubled) is type(gradient)
     np.testing.assert_array_equal(dense(doubled), 2.0 * dense(gradient))
+
+
+def test_dense_gradients_add_up_in_order_whoever_else_reads_them(graph):
+    # 1 is lost if it is added to the one before it: (1e8 - 1e8) + 1, but (1 - 1e8) + 1e8 = 0.
+    parts = [tf.floor(tf.random.uniform([8])) + value for value in (1e8, -1e8, 1.0)]
+    total = sum_gradients(parts)
+    with v1.Session() as session:
+        # What is fetched is kept, so its memory can't be taken for the sum.
+        for others in ([], parts[:1], parts[:2], parts[1:]):
+            np.testing.assert_array_equal(session.run([total, *others])[0], np.ones(8))
+
+
+def test_sums_have_gradients(graph):
+    x = tf.constant([2.0, 3.0])
+    (slope,) = tf.gradients(sum_gradients([x**2, x, x]), x)
+    np.testing.assert_array_equal(dense(slope), [6.0, 8.0])
