@@ -106,7 +106,12 @@ def define_flags() -> None:
     flags.DEFINE_multi_integer("towers", [2, 4], "How many; may be repeated.", lower_bound=2)
     flags.DEFINE_integer("batch_size", 256, "Examples in a global batch.", lower_bound=2)
     flags.DEFINE_integer("rounds", 15, "Blocks of each way to train.", lower_bound=1)
-    flags.DEFINE_integer("block", 10, "Steps in a block.", lower_bound=1)
+    flags.DEFINE_integer(
+        "block",
+        30,
+        "Steps in a block; the first few follow what others left in the caches.",
+        lower_bound=1,
+    )
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
     flags.DEFINE_bool("here", False, "Time one model and number in this process; print JSON.")
