@@ -74,8 +74,8 @@ class WaitingSessionCreator(v1.train.SessionCreator):
                 if time.monotonic() > deadline:
                     raise ClusterError(
                         f"{self._config.task_type} {self._config.task_id} has waited {limit:g} "
-                        f"seconds for the chief{_address_of_chief(self._config)} to initialise the "
-                        "model. Start the chief, or look for its error."
+                        f"seconds for {_name_of_chief(self._config)} to initialise the model. "
+                        "Start the chief, or look for its error."
                     )
                 time.sleep(POLL_SECS)
         return session
@@ -107,8 +107,8 @@ def _own_device(config: RunConfig) -> str:
     return f"/job:{config.task_type}/task:{config.task_id}"
 
 
-def _address_of_chief(config: RunConfig) -> str:
+def _name_of_chief(config: RunConfig) -> str:
     for job in (TaskType.CHIEF, TaskType.MASTER):
         if job in config.cluster.jobs:
-            return f" at {config.cluster.jobs[job][0]!r}"
-    return ""
+            return f"{job} 0 at {config.cluster.jobs[job][0]!r}"
+    return "the chief"

@@ -75,7 +75,7 @@ def worker(server, monkeypatch):
 
 def test_worker_waits_for_the_chief_and_says_so(graph, worker):
     v1.get_variable("never_initialised", [3])
-    with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* chief at 'a:1'"):
+    with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* for chief 0 at 'a:1'"):
         WaitingSessionCreator(v1.train.Scaffold(), worker).create_session()
 
 
