@@ -424,5 +424,5 @@ def test_worker_does_not_take_the_end_of_an_earlier_run_for_its_own(
     role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
     announce_end(str(tmp_path))
     worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=2)
-    with pytest.raises(ClusterError, match="waited 2 seconds for the chief"):
+    with pytest.raises(ClusterError, match="waited 2 seconds for chief 0"):
         worker.train(linear.input_fn)
