@@ -62,3 +62,10 @@ def graph():
     with tf.Graph().as_default() as graph:
         tf.compat.v1.set_random_seed(0)
         yield graph
+
+
+@pytest.fixture
+def own_log(caplog):
+    """`caplog` without what TensorFlow says of an earlier test's objects when it collects them."""
+    with caplog.filtering(lambda record: record.filename != "tf_should_use.py"):
+        yield caplog
