@@ -12,7 +12,7 @@ import tensorflow as tf
 import kfac
 import replicate
 from benchmarks import logical_devices, timing, tower_models
-from examples.networks import factory
+from examples.slim.networks import factory
 from replicate.estimator.checkpoint import restore_variables
 from replicate.estimator.finite import FiniteVariablesListener
 from replicate.estimator.saving import CheckpointHook, build_savers
@@ -53,7 +53,7 @@ class Trained:
         """Builds and initializes it.
 
         Args:
-          network: One of `examples.networks`.
+          network: One of `examples.slim.networks`.
           side: Of the images, in pixels; what is saved hardly depends on it.
           towers: As many logical CPU devices must there be.
         """

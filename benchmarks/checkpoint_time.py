@@ -29,7 +29,7 @@ def measure(network: str, towers: int, rounds: int, folder: str) -> dict[str, An
     """Times both ways in this process.
 
     Args:
-      network: One of `examples.networks`.
+      network: One of `examples.slim.networks`.
       towers: How many there are; as many logical devices there must be.
       rounds: How often each way saves and restores, after a first round that is not counted.
       folder: Where checkpoints go.
@@ -97,7 +97,7 @@ def main(_: Sequence[str]) -> None:
 
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    flags.DEFINE_string("network", "resnet_v1_50", "One of examples.networks.")
+    flags.DEFINE_string("network", "resnet_v1_50", "One of examples.slim.networks.")
     flags.DEFINE_integer("side", 32, "Of the images, in pixels.", lower_bound=1)
     flags.DEFINE_integer("towers", 2, "How many.", lower_bound=1)
     flags.DEFINE_integer("rounds", 5, "How often each way saves and restores.", lower_bound=1)

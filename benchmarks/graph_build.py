@@ -68,7 +68,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_integer(
         "towers", [1, 2, 4, 8, 16], "How many; may be repeated.", lower_bound=1
     )
-    flags.DEFINE_string("network", "resnet_v1_50", "One of examples.networks.")
+    flags.DEFINE_string("network", "resnet_v1_50", "One of examples.slim.networks.")
     flags.DEFINE_integer("repeats", 3, "How often to build each graph.", lower_bound=1)
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the times to.")

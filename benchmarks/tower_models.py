@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from examples.networks import factory
+from examples.slim.networks import factory
 
 Parameters: TypeAlias = Mapping[str, Any]
 
@@ -96,7 +96,7 @@ class Network(Model):
     """
 
     def __init__(self, name: str, side: int, batch_size: int) -> None:
-        """Takes a name of `examples.networks`, the side of images, and the size of the batch."""
+        """Takes a name of `examples.slim.networks`, the side of an image, and the batch size."""
         self._network = factory.get_network_fn(name, 10, weight_decay=1e-4, is_training=True)
         self.parameters = {}
         self.batch = (_uniform(batch_size, side, side, 3), _labels(batch_size))

@@ -1,0 +1,1 @@
+"""TF-slim's training programs on `model_deploy`, with their networks and datasets."""

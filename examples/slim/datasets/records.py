@@ -1,0 +1,77 @@
+"""Datasets that are files of records, read by several readers at once.
+
+Owns the order: files are shared out among processes and shuffled, some of them are read
+alternately, and their records go through a shuffle buffer. All of it is deterministic, however many
+threads run. What a record holds is for its dataset to say: `tfrecords.py`, `cifar10.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from examples.slim.datasets.dataset import Elements, ImageDataset, Reading
+
+Tensor = Any
+
+
+def record_dataset(
+    name: str,
+    split_name: str,
+    paths: Sequence[str],
+    open_file: Callable[[Tensor], Elements],
+    decode: Callable[[Tensor], tuple[Tensor, Tensor]],
+    num_samples: int,
+    num_classes: int,
+    items_to_descriptions: Mapping[str, str],
+) -> ImageDataset:
+    """Makes a dataset of files.
+
+    Args:
+      name: Of the dataset.
+      split_name: Of the part that the files are.
+      paths: The files, in order; at least one.
+      open_file: Path, string [] -> tf.data.Dataset of its records, each string [].
+      decode: As in ImageDataset, like the arguments that follow.
+      num_samples: Records in all files.
+      num_classes: How many classes there are.
+      items_to_descriptions: What image and label are.
+    """
+
+    def elements(reading: Reading) -> Elements:
+        return _records(paths, open_file, reading)
+
+    return ImageDataset(
+        name=name,
+        split_name=split_name,
+        num_samples=num_samples,
+        num_classes=num_classes,
+        items_to_descriptions=items_to_descriptions,
+        in_memory=False,
+        runs_python=False,
+        elements=elements,
+        decode=decode,
+    )
+
+
+def _records(
+    paths: Sequence[str], open_file: Callable[[Tensor], Elements], reading: Reading
+) -> Elements:
+    """Shares whole files if there are enough for all processes, else single records."""
+    files = tf.data.Dataset.from_tensor_slices(list(paths))
+    by_file = len(paths) >= reading.num_shards
+    if by_file:
+        files = files.shard(reading.num_shards, reading.shard_index)
+    if not reading.training:
+        records = files.flat_map(open_file)
+        return records if by_file else records.shard(reading.num_shards, reading.shard_index)
+    files = files.shuffle(len(paths), seed=reading.seed)
+    records = files.interleave(
+        open_file,
+        cycle_length=reading.num_readers,
+        num_parallel_calls=reading.num_readers,
+        deterministic=True,
+    )
+    if not by_file:
+        records = records.shard(reading.num_shards, reading.shard_index)
+    return records.shuffle(reading.shuffle_buffer, seed=reading.seed).repeat()

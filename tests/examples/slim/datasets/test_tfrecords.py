@@ -1,0 +1,77 @@
+"""Folders of TFRecord files: which of them are read, what is counted, what is refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from examples.slim.datasets import tfrecords
+from examples.slim.datasets.dataset import Reading
+
+
+def test_finds_the_files_of_a_split_by_a_word_in_their_names(rows, write, tmp_path):
+    write.write_tfrecords(tmp_path, *rows, split="flowers_train")
+    write.write_tfrecords(tmp_path, rows[0][:2], rows[1][:2], split="flowers_training")
+    write.write_tfrecords(tmp_path, rows[0][:4], rows[1][:4], split="flowers_test", shards=1)
+    (tmp_path / "train.txt").write_text("notes")
+    assert tfrecords.tfrecords("train", str(tmp_path)).num_samples == 9
+    assert tfrecords.tfrecords("test", str(tmp_path)).num_samples == 4
+
+
+def test_imagenet_has_a_background_and_a_known_size(rows, write, tmp_path):
+    write.write_tfrecords(tmp_path, rows[0], rows[1] + 1, split="validation", shards=2)
+    dataset = tfrecords.imagenet("validation", str(tmp_path))
+    assert (dataset.num_samples, dataset.num_classes) == (50_000, 1001)
+    assert sorted(write.read(dataset, Reading(training=False))[1]) == list(range(1, 10))
+    assert tfrecords.imagenet("validation", str(tmp_path), "%s-*").num_samples == 9
+    with pytest.raises(ValueError, match="no split 'test'; it has train, validation"):
+        tfrecords.imagenet("test", str(tmp_path))
+
+
+def test_decodes_jpeg_and_grey_images_to_three_channels():
+    grey = np.full((4, 6, 1), 200, np.uint8)
+    colour = np.full((5, 4, 3), 100, np.uint8)
+    for encoded, shape, value in (
+        (tf.io.encode_png(grey), (4, 6, 3), 200),
+        (tf.io.encode_jpeg(colour), (5, 4, 3), 100),
+    ):
+        features = {
+            "image/encoded": tf.train.Feature(
+                bytes_list=tf.train.BytesList(value=[encoded.numpy()])
+            ),
+            "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[7])),
+        }
+        record = tf.train.Example(features=tf.train.Features(feature=features))
+        image, label = tfrecords.decode_example(record.SerializeToString())
+        assert image.shape == shape
+        assert np.abs(image.numpy().astype(int) - value).max() <= 2
+        assert label.numpy() == 7
+
+
+def test_counts_records_and_refuses_damaged_files(rows, write, tmp_path):
+    write.write_tfrecords(tmp_path, *rows, shards=1)
+    path = tmp_path / "train-00000-of-00001"
+    assert tfrecords.count_records(str(path)) == 9
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:-5], whole + b"abc", b"", b"junk" * 9):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="not whole records"):
+            tfrecords.count_records(str(path))
+    with pytest.raises(ValueError, match="No such file"):
+        tfrecords.count_records(str(tmp_path / "none"))
+
+
+def test_says_what_is_missing(rows, write, tmp_path):
+    with pytest.raises(ValueError, match="no files of split 'train'"):
+        tfrecords.tfrecords("train", str(tmp_path))
+    write.write_tfrecords(tmp_path, *rows)
+    for text, message in (
+        (None, "No such file"),
+        ("daisy\n", "0:daisy for each class"),
+        ("", "it has none"),
+        ("-1:x", "it has none"),
+    ):
+        (tmp_path / "labels.txt").unlink(missing_ok=True)
+        if text is not None:
+            (tmp_path / "labels.txt").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            tfrecords.tfrecords("train", str(tmp_path))

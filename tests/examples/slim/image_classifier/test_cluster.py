@@ -1,0 +1,161 @@
+"""What flags and TF_CONFIG make of a process."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from examples.slim.datasets.arrays import array_dataset
+from examples.slim.image_classifier import cluster
+
+v1 = tf.compat.v1
+HOSTS = {"worker_hosts": ["a:1", "b:1", "c:1"], "ps_hosts": ["d:1", "e:1"]}
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+def config(**flags):
+    defaults = {
+        "master": "",
+        "task": 0,
+        "worker_replicas": 1,
+        "num_ps_tasks": 0,
+        "worker_hosts": None,
+        "ps_hosts": None,
+        "job_name": "worker",
+    }
+    return cluster.run_config(cluster.ClusterFlags(**{**defaults, **flags}), tf_random_seed=7)
+
+
+def test_alone():
+    found = config()
+    assert (found.master, found.is_chief, found.tf_random_seed) == ("", True, 7)
+    assert cluster.describe(found) == "alone"
+    where = cluster.deployment(found, 2, False)
+    assert (where.num_clones, where.num_replicas, where.num_ps_tasks) == (2, 1, 0)
+    assert where.clone_on_cpu, "there is no GPU here"
+    assert cluster.describe_devices(where) == (
+        "2 clones: /device:CPU:0 /device:CPU:0   variables on /device:CPU:0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "task", "role", "number"),
+    [
+        ("worker", 0, ("chief", 0), 0),
+        ("worker", 2, ("worker", 1), 2),
+        ("ps", 1, ("ps", 1), 4),
+    ],
+)
+def test_hosts(job, task, role, number):
+    found = config(**HOSTS, job_name=job, task=task)
+    assert (found.task_type, found.task_id) == role
+    assert found.global_id_in_cluster == number
+    assert found.cluster_spec.as_dict() == {
+        "chief": ["a:1"],
+        "worker": ["b:1", "c:1"],
+        "ps": ["d:1", "e:1"],
+    }
+
+
+def test_replica_of_a_cluster():
+    where = cluster.deployment(config(**HOSTS, task=2), 1, True)
+    assert (where.replica_id, where.num_replicas, where.num_ps_tasks) == (2, 3, 2)
+    assert where.clone_device(0) == "/job:worker/device:CPU:0"
+    assert cluster.deployment(config(**HOSTS), 1, True).worker_device == "/job:chief"
+
+
+def test_tf_config(monkeypatch):
+    task = {"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "chief", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    found = config(num_ps_tasks=1)
+    assert (found.num_ps_replicas, found.is_chief) == (1, True)
+    with pytest.raises(ValueError, match="num_ps_tasks=2, but the cluster of this process has 1"):
+        config(num_ps_tasks=2)
+    with pytest.raises(ValueError, match="by --master and TF_CONFIG; keep one"):
+        config(master="grpc://a:1")
+    task["task"]["type"] = "evaluator"
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    with pytest.raises(ValueError, match="this process is 'evaluator', which the training program"):
+        config()
+    assert cluster.alone(model_dir="x").cluster_spec.as_dict() == {}
+
+
+@pytest.mark.parametrize(("task", "is_chief"), [(0, True), (1, False)])
+def test_server_that_runs_already(task, is_chief):
+    found = config(master="grpc://a:1", task=task, worker_replicas=2, num_ps_tasks=3)
+    assert (found.master, found.is_chief) == ("grpc://a:1", is_chief)
+    assert (found.num_worker_replicas, found.num_ps_replicas) == (2, 3)
+    assert list(found.session_config.device_filters) == ["/job:ps", f"/job:worker/task:{task}"]
+    where = cluster.deployment(found, 2, False)
+    assert where.replica_id == task
+    assert [where.clone_device(i) for i in (0, 1)] == [
+        "/job:worker/device:GPU:0",
+        "/job:worker/device:GPU:1",
+    ]
+
+
+def test_server_that_runs_already_and_is_alone(tmp_path):
+    """The whole of it: the session is that of the server."""
+    server = v1.train.Server.create_local_server()
+    found = config(master=server.target).replace(model_dir=str(tmp_path), progress="off")
+
+    def model_fn(features):
+        weight = v1.get_variable("w", [])
+        loss = tf.square(weight - features[0])
+        step = v1.train.GradientDescentOptimizer(0.5).minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec("train", loss=loss, train_op=step)
+
+    estimator = replicate.Estimator(model_fn, config=found)
+    cluster.train(estimator, lambda: tf.constant([3.0]), 2)
+    assert estimator.get_variable_value("w") == pytest.approx(3)
+    with v1.Session(server.target) as session:
+        assert session.list_devices()
+
+
+def test_data_in_memory_cannot_be_read_by_a_server_that_runs_already():
+    large = array_dataset("mine", "train", np.zeros([2, 999, 999, 1], np.uint8), [0, 1], 2, {})
+    with pytest.raises(ValueError, match="master=grpc://a:1 cannot read mine, which is in the mem"):
+        cluster.check_dataset(config(master="grpc://a:1"), large)
+    cluster.check_dataset(config(), large)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"worker_replicas": 2}, "worker_replicas=2, but the cluster of this process has 1"),
+        ({"master": "grpc://a:1", "task": 1}, "task=1, but there are 1 workers"),
+        ({"worker_hosts": ["a:1", "b:1"]}, "got a:1,b:1 and no parameter servers"),
+        ({"ps_hosts": ["a:1"]}, "got no workers and a:1"),
+        (
+            {**HOSTS, "worker_replicas": 2},
+            "worker_replicas=2, but the cluster of this process has 3",
+        ),
+        ({**HOSTS, "task": 3}, "task=3, but --worker_hosts has 3 addresses"),
+        ({**HOSTS, "task": 2, "job_name": "ps"}, "task=2, but --ps_hosts has 2 addresses"),
+        ({**HOSTS, "ps_hosts": ["x"]}, "ps 0 has the address"),
+        ({**HOSTS, "master": "grpc://a:1"}, "by --master and --worker_hosts and --ps_hosts"),
+    ],
+)
+def test_wrong_flags(flags, message):
+    with pytest.raises(ValueError, match=message):
+        config(**flags)
+
+
+def test_replicas_need_a_parameter_server():
+    alone = config(master="grpc://a:1", worker_replicas=2)
+    with pytest.raises(ValueError, match="2 replicas"):
+        cluster.deployment(alone, 1, True)
+
+
+def test_more_clones_than_gpus(monkeypatch):
+    monkeypatch.setattr(cluster.model_deploy, "local_devices", lambda kind: ["/device:GPU:0"])
+    with pytest.raises(ValueError, match="num_clones=2, but this process has 1 GPUs"):
+        cluster.deployment(config(), 2, False)
+    assert cluster.deployment(config(), 2, True).clone_on_cpu
+    assert not cluster.deployment(config(), 1, False).clone_on_cpu

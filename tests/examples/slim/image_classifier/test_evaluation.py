@@ -1,0 +1,62 @@
+"""Metrics of the small network: those of NumPy, whatever the clones and the batches."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import model_deploy
+import replicate
+from examples.slim.image_classifier import clones, evaluation
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def checkpoint(fake_network, batch, tmp_path):
+    """One whose averages are the negative of its variables; also its weights and bias."""
+    random = np.random.RandomState(4)
+    weights, bias = random.randn(4, 6).astype(np.float32), random.randn(6).astype(np.float32)
+    with tf.Graph().as_default(), v1.Session() as session:
+        network = clones.Network(model_name="net", num_classes=6)
+        alone = model_deploy.DeploymentConfig(clone_on_cpu=True)
+        clones.create(network, alone, *map(tf.constant, batch), is_training=False)
+        step = v1.train.create_global_step()
+        made = v1.get_collection(v1.GraphKeys.MODEL_VARIABLES)
+        averages = v1.train.ExponentialMovingAverage(0.9)
+        averages.apply(made)
+        session.run(v1.global_variables_initializer())
+        step.load(12, session)
+        for variable, value in zip(made, (weights, bias, 0.0), strict=True):
+            variable.load(value, session)
+            averages.average(variable).load(-value, session)
+        path = v1.train.Saver().save(session, str(tmp_path / "model.ckpt"), 12)
+    return path, weights, bias
+
+
+def evaluated(tmp_path, batch, checkpoint, num_clones, batch_size, moving_average_decay=None):
+    settings = evaluation.EvaluationSettings(
+        network=clones.Network(model_name="net", num_classes=6),
+        deployment=model_deploy.DeploymentConfig(num_clones, clone_on_cpu=True),
+        moving_average_decay=moving_average_decay,
+    )
+    config = replicate.RunConfig(progress="off")
+    estimator = replicate.Estimator(evaluation.model_fn, str(tmp_path / "eval"), config, settings)
+    return estimator.evaluate(
+        lambda: tf.data.Dataset.from_tensor_slices(batch).batch(batch_size),
+        checkpoint_path=checkpoint,
+    )
+
+
+@pytest.mark.parametrize(("num_clones", "batch_size"), [(1, 7), (2, 3), (3, 6)])
+@pytest.mark.parametrize("decay", [None, 0.9])
+def test_metrics_are_exact(tmp_path, batch, checkpoint, num_clones, batch_size, decay):
+    path, weights, bias = checkpoint
+    logits = batch[0].reshape(7, 4) @ weights + bias
+    ranks = (-logits if decay else logits).argsort(axis=1)[:, ::-1]
+    results = evaluated(tmp_path, batch, path, num_clones, batch_size, decay)
+    in_first = (ranks[:, 0] == batch[1]).mean()
+    in_five = (ranks[:, :5] == batch[1][:, np.newaxis]).any(axis=1).mean()
+    assert results["Accuracy"] == pytest.approx(in_first, abs=1e-6)
+    assert results["Recall_5"] == pytest.approx(in_five, abs=1e-6)
+    assert results["global_step"] == 12
+    assert list(tmp_path.glob("eval/eval/events.*"))

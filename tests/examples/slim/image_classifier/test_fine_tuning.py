@@ -1,0 +1,106 @@
+"""Which variables are trained and which are restored, by their scopes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from examples.slim.image_classifier import fine_tuning
+from examples.slim.image_classifier.data_flags import FlagError
+from examples.slim.image_classifier.fine_tuning import FineTuning
+
+v1 = tf.compat.v1
+SHAPES = {"net/conv/weights": [2], "net/conv/mean": [], "net/logits/weights": [3], "net/new": []}
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """One without net/new, whose values are all 5."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        for name, shape in list(SHAPES.items())[:3]:
+            v1.get_variable(name, shape, initializer=v1.constant_initializer(5.0))
+        session.run(v1.global_variables_initializer())
+        return v1.train.Saver().save(session, str(tmp_path / "model.ckpt"), 7)
+
+
+@pytest.fixture
+def variables(graph):
+    return [
+        v1.get_variable(
+            name, shape, initializer=v1.zeros_initializer(), trainable="mean" not in name
+        )
+        for name, shape in SHAPES.items()
+    ]
+
+
+def names(variables):
+    return [variable.op.name for variable in variables]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "wanted"),
+    [
+        (None, ["net/conv/weights", "net/logits/weights", "net/new"]),
+        (" net/new , net/conv", ["net/new", "net/conv/weights"]),
+        ("net/conv,net", ["net/conv/weights", "net/logits/weights", "net/new"]),
+    ],
+)
+def test_variables_to_train(variables, scopes, wanted):
+    assert names(fine_tuning.variables_to_train(scopes)) == wanted
+
+
+def test_scope_without_variables_is_refused(variables):
+    with pytest.raises(FlagError, match=r"in scope 'other'. Scopes of this model are net, net/co"):
+        fine_tuning.variables_to_train("net,other")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"checkpoint_exclude_scopes": "net/new"}, list(SHAPES)[:3]),
+        ({"checkpoint_exclude_scopes": " net/new,net/logits "}, list(SHAPES)[:2]),
+        ({"ignore_missing_vars": True}, list(SHAPES)[:3]),
+    ],
+)
+def test_variables_to_restore(variables, checkpoint, settings, wanted):
+    settings = FineTuning(checkpoint_path=checkpoint, **settings)
+    assert names(fine_tuning.variables_to_restore(settings, variables, checkpoint)) == wanted
+
+
+def test_missing_variables_are_named(variables, checkpoint):
+    with pytest.raises(FlagError, match=r"it has no net/new. Leave them out by --checkpoint_excl"):
+        fine_tuning.variables_to_restore(
+            FineTuning(checkpoint_path=checkpoint), variables, checkpoint
+        )
+
+
+def test_other_shapes_are_named(graph, checkpoint):
+    logits = v1.get_variable("net/logits/weights", [4])
+    settings = FineTuning(checkpoint_path=checkpoint)
+    with pytest.raises(FlagError, match=r"net/logits/weights is \[3\] there and \[4\] here"):
+        fine_tuning.variables_to_restore(settings, [logits], checkpoint)
+
+
+def test_nothing_in_common_is_refused(graph, checkpoint):
+    other = v1.get_variable("other", [])
+    settings = FineTuning(checkpoint_path=checkpoint, ignore_missing_vars=True)
+    with pytest.raises(FlagError, match="it has no variable of this model"):
+        fine_tuning.variables_to_restore(settings, [other], checkpoint)
+
+
+def test_run_begins_with_the_values_and_so_do_the_averages(checkpoint, capsys, tmp_path):
+    settings = FineTuning(checkpoint_path=str(tmp_path), checkpoint_exclude_scopes="net/new")
+    with tf.Graph().as_default(), v1.Session() as session:
+        made = [
+            v1.get_variable(name, shape, initializer=v1.zeros_initializer())
+            for name, shape in SHAPES.items()
+        ]
+        averages = v1.train.ExponentialMovingAverage(0.9)
+        averages.apply(made)
+        begin = fine_tuning.initial_values(settings, made, averages)
+        session.run(v1.global_variables_initializer())
+        begin(None, session)
+        for variable, wanted in zip(made, [5, 5, 5, 0], strict=True):
+            np.testing.assert_array_equal(session.run(variable), np.full(variable.shape, wanted))
+            average = session.run(averages.average(variable))
+            np.testing.assert_array_equal(average, np.full(variable.shape, wanted))
+    assert "3 of 4 variables of" in capsys.readouterr().out

@@ -1,0 +1,58 @@
+"""What names stand for, and the mistakes in them."""
+
+import pytest
+import tensorflow as tf
+
+from examples.slim.datasets.dataset import Reading
+from examples.slim.image_classifier import problem
+
+pytest.importorskip("sklearn")
+v1 = tf.compat.v1
+
+
+def pose(image_size=None, is_training=True, **changes):
+    flags = {
+        "dataset_name": "digits",
+        "dataset_split_name": "train",
+        "dataset_dir": None,
+        "labels_offset": 0,
+        "model_name": "lenet",
+        "preprocessing_name": None,
+        "use_grayscale": False,
+        "num_preprocessing_threads": 2,
+    }
+    return problem.pose(problem.ProblemFlags(**{**flags, **changes}), image_size, is_training)
+
+
+def test_network_decides_the_size_unless_it_is_given():
+    assert str(pose()) == "digits train: 1,437 images, 10 classes, for lenet as 28x28"
+    assert pose(image_size=40).image_size == 40
+    assert pose(model_name="cifarnet").image_size == 32
+
+
+def test_batches(graph):
+    posed = pose(is_training=False, dataset_split_name="test")
+    images, labels = v1.data.make_one_shot_iterator(
+        posed.batches(Reading(training=False), 8)
+    ).get_next()
+    assert images.shape.as_list() == [None, 28, 28, 1]
+    with v1.Session() as session:
+        found = session.run([images, labels])
+    assert found[0].shape == (8, 28, 28, 1)
+    assert len(set(found[1])) > 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dataset_name": "flowers"}, "flowers"),
+        ({"dataset_split_name": "validation"}, "no split 'validation'"),
+        ({"dataset_name": "mnist"}, "set --dataset_dir"),
+        ({"model_name": "alexnet"}, "alexnet"),
+        ({"preprocessing_name": "none"}, "none"),
+        ({"labels_offset": 10}, "labels_offset=10 leaves no class: digits has 10"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_built(changes, message):
+    with pytest.raises(ValueError, match=message):
+        pose(**changes)

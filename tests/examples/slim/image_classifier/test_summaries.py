@@ -1,0 +1,61 @@
+"""What is written of a training graph, and when."""
+
+import glob
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from examples.slim.image_classifier import training
+from examples.slim.image_classifier.summaries import add_gradient_summaries, writer_hooks
+
+v1 = tf.compat.v1
+
+
+def tags(folder):
+    found = set()
+    for path in glob.glob(f"{folder}/events.*.summaries"):
+        for event in v1.train.summary_iterator(path):
+            found |= {value.tag for value in event.summary.value}
+    return found
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_event_file(fake_network, batch, training_settings, tmp_path, gradients):
+    settings = training_settings(2, summarize_gradients=gradients, save_summaries_secs=0.001)
+    estimator = replicate.Estimator(
+        training.model_fn,
+        str(tmp_path),
+        replicate.RunConfig(progress="off", save_summary_steps=None),
+        settings,
+    )
+    estimator.train(lambda: tuple(map(tf.constant, batch)), max_steps=2)
+    found = tags(tmp_path)
+    assert {
+        "activations/Logits",
+        "sparsity/Logits",
+        "learning_rate",
+        "losses/total",
+        "variables/net/logits/weights",
+        "variables/net/mean",
+    } <= found
+    assert [tag for tag in found if tag.startswith("losses/clone_0/")]
+    assert not [tag for tag in found if "clone_1/logits_loss" in tag], "of the first clone only"
+    assert ("gradients/net/logits/weights_norm" in found) == gradients
+
+
+def test_nothing_is_written_for_0_seconds(graph, tmp_path):
+    assert writer_hooks(str(tmp_path), 0) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_gradient_norm_of_sparse_gradients(graph):
+    variable = v1.get_variable("embedding", [4, 2])
+    sparse = tf.IndexedSlices(tf.constant([[3.0, 4.0]]), tf.constant([1]), tf.constant([4, 2]))
+    add_gradient_summaries([(sparse, variable)])
+    with v1.Session() as session:
+        summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    values = {value.tag: value for value in summary.value}
+    assert values["gradients/embedding_norm"].simple_value == pytest.approx(np.hypot(3, 4))
+    assert values["gradients/embedding"].histo.num == 2

@@ -1,0 +1,116 @@
+"""Steps of the small network: N clones as one, averages, replicas that wait, chosen variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from examples.slim.image_classifier import training
+from examples.slim.image_classifier.fine_tuning import FineTuning
+
+v1 = tf.compat.v1
+WEIGHTS = "net/logits/weights"
+
+
+@pytest.fixture
+def train(fake_network, batch, tmp_path):
+    """Trains some steps on one batch, of 6 images, and returns the Estimator."""
+
+    def run(settings, steps, folder="model"):
+        images, labels = batch[0][:6], batch[1][:6]
+        estimator = replicate.Estimator(
+            training.model_fn,
+            str(tmp_path / folder),
+            replicate.RunConfig(progress="off", save_summary_steps=None),
+            settings,
+        )
+        estimator.train(lambda: (tf.constant(images), tf.constant(labels)), max_steps=steps)
+        return estimator
+
+    return run
+
+
+def softmax_gradient(images, labels, weights):
+    pixels = np.hstack([images.reshape(len(images), -1), np.ones([len(images), 1])])
+    logits = pixels @ weights
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return pixels.T @ (probabilities - np.eye(6)[labels]) / len(images)
+
+
+@pytest.mark.parametrize("num_clones", [1, 2, 3])
+def test_any_number_of_clones_makes_the_step_of_one(train, training_settings, batch, num_clones):
+    estimator = train(training_settings(num_clones, weight_decay=0.2), 4)
+    weights = np.zeros([5, 6])
+    penalty = np.array([0.2] * 4 + [0])[:, np.newaxis]
+    for _ in range(4):
+        gradient = softmax_gradient(batch[0][:6], batch[1][:6], weights)
+        weights = weights - 0.1 * (gradient + penalty * weights)
+    found = estimator.get_variable_value(WEIGHTS)
+    np.testing.assert_allclose(found, weights[:4], rtol=1e-5, atol=1e-7)
+    bias = estimator.get_variable_value("net/logits/biases")
+    np.testing.assert_allclose(bias, weights[4], rtol=1e-5, atol=1e-7)
+    first_share = batch[0][: 6 // num_clones]
+    mean = estimator.get_variable_value("net/mean")
+    assert mean == pytest.approx(first_share.mean(), rel=1e-5), "statistics of the first clone"
+
+
+def test_auxiliary_head_weighs_0_4(train, training_settings, batch):
+    """Its logits are twice the others', so that its gradients are, too."""
+    found = train(training_settings(model_name="two_heads"), 1).get_variable_value(WEIGHTS)
+    one_head = -0.1 * softmax_gradient(batch[0][:6], batch[1][:6], np.zeros([5, 6]))[:4]
+    np.testing.assert_allclose(found, one_head * (1 + 0.4 * 2), rtol=1e-5, atol=1e-7)
+
+
+# The thread of the synchronous replicas' queue ends by an exception that nobody needs to see.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("sync", [False, True])
+def test_averages_follow_the_updated_variables(train, training_settings, batch, sync):
+    settings = training_settings(moving_average_decay=0.9, sync_replicas=sync)
+    estimator = train(settings, 3)
+    weights, average = np.zeros([5, 6]), np.zeros([5, 6])
+    for step in range(3):
+        weights = weights - 0.1 * softmax_gradient(batch[0][:6], batch[1][:6], weights)
+        seen = step + 1  # The averages are told the global step after the update.
+        decay = min(0.9, (1 + seen) / (10 + seen))
+        average = decay * average + (1 - decay) * weights
+    name = f"{WEIGHTS}/ExponentialMovingAverage"
+    np.testing.assert_allclose(estimator.get_variable_value(WEIGHTS), weights[:4], rtol=1e-5)
+    found = estimator.get_variable_value(name)
+    if sync:  # The chief's thread makes them beside the count of steps.
+        assert np.abs(found).max() > 0
+    else:
+        np.testing.assert_allclose(found, average[:4], rtol=1e-4)
+    assert "net/mean/ExponentialMovingAverage" in estimator.get_variable_names()
+
+
+def test_only_the_scopes_that_are_asked_for_are_trained(train, training_settings):
+    estimator = train(training_settings(trainable_scopes=WEIGHTS, optimizer="momentum"), 2)
+    assert np.abs(estimator.get_variable_value(WEIGHTS)).max() > 0
+    assert np.abs(estimator.get_variable_value("net/logits/biases")).max() == 0
+    slots = [name for name in estimator.get_variable_names() if name.endswith("/Momentum")]
+    assert slots == [f"{WEIGHTS}/Momentum"]
+
+
+def test_begins_with_another_model(train, training_settings, capsys):
+    source = train(training_settings(), 3, "source")
+    begun = FineTuning(
+        checkpoint_path=source.model_dir, checkpoint_exclude_scopes="net/logits/biases"
+    )
+    settings = training_settings(fine_tuning=begun, trainable_scopes="net/logits/biases")
+    tuned = train(settings, 1, "tuned")
+    assert "fine-tuning     2 of 3 variables" in capsys.readouterr().out
+    np.testing.assert_array_equal(
+        tuned.get_variable_value(WEIGHTS), source.get_variable_value(WEIGHTS)
+    )
+    train(settings, 2, "tuned")
+    assert "fine-tuning" not in capsys.readouterr().out, "only at the beginning"
+
+
+def test_kfac_takes_all_clones_for_one_batch(train, training_settings, batch):
+    """The targets are sampled, but the average of the inputs is that of all images."""
+    inputs = np.hstack([batch[0][:6].reshape(6, 4), np.ones([6, 1])])
+    wanted = inputs.T @ inputs / 6
+    estimator = train(training_settings(2, optimizer="kfac"), 1)
+    found = [estimator.get_variable_value(name) for name in estimator.get_variable_names()]
+    assert any(x.shape == (5, 5) and np.allclose(x, wanted, rtol=1e-5) for x in found)
+    assert np.abs(estimator.get_variable_value(WEIGHTS)).max() > 0.01

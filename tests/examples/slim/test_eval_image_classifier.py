@@ -1,0 +1,117 @@
+"""The evaluation program: flags and endings. Its numbers are tested with the training program."""
+
+import re
+
+import pytest
+import tensorflow as tf
+
+from examples.slim.networks import factory as networks
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("sklearn")
+
+v1 = tf.compat.v1
+DIGITS = ("--dataset_name=digits", "--model_name=lenet", "--progress=off")
+DEFAULTS = {
+    "batch_size": "100",
+    "checkpoint_path": "/tmp/tfmodel/",
+    "clone_on_cpu": "false",
+    "dataset_dir": None,
+    "dataset_name": "imagenet",
+    "dataset_split_name": "test",
+    "eval_dir": "/tmp/tfmodel/",
+    "eval_image_size": None,
+    "eval_interval_secs": "0.0",
+    "labels_offset": "0",
+    "master": "",
+    "max_num_batches": None,
+    "model_name": "inception_v3",
+    "moving_average_decay": None,
+    "num_clones": "1",
+    "num_preprocessing_threads": "4",
+    "preprocessing_name": None,
+    "progress": "auto",
+    "quantize": "false",
+    "timeout_secs": "3600.0",
+    "use_grayscale": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """An untrained LeNet."""
+    folder = tmp_path_factory.mktemp("untrained")
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.train.create_global_step()
+        networks.get_network_fn("lenet", 10)(tf.zeros([1, 28, 28, 1]))
+        session.run(v1.global_variables_initializer())
+        return v1.train.Saver().save(session, str(folder / "model.ckpt"), 0)
+
+
+def test_flags_have_the_defaults_of_slim(run_program):
+    printed = run_program("slim.eval_image_classifier", "--help").out
+    flags = re.findall(
+        r"^  --(?:\[no\])?(\w+): (.*?)(?=^  -|\Z)", printed, re.MULTILINE | re.DOTALL
+    )
+    defaults = {}
+    for name, about in flags:
+        default = re.search(r"\(default: '(.*?)'\)", about)
+        defaults[name] = default and default[1]
+    assert defaults == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--checkpoint_path=nowhere", "There is no checkpoint at nowhere"),
+        ("--master=grpc://a:1", "must be ''. Evaluation runs in this process."),
+        ("--quantize", "must be False"),
+        ("--max_num_batches=0", "positive integer"),
+        ("--timeout_secs=5", "--timeout_secs=5.0 has no effect without --eval_interval_secs"),
+        ("--dataset_split_name=validation", "it has train, test"),
+        ("--moving_average_decay=0.9", "has no moving averages"),
+        ("--model_name=cifarnet", "cifarnet"),
+    ],
+)
+def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
+    run_program, checkpoint, tmp_path, flag, message
+):
+    given = (*DIGITS, f"--checkpoint_path={checkpoint}", f"--eval_dir={tmp_path}", flag)
+    done = run_program("slim.eval_image_classifier", *given)
+    assert done.code == 2, done.err
+    assert done.err.count("\n") == 1
+    assert message in done.err
+
+
+def test_some_batches(run_program, checkpoint, tmp_path):
+    given = (*DIGITS, f"--checkpoint_path={checkpoint}", f"--eval_dir={tmp_path}")
+    done = run_program(
+        "slim.eval_image_classifier",
+        *given,
+        "--batch_size=4",
+        "--max_num_batches=2",
+        "--num_clones=2",
+    )
+    assert done.code == 0, done.err
+    (accuracy,) = re.findall(r"^step 0 +Accuracy (\S+) ", done.out, re.MULTILINE)
+    assert float(accuracy) * 8 == int(float(accuracy) * 8), "a share of eight images"
+
+
+def test_loop_without_any_checkpoint(run_program, tmp_path):
+    given = (*DIGITS, f"--checkpoint_path={tmp_path}/none", f"--eval_dir={tmp_path}")
+    done = run_program(
+        "slim.eval_image_classifier", *given, "--eval_interval_secs=0.1", "--timeout_secs=0.1"
+    )
+    assert done.code == 2
+    assert f"No checkpoint has come to {tmp_path}/none in 0.1 seconds" in done.err
+
+
+def test_loop_ends_when_no_more_checkpoints_come(run_program, checkpoint, tmp_path):
+    folder = checkpoint.rpartition("/")[0]
+    given = (*DIGITS, f"--checkpoint_path={folder}", f"--eval_dir={tmp_path}")
+    done = run_program(
+        "slim.eval_image_classifier", *given, "--eval_interval_secs=0.1", "--timeout_secs=0.5"
+    )
+    assert done.code == 0, done.err
+    assert len(re.findall(r"^step 0 +Accuracy", done.out, re.MULTILINE)) == 1
+    assert "no newer checkpoint for 0.5 seconds" in done.out
