@@ -11,8 +11,15 @@ from examples.slim.networks import factory
 v1 = tf.compat.v1
 Keys = v1.GraphKeys
 NAMES = list(factory.NETWORKS)
+FAST = ["cifarnet", "lenet", "mobilenet_v1", "resnet_v2_18", "vgg_11"]
+"""One network of each kind; the others differ from one of these in depth, or are slow to build."""
 SMALL = 1 / 16
 CLASSES = 3
+
+
+def by_speed(names):
+    """Marks the networks that are not in FAST as slow."""
+    return [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def image_size(name):
@@ -122,7 +129,7 @@ def expected_layers():
     return expected
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_speed(NAMES))
 def test_two_towers_make_the_step_of_one(name):
     """With fixed statistics: those of the batch are each tower's own."""
     random = np.random.RandomState(0)
@@ -154,7 +161,12 @@ def test_two_towers_make_the_step_of_one(name):
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("inception_v3", 75), ("resnet_v1_50", 48), ("resnet_v2_50", 48), ("vgg_16", 32)],
+    [
+        pytest.param("inception_v3", 75, marks=pytest.mark.slow),
+        pytest.param("resnet_v1_50", 48, marks=pytest.mark.slow),
+        ("resnet_v2_50", 48),
+        ("vgg_16", 32),
+    ],
 )
 def test_large_networks_of_full_width_make_two_steps(graph, name, size):
     """Every parameter moves, and nothing overflows."""
