@@ -92,7 +92,9 @@ class EstimatorWay:
 
     def __init__(self, trained: Trained, folder: str) -> None:
         """Saves a first checkpoint into a folder."""
-        config = replicate.RunConfig(model_dir=folder, keep_checkpoint_max=1)
+        config = replicate.RunConfig(
+            model_dir=folder, keep_checkpoint_max=1, checkpoint_save_graph_def=False
+        )
         readings = StepReadings(trained.spec.train_op, trained.spec.loss)
         self._trained = trained
         self._folder = folder

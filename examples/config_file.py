@@ -74,11 +74,7 @@ def _as_json(value: Any) -> Any:
     """Returns what stands for a value that JSON has not: the same in each run, so no addresses."""
     if isinstance(value, replicate.RunConfig):
         jobs = {job: len(tasks) for job, tasks in value.cluster.jobs.items()}
-        return {**_fields(value), "cluster": jobs}
+        return {**value.as_dict(), "cluster": jobs}
     if dataclasses.is_dataclass(value):
-        return _fields(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return getattr(value, "__qualname__", str(value))
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

@@ -6,7 +6,6 @@ one, `show_results` closes. `run` is all of them in order. Models, data and flag
 programs, such as `examples/convnet.py`.
 """
 
-import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -357,5 +356,5 @@ def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:
     """Returns an Estimator of the same model that works in silence."""
     return replicate.Estimator(
         estimator.model_fn,
-        config=dataclasses.replace(estimator.config, progress="off"),
+        config=estimator.config.replace(progress="off"),
     )

@@ -20,6 +20,7 @@ _EXAMPLE = (
     '{"cluster": {"chief": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222"], '
     '"ps": ["10.0.0.3:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
+_STRINGS = ("model_dir", "session_master", "eval_session_master")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 
 
@@ -69,6 +70,10 @@ class ClusterConfig:
       model_dir: The model directory that TF_CONFIG asks for, None if it asks for none.
       target: Address of a server that was started elsewhere and runs the training session; None for
         the server of this task. Devices and device filters are then those of the RunConfig alone.
+      session_master: Address of the server that runs the training session, as TF_CONFIG gives it;
+        None for the server of this task, or for no server where there is no cluster.
+      eval_session_master: Address of the server that runs evaluations, as TF_CONFIG gives it, for
+        an evaluator and for a process on its own; None for this process.
     """
 
     jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, hash=False)
@@ -77,6 +82,8 @@ class ClusterConfig:
     service: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     model_dir: str | None = None
     target: str | None = None
+    session_master: str | None = None
+    eval_session_master: str | None = None
 
     @property
     def cluster_spec(self) -> v1.train.ClusterSpec:
@@ -93,13 +100,16 @@ class ClusterConfig:
         """Target of the training session: "" in this process, else an address with "grpc://"."""
         if self.target is not None:
             return self.target
+        if self.session_master is not None and not self._is_evaluator:
+            return self.session_master
         alone = sum(map(len, self._training.values())) <= 1
         return "" if alone else f"grpc://{self.jobs[self.task_type][self.task_id]}"
 
     @property
     def evaluation_master(self) -> str:
-        """Target of an evaluation session: always "", this process."""
-        return ""
+        """Target of an evaluation session: "" in this process, else an address."""
+        takes_it = self._is_evaluator or not self.jobs
+        return (self.eval_session_master or "") if takes_it else ""
 
     @property
     def num_ps_replicas(self) -> int:
@@ -144,9 +154,10 @@ def parse_cluster_config(text: str) -> ClusterConfig:
     """Returns the cluster that a TF_CONFIG describes.
 
     Args:
-      text: JSON object with "cluster" and "task", and optionally "service" and "model_dir". Without
-        cluster and task, or empty, it stands for a process on its own; so does worker 0 of a
-        cluster without jobs, which schedulers write for a single machine.
+      text: JSON object with "cluster" and "task", and optionally "service", "model_dir",
+        "session_master" and "eval_session_master". Without cluster and task, or empty, it stands
+        for a process on its own; so does worker 0 of a cluster without jobs, which schedulers write
+        for a single machine.
 
     Raises:
       ClusterConfigError: Anything in it is wrong or missing.
@@ -155,12 +166,12 @@ def parse_cluster_config(text: str) -> ClusterConfig:
         return ClusterConfig()
     config = _parsed(text)
     cluster, task = _object(config, "cluster"), _object(config, "task")
-    service = _object(config, "service") or None
-    model_dir = _model_dir(config)
+    rest: dict[str, Any] = {"service": _object(config, "service") or None}
+    rest.update((key, _string(config, key)) for key in _STRINGS)
     if config.get("cluster") == {} and (task.get("type"), task.get("index")) == ("worker", 0):
         task = {}
     if not cluster and not task:
-        return ClusterConfig(service=service, model_dir=model_dir)
+        return ClusterConfig(**rest)
     if not cluster:
         raise _error(
             f'"cluster" is missing or empty beside "task": {_shown(task)}',
@@ -170,7 +181,7 @@ def parse_cluster_config(text: str) -> ClusterConfig:
         raise _error('"task" is missing', "say which task of the cluster this process is")
     jobs = _checked_jobs(cluster)
     task_type, task_id = _checked_task(task, jobs)
-    return ClusterConfig(jobs, task_type, task_id, service, model_dir)
+    return ClusterConfig(jobs, task_type, task_id, **rest)
 
 
 def _error(found: str, advice: str) -> ClusterConfigError:
@@ -200,10 +211,11 @@ def _object(config: dict[str, Any], key: str) -> dict[str, Any]:
     return value or {}
 
 
-def _model_dir(config: dict[str, Any]) -> str | None:
-    value = config.get("model_dir")
+def _string(config: dict[str, Any], key: str) -> str | None:
+    value = config.get(key)
     if value is not None and not isinstance(value, str):
-        raise _error(f'"model_dir" must be a string, got {_shown(value)}', "give a path")
+        advice = "give a path" if key == "model_dir" else 'give an address, "grpc://host:port"'
+        raise _error(f'"{key}" must be a string, got {_shown(value)}', advice)
     return value or None
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from replicate._types import Graph
 from replicate.estimator.cluster import TaskType
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.run_settings import device_filters
 from replicate.estimator.servers import Abandoned, ClusterError, wait_for_parameter_servers
 from replicate.estimator.session import ServerSession, complete_config
 
@@ -39,9 +40,9 @@ def training_device(config: RunConfig) -> Callable[[Any], str] | None:
 def session_options(config: RunConfig) -> Any:
     """Returns the session options of a training run; in a cluster, with its device filters."""
     options = complete_config(config.session_config)
-    is_own_server = config.master and config.cluster.target is None
-    if is_own_server and not options.device_filters:
-        options.device_filters.extend(["/job:ps", _own_device(config)])
+    in_cluster = config.cluster.target is None and config.cluster_spec.jobs
+    if in_cluster and config.master and not options.device_filters:
+        options.device_filters.extend(device_filters(config.cluster))
     return options
 
 

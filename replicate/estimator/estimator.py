@@ -140,8 +140,8 @@ class Estimator:
           This Estimator.
 
         Raises:
-          ValueError: Both steps and max_steps are given, one is not positive, or nothing can be
-            written to the model directory.
+          ValueError: Both steps and max_steps are given, one is not positive, nothing can be
+            written to the model directory, or there are listeners and no checkpoints are saved.
           TypeError: A hook or listener is of the wrong class.
           CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
           NonFiniteError: The loss became NaN or infinite.
@@ -444,7 +444,12 @@ def _config_with_model_dir(
     if chosen is None:
         chosen = tempfile.mkdtemp(prefix="replicate_")
         log.warning("No model_dir given: using the temporary directory %s", chosen)
-    return config.replace(model_dir=chosen)
+    changes: dict[str, Any] = {}
+    if config.model_dir is None:
+        changes["model_dir"] = chosen
+    if config.session_config is None:
+        changes["session_config"] = v1.ConfigProto(allow_soft_placement=True)
+    return config.replace(**changes)
 
 
 def _check_positive(name: str, value: int | None) -> None:

@@ -62,7 +62,14 @@ def run_evaluation(
     readings = StepReadings(update, spec.loss, batches)
     scaffold = spec.scaffold or v1.train.Scaffold()
     saver = build_savers(scaffold, None, config).variables
-    creator = RestoringSessionCreator(scaffold, saver, lambda: checkpoint, config.session_config)
+    creator = RestoringSessionCreator(
+        scaffold,
+        saver,
+        lambda: checkpoint,
+        config.session_config,
+        target=config.evaluation_master,
+        keeps_values=False,
+    )
     progress = ProgressHook(
         "eval", readings, batch_size(inputs.features), num_steps=steps, mode=config.progress
     )

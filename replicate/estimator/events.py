@@ -21,16 +21,15 @@ _LOSS = "loss"
 _SPEED = "global_step/sec"
 
 
-def event_writer(folder: str, graph: tf.Graph | None = None) -> v1.summary.FileWriter:
+def event_writer(folder: str) -> v1.summary.FileWriter:
     """Returns a writer of a new event file.
 
     By the names that TensorFlow gives, the file of the same second would be written over.
 
     Args:
-      folder: Where the file is made; the folder, too, if it is absent.
-      graph: To be written to it, if any.
+      folder: Directory of the file, made when absent.
     """
-    return v1.summary.FileWriter(folder, graph, filename_suffix=f".{time.time_ns()}")
+    return v1.summary.FileWriter(folder, filename_suffix=f".{time.time_ns()}")
 
 
 def event_hooks(
@@ -55,7 +54,7 @@ def event_hooks(
     hooks = []
     if config.log_step_count_steps is not None:
         hooks.append(SpeedHook(writer, readings, config.log_step_count_steps))
-    if config.save_summary_steps is not None:
+    if config.save_summary_steps:
         hooks.append(SummaryHook(writer, readings, scaffold, config.save_summary_steps))
     return hooks
 

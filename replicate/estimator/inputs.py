@@ -29,11 +29,13 @@ class Inputs:
       labels: As `features`, or None.
       position: The position of the dataset iterator; None outside of training, for Tensors, and
         where the config does not want it to be saved.
+      operations: Names of the operations that input_fn made; empty outside of training.
     """
 
     features: Nest
     labels: Nest
     position: InputPosition | None
+    operations: frozenset[str] = frozenset()
 
 
 def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Inputs:
@@ -50,6 +52,8 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
       ValueError: input_fn returned nothing, or a tuple that is not (features, labels).
       TypeError: It returned an iterator, or a Tensor that was made outside of it.
     """
+    is_training = mode == ModeKeys.TRAIN
+    earlier = _operations() if is_training else frozenset()
     with v1.device("/cpu:0"):
         returned = call_input_fn(input_fn, mode, params, config)
         position = None
@@ -58,11 +62,12 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
                 iterator = v1.data.make_initializable_iterator(returned)
             v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
             returned = iterator.get_next()
-            if mode == ModeKeys.TRAIN and config.save_input_position:
+            if is_training and config.save_input_position:
                 position = InputPosition(iterator)
     features, labels = _features_and_labels(returned, mode)
     _check_leaves(features, labels)
-    return Inputs(features, labels, position)
+    operations = _operations() - earlier if is_training else earlier
+    return Inputs(features, labels, position, operations)
 
 
 def batch_size(features: Nest) -> int | Tensor | None:
@@ -78,6 +83,11 @@ def batch_size(features: Nest) -> int | Tensor | None:
         return None
     known = first.shape.as_list()[0]
     return tf.shape(first, out_type=tf.int64)[0] if known is None else int(known)
+
+
+def _operations() -> frozenset[str]:
+    """The names of the operations of the default graph."""
+    return frozenset(operation.name for operation in v1.get_default_graph().get_operations())
 
 
 def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:

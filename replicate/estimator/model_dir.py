@@ -19,7 +19,8 @@ CHECKPOINT_NAME = "model.ckpt"
 """File name of every checkpoint, before its step."""
 
 _HALF_WRITTEN = re.compile(
-    rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*|checkpoint\.tmp.*"
+    rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*"
+    r"|(checkpoint|graph\.pbtxt)\.tmp.*"
 )
 _BESIDE_AN_INDEX = re.compile(rf"({re.escape(CHECKPOINT_NAME)}-\d+)\.(data-\d+-of-\d+|meta)")
 

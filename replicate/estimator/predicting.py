@@ -38,7 +38,14 @@ def open_prediction_session(
     """
     scaffold = spec.scaffold or v1.train.Scaffold()
     saver = build_savers(scaffold, None, config).variables
-    creator = RestoringSessionCreator(scaffold, saver, lambda: checkpoint, config.session_config)
+    creator = RestoringSessionCreator(
+        scaffold,
+        saver,
+        lambda: checkpoint,
+        config.session_config,
+        target="" if config.cluster.jobs else config.master,
+        keeps_values=False,
+    )
     return v1.train.MonitoredSession(creator, [*hooks, *spec.prediction_hooks], STOP_GRACE_SECS)
 
 

@@ -1,42 +1,101 @@
-"""RunConfig: how an Estimator runs, as one frozen value.
+"""RunConfig: settings of an Estimator's runs, as one value that does not change.
 
-Owns the settings that are about running and not about the model: where files go, how often things
-are saved and logged, seeds, session options, and the place of this process in a cluster. It is
-checked once, when it is made, and handed down; nothing reads settings from anywhere else.
+Owns the settings that concern the running and not the model: where files go, how often things are
+saved and logged, seeds, session options, and the place of this process in a cluster. They are
+checked when the value is made (`run_settings.py`) and handed down; nothing reads settings from
+anywhere else.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, NoReturn, TypeVar
 
 import tensorflow as tf
 
-from replicate.estimator.cluster import ClusterConfig, cluster_config_from_environment
+from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.run_settings import (
+    CHECKS,
+    NOT_GIVEN,
+    changed_intervals,
+    checked_settings,
+    checkpoint_intervals,
+    default_session_config,
+)
 
 v1 = tf.compat.v1
 
-PROGRESS_MODES = ("auto", "bar", "log", "off")
-_DEFAULT_SAVE_SECS = 600
+_T = TypeVar("_T")
+_Self = TypeVar("_Self", bound="RunConfig")
+
+_PLACE = (
+    "cluster_spec",
+    "task_type",
+    "task_id",
+    "global_id_in_cluster",
+    "master",
+    "evaluation_master",
+    "is_chief",
+    "num_ps_replicas",
+    "num_worker_replicas",
+    "service",
+)
+"""Attributes that follow from the cluster."""
 
 
-@dataclasses.dataclass(frozen=True)
+class _ReadOnly(Generic[_T]):
+    """An attribute of a RunConfig that is read from the instance's `_name` and cannot be set."""
+
+    def __init__(self, doc: str | None = None):
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, config: Any, owner: type | None = None) -> _T:
+        if config is None:
+            return self  # type: ignore[return-value]  # Tools that look at the class find this.
+        found: _T = getattr(config, f"_{self._name}")
+        return found
+
+    def __set__(self, config: Any, value: Any) -> None:
+        _refuse_change(self._name)
+
+
 class RunConfig:
     """Settings of an Estimator's runs.
 
-    TF_CONFIG is read once, when the value is made, and kept by `replace`.
+    A RunConfig cannot be changed; `replace` makes one that differs. TF_CONFIG is read once, when
+    the value is made, and kept by `replace`. A subclass may have a constructor, attributes and
+    properties of its own: a property takes the place of the setting of that name, whose own value
+    is in the attribute with an underscore in front, as in `self._model_dir`.
 
     Attributes:
-      model_dir: Directory of checkpoints and event files, made when absent.
+      model_dir: Directory of checkpoints and event files, made when absent. Paths become strings.
       tf_random_seed: Graph-level seed, None for an unpredictable one.
-      save_summary_steps: Steps between two summaries, None for no summaries.
+      save_summary_steps: Steps between two summaries, None or 0 for no summaries.
       save_checkpoints_steps: Steps between two checkpoints. Excludes `save_checkpoints_secs`.
       save_checkpoints_secs: Seconds between two checkpoints; 600 when neither is given. The first
-        and the last step are saved whatever this says.
-      session_config: A ConfigProto, or None for one that allows soft placement.
+        and the last step are saved whatever this says. If both intervals are None or 0, because
+        at least one of them was given as None or 0, nothing is saved.
+      session_config: A ConfigProto. Without one, a task in a cluster has options with device
+        filters; otherwise this is None, and an Estimator fills in options for soft placement.
       keep_checkpoint_max: Checkpoints kept in the directory, 0 or None to keep all.
       keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
       log_step_count_steps: Steps between two `global_step/sec` events, each with a line of
         metrics.jsonl; None for neither.
+      train_distribute: Always None, as `eval_distribute` and `experimental_distribute`: strategies
+        of tf.distribute are refused.
+      device_fn: Function from an operation to its device, applied to the whole graph of a training
+        run. None puts variables on the parameter servers of the cluster, if it has any.
+      protocol: Of the cluster's servers, None for "grpc".
+      experimental_max_worker_delay_secs: If given, worker i starts to train after 5 · (i + 1)
+        seconds, but after this many at most. None starts all workers at once.
+      session_creation_timeout_secs: Seconds that a process waits for others of its cluster, at the
+        start and after a session was lost: for the parameter servers to be there, and for the chief
+        to have initialised the model. None waits for ever and is kept as infinity.
+      checkpoint_save_graph_def: Whether the graph is written too, as graph.pbtxt and as one *.meta
+        file per checkpoint, both without the data of the input pipeline.
       save_input_position: Whether checkpoints hold how far the input has come, so that a resumed
         run reads on from there. The elements in a shuffle buffer are part of that: with a huge one,
         False keeps checkpoints small and quick, and a resumed run begins its input anew.
@@ -45,204 +104,170 @@ class RunConfig:
         operations are printed to standard error. None for neither.
       progress: "bar" draws a progress bar, "log" prints a line per interval, "auto" takes the bar
         when standard error is a terminal and lines otherwise, "off" shows nothing.
-      device_fn: Function from an operation to its device, applied to the whole graph of a training
-        run. None puts variables on the parameter servers of the cluster, if it has any.
-      protocol: Of the cluster's servers, None for "grpc".
-      session_creation_timeout_secs: Seconds that a process waits for others of its cluster, at the
-        start and after a session was lost: for the parameter servers to be there, and for the chief
-        to have initialised the model.
       step_timeout_secs: Seconds that may pass without a step while a process that takes part in it
         does not answer. None stands for `session_creation_timeout_secs`.
       max_restarts: Sessions that may be lost in a row, each without a step beyond those before,
         until training gives up. Before a new one it waits 1, 2, 4 ... 60 seconds.
-      checkpoint_save_graph_def: Whether the graph is written too, as graph.pbtxt and as one *.meta
-        file per checkpoint.
       cluster: The cluster and the place of this process in it. None reads TF_CONFIG.
     """
 
-    model_dir: str | None = None
-    tf_random_seed: int | None = 1
-    save_summary_steps: int | None = 100
-    save_checkpoints_steps: int | None = None
-    save_checkpoints_secs: float | None = None
-    session_config: Any = None
-    keep_checkpoint_max: int | None = 5
-    keep_checkpoint_every_n_hours: float = 10000
-    log_step_count_steps: int | None = 100
-    _: dataclasses.KW_ONLY
-    save_input_position: bool = True
-    profile_steps: tuple[int, int] | None = None
-    progress: str = "auto"
-    device_fn: Callable[[Any], str] | None = None
-    protocol: str | None = None
-    session_creation_timeout_secs: float = 7200
-    step_timeout_secs: float | None = None
-    max_restarts: int = 10
-    checkpoint_save_graph_def: bool = False
-    cluster: ClusterConfig = None  # type: ignore[assignment]  # filled in below
+    model_dir = _ReadOnly[str | None]()
+    tf_random_seed = _ReadOnly[int | None]()
+    save_summary_steps = _ReadOnly[int | None]()
+    save_checkpoints_steps = _ReadOnly[int | None]()
+    save_checkpoints_secs = _ReadOnly[float | None]()
+    session_config = _ReadOnly[Any]()
+    keep_checkpoint_max = _ReadOnly[int | None]()
+    keep_checkpoint_every_n_hours = _ReadOnly[float]()
+    log_step_count_steps = _ReadOnly[int | None]()
+    train_distribute = _ReadOnly[None]()
+    device_fn = _ReadOnly[Callable[[Any], str] | None]()
+    protocol = _ReadOnly[str | None]()
+    eval_distribute = _ReadOnly[None]()
+    experimental_distribute = _ReadOnly[None]()
+    experimental_max_worker_delay_secs = _ReadOnly[int | None]()
+    session_creation_timeout_secs = _ReadOnly[float]()
+    checkpoint_save_graph_def = _ReadOnly[bool]()
+    save_input_position = _ReadOnly[bool]()
+    profile_steps = _ReadOnly[tuple[int, int] | None]()
+    progress = _ReadOnly[str]()
+    step_timeout_secs = _ReadOnly[float | None]()
+    max_restarts = _ReadOnly[int]()
+    cluster = _ReadOnly[ClusterConfig]()
 
-    def __post_init__(self) -> None:
-        """Checks every setting.
+    cluster_spec = _ReadOnly[v1.train.ClusterSpec](
+        "The training cluster; empty for a process on its own and for the evaluator."
+    )
+    task_type = _ReadOnly[str]("Role of this process in the cluster, one of `TaskType`.")
+    task_id = _ReadOnly[int]("Index of this process among those of its type.")
+    global_id_in_cluster = _ReadOnly[int | None](
+        "Number of this process in the training cluster, None for the evaluator."
+    )
+    master = _ReadOnly[str]("Target of the training session.")
+    evaluation_master = _ReadOnly[str]("Target of an evaluation session.")
+    is_chief = _ReadOnly[bool]("Whether this process writes the checkpoints.")
+    num_ps_replicas = _ReadOnly[int]("Parameter servers of the cluster.")
+    num_worker_replicas = _ReadOnly[int]("Processes of the cluster that train, the chief included.")
+    service = _ReadOnly[Mapping[str, Any] | None]('Value of "service" in TF_CONFIG.')
+
+    def __init__(
+        self,
+        model_dir: Any = None,
+        tf_random_seed: int | None = 1,
+        save_summary_steps: int | None = 100,
+        save_checkpoints_steps: int | None = NOT_GIVEN,
+        save_checkpoints_secs: float | None = NOT_GIVEN,
+        session_config: Any = None,
+        keep_checkpoint_max: int | None = 5,
+        keep_checkpoint_every_n_hours: float | None = 10000,
+        log_step_count_steps: int | None = 100,
+        train_distribute: None = None,
+        device_fn: Callable[[Any], str] | None = None,
+        protocol: str | None = None,
+        eval_distribute: None = None,
+        experimental_distribute: None = None,
+        experimental_max_worker_delay_secs: int | None = None,
+        session_creation_timeout_secs: float | None = 7200,
+        checkpoint_save_graph_def: bool = True,
+        *,
+        save_input_position: bool = True,
+        profile_steps: tuple[int, int] | None = None,
+        progress: str = "auto",
+        step_timeout_secs: float | None = None,
+        max_restarts: int = 10,
+        cluster: ClusterConfig | None = None,
+    ):
+        """Checks and keeps every setting; see the attributes of the class.
 
         Raises:
-          ValueError: A setting is out of range, or both checkpoint intervals are given.
+          ValueError: A setting is out of range, both checkpoint intervals are given, or a strategy
+            of tf.distribute is.
           ClusterConfigError: TF_CONFIG is wrong.
-          TypeError: session_config, device_fn or cluster is of the wrong kind.
+          TypeError: model_dir, session_config, device_fn or cluster is of the wrong kind.
         """
-        self._take_cluster()
-        if self.model_dir is not None and not str(self.model_dir):
-            raise ValueError(
-                'RunConfig: model_dir is "". Give a directory, or None for a temporary one.'
-            )
-        if self.save_checkpoints_steps is not None and self.save_checkpoints_secs is not None:
-            raise ValueError(
-                "RunConfig: checkpoints are saved by steps or by seconds, got both "
-                f"save_checkpoints_steps={self.save_checkpoints_steps!r} and "
-                f"save_checkpoints_secs={self.save_checkpoints_secs!r}. Give one of them."
-            )
-        if self.save_checkpoints_steps is None and self.save_checkpoints_secs is None:
-            object.__setattr__(self, "save_checkpoints_secs", _DEFAULT_SAVE_SECS)
-        for name in ("save_summary_steps", "save_checkpoints_steps", "log_step_count_steps"):
-            self._check_at_least(name, 1)
-        self._check_at_least("keep_checkpoint_max", 0)
-        self._check_positive("save_checkpoints_secs")
-        self._check_positive("keep_checkpoint_every_n_hours")
-        self._check_positive("session_creation_timeout_secs")
-        self._check_positive("step_timeout_secs")
-        if self.max_restarts is None:
-            raise ValueError(
-                "RunConfig: max_restarts must be a whole number >= 0, got None. Give a large one "
-                "for a program that shall hardly ever give up."
-            )
-        self._check_at_least("max_restarts", 0)
-        self._check_profile_steps()
-        if self.progress not in PROGRESS_MODES:
-            raise ValueError(
-                f"RunConfig: progress must be one of {list(PROGRESS_MODES)}, got "
-                f"{self.progress!r}. Correct it."
-            )
-        if self.session_config is not None and not isinstance(self.session_config, v1.ConfigProto):
-            raise TypeError(
-                "RunConfig: session_config must be a tf.compat.v1.ConfigProto, got "
-                f"{self.session_config!r}. Pass None for the default."
-            )
-        if self.device_fn is not None and not callable(self.device_fn):
-            raise TypeError(
-                "RunConfig: device_fn must be a function from an operation to its device, got "
-                f"{self.device_fn!r}. Pass None for the default."
-            )
+        given = {name: value for name, value in locals().items() if name in CHECKS}
+        given.update(checkpoint_intervals(save_checkpoints_steps, save_checkpoints_secs))
+        settings = checked_settings(given)
+        if session_config is None:
+            settings["session_config"] = default_session_config(settings["cluster"])
+        self._keep(settings)
 
-    @property
-    def cluster_spec(self) -> v1.train.ClusterSpec:
-        """The training cluster; empty for a process on its own and for the evaluator."""
-        return self.cluster.cluster_spec
-
-    @property
-    def task_type(self) -> str:
-        """What this process does in the cluster, one of `TaskType`."""
-        return self.cluster.task_type
-
-    @property
-    def task_id(self) -> int:
-        """Index of this process among those of its type."""
-        return self.cluster.task_id
-
-    @property
-    def global_id_in_cluster(self) -> int | None:
-        """Number of this process in the training cluster, None for the evaluator."""
-        return self.cluster.global_id_in_cluster
-
-    @property
-    def master(self) -> str:
-        """Target of the training session."""
-        return self.cluster.master
-
-    @property
-    def evaluation_master(self) -> str:
-        """Target of an evaluation session."""
-        return self.cluster.evaluation_master
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this process writes the checkpoints."""
-        return self.cluster.is_chief
-
-    @property
-    def num_ps_replicas(self) -> int:
-        """Parameter servers of the cluster."""
-        return self.cluster.num_ps_replicas
-
-    @property
-    def num_worker_replicas(self) -> int:
-        """Processes of the cluster that train, the chief included."""
-        return self.cluster.num_worker_replicas
-
-    @property
-    def service(self) -> Mapping[str, Any] | None:
-        """What TF_CONFIG holds under "service"."""
-        return self.cluster.service
-
-    def replace(self, **changes: Any) -> "RunConfig":
+    def replace(self: _Self, **changes: Any) -> _Self:
         """Returns a copy with some settings changed, checked like a new one.
 
-        Giving one of the two checkpoint intervals takes the place of the other.
+        The copy is made without the constructor, so that a subclass keeps its attributes. A
+        checkpoint interval that is given takes the place of the other one.
 
         Raises:
           ValueError: A setting is out of range or unknown.
+          ClusterConfigError: `cluster` is None, and TF_CONFIG is wrong.
+          TypeError: A setting is of the wrong kind.
         """
-        known = [field.name for field in dataclasses.fields(self)]
-        unknown = sorted(set(changes) - set(known))
+        unknown = sorted(set(changes) - set(CHECKS))
         if unknown:
             raise ValueError(
-                f"Cannot replace {unknown} in a RunConfig: its settings are {known}. "
+                f"Cannot replace {unknown} in a RunConfig: its settings are {list(CHECKS)}. "
                 "Correct the name."
             )
-        intervals = ("save_checkpoints_steps", "save_checkpoints_secs")
-        if any(changes.get(name) is not None for name in intervals):
-            changes = {**dict.fromkeys(intervals), **changes}
-        return dataclasses.replace(self, **changes)
+        checked = checked_settings(changed_intervals(changes))
+        if "cluster" in checked and "session_config" not in checked:
+            own = vars(self)
+            if own["_session_config"] == default_session_config(own["_cluster"]):
+                checked["session_config"] = default_session_config(checked["cluster"])
+        other = copy.copy(self)
+        other._keep(checked)
+        return other
 
-    def _take_cluster(self) -> None:
-        """Reads TF_CONFIG if no cluster is given, and takes the model_dir that it asks for."""
-        if self.cluster is None:
-            object.__setattr__(self, "cluster", cluster_config_from_environment())
-        if not isinstance(self.cluster, ClusterConfig):
-            raise TypeError(
-                f"RunConfig: cluster must be a ClusterConfig, got {self.cluster!r}. Pass None to "
-                "read TF_CONFIG."
-            )
-        asked = self.cluster.model_dir
-        if asked is not None and self.model_dir not in (None, asked):
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the settings by their names."""
+        return {name: getattr(self, name) for name in CHECKS}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuses the change; a subclass may set attributes of its own."""
+        if type(self) is RunConfig:
+            _refuse_change(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """Refuses the change; a subclass may delete attributes of its own."""
+        if type(self) is RunConfig:
+            _refuse_change(name)
+        super().__delattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        """Returns whether the other is of the same class and all attributes are equal."""
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Returns a hash of some of the settings."""
+        return hash((type(self), vars(self)["_model_dir"], vars(self)["_tf_random_seed"]))
+
+    def __repr__(self) -> str:
+        """Returns the settings as they are given to the constructor."""
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.as_dict().items())
+        return f"{type(self).__name__}({settings})"
+
+    def _keep(self, settings: Mapping[str, Any]) -> None:
+        """Stores checked settings in the instance, and the attributes that follow from them."""
+        own = vars(self)
+        own.update({f"_{name}": value for name, value in settings.items()})
+        cluster: ClusterConfig = own["_cluster"]
+        if "cluster" in settings:
+            own.update({f"_{name}": getattr(cluster, name) for name in _PLACE})
+        asked, model_dir = cluster.model_dir, own["_model_dir"]
+        if asked is not None and model_dir not in (None, asked):
             raise ValueError(
-                f"RunConfig: model_dir is {self.model_dir!r}, but TF_CONFIG asks for {asked!r}. "
-                "Give one of them, or the same twice."
+                f"RunConfig: model_dir is {model_dir!r}, but TF_CONFIG asks for {asked!r}. Give "
+                "one of them, or the same twice."
             )
         if asked is not None:
-            object.__setattr__(self, "model_dir", asked)
+            own["_model_dir"] = asked
 
-    def _check_profile_steps(self) -> None:
-        steps = self.profile_steps
-        if steps is None:
-            return
-        is_pair = isinstance(steps, (tuple, list)) and [type(step) for step in steps] == [int, int]
-        if not is_pair or not 1 <= steps[0] <= steps[1]:
-            raise ValueError(
-                "RunConfig: profile_steps must be the first and the last step to profile, "
-                f"1 <= first <= last, or None, got {steps!r}. For one step, give it twice."
-            )
-        object.__setattr__(self, "profile_steps", tuple(steps))
 
-    def _check_at_least(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise ValueError(
-                f"RunConfig: {name} must be a whole number >= {least} or None, got {value!r}. "
-                "Correct it."
-            )
-
-    def _check_positive(self, name: str) -> None:
-        value = getattr(self, name)
-        if value is not None and not value > 0:
-            raise ValueError(
-                f"RunConfig: {name} must be greater than 0, got {value!r}. Correct it."
-            )
+def _refuse_change(name: str) -> NoReturn:
+    advice = f"Make a new one: config = config.replace({name}=...)."
+    if name in _PLACE:
+        advice = f"{name} follows from the cluster: config = config.replace(cluster=...)."
+    elif name not in CHECKS:
+        advice = "It has no such setting. Use replace for settings, and a subclass for others."
+    raise dataclasses.FrozenInstanceError(f"Cannot set {name!r} in a RunConfig. {advice}")

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.estimator.checkpoint import CheckpointError
+from replicate.estimator.graph_files import GraphFiles
 from replicate.estimator.input_position import InputPosition
 from replicate.estimator.model_dir import CHECKPOINT_NAME
 from replicate.estimator.retention import announce, dropped_by, withdraw
@@ -38,6 +39,11 @@ class Savers:
 
     variables: v1.train.Saver
     everything: v1.train.Saver
+
+
+def saves_checkpoints(config: RunConfig) -> bool:
+    """Returns whether a run saves checkpoints at all."""
+    return bool(config.save_checkpoints_steps or config.save_checkpoints_secs)
 
 
 def build_savers(
@@ -75,6 +81,7 @@ class CheckpointHook(PatientHook):
         config: RunConfig,
         position: InputPosition | None = None,
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
+        graph_files: GraphFiles | None = None,
     ):
         """Keeps the settings.
 
@@ -85,13 +92,14 @@ class CheckpointHook(PatientHook):
           config: Says how often to save.
           position: Of the input; decides, once a session runs, which saver can be used.
           listeners: Told before and after every save.
+          graph_files: Writes the *.meta file of each checkpoint; None for no such files.
         """
         self._model_dir = model_dir
         self._savers = savers
         self._readings = readings
         self._position = position
         self._listeners = listeners
-        self._write_graph = config.checkpoint_save_graph_def
+        self._graph_files = graph_files
         self._every_steps = config.save_checkpoints_steps
         self._every_secs = config.save_checkpoints_secs
         self._next = Due()
@@ -111,8 +119,6 @@ class CheckpointHook(PatientHook):
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Takes up the list of kept checkpoints, and saves unless this step is saved already."""
         del coord
-        if self._write_graph:
-            tf.io.write_graph(session.graph, self._model_dir, "graph.pbtxt")
         step = self._readings.step
         kept = _kept_checkpoints(self._model_dir)
         self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
@@ -152,9 +158,9 @@ class CheckpointHook(PatientHook):
 
     def _wait(self, step: int) -> None:
         """Lets an interval begin with this step."""
-        if self._every_steps is not None:
+        if self._every_steps:
             self._next = Due(step=step + self._every_steps)
-        elif self._every_secs is not None:
+        elif self._every_secs:
             self._next = Due(time=time.monotonic() + self._every_secs)
 
     @property
@@ -179,7 +185,9 @@ class CheckpointHook(PatientHook):
         prefix = f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}"
         try:
             announce(self._model_dir, [self._path(step), *dropped_by(self._saver)])
-            self._saver.save(session, prefix, global_step=step, write_meta_graph=self._write_graph)
+            if self._graph_files is not None:
+                self._graph_files.write_meta(session.graph, self._path(step))
+            self._saver.save(session, prefix, global_step=step, write_meta_graph=False)
             withdraw(self._model_dir)
         except (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError) as error:
             raise CheckpointError(

@@ -45,6 +45,9 @@ STOP_SECS = 25
 LOOK_SECS = 10
 """Seconds between two looks of a parameter server at whether those who train are there."""
 
+WORKER_DELAY_SECS = 5
+"""Seconds between the starts of two workers, where workers shall not start at once."""
+
 _TELL_SECS = 10
 _ANSWER_SECS = 5
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -97,13 +100,34 @@ def start_server(config: RunConfig) -> v1.train.Server:
         index,
         port,
     )
+    options = complete_config(config.session_config)
+    del options.device_filters[:]  # These are for sessions; a server serves others, too.
     return v1.train.Server(
         config.cluster_spec,
         job_name=task,
         task_index=index,
         protocol=config.protocol,
-        config=complete_config(config.session_config),
+        config=options,
     )
+
+
+def delay_worker(config: RunConfig, is_over: Callable[[], bool] = bool) -> None:
+    """Waits before a worker starts to train, if `experimental_max_worker_delay_secs` is given.
+
+    Workers then start one after the other, `WORKER_DELAY_SECS` apart.
+
+    Args:
+      config: Of this process.
+      is_over: Asked again and again: whether to give up waiting.
+    """
+    limit = config.experimental_max_worker_delay_secs
+    if not limit or config.task_type != TaskType.WORKER:
+        return
+    secs = min(limit, WORKER_DELAY_SECS * (config.task_id + 1))
+    log.info("Waiting %g seconds before this worker starts to train.", secs)
+    deadline = time.monotonic() + secs
+    while (left := deadline - time.monotonic()) > 0 and not is_over():
+        time.sleep(min(POLL_SECS, left))
 
 
 def wait_for_parameter_servers(config: RunConfig, is_over: Callable[[], bool] = bool) -> None:

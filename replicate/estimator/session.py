@@ -121,6 +121,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         session_config: v1.ConfigProto | None = None,
         position: InputPosition | None = None,
         target: str = "",
+        keeps_values: bool = True,
     ):
         """Keeps what a session will need; makes none yet.
 
@@ -130,9 +131,11 @@ class RestoringSessionCreator(v1.train.SessionCreator):
           find_checkpoint: Returns the path to load, or None to initialise. Asked at every session.
           session_config: Options of the session; None for soft placement and defaults.
           position: The input whose position the checkpoint may hold.
-          target: Address of the server that runs the session, "" for this process. On a server,
-            variables that have values keep them: others went on training them.
+          target: Address of the server that runs the session, "" for this process.
+          keeps_values: Whether variables on a server that have values already keep them, because
+            other processes go on training them.
         """
+        self._keeps_values = keeps_values
         self._target = target
         self._graph: Graph = v1.get_default_graph()
         self._scaffold = scaffold
@@ -178,9 +181,12 @@ class RestoringSessionCreator(v1.train.SessionCreator):
             self._position.begin(session, checkpoint)
 
     def _is_alive(self, session: v1.Session) -> bool:
-        """Whether the variables live on a server and have been initialised before."""
+        """Whether the variables live on a server, have values already, and shall keep them."""
         check = self._scaffold.ready_for_local_init_op
-        return bool(self._target) and check is not None and not session.first_run(check).size
+        if not self._target or check is None:
+            return False
+        has_values = not session.first_run(check).size
+        return has_values and self._keeps_values
 
 
 def complete_config(session_config: v1.ConfigProto | None) -> Any:

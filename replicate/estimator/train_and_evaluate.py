@@ -4,6 +4,7 @@ Owns the reading of this process's role and the order of what it does. Training 
 `Estimator.train`, evaluation and export are `evaluation_rounds.py`, the cluster is `servers.py`.
 """
 
+import functools
 from typing import Any
 
 from replicate.estimator.checkpoint import read_variable
@@ -14,6 +15,7 @@ from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, 
 from replicate.estimator.log import log
 from replicate.estimator.servers import (
     Abandoned,
+    delay_worker,
     serve_until_done,
     start_server,
     tell_parameter_servers,
@@ -76,7 +78,7 @@ def _train_as_told(
 ) -> None:
     """Trains in the role of this process, with or without evaluation."""
     config = estimator.config
-    if config.master:
+    if config.master and config.cluster.jobs:
         _train_in_cluster(estimator, train_spec, eval_spec, rounds)
     elif config.task_type == TaskType.CHIEF:
         _train(estimator, train_spec)
@@ -117,8 +119,10 @@ def _train_in_cluster(
     """Trains as a chief, master or worker, and tells the parameter servers of the end."""
     config = estimator.config
     server = start_server(config)
+    is_late = functools.partial(_is_late, estimator, train_spec)
+    delay_worker(config, is_late)
     try:
-        wait_for_parameter_servers(config, lambda: _is_late(estimator, train_spec))
+        wait_for_parameter_servers(config, is_late)
     except Abandoned:
         log.info("Not training: the others are done, and the parameter servers have left.")
         return

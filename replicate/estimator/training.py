@@ -22,13 +22,14 @@ from replicate.estimator.cluster_session import (
 from replicate.estimator.ending import Ending, has_ended
 from replicate.estimator.events import event_hooks, event_writer
 from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
+from replicate.estimator.graph_files import GraphFiles
 from replicate.estimator.inputs import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.profiling import ProfileHook
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.recovery import RecoveringSessionCreator, Restarts
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import CheckpointHook, build_savers
+from replicate.estimator.saving import CheckpointHook, build_savers, saves_checkpoints
 from replicate.estimator.search import newest_checkpoint
 from replicate.estimator.servers import Abandoned, absent_tasks
 from replicate.estimator.session import RestoringSessionCreator
@@ -86,8 +87,16 @@ def run_training(
       NonFiniteError: The loss or a variable is not finite; the newest checkpoint is.
       CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
       ClusterError: Another process of the cluster is gone, or did not do its part in time.
-      ValueError: Steps are asked for, and nothing in the graph increases the global step.
+      ValueError: Steps are asked for, and nothing in the graph increases the global step; or there
+        are listeners, and no checkpoints are saved.
     """
+    if request.listeners and not saves_checkpoints(config):
+        raise ValueError(
+            f"Cannot tell {len(request.listeners)} checkpoint listeners of saves: RunConfig has "
+            "neither save_checkpoints_steps nor save_checkpoints_secs, so that no checkpoint is "
+            "saved. Set one of them; train_and_evaluate in one process needs that. A "
+            "CheckpointSaverHook of your own takes its listeners as an argument."
+        )
     counts_steps = request.steps is not None or request.max_steps is not None
     if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
         _check_step_moves()
@@ -165,18 +174,25 @@ def _run_chief(
         session_options(config),
         inputs.position,
         config.master,
+        keeps_values=bool(config.cluster.jobs),
     )
     readings = StepReadings(spec.train_op, spec.loss)
-    checkpoints = CheckpointHook(
-        model_dir,
-        savers,
-        readings,
-        config,
-        inputs.position,
-        [FiniteVariablesListener(), *request.listeners],
-    )
     progress = _progress(inputs, readings, config, request)
-    writer = event_writer(model_dir, v1.get_default_graph())
+    writer = event_writer(model_dir)
+    graph_files = GraphFiles(
+        model_dir,
+        savers.variables,
+        writer,
+        inputs.operations,
+        saves_checkpoints(config) and config.checkpoint_save_graph_def,
+    )
+    checkpoints = []
+    if saves_checkpoints(config):
+        listeners = [FiniteVariablesListener(), *request.listeners]
+        position = inputs.position
+        checkpoints.append(
+            CheckpointHook(model_dir, savers, readings, config, position, listeners, graph_files)
+        )
     profiles = []
     if config.profile_steps is not None:
         profiles.append(ProfileHook(readings, model_dir, config.profile_steps))
@@ -191,8 +207,9 @@ def _run_chief(
             *profiles,
             StopHook(readings, request.steps, request.max_steps),
             progress,
+            graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            checkpoints,
+            *checkpoints,
         ]
         _loop(creator, hooks, around)
     _raise_if_interrupted(interruption, model_dir)

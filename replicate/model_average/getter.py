@@ -72,7 +72,7 @@ class ModelAverageCustomGetter:
     def of(cls, config: Any) -> "ModelAverageCustomGetter":
         """Returns the getter of the process that a `RunConfig` describes."""
         task = f"/job:{config.task_type}/task:{config.task_id}"
-        return cls(task if config.master else "")
+        return cls(task if config.master and config.cluster_spec.jobs else "")
 
     @property
     def averaged(self) -> list[Averaged]:

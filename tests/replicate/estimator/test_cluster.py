@@ -88,6 +88,28 @@ def test_service_and_model_dir():
     assert (task.service, task.model_dir) == ({"port": 3}, "/tmp/model")
 
 
+MASTERS = {"session_master": "grpc://m:1", "eval_session_master": "grpc://m:2"}
+
+
+def test_masters_of_a_process_on_its_own():
+    alone = parse_cluster_config(json.dumps(MASTERS))
+    assert (alone.master, alone.evaluation_master) == ("grpc://m:1", "grpc://m:2")
+    assert (alone.is_chief, alone.num_worker_replicas, alone.jobs) == (True, 1, {})
+
+
+@pytest.mark.parametrize(
+    ("task_type", "masters"),
+    [
+        ("chief", ("grpc://m:1", "")),
+        ("worker", ("grpc://m:1", "")),
+        ("evaluator", ("", "grpc://m:2")),
+    ],
+)
+def test_masters_in_a_cluster_are_those_of_tf_estimator(task_type, masters):
+    task = parse(CLUSTER, task_type, 0, **MASTERS)
+    assert (task.master, task.evaluation_master) == masters
+
+
 def test_ipv6_address():
     assert parse({"chief": ["[::1]:80"], "ps": ["c:1"]}, "chief", 0).master == "grpc://[::1]:80"
 
@@ -118,6 +140,7 @@ def task_of(task_type, index):
         (config(task="chief"), '"task" must be an object'),
         (config(service=3), '"service" must be an object'),
         (config(model_dir=3), '"model_dir" must be a string, got 3'),
+        (config(session_master=3), '"session_master" must be a string, got 3.* an address'),
         (config(task={"index": 0}), "the task type is null"),
         (task_of("boss", 0), 'the task type is "boss"'),
         (task_of(["chief"], 0), "the task type is"),

@@ -44,6 +44,8 @@ def test_device_function_of_the_user_comes_first():
 def test_a_session_talks_to_parameter_servers_only():
     assert list(session_options(config()).device_filters) == ["/job:ps", "/job:worker/task:1"]
     assert list(session_options(RunConfig()).device_filters) == []
+    given = config(session_config=v1.ConfigProto(allow_soft_placement=True))
+    assert list(session_options(given).device_filters) == ["/job:ps", "/job:worker/task:1"]
     own = config(session_config=v1.ConfigProto(device_filters=["/job:x"]))
     assert list(session_options(own).device_filters) == ["/job:x"]
     elsewhere = RunConfig(cluster=ClusterConfig(JOBS, "worker", 1, target="grpc://b:1"))

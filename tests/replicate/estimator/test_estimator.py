@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -252,6 +254,76 @@ def test_wrong_mode_of_the_spec(linear, tmp_path):
 
     with pytest.raises(ValueError, match="in mode 'train' and returned an EstimatorSpec of mode"):
         linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=1)
+
+
+class Widened(RunConfig):
+    """A RunConfig of a program, with an argument of its own."""
+
+    def __init__(self, width, **settings):
+        super().__init__(**settings)
+        self.width = width
+
+    @property
+    def model_dir(self):
+        """A directory of its own for each width."""
+        return f"{self._model_dir}/{self.width}"
+
+
+def test_config_of_a_subclass_reaches_model_fn(linear, tmp_path):
+    seen = []
+
+    def model_fn(features, labels, mode, params, config):
+        seen.append((type(config), config.width, config.model_dir))
+        return linear.model_fn(features, labels, mode, params)
+
+    config = Widened(8, model_dir=tmp_path, progress="off", save_checkpoints_steps=None)
+    estimator = Estimator(model_fn, config=config, params={"rate": 0.1})
+    estimator.train(linear.input_fn, steps=1)
+    assert seen == [(Widened, 8, f"{tmp_path}/8")]
+
+
+def test_config_of_an_estimator_has_a_session_config(linear, tmp_path):
+    assert RunConfig().session_config is None
+    estimator = Estimator(linear.model_fn, tmp_path, RunConfig())
+    assert estimator.config.session_config.allow_soft_placement
+    own = v1.ConfigProto(intra_op_parallelism_threads=1)
+    estimator = Estimator(linear.model_fn, tmp_path, RunConfig(session_config=own))
+    assert estimator.config.session_config == own
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """Two servers, for training and for evaluation."""
+    return [v1.train.Server.create_local_server() for _ in range(2)]
+
+
+def test_sessions_run_where_tf_config_says(linear, servers, tmp_path, monkeypatch):
+    training, evaluation = (server.target for server in servers)
+    masters = {"session_master": training, "eval_session_master": evaluation}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(masters))
+    targets = []
+
+    class Targets(v1.train.SessionRunHook):
+        """Notes the server of each session."""
+
+        def after_create_session(self, session, coord):
+            targets.append(session.sess_str.decode())
+
+    estimator = linear.make_estimator(tmp_path)
+    for steps in (2, 4):  # The server still has the variables of the first call.
+        estimator.train(linear.input_fn, max_steps=steps, hooks=[Targets()])
+    weights, _ = linear.trained(4)
+    np.testing.assert_allclose(estimator.get_variable_value("w"), weights, rtol=2e-6)
+    earlier = estimator.evaluate(
+        linear.once_input_fn, hooks=[Targets()], checkpoint_path=f"{tmp_path}/model.ckpt-2"
+    )
+    newest = estimator.evaluate(linear.once_input_fn, hooks=[Targets()])
+    assert (earlier["global_step"], newest["global_step"]) == (2, 4)
+    assert newest["loss"] != earlier["loss"]
+    next(estimator.predict(linear.once_input_fn, hooks=[Targets()]))
+    assert targets == [training] * 2 + [evaluation] * 2 + [training]
+    other = linear.make_estimator(tmp_path / "other").train(linear.input_fn, max_steps=1)
+    np.testing.assert_allclose(other.get_variable_value("w"), linear.trained(1)[0], atol=1e-6)
 
 
 def test_config_must_be_a_run_config(linear):

@@ -71,12 +71,13 @@ def test_a_loss_summary_of_the_model_takes_the_place_of_ours(graph, tmp_path):
 
 def test_no_event_file_is_written_over(graph, tmp_path):
     for _ in range(3):
-        event_writer(str(tmp_path / "a"), graph).close()
+        event_writer(str(tmp_path / "a")).close()
     assert len(list((tmp_path / "a").glob("events.out.tfevents.*"))) == 3
 
 
-def test_both_can_be_switched_off(model, tmp_path):
-    events = run(tmp_path, *model, steps=3, save_summary_steps=None, log_step_count_steps=None)
+@pytest.mark.parametrize("never", [None, 0])
+def test_both_can_be_switched_off(model, tmp_path, never):
+    events = run(tmp_path, *model, steps=3, save_summary_steps=never, log_step_count_steps=None)
     assert events.Tags()["scalars"] == []
     assert not (tmp_path / "metrics.jsonl").exists()
 

@@ -37,11 +37,13 @@ HALF_WRITTEN = [
     "model.ckpt-10.index.tempstate12345",
     "model.ckpt-11_temp",
     "checkpoint.tmpabcdef",
+    "graph.pbtxt.tmp12345",
 ]
 WHOLE = [
     "model.ckpt-10.data-00000-of-00001",
     "model.ckpt-10.index",
     "checkpoint",
+    "graph.pbtxt",
     "my_model.ckpt-3_temp",
     "events.out.tfevents.1",
     "model.ckpt-12.index.corrupt",

@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import json
 
@@ -11,8 +12,7 @@ v1 = tf.compat.v1
 
 
 def test_defaults():
-    config = RunConfig()
-    assert {field.name: getattr(config, field.name) for field in dataclasses.fields(config)} == {
+    assert RunConfig().as_dict() == {
         "model_dir": None,
         "tf_random_seed": 1,
         "save_summary_steps": 100,
@@ -22,6 +22,10 @@ def test_defaults():
         "keep_checkpoint_max": 5,
         "keep_checkpoint_every_n_hours": 10000,
         "log_step_count_steps": 100,
+        "train_distribute": None,
+        "eval_distribute": None,
+        "experimental_distribute": None,
+        "experimental_max_worker_delay_secs": None,
         "save_input_position": True,
         "profile_steps": None,
         "progress": "auto",
@@ -30,14 +34,98 @@ def test_defaults():
         "session_creation_timeout_secs": 7200,
         "step_timeout_secs": None,
         "max_restarts": 10,
-        "checkpoint_save_graph_def": False,
+        "checkpoint_save_graph_def": True,
         "cluster": ClusterConfig(),
     }
 
 
-def test_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        RunConfig().model_dir = "a"
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("model_dir", r"config\.replace\(model_dir=\.\.\.\)"),
+        ("is_chief", r"follows from the cluster: config = config\.replace\(cluster="),
+        ("save_checkpoint_step", "It has no such setting. Use replace"),
+    ],
+)
+def test_attributes_cannot_be_set(name, advice):
+    config = RunConfig()
+    with pytest.raises(dataclasses.FrozenInstanceError, match=f"Cannot set '{name}'.* {advice}"):
+        setattr(config, name, 1)
+    with pytest.raises(AttributeError, match=advice):
+        delattr(config, name)
+    assert config == RunConfig()
+
+
+OLD_ATTRIBUTES = """
+    checkpoint_save_graph_def cluster_spec device_fn eval_distribute evaluation_master
+    experimental_max_worker_delay_secs global_id_in_cluster is_chief keep_checkpoint_every_n_hours
+    keep_checkpoint_max log_step_count_steps master model_dir num_ps_replicas num_worker_replicas
+    protocol save_checkpoints_secs save_checkpoints_steps save_summary_steps service session_config
+    session_creation_timeout_secs task_id task_type tf_random_seed train_distribute"""
+
+
+def test_attributes_of_tf_estimator_can_be_read():
+    config = RunConfig("a")
+    for name in OLD_ATTRIBUTES.split():
+        assert getattr(config, name) == getattr(config, f"_{name}"), name
+    assert (config.task_type, config.task_id, config.master) == ("worker", 0, "")
+
+
+def test_copies_are_equal_and_have_the_same_hash():
+    config = RunConfig("a", save_checkpoints_steps=5, session_config=v1.ConfigProto())
+    for same in (copy.deepcopy(config), config.replace()):
+        assert (same, hash(same)) == (config, hash(config))
+    assert config != config.replace(save_checkpoints_steps=6)
+    assert "save_checkpoints_steps=5" in repr(config)
+
+
+class Fixed(RunConfig):
+    """A subclass as programs have them: own arguments, attributes, and a property."""
+
+    def __init__(self, rows, **settings):
+        self.rows = rows
+        super().__init__(**settings)
+        self._is_chief = False
+
+    @property
+    def save_checkpoints_steps(self):
+        """A third of what is given."""
+        return self._save_checkpoints_steps // 3
+
+
+def test_subclass_has_own_constructor_attributes_and_properties():
+    config = Fixed(4, save_checkpoints_steps=30)
+    config.columns = 5
+    for each in (config, config.replace(tf_random_seed=3)):
+        assert (type(each), each.rows, each.columns) == (Fixed, 4, 5)
+        assert (each.save_checkpoints_steps, each.save_checkpoints_secs) == (10, None)
+        assert not each.is_chief
+    assert config.replace(tf_random_seed=3).tf_random_seed == 3
+    with pytest.raises(AttributeError, match=r"config\.replace\(tf_random_seed"):
+        config.tf_random_seed = 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, (None, 600)),
+        ({"save_checkpoints_steps": None}, (None, None)),
+        ({"save_checkpoints_secs": None}, (None, None)),
+        ({"save_checkpoints_steps": None, "save_checkpoints_secs": None}, (None, None)),
+        ({"save_checkpoints_steps": 0}, (0, None)),
+        ({"save_checkpoints_steps": 5, "save_checkpoints_secs": None}, (5, None)),
+    ],
+)
+def test_checkpoint_intervals_are_those_of_tf_estimator(settings, expected):
+    config = RunConfig(**settings)
+    assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == expected
+
+
+def test_replace_can_switch_checkpoints_off():
+    assert RunConfig().replace(save_checkpoints_secs=None).save_checkpoints_secs is None
+    assert RunConfig().replace(save_checkpoints_steps=None).save_checkpoints_secs == 600
+    with pytest.raises(ValueError, match="got both"):
+        RunConfig().replace(save_checkpoints_secs=5, save_checkpoints_steps=5)
 
 
 def test_saving_by_steps_switches_saving_by_seconds_off():
@@ -66,10 +154,14 @@ def test_replace_refuses_unknown_settings():
     ("settings", "text"),
     [
         ({"save_checkpoints_steps": 1, "save_checkpoints_secs": 1}, "got both"),
-        ({"save_checkpoints_steps": 0}, "save_checkpoints_steps must be .* >= 1"),
-        ({"save_checkpoints_secs": 0}, "save_checkpoints_secs must be greater than 0"),
-        ({"save_checkpoints_secs": float("nan")}, "save_checkpoints_secs must be greater"),
-        ({"save_summary_steps": 0}, "save_summary_steps must be"),
+        ({"save_checkpoints_steps": -1}, "save_checkpoints_steps must be .* >= 0"),
+        ({"save_checkpoints_secs": -1}, "save_checkpoints_secs must be >= 0"),
+        ({"save_checkpoints_secs": float("nan")}, "save_checkpoints_secs must be >= 0"),
+        ({"save_checkpoints_secs": "600"}, "save_checkpoints_secs must be >= 0, got '600'"),
+        ({"save_summary_steps": -1}, "save_summary_steps must be"),
+        ({"log_step_count_steps": 0}, "log_step_count_steps must be"),
+        ({"tf_random_seed": "a"}, "tf_random_seed must be a whole number or None, got 'a'"),
+        ({"experimental_max_worker_delay_secs": 0.5}, "experimental_max_worker_delay_secs must"),
         ({"log_step_count_steps": 1.5}, "log_step_count_steps must be a whole number"),
         ({"keep_checkpoint_max": -1}, "keep_checkpoint_max must be .* >= 0"),
         ({"keep_checkpoint_every_n_hours": 0}, "keep_checkpoint_every_n_hours must be"),
@@ -103,6 +195,7 @@ def test_device_fn_must_be_a_function():
 
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}
+JOBS = {job: tuple(tasks) for job, tasks in CLUSTER.items()}
 
 
 def set_tf_config(monkeypatch, **config):
@@ -134,6 +227,39 @@ def test_cluster_can_be_given(monkeypatch):
     assert RunConfig(cluster=ClusterConfig(task_id=0)).is_chief
     with pytest.raises(TypeError, match="cluster must be a ClusterConfig"):
         RunConfig(cluster=CLUSTER)
+
+
+def test_session_config_of_a_task_has_its_device_filters(monkeypatch):
+    expected = {
+        ("chief", 0): ["/job:ps", "/job:chief"],
+        ("worker", 0): ["/job:ps", "/job:worker/task:0"],
+        ("ps", 0): ["/job:ps", "/job:worker", "/job:chief", "/job:master"],
+    }
+    for (role, index), filters in expected.items():
+        set_tf_config(monkeypatch, cluster=CLUSTER, task={"type": role, "index": index})
+        found = RunConfig().session_config
+        assert (list(found.device_filters), found.allow_soft_placement) == (filters, True)
+    set_tf_config(monkeypatch, cluster=CLUSTER, task={"type": "evaluator", "index": 0})
+    assert RunConfig().session_config is None
+    given = v1.ConfigProto(allow_soft_placement=False)
+    assert RunConfig(session_config=given).session_config == given
+
+
+def test_replace_gives_another_task_its_own_device_filters():
+    chief, worker = (ClusterConfig(JOBS, role) for role in ("chief", "worker"))
+    config = RunConfig(cluster=chief)
+    filters = config.replace(cluster=worker).session_config.device_filters
+    assert list(filters) == ["/job:ps", "/job:worker/task:0"]
+    assert config.replace(cluster=ClusterConfig()).session_config is None
+    own = config.replace(session_config=v1.ConfigProto())
+    assert own.replace(cluster=worker).session_config == v1.ConfigProto()
+
+
+def test_session_masters_of_the_environment(monkeypatch):
+    set_tf_config(monkeypatch, session_master="grpc://a:1", eval_session_master="grpc://b:1")
+    config = RunConfig()
+    assert (config.master, config.evaluation_master) == ("grpc://a:1", "grpc://b:1")
+    assert (config.is_chief, config.task_type, config.session_config) == (True, "worker", None)
 
 
 def test_model_dir_of_the_environment(monkeypatch):

@@ -5,7 +5,7 @@ import tensorflow as tf
 from replicate.estimator.checkpoint import CheckpointError
 from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import CheckpointHook, build_savers
+from replicate.estimator.saving import CheckpointHook, build_savers, saves_checkpoints
 from replicate.estimator.stepping import Stepper, StopHook
 from replicate.estimator.steps import StepReadings
 
@@ -107,13 +107,18 @@ def test_checkpoints_that_are_kept_for_ever_stay(tmp_path):
     assert remove_unlisted(str(tmp_path)) == []
 
 
-def test_graph_is_written_if_asked_for(tmp_path):
-    run(tmp_path, 5, keep_checkpoint_max=2, checkpoint_save_graph_def=True)
-    assert sorted(path.name for path in tmp_path.glob("*.meta")) == [
-        "model.ckpt-4.meta",
-        "model.ckpt-5.meta",
-    ]
-    assert (tmp_path / "graph.pbtxt").stat().st_size > 100
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"save_checkpoints_steps": None}, False),
+        ({"save_checkpoints_steps": 0}, False),
+        ({"save_checkpoints_secs": 0}, False),
+        ({"save_checkpoints_steps": 5}, True),
+        ({}, True),
+    ],
+)
+def test_a_run_saves_checkpoints_if_there_is_an_interval(settings, expected):
+    assert saves_checkpoints(RunConfig(**settings)) == expected
 
 
 def test_directory_may_be_moved(tmp_path):

@@ -16,6 +16,7 @@ from replicate.estimator.servers import (
     Abandoned,
     ClusterError,
     absent_tasks,
+    delay_worker,
     serve_until_done,
     start_server,
     tell_parameter_servers,
@@ -82,6 +83,50 @@ def test_tasks_that_do_not_answer_are_named(listening, start_servers, monkeypatc
         "worker 0 at '127.0.0.1:1'",
         f"worker 2 at '127.0.0.1:{listening}'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "index", "role", "secs"),
+    [
+        (None, 0, "worker", 0),
+        (0, 0, "worker", 0),
+        (60, 0, "worker", 5),
+        (60, 2, "worker", 15),
+        (7, 2, "worker", 7),
+        (60, 0, "chief", 0),
+    ],
+)
+def test_workers_start_one_after_the_other_if_told_so(monkeypatch, limit, index, role, secs):
+    naps = []
+
+    class Clock:
+        """A clock that only sleeping moves on."""
+
+        @staticmethod
+        def monotonic():
+            return sum(naps)
+
+        @staticmethod
+        def sleep(seconds):
+            naps.append(seconds)
+
+    monkeypatch.setattr(servers, "time", Clock)
+    jobs = {"chief": ("a:1",), "worker": ("a:2", "a:3", "a:4")}
+    cluster = ClusterConfig(jobs, role, index)
+    delayed = RunConfig(cluster=cluster, experimental_max_worker_delay_secs=limit)
+    delay_worker(delayed)
+    assert sum(naps) == secs
+    naps.clear()
+    delay_worker(delayed, lambda: True)
+    assert naps == []
+
+
+def test_server_is_not_limited_by_the_device_filters_of_sessions(monkeypatch):
+    found = []
+    monkeypatch.setattr(v1.train, "Server", lambda *args, **settings: found.append(settings))
+    monkeypatch.setattr(servers, "_is_free", lambda port: True)
+    start_server(config(1, "ps"))
+    assert list(found[0]["config"].device_filters) == []
 
 
 def test_error_ends_a_process_with_its_code(monkeypatch):

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -18,6 +19,7 @@ from replicate.estimator import (
 )
 from replicate.estimator.cluster import ClusterConfig
 from replicate.estimator.ending import announce_end, has_ended
+from replicate.estimator.servers import Abandoned
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.launch.plan import free_ports
@@ -56,6 +58,33 @@ def test_trains_evaluates_on_the_way_and_exports_at_the_end(linear, tmp_path):
     assert exporter.told == [(5, False), (10, False), (12, True)]
     events = EventAccumulator(f"{tmp_path}/eval").Reload()
     assert [event.step for event in events.Scalars("mae")] == [5, 10, 12]
+
+
+def test_a_session_master_without_a_cluster_trains_and_evaluates_here(linear, tmp_path):
+    server = v1.train.Server.create_local_server()
+    cluster = ClusterConfig(session_master=server.target)
+    estimator = linear.make_estimator(tmp_path, cluster=cluster)
+    results, _ = train_and_evaluate(
+        estimator, TrainSpec(linear.input_fn, max_steps=2), eval_spec(linear)
+    )
+    assert results["global_step"] == 2
+
+
+def test_worker_is_delayed_after_its_server_has_started(linear, tmp_path, monkeypatch):
+    calls = []
+    module = sys.modules[train_and_evaluate.__module__]
+    monkeypatch.setattr(module, "start_server", lambda config: calls.append("server"))
+    monkeypatch.setattr(module, "delay_worker", lambda config, is_over: calls.append("delay"))
+
+    def wait(config, is_over):
+        calls.append("wait")
+        raise Abandoned
+
+    monkeypatch.setattr(module, "wait_for_parameter_servers", wait)
+    jobs = {"chief": ("a:1",), "worker": ("a:2",)}
+    worker = linear.make_estimator(tmp_path, cluster=ClusterConfig(jobs, "worker"))
+    train_and_evaluate(worker, TrainSpec(linear.input_fn, max_steps=2), eval_spec(linear))
+    assert calls == ["server", "delay", "wait"]
 
 
 def test_throttle_leaves_the_final_round_only(linear, tmp_path):

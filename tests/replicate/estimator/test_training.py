@@ -352,6 +352,21 @@ def test_steps_of_a_model_that_does_not_count_them_are_refused(linear, tmp_path)
         linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=3)
 
 
+def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
+    estimator = linear.make_estimator(
+        tmp_path, save_checkpoints_steps=None, save_checkpoints_secs=None
+    )
+    steps = []
+    estimator.train(linear.input_fn, max_steps=3, hooks=[linear.CallHook(steps.append)])
+    assert steps == [1, 2, 3]
+    left = {path.name.split(".")[0] for path in tmp_path.iterdir()}
+    assert left <= {"events", "metrics"}
+    with pytest.raises(ValueError, match=r"tell 1 checkpoint listeners.* no checkpoint is saved"):
+        estimator.train(
+            linear.input_fn, steps=1, saving_listeners=[v1.train.CheckpointSaverListener()]
+        )
+
+
 def test_training_on_nothing_warns(linear, tmp_path, caplog):
     linear.make_estimator(tmp_path).train(lambda: linear.input_fn().take(0), max_steps=3)
     assert "Training made no step: the input ended before its first batch" in caplog.text

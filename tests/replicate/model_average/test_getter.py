@@ -149,9 +149,18 @@ def test_all_variables_may_be_initialised_at_once(getter):
         assert session.run([local, getter.averaged[0].center]) == [3.0, 3.0]
 
 
-@pytest.mark.parametrize(("master", "device"), [("", ""), ("grpc://a:1", "/job:chief/task:0")])
-def test_the_device_is_that_of_the_configured_process(master, device):
-    config = SimpleNamespace(task_type="chief", task_id=0, master=master)
+@pytest.mark.parametrize(
+    ("master", "jobs", "device"),
+    [
+        ("", {}, ""),
+        ("grpc://a:1", {"chief": ["a:1"], "worker": ["a:2"]}, "/job:chief/task:0"),
+        ("grpc://a:1", {}, ""),
+    ],
+    ids=["alone", "in a cluster", "with a session master"],
+)
+def test_the_device_is_that_of_the_configured_process(master, jobs, device):
+    cluster_spec = v1.train.ClusterSpec(jobs)
+    config = SimpleNamespace(task_type="chief", task_id=0, master=master, cluster_spec=cluster_spec)
     assert ModelAverageCustomGetter.of(config).worker_device == device
 
 

@@ -1,0 +1,92 @@
+import math
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.run_settings import (
+    CHECKS,
+    NOT_GIVEN,
+    checked_settings,
+    checkpoint_intervals,
+    default_session_config,
+    device_filters,
+)
+
+v1 = tf.compat.v1
+
+JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4",)}
+
+
+@pytest.mark.parametrize("value", [1000, np.int64(1000), np.int32(1000), 1e3, np.float32(1000)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tf_random_seed",
+        "save_summary_steps",
+        "save_checkpoints_steps",
+        "save_checkpoints_secs",
+        "keep_checkpoint_max",
+        "log_step_count_steps",
+        "experimental_max_worker_delay_secs",
+        "max_restarts",
+    ],
+)
+def test_whole_numbers_of_any_type_become_python_numbers(name, value):
+    found = checked_settings({name: value})[name]
+    assert found == 1000
+    assert type(found) in ((int, float) if name == "save_checkpoints_secs" else (int,))
+
+
+@pytest.mark.parametrize(
+    "value", ["a/b", b"a/b", pathlib.Path("a/b")], ids=["string", "bytes", "path"]
+)
+def test_paths_become_strings(value):
+    assert checked_settings({"model_dir": value}) == {"model_dir": "a/b"}
+
+
+def test_other_types_are_no_paths():
+    with pytest.raises(TypeError, match="model_dir must be a path, got 5"):
+        checked_settings({"model_dir": 5})
+
+
+def test_none_is_accepted_by_every_setting_that_tf_estimator_has():
+    refusing = {"max_restarts", "progress"}
+    found = checked_settings(dict.fromkeys(set(CHECKS) - refusing))
+    assert found["session_creation_timeout_secs"] == math.inf
+    assert found["keep_checkpoint_every_n_hours"] == 10000
+    assert found["save_summary_steps"] is found["train_distribute"] is None
+
+
+def test_zero_switches_summaries_and_checkpoints_off():
+    assert checked_settings({"save_summary_steps": 0}) == {"save_summary_steps": 0}
+    assert checked_settings({"save_checkpoints_secs": 0}) == {"save_checkpoints_secs": 0}
+
+
+@pytest.mark.parametrize("name", ["train_distribute", "eval_distribute", "experimental_distribute"])
+def test_strategies_are_refused_with_a_pointer_to_replicate_model_fn(name):
+    with pytest.raises(ValueError, match=rf"{name} takes .*replicate_model_fn\(model_fn\)"):
+        checked_settings({name: object()})
+
+
+def test_one_interval_at_most():
+    assert checkpoint_intervals(NOT_GIVEN, 5) == {
+        "save_checkpoints_steps": None,
+        "save_checkpoints_secs": 5,
+    }
+    with pytest.raises(ValueError, match="got both save_checkpoints_steps=0 and"):
+        checkpoint_intervals(0, 5)
+
+
+def test_device_filters_name_the_task_and_the_parameter_servers():
+    assert device_filters(ClusterConfig(JOBS, "worker", 1)) == ["/job:ps", "/job:worker/task:1"]
+    assert device_filters(ClusterConfig(JOBS, "chief")) == ["/job:ps", "/job:chief"]
+
+
+def test_session_config_without_a_cluster_or_beside_a_server_has_no_default():
+    assert default_session_config(ClusterConfig()) is None
+    assert default_session_config(ClusterConfig(JOBS, "worker", target="grpc://a:1")) is None
+    by_master = ClusterConfig(JOBS, "worker", session_master="grpc://a:1")
+    assert len(default_session_config(by_master).device_filters) == 2
