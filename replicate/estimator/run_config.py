@@ -46,7 +46,8 @@ class RunConfig:
       progress: "bar" draws a progress bar, "log" prints a line per interval, "auto" takes the bar
         when standard error is a terminal and lines otherwise, "off" shows nothing.
       device_fn: Function from an operation to its device, applied to the whole graph of a training
-        run. None puts variables on the parameter servers of the cluster, if it has any.
+        run. None puts variables on the parameter servers of the cluster, if it has any. Local
+        variables stay where it puts operations without state.
       protocol: Of the cluster's servers, None for "grpc".
       session_creation_timeout_secs: Seconds that a process waits for others of its cluster, at the
         start and after a session was lost: for the parameter servers to be there, and for the chief

@@ -253,7 +253,9 @@ def test_padded_rows_of_words_count_as_copies_of_the_last(graph, kind, mode):
         table = v1.trainable_variables()[0]
         got, _, after = run(spec.loss, spec.train_op, table)
         change = np.zeros([3, 2])
-        for words, label in zip([[0, 1], [2], [1, 2, 0], *[[1, 2]] * 3], labels[copies], strict=True):
+        for words, label in zip(
+            [[0, 1], [2], [1, 2, 0], *[[1, 2]] * 3], labels[copies], strict=True
+        ):
             change[words] += label / (18 * len(words))
         np.testing.assert_allclose(after, [[1, 2], [4, 8], [16, 32]] - change, rtol=1e-6)
     else:
