@@ -44,7 +44,9 @@ class ClusterKfacOpt(KfacOptimizer):
     """`KfacOptimizer` for a worker of a cluster, which does its share of the curvature.
 
     Contains the `SyncReplicasOptimizer`: it must not be wrapped in another one. Variables are put
-    on the devices of the parameters, which must be on parameter servers. On every worker:
+    on the devices of the parameters, which must be on parameter servers; but the local step of the
+    `SyncReplicasOptimizer` is where the device scope of `minimize` puts operations without state,
+    so that this must be that of the worker, as under `replica_device_setter`. On every worker:
 
     ```
     worker = kfac.WorkerRole("shared", num_workers=2, task_index=task_index)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from model_deploy._types import Device
 from model_deploy.config import DeploymentConfig
+from model_deploy.local_variables import current_task, local_variables_on
 from model_deploy.variables import SharedVariables
 from model_deploy.xla import compiled_by_xla
 
@@ -42,9 +43,9 @@ def create_clones(
     """Calls a model function once for each clone.
 
     Every variable, whatever makes it, goes to the parameter devices of `config` and is made by the
-    first clone; its name does not depend on the number of clones. All else is on the clone's
-    device, save summaries, which are on its CPU. A device set inside `model_fn` wins, field by
-    field.
+    first clone; its name does not depend on the number of clones. But local variables are made by
+    each clone, on its CPU. All else is on the clone's device, save summaries, which are on its CPU.
+    A device set inside `model_fn` wins, field by field.
 
     Args:
       config: How many clones, and where.
@@ -69,6 +70,7 @@ def create_clones(
         with (
             _names(own_name) as scope,
             v1.device(placer.on(device)),
+            local_variables_on(current_task()),
             shared.copy(index, f"clone {index} ({device})", name_scope=scope if own_name else ""),
             compiled_by_xla() if config.xla else contextlib.nullcontext(),
         ):

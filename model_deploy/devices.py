@@ -171,6 +171,7 @@ class VariablePlacer:
                 f"{', '.join(map(repr, VARIABLE_PLACEMENTS))}."
             )
         self._parameters = tuple(parameters)
+        self._jobs = {tf.DeviceSpec.from_string(device).job for device in self._parameters}
         self._loads = [0] * len(self._parameters)
         self._by_bytes = placement == "by_bytes"
 
@@ -178,17 +179,23 @@ class VariablePlacer:
         """Returns a function for `v1.device` that computes on `worker` ("" leaves that open).
 
         Summaries of a worker that is no CPU are written on its first CPU. Fields of a device that
-        are set inside the scope win over those given here.
+        are set inside the scope win over those given here. State that the scope puts on another job
+        than that of the parameters, as local variables, is on the worker's CPU.
         """
         cpu = _cpu_beside(worker)
 
         def place(operation: Operation) -> Device:
             kind = operation.type
-            if kind in VARIABLE_OPS:
-                return _completed(operation.device, self._next(operation))
-            return _completed(operation.device, cpu if kind in SUMMARY_OPS else worker)
+            if kind in VARIABLE_OPS and not self._is_on_another_job(operation.device):
+                return completed(operation.device, self._next(operation))
+            is_for_cpu = kind in SUMMARY_OPS or kind in VARIABLE_OPS
+            return completed(operation.device, cpu if is_for_cpu else worker)
 
         return place
+
+    def _is_on_another_job(self, device: Device) -> bool:
+        job = tf.DeviceSpec.from_string(device).job if device else None
+        return job is not None and None not in self._jobs and job not in self._jobs
 
     def _next(self, operation: Operation) -> Device:
         """Takes the device with the least load; with loads of 1 that is each in turn."""
@@ -198,7 +205,7 @@ class VariablePlacer:
 
 
 @functools.lru_cache(maxsize=1024)
-def _completed(inner: Device, outer: Device) -> Device:
+def completed(inner: Device, outer: Device) -> Device:
     """Returns a device whose fields come from `inner`, and from `outer` where that leaves them out.
 
     Remembered, since every operation of a graph asks.

@@ -19,10 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from model_deploy._types import Variable
+from model_deploy.local_variables import is_local
 
 v1 = tf.compat.v1
-
-_NOT_SHARED = frozenset({v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES})
 
 VariableMaker = Callable[..., Variable]
 
@@ -135,7 +134,7 @@ class SharedVariables:
             raise
         finally:
             self._in_get_variable = outer
-        if copy is not None and not _is_local(kwargs):
+        if copy is not None and not is_local(kwargs):
             copy.asked[name] = None
             if kwargs.get("trainable") is not False:
                 copy.trained[name] = None
@@ -147,7 +146,7 @@ class SharedVariables:
     def _create(self, next_creator: VariableMaker, **kwargs: Any) -> Variable:
         """Variable creator: records what the first copy makes, hands it to the later ones."""
         copy = self._copy
-        if copy is None or _is_local(kwargs):
+        if copy is None or is_local(kwargs):
             return next_creator(**kwargs)
         if self._in_get_variable:
             if copy.index:  # Reuse would have found it: nobody made it in the first copy.
@@ -229,10 +228,6 @@ def _outside(name_scope: str, name: str) -> str:
 
 def _described(name: str, shape: tf.TensorShape, dtype: tf.DType) -> str:
     return f"{name} {shape} {dtype.base_dtype.name}"
-
-
-def _is_local(kwargs: Mapping[str, Any]) -> bool:
-    return not _NOT_SHARED.isdisjoint(kwargs.get("collections") or ())
 
 
 def _with_type_of_value(kwargs: dict[str, Any]) -> dict[str, Any]:

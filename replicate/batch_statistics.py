@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
+from model_deploy.local_variables import on_task
 from replicate._types import Operation, Tensor, Variable
 from replicate.arguments import check_choice
 from replicate.variable_copies import VariableCopies, assign_all, read_all
@@ -128,12 +129,13 @@ class BatchStatistics:
 
         return own
 
-    def merged(self, skipped: Sequence[Tensor] = ()) -> Operation | None:
+    def merged(self, skipped: Sequence[Tensor] = (), task: str = "") -> Operation | None:
         """Returns the operation that runs all updates and brings the copies together, if any.
 
         Args:
           skipped: Boolean scalars. In a step in which one of them is true, the statistics are
             set back to what they were before it.
+          task: Job and task that keep what they were before; "" where the scopes name none.
         """
         updates = [update for tower in self._updates for update in tower]
         if not updates:
@@ -148,7 +150,7 @@ class BatchStatistics:
             assigned = [
                 assignment
                 for pack in packs
-                for assignment in self._settled(pack, values, is_skipped)
+                for assignment in self._settled(pack, values, is_skipped, task)
             ]
             return v1.group(updated, *assign_all(assigned), name="update")
 
@@ -184,6 +186,7 @@ class BatchStatistics:
         towers: Sequence[tuple[Variable, ...]],
         read: Mapping[Any, Tensor],
         skipped: Tensor | None,
+        task: str,
     ) -> list[tuple[Variable, Tensor]]:
         """Returns what comes of an update to some statistics and their copies, to be assigned."""
         values = [_stacked(variables, read) for variables in self._counted(towers)]
@@ -191,7 +194,8 @@ class BatchStatistics:
         with v1.device(towers[0][0].device):
             value = self._weighted_sum(values) if len(values) > 1 else values[0]
             if skipped is not None:
-                last = self._maker.packed(towers[0][0].device, towers[0], "batch_statistics/last")
+                device = on_task(task, towers[0][0].device)
+                last = self._maker.packed(device, towers[0], "batch_statistics/last")
                 value = tf.where(skipped, last.read_value(), value)
                 settled.append((last, value))
         changed = towers if len(values) > 1 or skipped is not None else towers[1:]

@@ -117,7 +117,7 @@ def replicate_model_fn(
         compiled = xla and mode == ModeKeys.TRAIN
         with tower_build(plan, averages_loss, statistics, summaries, compiled) as build:
             towers = build_towers(model_fn, arguments, shards, build)
-        updates = [statistics.merged(build.skipped) if statistics else None, sent]
+        updates = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
         return merge_specs(
             mode,
             [tower.spec for tower in towers],

@@ -39,7 +39,7 @@ def shard_sizes(rows: Tensor, num_shards: int) -> list[Tensor]:
 
 
 def padded(leaf: Tensor, rows: Tensor, multiple: int) -> Tensor:
-    """Repeats the last row until the number of rows is a multiple; sparse rows are added empty.
+    """Adds copies of the last row until the number of rows is a multiple.
 
     Args:
       leaf: Tensor [rows, ...], SparseTensor or RaggedTensor.
@@ -48,8 +48,7 @@ def padded(leaf: Tensor, rows: Tensor, multiple: int) -> Tensor:
     """
     wanted = (rows + multiple - 1) // multiple * multiple
     if isinstance(leaf, tf.SparseTensor):
-        shape = tf.concat([[wanted], leaf.dense_shape[1:]], axis=0)
-        return tf.SparseTensor(leaf.indices, leaf.values, shape)
+        return _with_copies_of_last_row(leaf, rows, wanted)
     return tf.gather(leaf, tf.minimum(tf.range(wanted), rows - 1))
 
 
@@ -71,6 +70,21 @@ def cut(leaf: Tensor, rows: Tensor, num_shards: int, equal: bool) -> list[Tensor
         # An identity, so that checks of the rows hold for the split of a constant, too.
         return list(tf.split(tf.identity(leaf), num_shards, name="split"))
     return list(tf.split(tf.identity(leaf), sizes, num=num_shards, name="split"))
+
+
+def _with_copies_of_last_row(leaf: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+    """Lengthens a SparseTensor of `rows` rows to `wanted` rows; its entries stay in order."""
+    is_in_last = tf.equal(leaf.indices[:, 0], rows - 1)
+    columns = tf.boolean_mask(leaf.indices[:, 1:], is_in_last)
+    values = tf.boolean_mask(leaf.values, is_in_last)
+    copies = wanted - rows
+    copy_rows = tf.repeat(tf.range(rows, wanted), tf.shape(values)[0])
+    indices = tf.concat([copy_rows[:, tf.newaxis], tf.tile(columns, [copies, 1])], axis=1)
+    return tf.SparseTensor(
+        tf.concat([leaf.indices, indices], axis=0),
+        tf.concat([leaf.values, tf.tile(values, [copies])], axis=0),
+        tf.concat([[wanted], leaf.dense_shape[1:]], axis=0),
+    )
 
 
 def _ragged_rows(leaf: Tensor, start: Tensor, size: Tensor) -> Tensor:

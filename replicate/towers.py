@@ -15,7 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from model_deploy import DevicePlan, SharedVariables, VariablePlacer
-from model_deploy.devices import VARIABLE_OPS
+from model_deploy.devices import VARIABLE_OPS, completed
+from model_deploy.local_variables import current_task, local_variables_on
 from model_deploy.xla import compiled_by_xla, uncompiled
 from replicate._types import Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
@@ -109,6 +110,8 @@ class TowerBuild:
         """For each tower, what its calls of `apply_gradients` passed, in order."""
         self.skipped: list[Tensor] = []
         """For each update that may be skipped, whether it was: boolean scalars, known after it."""
+        self.task = current_task()
+        """The worker: job and task that the device scopes around the towers name, or ""."""
         self.averages_loss = averages_loss
         self._statistics = statistics
         self._xla = xla
@@ -151,7 +154,8 @@ class TowerBuild:
     def _substitute(self, tower: TowerContext) -> Callable[[Variable], Variable] | None:
         if self._statistics is None or tower.is_first:
             return None
-        return self._statistics.substitute(tower.device, self._variables.suspended)
+        device = completed(tower.device, self.task)
+        return self._statistics.substitute(device, self._variables.suspended)
 
     @contextlib.contextmanager
     def _recording(self, batch: Nest) -> Iterator[None]:
@@ -201,7 +205,8 @@ class TowerBuild:
         """Leaves the tower's device, names and variable sharing, to build what is made once.
 
         Variables still go to the parameter devices; in a cluster, to the tasks that keep the
-        trainable variables, in turn. Control dependencies stay.
+        trainable variables, in turn. All else is on the worker, local variables too. Control
+        dependencies stay.
 
         Args:
           first: The first tower's call whose scopes are entered, so that what is made has the names
@@ -217,6 +222,7 @@ class TowerBuild:
             stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
             stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
             stack.enter_context(v1.device(None))
+            stack.enter_context(v1.device(self.task))
             stack.enter_context(v1.device(_tasks_of(v1.trainable_variables())))
             stack.enter_context(v1.device(self._placer.on("")))
             yield
@@ -232,10 +238,10 @@ def _tasks_of(variables: Sequence[Variable]) -> Callable[[Operation], str]:
     turns = itertools.cycle(sorted(task.to_string() for task in tasks))
 
     def place(operation: Operation) -> str:
-        if not tasks or operation.type not in VARIABLE_OPS:
-            return str(operation.device)
-        inner = tf.DeviceSpec.from_string(operation.device or "")
-        return str(tf.DeviceSpec.from_string(next(turns)).make_merged_spec(inner).to_string())
+        device = str(operation.device)
+        if not tasks or operation.type not in VARIABLE_OPS or "/job:" in device:
+            return device
+        return completed(device, next(turns))
 
     return place
 
@@ -253,7 +259,8 @@ def tower_build(
     build = TowerBuild(plan, averages_loss, statistics, summaries, xla)
     builds.append(build)
     try:
-        yield build
+        with local_variables_on(build.task):
+            yield build
     finally:
         builds.remove(build)
 

@@ -5,12 +5,15 @@ chief fills the variables (`session.py`); every other worker waits here until th
 every second, and talks only to the parameter servers, so that no worker waits for another.
 """
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from model_deploy.devices import completed
+from model_deploy.local_variables import current_task, local_variables_on
 from replicate._types import Graph
 from replicate.estimator.cluster import TaskType
 from replicate.estimator.run_config import RunConfig
@@ -35,6 +38,40 @@ def training_device(config: RunConfig) -> Callable[[Any], str] | None:
         worker_device=_own_device(config),
         cluster=config.cluster_spec,
     )
+
+
+@contextlib.contextmanager
+def training_scope(config: RunConfig) -> Iterator[None]:
+    """Builds a training graph inside: operations go where `training_device` says.
+
+    Local variables stay on the task on which it puts what has no state, as do operations that the
+    model has put there.
+    """
+    device_fn = training_device(config)
+    if device_fn is None:
+        yield
+        return
+    with v1.device(device_fn):
+        task = current_task()
+    with v1.device(_staying_on(task, device_fn) if task else device_fn), local_variables_on(task):
+        yield
+
+
+def _staying_on(task: str, device_fn: Callable[[Any], Any]) -> Callable[[Any], str]:
+    """Returns a device function that moves nothing away from a task.
+
+    Args:
+      task: Job and task.
+      device_fn: Where all else goes. It may ignore the device that an operation has.
+    """
+
+    def place(operation: Any) -> str:
+        own, placed = operation.device or "", device_fn(operation) or ""
+        if isinstance(placed, tf.DeviceSpec | v1.DeviceSpec):
+            placed = placed.to_string()
+        return completed(own, placed) if f"{own}/".startswith(f"{task}/") else str(placed)
+
+    return place
 
 
 def session_options(config: RunConfig) -> Any:

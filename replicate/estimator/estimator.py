@@ -17,7 +17,7 @@ import tensorflow as tf
 from replicate._types import ModelFn, Nest
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoint import open_checkpoint, read_variable
-from replicate.estimator.cluster_session import training_device
+from replicate.estimator.cluster_session import training_scope
 from replicate.estimator.ending import Ending, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
@@ -168,7 +168,7 @@ class Estimator:
             withdraw_end(self.model_dir)
             remove_unlisted(self.model_dir)
             remove_remains(self.model_dir)
-        with tf.Graph().as_default(), v1.device(training_device(self._config)):
+        with tf.Graph().as_default(), training_scope(self._config):
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
             if self._warm_start is not None and self.latest_checkpoint() is None:
                 apply_warm_start(self._warm_start)

@@ -87,7 +87,8 @@ class RunConfig:
       train_distribute: Always None, as `eval_distribute` and `experimental_distribute`: strategies
         of tf.distribute are refused.
       device_fn: Function from an operation to its device, applied to the whole graph of a training
-        run. None puts variables on the parameter servers of the cluster, if it has any.
+        run. None puts variables on the parameter servers of the cluster, if it has any. Local
+        variables stay where it puts operations without state.
       protocol: Of the cluster's servers, None for "grpc".
       experimental_max_worker_delay_secs: If given, worker i starts to train after 5 · (i + 1)
         seconds, but after this many at most. None starts all workers at once.

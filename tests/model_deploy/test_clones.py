@@ -207,6 +207,23 @@ def test_local_variables_belong_to_their_clone(graph):
     assert {variable.device for variable in v1.local_variables()} == {CPU}
 
 
+@pytest.mark.parametrize("task", ["", "/task:1"])
+def test_local_variables_stay_on_the_worker(any_graph, task):
+    """Also where a device setter around the clones names its task."""
+
+    def model():
+        v1.get_variable("w", shape=[])
+        v1.get_local_variable("steps", shape=[])
+        return v1.metrics.mean(tf.ones([2]))[0]
+
+    setter = v1.train.replica_device_setter(ps_tasks=1, worker_device=f"/job:worker{task}")
+    with v1.device(setter if task else None):
+        clones_of(model, num_clones=2, num_ps_tasks=1)
+    assert len(v1.local_variables()) == 5
+    assert {variable.device for variable in v1.local_variables()} == {f"/job:worker{task}{CPU}"}
+    assert [variable.device for variable in v1.global_variables()] == [f"/job:ps/task:0{CPU}"]
+
+
 @pytest.mark.parametrize("make", ["get_variable", "Variable"])
 def test_a_clone_with_other_variables_is_an_error_with_both_lists(graph, make):
     calls = []

@@ -163,6 +163,21 @@ def test_inner_device_wins_field_by_field(graph):
     assert variable.device == "/job:ps/task:1/device:CPU:6"
 
 
+@pytest.mark.parametrize("placement", ["round_robin", "by_bytes"])
+def test_state_on_another_job_takes_no_turn_and_is_on_the_cpu(any_graph, placement):
+    placer = devices.VariablePlacer(["/job:ps/task:0/cpu:0", "/job:ps/task:1/cpu:0"], placement)
+    with v1.device(placer.on("/job:worker/device:GPU:1")):
+        first = v1.get_variable("a", shape=[])
+        with v1.device("/job:worker"):
+            other = v1.get_variable("b", shape=[100])
+        second = v1.get_variable("c", shape=[])
+    assert [first.device, second.device] == [
+        "/job:ps/task:0/device:CPU:0",
+        "/job:ps/task:1/device:CPU:0",
+    ]
+    assert other.device == "/job:worker/device:CPU:0"
+
+
 def test_placed_variables_train_from_another_device(graph):
     placer = devices.VariablePlacer(["/device:CPU:0"])
     with v1.device(placer.on("/device:CPU:5")):

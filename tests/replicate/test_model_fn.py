@@ -199,6 +199,73 @@ def test_no_tower_predicts_on_an_empty_shard(graph, rows, uneven):
     np.testing.assert_array_equal(run(spec.predictions["double"])[0], 2 * values)
 
 
+def bag_of_words_model_fn(features, labels, mode):
+    """The mean of the embeddings of each row's words, next to what is known of the row."""
+    words, known = features["words"], features["known"]
+    if isinstance(words, tf.RaggedTensor):
+        words = words.to_sparse()
+    table = v1.get_variable("table", initializer=[[1.0, 2.0], [4.0, 8.0], [16.0, 32.0]])
+    bags = tf.nn.embedding_lookup_sparse(table, words, None, combiner="mean")
+    outputs = tf.concat([bags, known], axis=1)
+    if mode == ModeKeys.PREDICT:
+        return EstimatorSpec(mode, predictions={"bag": outputs})
+    loss = tf.reduce_mean(outputs * labels)
+    metrics = {"mean": v1.metrics.mean(outputs)}
+    if mode == ModeKeys.EVAL:
+        return EstimatorSpec(mode, {"bag": outputs}, loss, eval_metric_ops=metrics)
+    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0))
+    return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
+
+
+def bags_of_words(rows, kind):
+    """Features, labels and expected outputs of so many rows."""
+    words = [[0, 1], [2], [1, 2, 0], [1, 2]][:rows]
+    table = np.array([[1, 2], [4, 8], [16, 32]])
+    known = np.arange(rows, dtype=np.float32)[:, np.newaxis]
+    bags = np.concatenate([[table[each].mean(axis=0) for each in words], known], axis=1)
+    ragged = tf.ragged.constant(words, dtype=tf.int64)
+    values = ragged if kind == "ragged" else ragged.to_sparse()
+    return {"words": values, "known": known}, known + 1, bags
+
+
+@pytest.mark.parametrize("kind", ["sparse", "ragged"])
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_rows_of_words_are_predicted_where_towers_do_not_divide_them(graph, rows, kind):
+    features, _, bags = bags_of_words(rows, kind)
+    devices = ["/cpu:0", "/cpu:1", "/cpu:2"]
+    spec = call(ModeKeys.PREDICT, bag_of_words_model_fn, features, None, devices=devices)
+    np.testing.assert_allclose(run(spec.predictions["bag"])[0], bags, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "ragged"])
+@pytest.mark.parametrize("mode", [ModeKeys.TRAIN, ModeKeys.EVAL])
+def test_padded_rows_of_words_count_as_copies_of_the_last(graph, kind, mode):
+    features, labels, bags = bags_of_words(4, kind)
+    how = {
+        "loss_reduction": Reduction.MEAN,
+        "devices": ["/cpu:0", "/cpu:1", "/cpu:2"],
+        "uneven": "pad",
+    }
+    spec = call(mode, bag_of_words_model_fn, features, labels, **how)
+    copies = [0, 1, 2, 3, 3, 3]
+    loss = np.mean(bags[copies] * labels[copies])
+    if mode == ModeKeys.TRAIN:
+        table = v1.trainable_variables()[0]
+        got, _, after = run(spec.loss, spec.train_op, table)
+        change = np.zeros([3, 2])
+        for words, label in zip(
+            [[0, 1], [2], [1, 2, 0], *[[1, 2]] * 3], labels[copies], strict=True
+        ):
+            change[words] += label / (18 * len(words))
+        np.testing.assert_allclose(after, [[1, 2], [4, 8], [16, 32]] - change, rtol=1e-6)
+    else:
+        value, update = spec.eval_metric_ops["mean"]
+        got, predicted, _, mean = run(spec.loss, spec.predictions["bag"], update, value)
+        np.testing.assert_allclose(predicted, bags, rtol=1e-6)
+        np.testing.assert_allclose(mean, bags[copies].mean(), rtol=1e-6)
+    np.testing.assert_allclose(got, loss, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("how", "error", "match"),
     [

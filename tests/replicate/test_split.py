@@ -134,12 +134,25 @@ def test_sparse_tensor_of_fewer_rows_than_shards(graph, rows):
     assert [list(part.values) for part in got] == [[5.0], [6.0][: rows - 1], []]
 
 
-def test_padded_sparse_tensor_gets_empty_rows(graph):
-    sparse = tf.SparseTensor([[0, 1], [2, 0]], [1.0, 2.0], [3, 4])
-    shards = split.split_batch(sparse, None, Splitting(2, "pad"))
-    second = evaluate(shards[1].features)
-    np.testing.assert_array_equal(second.dense_shape, [2, 4])
-    np.testing.assert_array_equal(second.values, [2.0])
+@pytest.mark.parametrize("bare", [True, False])
+def test_padding_repeats_the_last_row_of_sparse_and_ragged_tensors(graph, bare):
+    """Three towers, of which the last gets nothing but copies."""
+    sparse = tf.SparseTensor([[0, 1], [3, 0], [3, 3]], [1.0, 2.0, 3.0], [4, 4])
+    ragged = tf.ragged.constant([[[1]], [], [[2], [3, 4]], [[5], []]], ragged_rank=2)
+    features = [sparse, ragged] if bare else [{"f": sparse}, {"f": ragged}]
+    parts = []
+    for batch in features:
+        for shard in split.split_batch(batch, None, Splitting(3, "pad")):
+            parts.append(shard.features if bare else shard.features["f"])
+    parts[:3] = [tf.sparse.to_dense(part) for part in parts[:3]]
+    got = evaluate(parts)
+    last = [2, 0, 0, 3]
+    np.testing.assert_array_equal(got[:3], [[[0, 1, 0, 0], [0] * 4], [[0] * 4, last], [last] * 2])
+    assert [part.to_list() for part in got[3:]] == [
+        [[[1]], []],
+        [[[2], [3, 4]], [[5], []]],
+        [[[5], []], [[5], []]],
+    ]
 
 
 @dataclasses.dataclass

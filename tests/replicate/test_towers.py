@@ -118,18 +118,49 @@ def test_xla_is_for_what_towers_compute_only(graph):
     assert "_XlaCompile" not in after.op.node_def.attr
 
 
-def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
-    cluster = {"ps": ["a:1", "b:1"], "worker": ["c:1"]}
-    setter = v1.train.replica_device_setter(cluster=cluster, worker_device="/job:worker/task:0")
+TASK = "/job:worker/task:1"
+
+
+@contextlib.contextmanager
+def built_in_a_cluster(towers_of_plan):
+    """The first tower of some, in a worker of a cluster with two parameter servers."""
+    cluster = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
+    setter = v1.train.replica_device_setter(cluster=cluster, worker_device=TASK)
     with contextlib.ExitStack() as stack:
         stack.enter_context(v1.device(setter))
-        build = stack.enter_context(towers.tower_build(device_plan(["/cpu:0"]), True))
+        build = stack.enter_context(towers.tower_build(device_plan(towers_of_plan), True))
         stack.enter_context(build.building(0, 1.0))
+        yield build
+
+
+def local(name, use_resource=True):
+    keys = [v1.GraphKeys.LOCAL_VARIABLES]
+    return v1.get_variable(name, initializer=0.0, collections=keys, use_resource=use_resource)
+
+
+def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
+    with built_in_a_cluster(["/cpu:0"]) as build:
         for name in "ab":
             v1.get_variable(name, [])
         with build.outside_towers():
-            made = [v1.get_variable(name, [], trainable=False) for name in "cde"]
+            made = [v1.get_variable("c", [], trainable=False)]
+            own = local("own")
+            made += [v1.get_variable(name, [], trainable=False) for name in "de"]
             number = tf.constant(1.0)
     tasks = [f"/job:ps/task:{index}/device:CPU:0" for index in (0, 1, 0)]
     assert [variable.device for variable in made] == tasks
-    assert not number.device
+    assert own.device == f"{TASK}/device:CPU:0"
+    assert number.device == TASK
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_local_variables_of_towers_stay_on_the_worker(graph, use_resource):
+    with built_in_a_cluster(["/cpu:1", "/cpu:2"]) as build:
+        shared = v1.get_variable("shared", [], use_resource=use_resource)
+        local("own", use_resource)
+        v1.metrics.mean(tf.constant(1.0))
+        with build.outside_towers():
+            local("outside", use_resource)
+    assert shared.device == "/job:ps/task:0/device:CPU:0"
+    assert len(v1.local_variables()) == 4
+    assert {variable.device for variable in v1.local_variables()} == {f"{TASK}/device:CPU:0"}

@@ -1,5 +1,6 @@
 """A replicated model_fn inside tf.estimator.Estimator does what NumPy does on the whole batch."""
 
+import json
 from collections import Counter
 from types import SimpleNamespace
 
@@ -254,3 +255,37 @@ def test_a_bad_batch_is_a_readable_error(run_config, tmp_path):
     problem = r"has 5 rows, which 2 does not divide"
     with pytest.raises(ValueError, match=problem), user_errors():
         estimator.train(lambda: input_fn(rows=BATCH + 5))
+
+
+class BuiltError(Exception):
+    """The model has been built, and need not be trained."""
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_local_variables_stay_on_the_worker(towers, tmp_path, monkeypatch):
+    jobs = {"chief": ["a:1"], "worker": ["a:2", "a:3"], "ps": ["a:4"]}
+    task = {"type": "worker", "index": 1}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": jobs, "task": task}))
+
+    def model_fn(features, labels, mode):
+        v1.get_local_variable("own", [])
+        weight = v1.get_variable("weight", initializer=1.0)
+        v1.metrics.mean(weight)
+        normalized = v1.layers.batch_normalization(features["x"], training=True)
+        loss = tf.reduce_mean(weight * normalized)
+        sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.1), 1)
+        optimizer = replicate.TowerOptimizer(sync)
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def built(features, labels, mode):
+        devices = [f"/cpu:{tower}" for tower in range(towers)]
+        replicate.replicate_model_fn(model_fn, devices=devices)(features, labels, mode)
+        own = {variable.device.partition("/device")[0] for variable in v1.local_variables()}
+        shared = {variable.device.partition("/device")[0] for variable in v1.global_variables()}
+        assert len(v1.local_variables()) == (4 if towers == 1 else 8)
+        assert (own, shared) == ({"/job:worker/task:1"}, {"/job:ps/task:0"})
+        raise BuiltError
+
+    with pytest.raises(BuiltError):
+        tf.estimator.Estimator(built, tmp_path).train(input_fn)

@@ -9,6 +9,7 @@ from replicate.estimator.cluster_session import (
     WaitingSessionCreator,
     session_options,
     training_device,
+    training_scope,
 )
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.servers import Abandoned, ClusterError
@@ -39,6 +40,39 @@ def test_device_function_of_the_user_comes_first():
     assert training_device(config(device_fn=str)) is str
     assert training_device(RunConfig(device_fn=str)) is str
     assert training_device(RunConfig()) is None
+
+
+def device_that_ignores_the_model(operation):
+    is_variable = operation.type in ("VariableV2", "VarHandleOp")
+    return "/job:ps/task:1" if is_variable else tf.DeviceSpec.from_string("/job:worker/task:1")
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("device_fn", [None, device_that_ignores_the_model])
+def test_local_variables_of_a_training_graph_stay_on_the_worker(graph, device_fn, use_resource):
+    optimizer = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.1), 1)
+    with training_scope(config(device_fn=device_fn)):
+        v1.get_variable_scope().set_use_resource(use_resource)
+        step = v1.train.create_global_step()
+        weight = v1.get_variable("w", initializer=1.0)
+        v1.get_local_variable("own", [])
+        v1.metrics.mean(weight)
+        optimizer.minimize(weight * weight, step)
+        tf.identity(optimizer.ready_for_local_init_op)  # TensorFlow logs what nothing used.
+        keras_like = v1.Variable(
+            0.0, collections=[], synchronization=tf.VariableSynchronization.ON_READ
+        )
+    own = [*v1.local_variables(), keras_like]
+    assert len(own) == 5
+    assert {variable.device for variable in own} == {"/job:worker/task:1"}
+    assert all("/job:ps" in variable.device for variable in (step, weight))
+
+
+def test_training_graph_of_a_process_on_its_own_has_no_device(graph):
+    with training_scope(RunConfig()):
+        made = [v1.get_local_variable("own", []), v1.get_variable("w", [])]
+    assert [variable.device for variable in made] == ["", ""]
+    assert "NoOp" not in {operation.type for operation in graph.get_operations()}
 
 
 def test_a_session_talks_to_parameter_servers_only():

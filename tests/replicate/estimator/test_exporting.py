@@ -15,6 +15,7 @@ from replicate.export import (
     RegressionOutput,
     ServingInputReceiver,
     TensorServingInputReceiver,
+    build_parsing_serving_input_receiver_fn,
     build_raw_serving_input_receiver_fn,
     build_supervised_input_receiver_fn_from_input_fn,
 )
@@ -250,6 +251,45 @@ def test_vocabulary_file_travels_with_the_model(linear, tmp_path):
     words.unlink()
     serve = tf.saved_model.load(path.decode()).signatures[DEFAULT]
     np.testing.assert_array_equal(serve(word=tf.constant(["one", "two"]))["id"], [1, 2])
+
+
+def test_served_rows_of_words_need_not_divide_over_towers(tmp_path):
+    def model_fn(features, mode):
+        table = v1.get_variable("table", initializer=[[1.0], [10.0], [100.0]])
+        bags = tf.nn.embedding_lookup_sparse(table, features["words"], None, combiner="sum")
+        predictions = {"bag": bags * features["weight"]}
+        if mode == ModeKeys.PREDICT:
+            return EstimatorSpec(mode, predictions)
+        step = v1.assign_add(v1.train.get_global_step(), 1)
+        return EstimatorSpec(mode, predictions, loss=tf.reduce_sum(bags), train_op=step)
+
+    def input_fn():
+        return {"weight": tf.ones([1, 1]), "words": tf.sparse.from_dense([[1]])}
+
+    config = RunConfig(progress="off")
+    Estimator(model_fn, str(tmp_path), config).train(input_fn, steps=1)
+    estimator = Estimator(replicate_model_fn(model_fn, devices=THREE), str(tmp_path), config)
+    features = {
+        "weight": tf.io.FixedLenFeature([1], tf.float32),
+        "words": tf.io.VarLenFeature(tf.int64),
+    }
+    path = estimator.export_saved_model(
+        tmp_path / "export", build_parsing_serving_input_receiver_fn(features)
+    )
+    serve = tf.saved_model.load(path.decode()).signatures[DEFAULT]
+    examples = [row_of_words(2.0, words) for words in ([0, 1], [2, 2], [], [1, 0, 2])]
+    for rows, bags in ((1, [22]), (2, [22, 400]), (4, [22, 400, 0, 222])):
+        served = serve(examples=tf.constant(examples[:rows]))["bag"]
+        np.testing.assert_array_equal(served[:, 0], bags)
+
+
+def row_of_words(weight, words):
+    """A serialised tf.train.Example."""
+    feature = {
+        "weight": tf.train.Feature(float_list=tf.train.FloatList(value=[weight])),
+        "words": tf.train.Feature(int64_list=tf.train.Int64List(value=words)),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
 def test_export_under_its_first_name(estimators, tmp_path):
