@@ -5,8 +5,9 @@ and Keras layers would silently get weights of their own in every tower. `Shared
 each variable that the first copy makes and hands it to the later copies, in order, so every way of
 making a variable is shared, and a copy that asks for something else is an error.
 
-Local variables (metrics, counters of one copy) are never shared. Called by `replicate` for towers
-and by `model_deploy` for clones; it knows nothing of devices or gradients.
+Local variables (metrics, those of Keras included, and counters of one copy) are never shared.
+Called by `replicate` for towers and by `model_deploy` for clones; it knows nothing of devices or
+gradients.
 """
 
 import contextlib
@@ -232,7 +233,18 @@ def _described(name: str, shape: tf.TensorShape, dtype: tf.DType) -> str:
 
 
 def _is_local(kwargs: Mapping[str, Any]) -> bool:
-    return not _NOT_SHARED.isdisjoint(kwargs.get("collections") or ())
+    """Whether each copy of the model gets a variable of its own.
+
+    A Keras metric puts its variables into no collection, and asks for the sum over the copies.
+    """
+    collections = kwargs.get("collections")
+    if collections is None:
+        return False
+    is_summed = (
+        kwargs.get("synchronization") == tf.VariableSynchronization.ON_READ
+        and kwargs.get("aggregation") == tf.VariableAggregation.SUM
+    )
+    return not _NOT_SHARED.isdisjoint(collections) or (is_summed and not collections)
 
 
 def _with_type_of_value(kwargs: dict[str, Any]) -> dict[str, Any]:

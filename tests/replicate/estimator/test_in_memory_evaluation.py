@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator.cluster import ClusterConfig
-from replicate.estimator.early_stopping import read_eval_metrics
+from replicate.estimator.early_stopping import read_eval_metrics, stop_if_lower_hook
 from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 
 v1 = tf.compat.v1
@@ -23,6 +23,20 @@ def test_evaluates_at_start_interval_and_end(linear, tmp_path, steps, expected):
     assert list(found) == expected
     for step, metrics in found.items():
         assert metrics["mae"] == pytest.approx(errors(linear, step), rel=1e-4)
+
+
+def test_keras_metrics(linear, tmp_path, mean_metric):
+    def model_fn(features, labels, mode, params):
+        spec = linear.model_fn(features, labels, mode, params)
+        return spec._replace(eval_metric_ops={"labels": mean_metric(labels)})
+
+    estimator = linear.make_estimator(tmp_path, model_fn, save_checkpoints_steps=1000)
+    hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn)
+    stop = stop_if_lower_hook(estimator, "labels", 1e9, run_every_secs=None, run_every_steps=1)
+    estimator.train(linear.input_fn, hooks=[hook, stop], max_steps=3)
+    found = read_eval_metrics(estimator.eval_dir())
+    assert estimator.get_variable_value("global_step") == 1
+    assert found[0]["labels"] == pytest.approx(np.mean(linear.Y), rel=1e-4)
 
 
 def test_number_of_batches_and_hooks(linear, tmp_path):
