@@ -1,8 +1,9 @@
 """Keras metric objects among the metrics of a model.
 
-Turns a metric object of Keras 2 (tf_keras, or `tf.keras` up to TensorFlow 2.15) into the pair of value
-and update that `tf.compat.v1.metrics` makes, and lists its variables with those of other metrics.
-`EstimatorSpec` calls it. Keras is not imported: an object counts as a metric by what it has.
+Turns a metric object of Keras 2 (tf_keras, or `tf.keras` up to TensorFlow 2.15) into the pair of
+value and update that `tf.compat.v1.metrics` makes, and lists its variables with those of other
+metrics. `EstimatorSpec` calls it. Keras is not imported: any object with `result()` and `updates`
+counts as a metric.
 """
 
 from typing import Any
@@ -59,8 +60,8 @@ def _check_graph(name: str, metric: Any) -> None:
 
 def _keras_3_error(name: str, metric: Any) -> TypeError:
     return TypeError(
-        f"Cannot evaluate metric {name!r}: {_described(metric)} is a metric of Keras 3, which loses "
-        "its updates in a graph. Write a metric of tf.compat.v1.metrics instead, such as "
+        f"Cannot evaluate metric {name!r}: {_described(metric)} is a metric of Keras 3, which "
+        "loses its updates in a graph. Write a metric of tf.compat.v1.metrics instead, such as "
         f"{{{name!r}: tf.compat.v1.metrics.accuracy(labels, predictions)}}, or the same class of "
         "tf_keras.metrics (pip install tf-keras)."
     )
