@@ -7,7 +7,7 @@ the model's graph.
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ def run_evaluation(
     config: RunConfig,
     hooks: Sequence[Any] = (),
     steps: int | None = None,
+    load: Callable[[v1.Session], None] | None = None,
 ) -> dict[str, Any]:
     """Returns the metrics of the model of the default graph over the batches of its input.
 
@@ -50,6 +51,7 @@ def run_evaluation(
       config: Settings of the run.
       hooks: The caller's hooks.
       steps: Batches to take, None for all.
+      load: Gives values to freshly initialised variables.
 
     Returns:
       Each metric by its name, "loss" (mean over the batches) and "global_step".
@@ -62,7 +64,9 @@ def run_evaluation(
     readings = StepReadings(update, spec.loss, batches)
     scaffold = _with_local_variables(spec.scaffold or v1.train.Scaffold())
     saver = build_savers(scaffold, None, config).variables
-    creator = RestoringSessionCreator(scaffold, saver, lambda: checkpoint, config.session_config)
+    creator = RestoringSessionCreator(
+        scaffold, saver, lambda: checkpoint, config.session_config, load=load
+    )
     progress = ProgressHook(
         "eval", readings, batch_size(inputs.features), num_steps=steps, mode=config.progress
     )

@@ -121,6 +121,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         session_config: v1.ConfigProto | None = None,
         position: InputPosition | None = None,
         target: str = "",
+        load: Callable[[v1.Session], None] | None = None,
     ):
         """Keeps what a session will need; makes none yet.
 
@@ -132,6 +133,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
           position: The input whose position the checkpoint may hold.
           target: Address of the server that runs the session, "" for this process. On a server,
             variables that have values keep them: others went on training them.
+          load: Gives values to variables that were initialised, not loaded.
         """
         self._target = target
         self._graph: Graph = v1.get_default_graph()
@@ -140,6 +142,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         self._find_checkpoint = find_checkpoint
         self._config = complete_config(session_config)
         self._position = position
+        self._load = load
 
     def create_session(self) -> v1.Session:
         """Returns a session in which every variable, table and iterator has its state.
@@ -169,6 +172,8 @@ class RestoringSessionCreator(v1.train.SessionCreator):
             session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
             if scaffold.init_fn is not None:
                 scaffold.init_fn(session)
+            if self._load is not None:
+                self._load(session)
         else:
             restore_variables(session, self._saver, checkpoint)
         _require_ready(session, scaffold.ready_for_local_init_op)
