@@ -9,7 +9,6 @@ what comes later in the file counts. Who writes what is the business of `events.
 
 import json
 import math
-import numbers
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -61,9 +60,10 @@ def _is_plain(value: Any) -> bool:
     """Whether a value is a text or a single real number."""
     if isinstance(value, str):
         return True
-    if not isinstance(value, (numbers.Number, np.generic, np.ndarray)) or np.ndim(value):
+    if not isinstance(value, (int, float, np.generic, np.ndarray)):
         return False
-    return np.asarray(value).dtype.kind not in _NOT_REAL
+    array = np.asarray(value)
+    return array.ndim == 0 and array.dtype.kind not in _NOT_REAL
 
 
 def _plain(value: Any) -> Any:
