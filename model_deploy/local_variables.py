@@ -19,18 +19,20 @@ v1 = tf.compat.v1
 _LOCAL = frozenset({v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES})
 
 
-def is_local(arguments: Mapping[str, Any]) -> bool:
-    """Whether arguments of a variable creator, or of `get_variable`, ask for a local variable."""
-    return not _LOCAL.isdisjoint(arguments.get("collections") or ())
+def is_of_one_worker(arguments: Mapping[str, Any]) -> bool:
+    """Returns whether a variable is local, by the arguments of its creator or of `get_variable`.
 
-
-def _is_of_one_worker(arguments: Mapping[str, Any]) -> bool:
-    """Whether a variable creator is asked for a local variable, or for that of a Keras metric.
-
-    Keras puts the variables of its metrics into no collection.
+    Variables of Keras metrics are local, too: Keras puts them into no collection, and asks for the
+    sum over the replicas.
     """
-    is_summed_on_read = arguments.get("synchronization") == tf.VariableSynchronization.ON_READ
-    return is_local(arguments) or (is_summed_on_read and arguments.get("collections") == [])
+    collections = arguments.get("collections")
+    if collections is None:
+        return False
+    is_summed_on_read = (
+        arguments.get("synchronization") == tf.VariableSynchronization.ON_READ
+        and arguments.get("aggregation") == tf.VariableAggregation.SUM
+    )
+    return not _LOCAL.isdisjoint(collections) or (is_summed_on_read and not collections)
 
 
 def current_task() -> Device:
@@ -75,7 +77,7 @@ def local_variables_on(task: Device) -> Iterator[None]:
     """
 
     def create(next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:
-        if not _is_of_one_worker(kwargs):
+        if not is_of_one_worker(kwargs):
             return next_creator(**kwargs)
         with v1.device(task):
             return next_creator(**kwargs)

@@ -5,8 +5,9 @@ and Keras layers would silently get weights of their own in every tower. `Shared
 each variable that the first copy makes and hands it to the later copies, in order, so every way of
 making a variable is shared, and a copy that asks for something else is an error.
 
-Local variables (metrics, counters of one copy) are never shared. Called by `replicate` for towers
-and by `model_deploy` for clones; it knows nothing of devices or gradients.
+Local variables (metrics, those of Keras included, and counters of one copy) are never shared.
+Called by `replicate` for towers and by `model_deploy` for clones; it knows nothing of devices or
+gradients.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from model_deploy._types import Variable
-from model_deploy.local_variables import is_local
+from model_deploy.local_variables import is_of_one_worker
 
 v1 = tf.compat.v1
 
@@ -134,7 +135,7 @@ class SharedVariables:
             raise
         finally:
             self._in_get_variable = outer
-        if copy is not None and not is_local(kwargs):
+        if copy is not None and not is_of_one_worker(kwargs):
             copy.asked[name] = None
             if kwargs.get("trainable") is not False:
                 copy.trained[name] = None
@@ -146,7 +147,7 @@ class SharedVariables:
     def _create(self, next_creator: VariableMaker, **kwargs: Any) -> Variable:
         """Variable creator: records what the first copy makes, hands it to the later ones."""
         copy = self._copy
-        if copy is None or is_local(kwargs):
+        if copy is None or is_of_one_worker(kwargs):
             return next_creator(**kwargs)
         if self._in_get_variable:
             if copy.index:  # Reuse would have found it: nobody made it in the first copy.

@@ -3,7 +3,7 @@
 `tf.compat.v1.metrics` keep totals and counts in local variables, so each tower has its own. After
 all towers have updated theirs, the first tower's variables take in the others', which are set back
 to zero; its value tensors then speak of the whole batch, exactly. This holds for metrics whose
-variables add up, as those of `tf.compat.v1.metrics` do.
+variables add up, as those of `tf.compat.v1.metrics` and of Keras do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,8 @@ def merge_metrics(
 
     Args:
       towers: What each tower returned.
-      variables: The metric variables that each tower made, in order.
+      variables: The metric variables that each tower made, in any order. The n-th one made by
+        each tower are added up.
 
     Returns:
       For each metric the first tower's value and one update operation that all of them share.
@@ -47,8 +48,15 @@ def merge_metrics(
             )
     updates = [v1.group(update) for tower in towers for _, update in (tower or {}).values()]
     with v1.name_scope("merge_metrics"):
-        merged = _sum_into_first(variables, after=updates)
+        merged = _sum_into_first(_in_creation_order(variables), after=updates)
     return {name: (value, merged) for name, (value, _) in towers[0].items()}
+
+
+def _in_creation_order(towers: Sequence[Sequence[Variable]]) -> list[list[Variable]]:
+    """Sorts each tower's variables: tf.estimator lists those of Keras metrics in random order."""
+    operations = v1.get_default_graph().get_operations()
+    position = {operation.name: number for number, operation in enumerate(operations)}
+    return [sorted(made, key=lambda each: position[each.op.name]) for made in towers]
 
 
 def _sum_into_first(

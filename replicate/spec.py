@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from replicate._types import Nest, Operation, Tensor
 from replicate.export.outputs import ExportOutput, check_outputs, completed_outputs
+from replicate.keras_metrics import as_metric_pair
 
 v1 = tf.compat.v1
 
@@ -61,6 +62,7 @@ class EstimatorSpec(_Fields):
       loss: Scalar. Required in TRAIN and EVAL. A loss of shape [1] is reshaped to a scalar.
       train_op: The operation that makes one training step. Required in TRAIN.
       eval_metric_ops: Dict of metric name to (value, update), as `tf.compat.v1.metrics` makes them.
+        A metric object of Keras 2 (tf_keras) may be given too, and becomes such a pair.
       export_outputs: Dict of signature name to `replicate.export.ExportOutput`, for an exported
         model. In PREDICT one of several must be named "serving_default"; a single one is that too,
         and without any the predictions are.
@@ -79,7 +81,7 @@ class EstimatorSpec(_Fields):
         predictions: Nest = None,
         loss: Tensor | None = None,
         train_op: Operation | None = None,
-        eval_metric_ops: Mapping[str, tuple[Tensor, Operation]] | None = None,
+        eval_metric_ops: Mapping[str, Any] | None = None,
         export_outputs: Mapping[str, ExportOutput] | None = None,
         training_chief_hooks: Iterable[Any] | None = None,
         training_hooks: Iterable[Any] | None = None,
@@ -91,8 +93,9 @@ class EstimatorSpec(_Fields):
 
         Raises:
           ValueError: A field that the mode requires is missing, the mode is unknown, the loss is
-            not a scalar, or no export output of several is the default.
-          TypeError: A field is of a type that cannot be run.
+            not a scalar, no export output of several is the default, or a Keras metric has no
+            update or belongs to another graph.
+          TypeError: A field is of a type that cannot be run, or a metric is of Keras 3.
         """
         _check_mode(mode)
         return super().__new__(
@@ -215,10 +218,9 @@ def _checked_train_op(mode: str, train_op: Operation | None) -> Operation | None
     return train_op.op if isinstance(train_op, tf.Variable) else train_op
 
 
-def _checked_metrics(
-    metrics: Mapping[str, tuple[Tensor, Operation]] | None,
-) -> dict[str, tuple[Tensor, Operation]]:
-    checked = _checked_dict("eval_metric_ops", metrics) or {}
+def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, tuple[Tensor, Operation]]:
+    given = _checked_dict("eval_metric_ops", metrics) or {}
+    checked = {name: as_metric_pair(name, metric) for name, metric in given.items()}
     for name, pair in checked.items():
         is_pair = isinstance(pair, tuple) and len(pair) == 2
         if not (is_pair and _is_tensor(pair[0]) and _is_runnable(pair[1])):

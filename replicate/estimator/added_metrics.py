@@ -21,8 +21,8 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
 
     Args:
       estimator: The model.
-      metric_fn: Function of any of labels, predictions, features and config, by name, that returns
-        a dict of name to (value, update), as `tf.compat.v1.metrics` makes them. A metric takes the
+      metric_fn: Function of any of labels, predictions, features and config, by name. It returns a
+        dict of metrics by name, each as in `EstimatorSpec.eval_metric_ops`. A metric takes the
         place of the model's own one of that name.
 
     Raises:

@@ -170,8 +170,7 @@ class Estimator:
             remove_remains(self.model_dir)
         with tf.Graph().as_default(), training_scope(self._config):
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
-            if self._warm_start is not None and self.latest_checkpoint() is None:
-                apply_warm_start(self._warm_start)
+            self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)
             run_training(inputs, spec, self._config, request, ending)
         return self
@@ -190,8 +189,8 @@ class Estimator:
           input_fn: As for `train`.
           steps: Batches to take, None for all.
           hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the evaluation.
-          checkpoint_path: Checkpoint to evaluate. None: the newest; the initial variables if
-            there is none.
+          checkpoint_path: Checkpoint to evaluate. None: the newest. Without one, the variables
+            are those of `warm_start_from`, or initial.
           name: Tells evaluations on different data apart.
 
         Returns:
@@ -207,6 +206,7 @@ class Estimator:
         checkpoint = self._checkpoint_to_load(checkpoint_path)
         with tf.Graph().as_default():
             inputs, spec = self._build(ModeKeys.EVAL, input_fn)
+            self._start_warm(checkpoint)
             results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
         write_results(self.eval_dir(name), results)
         return results
@@ -225,8 +225,8 @@ class Estimator:
           input_fn: As for `train`; labels are dropped.
           predict_keys: Keys of the predictions to compute, None for all.
           hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the prediction.
-          checkpoint_path: Checkpoint to predict with. None: the newest; the initial variables if
-            there is none.
+          checkpoint_path: Checkpoint to predict with. None: the newest. Without one, the
+            variables are those of `warm_start_from`, or initial.
           yield_single_examples: Whether batches are cut into examples.
 
         Yields:
@@ -241,6 +241,7 @@ class Estimator:
         checkpoint = self._checkpoint_to_load(checkpoint_path)
         with tf.Graph().as_default() as graph:
             _, spec = self._build(ModeKeys.PREDICT, input_fn)
+            self._start_warm(checkpoint)
             predictions = select(spec.predictions, predict_keys)
             session = open_prediction_session(spec, checkpoint, self._config, hooks)
         for values in batches(session, graph, predictions):
@@ -265,14 +266,15 @@ class Estimator:
           serving_input_receiver_fn: Returns a receiver of `replicate.export`.
           assets_extra: Files to copy into the subdirectory "assets.extra", by their paths there.
           as_text: Whether the graph is written in text form.
-          checkpoint_path: Checkpoint to export, None for the newest.
+          checkpoint_path: Checkpoint to export. None: the newest, or what `warm_start_from` gives.
           experimental_mode: The mode that model_fn is called in.
 
         Returns:
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: Nothing was trained yet, an asset is missing, or no signature can be made.
+          ValueError: There is neither a trained model nor a warm start, an asset is missing, or no
+            signature can be made.
           TypeError: The function returns no receiver.
           CheckpointError: The checkpoint cannot be loaded.
         """
@@ -314,7 +316,7 @@ class Estimator:
           input_receiver_fn_map: The function that returns the receiver, for each mode.
           assets_extra: Files to copy.
           as_text: Whether the graphs are written in text form.
-          checkpoint_path: Checkpoint to export, None for the newest.
+          checkpoint_path: Checkpoint to export. None: the newest, or what `warm_start_from` gives.
 
         Returns:
           The path of the new directory, as bytes.
@@ -329,7 +331,10 @@ class Estimator:
             os.fspath(export_dir_base),
             input_receiver_fn_map,
             self._build_for_export,
-            checkpoint_path or self._existing_checkpoint(),
+            checkpoint_path
+            or self.latest_checkpoint()
+            or self._warm_start
+            or self._existing_checkpoint(),
             self._config,
             assets_extra,
             as_text,
@@ -406,9 +411,14 @@ class Estimator:
         if checkpoint_path is not None:
             return checkpoint_path
         checkpoint = self.latest_checkpoint()
-        if checkpoint is None:
+        if checkpoint is None and self._warm_start is None:
             log.warning("%s holds no checkpoint: using initial variables.", self.model_dir)
         return checkpoint
+
+    def _start_warm(self, checkpoint: str | None) -> None:
+        """Applies the warm start to the default graph, unless a checkpoint is loaded into it."""
+        if checkpoint is None and self._warm_start is not None:
+            apply_warm_start(self._warm_start)
 
     def _existing_checkpoint(self) -> str:
         checkpoint = self.latest_checkpoint()

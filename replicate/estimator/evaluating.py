@@ -6,9 +6,8 @@ the model's graph.
 """
 
 import contextlib
-import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from replicate._types import Operation, Variable
 from replicate.errors import user_errors
 from replicate.estimator.events import event_writer
 from replicate.estimator.inputs import Inputs, batch_size
+from replicate.estimator.log import log
 from replicate.estimator.metric_lines import append_metrics
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
@@ -40,6 +40,7 @@ def run_evaluation(
     config: RunConfig,
     hooks: Sequence[Any] = (),
     steps: int | None = None,
+    load: Callable[[v1.Session], None] | None = None,
 ) -> dict[str, Any]:
     """Returns the metrics of the model of the default graph over the batches of its input.
 
@@ -50,6 +51,7 @@ def run_evaluation(
       config: Settings of the run.
       hooks: The caller's hooks.
       steps: Batches to take, None for all.
+      load: Gives values to freshly initialised variables.
 
     Returns:
       Each metric by its name, "loss" (mean over the batches) and "global_step".
@@ -60,7 +62,7 @@ def run_evaluation(
     """
     update, batches, values = _accumulators(spec)
     readings = StepReadings(update, spec.loss, batches)
-    scaffold = spec.scaffold or v1.train.Scaffold()
+    scaffold = _with_local_variables(spec.scaffold or v1.train.Scaffold())
     saver = build_savers(scaffold, None, config).variables
     creator = RestoringSessionCreator(
         scaffold,
@@ -69,6 +71,7 @@ def run_evaluation(
         config.session_config,
         target=config.evaluation_master,
         keeps_values=False,
+        load=load,
     )
     progress = ProgressHook(
         "eval", readings, batch_size(inputs.features), num_steps=steps, mode=config.progress
@@ -94,26 +97,58 @@ def run_evaluation(
 def write_results(eval_dir: str, results: dict[str, Any]) -> None:
     """Writes the results of one evaluation, at their global step, to an event file.
 
-    Numbers become scalars, arrays become tensors, bytes are taken as a serialised Summary. The
-    numbers are also written as a metric line, with the name of the directory as "evaluation".
+    Numbers become scalars and arrays become tensors, under the names of their metrics. Bytes are
+    taken as a serialised Summary, whose values get the tags "metric/0", "metric/1" and so on.
+    Other results are left out with a warning. Numbers are also written as a metric line, with the
+    name of the directory as "evaluation".
     """
+    metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}
     summary = v1.Summary()
-    for name, value in sorted(results.items()):
-        if name == "global_step":
-            continue
-        if isinstance(value, bytes):
-            summary.MergeFromString(value)
-        elif isinstance(value, (numbers.Number, np.generic)) or np.ndim(value) == 0:
-            summary.value.add(tag=name, simple_value=float(value))
-        else:
-            summary.value.add(tag=name, tensor=tf.make_tensor_proto(value))
+    for name, value in metrics.items():
+        if value is not None:
+            summary.value.extend(_summary_values(name, value))
     with tf.Graph().as_default():
         writer = event_writer(eval_dir)
     with contextlib.closing(writer):
         writer.add_summary(summary, results["global_step"])
-    metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}
     name = os.path.basename(eval_dir.rstrip("/"))
     append_metrics(eval_dir, results["global_step"], {"evaluation": name, **metrics})
+
+
+def _summary_values(name: str, value: Any) -> list[Any]:
+    """Returns the entries of a Summary that show a metric."""
+    make = v1.Summary.Value
+    if isinstance(value, bytes):
+        return _parsed_summary(name, value)
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        return [make(tag=name, node_name=name, tensor=tf.make_tensor_proto(value))]
+    try:
+        return [make(tag=name, simple_value=float(value))]
+    except (TypeError, ValueError):
+        log.warning(
+            "Metric %r is left out of the event file: it is %r, and must be a number, an array, or "
+            "the bytes of a Summary.",
+            name,
+            value,
+        )
+        return []
+
+
+def _parsed_summary(name: str, serialized: bytes) -> list[Any]:
+    """Returns the entries of a serialised Summary, with tags that begin with a metric's name."""
+    try:
+        values = list(v1.Summary.FromString(serialized).value)
+    except Exception as error:  # Of protobuf, which has its own class for it.
+        log.warning(
+            "Metric %r is left out of the event file: its bytes are no Summary, such as "
+            "tf.compat.v1.summary.image makes (%s).",
+            name,
+            error,
+        )
+        return []
+    for number, value in enumerate(values):
+        value.tag = f"{name}/{number}"
+    return values
 
 
 def _accumulators(spec: EstimatorSpec) -> tuple[Operation, Variable, dict[str, Any]]:
@@ -134,3 +169,11 @@ def _accumulators(spec: EstimatorSpec) -> tuple[Operation, Variable, dict[str, A
     )
     updates = [update for _, update in metrics.values()]
     return tf.group(*updates, v1.assign_add(batches, 1)), batches, values
+
+
+def _with_local_variables(scaffold: v1.train.Scaffold) -> v1.train.Scaffold:
+    """Returns a Scaffold that initialises the accumulators, too, if it has a local_init_op."""
+    if scaffold.local_init_op is None:  # Its default, made later, covers all.
+        return scaffold
+    every = v1.group(scaffold.local_init_op, v1.train.Scaffold.default_local_init_op())
+    return v1.train.Scaffold(local_init_op=every, copy_from_scaffold=scaffold)

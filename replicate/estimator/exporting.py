@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import pathlib
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ from replicate.estimator.checkpoint import restore_variables
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import complete_config
+from replicate.estimator.warm_start import WarmStartSettings, save_warm_start
 from replicate.export.outputs import (
     DEFAULT_SIGNATURE,
     EvalOutput,
@@ -67,7 +69,7 @@ def export_graphs(
     export_dir_base: str,
     receiver_fns: Mapping[str, Callable[[], Any]],
     build: Build,
-    checkpoint: str,
+    checkpoint: str | WarmStartSettings,
     config: RunConfig,
     assets_extra: Mapping[str, str] | None = None,
     as_text: bool = False,
@@ -78,7 +80,7 @@ def export_graphs(
       export_dir_base: Gets the new directory, named after the time in seconds.
       receiver_fns: The function that returns the receiver, for each mode.
       build: Builds the model of one mode.
-      checkpoint: Where the variables come from.
+      checkpoint: Source of the variables: a checkpoint, or the warm start of a model without one.
       config: Of the sessions.
       assets_extra: From paths inside "assets.extra" to the files to copy there.
       as_text: Whether the graphs are written in text form.
@@ -91,13 +93,19 @@ def export_graphs(
     _check_modes(receiver_fns)
     assets = _checked_assets(assets_extra or {})
     remove_unfinished(export_dir_base, time.time() - _ABANDONED_SECS)
-    with _new_version(export_dir_base) as (unfinished, finished):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _new_version(export_dir_base) as (unfinished, finished),
+    ):
         builder = v1.saved_model.Builder(unfinished)
         written: set[str] = set()
         for mode in (mode for mode in TAGS if mode in receiver_fns):
             with tf.Graph().as_default():
                 receiver, spec = build(mode, receiver_fns[mode])
                 served = _served_graph(mode, receiver, spec)
+                if isinstance(checkpoint, WarmStartSettings):
+                    scaffold = spec.scaffold or v1.train.Scaffold()
+                    checkpoint = save_warm_start(checkpoint, scaffold, config, folder)
             with tf.Graph().as_default():
                 saver = v1.train.import_meta_graph(served.meta_graph)
                 names = {variable.op.name for variable in v1.global_variables()}

@@ -1,9 +1,13 @@
-"""InMemoryEvaluatorHook: evaluations in the middle of training, without a checkpoint.
+"""InMemoryEvaluatorHook: evaluations in the middle of training, without a checkpoint in model_dir.
 
-Owns the copy of the variables from the session that trains to a graph that evaluates. The
-evaluation itself, its event file included, is that of `evaluating.py`.
+Owns the copy of the variables from the session that trains to a graph that evaluates. Where a
+model has more to load than variables (tables, for instance) or a saver of its own, the copy goes
+through a temporary checkpoint. The evaluation itself, its event file included, is that of
+`evaluating.py`.
 """
 
+import functools
+import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,10 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Variable
+from replicate.estimator.checkpoint import restore_variables
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.inputs import build_inputs
-from replicate.model_average import saved_variables
+from replicate.model_average import saved_objects, saved_variables
 from replicate.spec import ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -23,7 +28,10 @@ v1 = tf.compat.v1
 class InMemoryEvaluatorHook(v1.train.SessionRunHook):
     """Evaluates at the start, every few steps, and at the end of training.
 
-    It needs all variables in this process: it is not for clusters with parameter servers.
+    The model is evaluated as from a checkpoint of the current step. If its Scaffold has an
+    `init_fn`, that runs before the variables get their values; it may fill variables that training
+    does not have. All variables must be in this process: the hook is not for clusters with
+    parameter servers.
     """
 
     def __init__(
@@ -72,11 +80,15 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         self._name = name
         self._every = every_n_iter
         self._variables: dict[str, Variable] = {}
+        self._saver: Any = None
         self._runs = 0
 
     def begin(self) -> None:
-        """Takes note of the variables that are trained."""
+        """Takes note of what is trained, and how it is saved."""
         self._variables = saved_variables()
+        savers = v1.get_collection(v1.GraphKeys.SAVERS)
+        saver = savers[0] if savers else v1.train.Saver(saved_objects(), allow_empty=True)
+        self._saver = saver.as_saver_def()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Evaluates what training starts with."""
@@ -97,39 +109,63 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
             self._evaluate(session)
 
     def _evaluate(self, session: v1.Session) -> None:
-        values = session.run(self._variables)
         estimator = self._estimator
         config = estimator.config
-        with tf.Graph().as_default():
+        with tf.Graph().as_default(), tempfile.TemporaryDirectory() as folder:
             v1.set_random_seed(config.tf_random_seed)
             v1.train.create_global_step()
             inputs = build_inputs(self._input_fn, ModeKeys.EVAL, estimator.params, config)
             spec = estimator.model_fn(inputs.features, inputs.labels, ModeKeys.EVAL, config)
-            scaffold = v1.train.Scaffold(init_fn=_loading(values), copy_from_scaffold=spec.scaffold)
-            spec = spec._replace(scaffold=scaffold)
-            results = run_evaluation(inputs, spec, None, config, self._hooks, self._steps)
+            load = self._loader(session, spec.scaffold or v1.train.Scaffold(), folder)
+            results = run_evaluation(inputs, spec, None, config, self._hooks, self._steps, load)
         write_results(estimator.eval_dir(self._name), results)
 
+    def _loader(
+        self, session: v1.Session, scaffold: v1.train.Scaffold, folder: str
+    ) -> Callable[[v1.Session], None]:
+        """Returns the function that gives the default graph what a training session holds."""
+        saver = _needed_saver(scaffold)
+        if saver is None:
+            values = session.run(self._variables)
+            return _loading(values, may_lack=scaffold.init_fn is not None)
+        path = f"{folder}/model.ckpt"
+        session.run(self._saver.save_tensor_name, {self._saver.filename_tensor_name: path})
+        return functools.partial(restore_variables, saver=saver, path=path)
 
-def _loading(values: dict[str, np.ndarray]) -> Callable[[v1.train.Scaffold, v1.Session], None]:
-    """Adds assignments of all variables to the default graph; returns the init_fn that runs them.
+
+def _needed_saver(scaffold: v1.train.Scaffold) -> v1.train.Saver | None:
+    """Returns the saver of the default graph; None if it only assigns variables by their names."""
+    own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
+    if own is not None or not v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS):
+        return own
+    saver = v1.train.Saver(saved_objects(), allow_empty=True)
+    v1.add_to_collection(v1.GraphKeys.SAVERS, saver)
+    return saver
+
+
+def _loading(values: dict[str, np.ndarray], may_lack: bool) -> Callable[[v1.Session], None]:
+    """Adds assignments of variables to the default graph; returns the function that runs them.
+
+    Args:
+      values: By name.
+      may_lack: Whether variables without a value are left as they are.
 
     Raises:
       ValueError: A variable of the graph has no value.
     """
-    variables = v1.global_variables()
-    missing = sorted(v.op.name for v in variables if v.op.name not in values)
-    if missing:
+    variables = [v for v in v1.global_variables() if v.op.name in values]
+    missing = sorted({v.op.name for v in v1.global_variables()} - set(values))
+    if missing and not may_lack:
         raise ValueError(
             f"Cannot evaluate in memory: the model has variables in mode 'eval' that it has not in "
-            f"mode 'train': {', '.join(missing)}. Make the same variables in both modes."
+            f"mode 'train': {', '.join(missing)}. Make the same variables in both modes, or fill "
+            "them in the init_fn of a Scaffold."
         )
     sources = {v.op.name: v1.placeholder(v.dtype.base_dtype, v.shape) for v in variables}
     assignments = [v1.assign(v, sources[v.op.name]).op for v in variables]
     feeds = {source: values[name] for name, source in sources.items()}
 
-    def init_fn(scaffold: v1.train.Scaffold, session: v1.Session) -> None:
-        del scaffold
+    def load(session: v1.Session) -> None:
         session.run(assignments, feeds)
 
-    return init_fn
+    return load

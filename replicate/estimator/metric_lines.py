@@ -20,6 +20,9 @@ from replicate.estimator.log import log
 
 METRICS_FILE = "metrics.jsonl"
 
+_NOT_REAL = "SUOcmM"
+"""Kinds of NumPy types: texts, objects, complex numbers, times."""
+
 
 def append_metrics(folder: str, step: int, values: Mapping[str, Any]) -> None:
     """Adds a line with the step, the time in seconds since 1970, and some values.
@@ -29,8 +32,8 @@ def append_metrics(folder: str, step: int, values: Mapping[str, Any]) -> None:
     Args:
       folder: An existing directory.
       step: Global step of the values.
-      values: Numbers and texts by name. NaN and infinity, which JSON has not, become null; arrays
-        and bytes are left out.
+      values: By name. Numbers and texts are written; NaN and infinity, which JSON has not, become
+        null. Others, such as arrays and bytes, are left out.
     """
     plain = {name: _plain(value) for name, value in values.items() if _is_plain(value)}
     line = json.dumps({"step": int(step), "time": round(time.time(), 3), **plain}, allow_nan=False)
@@ -54,7 +57,13 @@ def _is_complete(path: str) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, str) or (not isinstance(value, bytes) and np.ndim(value) == 0)
+    """Whether a value is a text or a single real number."""
+    if isinstance(value, str):
+        return True
+    if not isinstance(value, (int, float, np.generic, np.ndarray)):
+        return False
+    array = np.asarray(value)
+    return array.ndim == 0 and array.dtype.kind not in _NOT_REAL
 
 
 def _plain(value: Any) -> Any:

@@ -122,6 +122,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         position: InputPosition | None = None,
         target: str = "",
         keeps_values: bool = True,
+        load: Callable[[v1.Session], None] | None = None,
     ):
         """Keeps what a session will need; makes none yet.
 
@@ -134,6 +135,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
           target: Address of the server that runs the session, "" for this process.
           keeps_values: Whether variables on a server that have values already keep them, because
             other processes go on training them.
+          load: Gives values to variables that were initialised, not loaded.
         """
         self._keeps_values = keeps_values
         self._target = target
@@ -143,6 +145,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         self._find_checkpoint = find_checkpoint
         self._config = complete_config(session_config)
         self._position = position
+        self._load = load
 
     def create_session(self) -> v1.Session:
         """Returns a session in which every variable, table and iterator has its state.
@@ -172,6 +175,8 @@ class RestoringSessionCreator(v1.train.SessionCreator):
             session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
             if scaffold.init_fn is not None:
                 scaffold.init_fn(session)
+            if self._load is not None:
+                self._load(session)
         else:
             restore_variables(session, self._saver, checkpoint)
         _require_ready(session, scaffold.ready_for_local_init_op)

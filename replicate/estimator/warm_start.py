@@ -2,7 +2,8 @@
 
 Owns the settings that say which checkpoint and which variables, and their application to a built
 graph, before any session runs it. The mapping of names and vocabularies is TensorFlow's
-`tf.compat.v1.train.warm_start`. `Estimator.train` calls it when there is no checkpoint of its own.
+`tf.compat.v1.train.warm_start`. `Estimator` calls it when it has no checkpoint of its own: to
+train, evaluate and predict. An export calls it to get a checkpoint of the model.
 """
 
 import os
@@ -15,8 +16,10 @@ import tensorflow as tf
 from replicate._types import Variable
 from replicate.estimator.checkpoint import CheckpointError, open_checkpoint
 from replicate.estimator.log import log
+from replicate.estimator.run_config import RunConfig
 from replicate.estimator.search import newest_checkpoint
-from replicate.model_average import saved_variables
+from replicate.estimator.session import RestoringSessionCreator
+from replicate.model_average import saved_objects, saved_variables
 
 v1 = tf.compat.v1
 
@@ -115,6 +118,57 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
             "have by WarmStartSettings(vars_to_warm_start=…), or map their names by "
             "var_name_to_prev_var_name."
         ) from error
+
+
+def save_warm_start(
+    settings: WarmStartSettings, scaffold: v1.train.Scaffold, config: RunConfig, folder: str
+) -> str:
+    """Saves the model of the default graph as it is after its warm start.
+
+    The settings choose the variables, as in `apply_warm_start`. The others, such as the global step
+    and moving averages, take the values that the source has under their names, if it has any.
+
+    Args:
+      settings: Which variables of which checkpoint.
+      scaffold: Of the model.
+      config: Of the session.
+      folder: Where the checkpoint goes.
+
+    Returns:
+      The path of the new checkpoint.
+
+    Raises:
+      CheckpointError: There is no such source, or it does not fit the model.
+      ValueError: No trainable variable has a name that vars_to_warm_start matches.
+    """
+    apply_warm_start(settings)
+    source = _checkpoint(settings.ckpt_to_initialize_from)
+    others = _others(settings, source)
+    loader = v1.train.Saver(others) if others else None
+    saver = scaffold.saver or v1.train.Saver(saved_objects(), allow_empty=True)
+    creator = RestoringSessionCreator(scaffold, saver, lambda: None, config.session_config)
+    with creator.create_session() as session:
+        if loader is not None:
+            loader.restore(session, source)
+        path = f"{folder}/model.ckpt"
+        return str(saver.save(session, path, write_meta_graph=False, write_state=False))
+
+
+def _others(settings: WarmStartSettings, source: str) -> dict[str, Variable]:
+    """Returns the variables that the settings leave out and the source has, by name."""
+    settings = _of_averages(settings)
+    chosen = _chosen(settings.vars_to_warm_start, settings.var_name_to_vocab_info)
+    names = {variable.op.name for variable in chosen}
+    reader = open_checkpoint(source)
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    return {
+        name: variable
+        for name, variable in saved_variables().items()
+        if variable.op.name not in names
+        and name in shapes
+        and variable.shape.is_compatible_with(shapes[name])
+        and variable.dtype.base_dtype == dtypes[name]
+    }
 
 
 def _of_averages(settings: WarmStartSettings) -> WarmStartSettings:

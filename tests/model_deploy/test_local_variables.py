@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import tensorflow as tf
 
-from model_deploy.local_variables import current_task, is_local, local_variables_on, on_task
+from model_deploy.local_variables import current_task, is_of_one_worker, local_variables_on, on_task
 
 v1 = tf.compat.v1
 
@@ -23,11 +23,11 @@ def local(name):
 
 def test_local_is_what_is_made_for_the_local_collections():
     keys = v1.GraphKeys
-    assert is_local({"collections": [keys.LOCAL_VARIABLES]})
-    assert is_local({"collections": ["mine", keys.METRIC_VARIABLES]})
+    assert is_of_one_worker({"collections": [keys.LOCAL_VARIABLES]})
+    assert is_of_one_worker({"collections": ["mine", keys.METRIC_VARIABLES]})
     for collections in (None, [], [keys.GLOBAL_VARIABLES], [keys.MODEL_VARIABLES]):
-        assert not is_local({"collections": collections})
-    assert not is_local({})
+        assert not is_of_one_worker({"collections": collections})
+    assert not is_of_one_worker({})
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,7 @@ def test_every_way_to_make_a_local_variable(any_graph, merge):
                 0.0,
                 collections=[],
                 synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
                 name="variable_of_a_keras_metric",
             ),
         ]

@@ -84,6 +84,20 @@ def test_local_variables_are_not_shared(graph):
     assert len({variable.ref() for variable in variables}) == 3
 
 
+@pytest.mark.parametrize(("collections", "count"), [([], 3), (None, 1)])
+def test_variables_of_keras_metrics_are_not_shared(graph, collections, count):
+    def model(_):
+        return v1.Variable(
+            0.0,
+            collections=collections,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    variables = build_copies(model)
+    assert len({variable.ref() for variable in variables}) == count
+
+
 def test_suspended_makes_variables_as_usual(graph):
     shared = SharedVariables()
     with shared.copy(0, "copy 0"):

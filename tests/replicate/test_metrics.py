@@ -50,6 +50,12 @@ def test_merged_metrics_equal_those_of_one_tower(graph, data, shards):
         np.testing.assert_allclose(merged[name], value, rtol=1e-6)
 
 
+def test_order_in_which_variables_are_listed_does_not_matter(graph, data):
+    ops, variables = build(*data, [5])
+    merged = run(merge_metrics(ops, [variables[0], variables[1][::-1]]), updates=1)
+    assert merged["mean"] == pytest.approx(np.mean(data[1]))
+
+
 def test_reducing_again_without_updates_changes_nothing(graph):
     total = [v1.Variable(value, collections=["local"]) for value in (1.0, 2.0, 4.0)]
     metrics = merge_metrics(

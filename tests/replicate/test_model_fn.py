@@ -289,6 +289,26 @@ def test_metrics_that_were_there_before_do_not_disturb(graph):
     test_evaluation(graph)
 
 
+@pytest.mark.parametrize("mode", [ModeKeys.EVAL, ModeKeys.TRAIN])
+def test_keras_metrics_of_towers_are_merged(graph, mean_metric, mode):
+    def model_fn(features, labels, mode):
+        c = v1.get_variable("c", initializer=1.0)
+        loss = tf.reduce_mean(c * features)
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.0))
+        train_op = optimizer.minimize(loss) if mode == ModeKeys.TRAIN else None
+        metrics = {"labels": mean_metric(labels), "features": mean_metric(features)}
+        return EstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops=metrics)
+
+    features = np.arange(7, dtype=np.float32)[:, None]
+    spec = call(mode, model_fn, features, features**2, uneven="weighted")
+    updates = [update for _, update in spec.eval_metric_ops.values()]
+    values = {name: value for name, (value, _) in spec.eval_metric_ops.items()}
+    _, _, found = run(updates, updates, values)
+    rows = features if mode == ModeKeys.EVAL else features[4:]
+    assert found == pytest.approx({"features": np.mean(rows), "labels": np.mean(rows**2)})
+    assert [variable.op.name for variable in v1.global_variables()] == ["c"]
+
+
 def test_keras_layers_and_bare_variables_are_shared_by_towers(graph):
     def model_fn(features, labels, mode):
         hidden = tf.keras.layers.Dense(2)(features)

@@ -179,6 +179,22 @@ def test_evaluation_gives_the_metrics_of_the_whole_data(trained):
     assert results["global_step"] == STEPS
 
 
+def test_keras_metrics_of_the_whole_data(run_config, tmp_path):
+    def model_fn(features, labels, mode):
+        metrics = {"one": tf.keras.metrics.Mean(), "two": tf.keras.metrics.Mean()}
+        metrics["one"].update_state(features["x"])
+        metrics["two"].update_state(labels)
+        loss = tf.reduce_mean(features["x"])
+        return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
+
+    model_fn = replicate.replicate_model_fn(
+        model_fn, devices=["/cpu:0", "/cpu:1", "/cpu:2"], uneven="weighted"
+    )
+    results = tf.estimator.Estimator(model_fn, str(tmp_path), run_config).evaluate(input_fn)
+    assert results["one"] == pytest.approx(np.mean(X), rel=1e-5)
+    assert results["two"] == pytest.approx(np.mean(Y), rel=1e-5)
+
+
 def auc(positive, scores):
     """Share of the (positive, negative) pairs in which the positive has the higher score."""
     return np.mean(scores[positive][:, None] > scores[~positive])

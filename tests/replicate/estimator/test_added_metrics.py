@@ -57,6 +57,16 @@ def test_towers_are_measured_over_the_whole_batch(linear, make):
     assert results["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
 
 
+def test_keras_metrics_are_added(linear, make, mean_metric):
+    def metric_fn(labels, predictions):
+        return {"largest": mean_metric(labels), "mean": mean_metric(predictions)}
+
+    estimator = make(replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"]))
+    results, _ = evaluate(linear, estimator, metric_fn)
+    assert results["largest"] == pytest.approx(np.mean(linear.X[:, :1]), rel=1e-5)
+    assert results["mean"] == pytest.approx(np.mean(2 * linear.Y), rel=1e-5)
+
+
 def test_metric_of_the_same_name_takes_the_place(linear, make):
     results, _ = evaluate(linear, make(model_fn), squared_and_config)
     assert results["mean"] == pytest.approx(np.mean(linear.Y), rel=1e-5)

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator.cluster import ClusterConfig
-from replicate.estimator.early_stopping import read_eval_metrics
+from replicate.estimator.early_stopping import read_eval_metrics, stop_if_lower_hook
 from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 
 v1 = tf.compat.v1
@@ -23,6 +23,20 @@ def test_evaluates_at_start_interval_and_end(linear, tmp_path, steps, expected):
     assert list(found) == expected
     for step, metrics in found.items():
         assert metrics["mae"] == pytest.approx(errors(linear, step), rel=1e-4)
+
+
+def test_keras_metrics(linear, tmp_path, mean_metric):
+    def model_fn(features, labels, mode, params):
+        spec = linear.model_fn(features, labels, mode, params)
+        return spec._replace(eval_metric_ops={"labels": mean_metric(labels)})
+
+    estimator = linear.make_estimator(tmp_path, model_fn, save_checkpoints_steps=1000)
+    hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn)
+    stop = stop_if_lower_hook(estimator, "labels", 1e9, run_every_secs=None, run_every_steps=1)
+    estimator.train(linear.input_fn, hooks=[hook, stop], max_steps=3)
+    found = read_eval_metrics(estimator.eval_dir())
+    assert estimator.get_variable_value("global_step") == 1
+    assert found[0]["labels"] == pytest.approx(np.mean(linear.Y), rel=1e-4)
 
 
 def test_number_of_batches_and_hooks(linear, tmp_path):
@@ -48,6 +62,83 @@ def test_variable_of_evaluation_only_is_named(linear, tmp_path):
     hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn)
     with pytest.raises(ValueError, match="has not in mode 'train': extra"):
         estimator.train(linear.input_fn, hooks=[hook], max_steps=1)
+
+
+@pytest.fixture
+def evaluations(linear, tmp_path):
+    """Evaluates in memory at steps 0 and 1; returns the metrics of both.
+
+    It takes a function that adds to the model of a mode, and returns a scaffold, a value that is
+    measured as "own", and hooks of training.
+    """
+
+    def run(add):
+        def model_fn(features, labels, mode, params):
+            spec = linear.model_fn(features, labels, mode, params)
+            scaffold, own, hooks = add(mode)
+            metrics = {**spec.eval_metric_ops, "own": (own, tf.no_op())}
+            return spec._replace(scaffold=scaffold, eval_metric_ops=metrics, training_hooks=hooks)
+
+        estimator = linear.make_estimator(tmp_path, model_fn, save_checkpoints_steps=1000)
+        hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn)
+        estimator.train(linear.input_fn, hooks=[hook], max_steps=1)
+        found = read_eval_metrics(estimator.eval_dir())
+        return [found[step] for step in (0, 1)]
+
+    return run
+
+
+def test_init_fn_of_the_model_runs_before_the_variables_get_their_values(linear, evaluations):
+    def add(mode):
+        if mode == "train":
+            return None, tf.constant(0.0), []
+        extra = v1.get_variable("extra", initializer=1.0)
+        bias = next(each for each in v1.global_variables() if each.op.name == "b")
+        assign = [v1.assign(extra, 5.0), v1.assign(bias, [9.0])]
+
+        def init_fn(scaffold, session):
+            assert scaffold.saver is not None
+            session.run(assign)
+
+        return v1.train.Scaffold(init_fn=init_fn), extra, []
+
+    found = evaluations(add)
+    assert [metrics["own"] for metrics in found] == [5.0, 5.0]
+    expected = [errors(linear, 0), errors(linear, 1)]
+    assert [metrics["mae"] for metrics in found] == pytest.approx(expected, rel=1e-4)
+
+
+def test_tables_are_copied(linear, evaluations):
+    class Fill(v1.train.SessionRunHook):
+        def __init__(self, operation):
+            self.operation = operation
+
+        def before_run(self, run_context):
+            return v1.train.SessionRunArgs(self.operation)
+
+    def add(mode):
+        table = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, -1.0, name="table")
+        hooks = [Fill(table.insert("a", 7.0))] if mode == "train" else []
+        return None, table.lookup(tf.constant("a")), hooks
+
+    found = evaluations(add)
+    assert [metrics["own"] for metrics in found] == [-1.0, 7.0]
+    expected = [errors(linear, 0), errors(linear, 1)]
+    assert [metrics["mae"] for metrics in found] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("training_saver", ["default", "own"])
+def test_saver_of_the_model_decides_what_is_loaded(evaluations, training_saver):
+    def add(mode):
+        bias = next(each for each in v1.global_variables() if each.op.name == "b")
+        if mode == "train":
+            v1.get_variable("average", initializer=[3.0])
+            is_own = training_saver == "own"
+            return v1.train.Scaffold(saver=v1.train.Saver() if is_own else None), bias[0], []
+        saved = {each.op.name: each for each in v1.global_variables() if each is not bias}
+        return v1.train.Scaffold(saver=v1.train.Saver({**saved, "average": bias})), bias[0], []
+
+    assert [metrics["own"] for metrics in evaluations(add)] == [3.0, 3.0]
 
 
 def test_mistakes(linear, tmp_path):

@@ -34,7 +34,16 @@ def test_a_line_is_an_object_with_step_and_time(tmp_path):
     ],
 )
 def test_values(tmp_path, value, written):
-    append_metrics(str(tmp_path), 1, {"value": value, "image": b"bytes", "matrix": np.eye(2)})
+    others = {
+        "image": b"bytes",
+        "matrix": np.eye(2),
+        "none": None,
+        "pair": (1, [2, 3]),
+        "dict": {"a": 1},
+        "complex": 1j,
+        "texts": np.array(b"text", object),
+    }
+    append_metrics(str(tmp_path), 1, {"value": value, **others})
     [line] = lines(tmp_path)
     found = json.loads(line)
     assert found == {"step": 1, "time": found["time"], "value": written}

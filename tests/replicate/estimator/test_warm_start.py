@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from replicate.estimator import CheckpointError, Estimator, RunConfig
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings, warm_start_settings
-from replicate.export import TensorServingInputReceiver
+from replicate.export import SupervisedInputReceiver, TensorServingInputReceiver
 from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
@@ -36,11 +36,12 @@ def begin(linear, tmp_path):
     return variables
 
 
-def exported(source, path):
-    def receive():
-        features = v1.placeholder(tf.float32, [None, 3])
-        return TensorServingInputReceiver(features, features)
+def receive():
+    features = v1.placeholder(tf.float32, [None, 3])
+    return TensorServingInputReceiver(features, features)
 
+
+def exported(source, path):
     return source.export_saved_model(path, receive)
 
 
@@ -100,6 +101,77 @@ def test_only_the_first_start_is_warm(linear, source, begin, tmp_path):
     )
     again.train(linear.input_fn, max_steps=3)
     assert again.get_variable_value("global_step") == 3
+
+
+@pytest.fixture
+def untrained(linear, tmp_path):
+    """Makes an Estimator that would start warm and has no checkpoint."""
+
+    def make(warm_start_from, model_fn=linear.model_fn):
+        config = RunConfig(progress="off")
+        path = str(tmp_path / "untrained")
+        return Estimator(model_fn, path, config, warm_start_from=warm_start_from)
+
+    return make
+
+
+def test_evaluation_without_training_starts_warm(linear, source, untrained):
+    results = untrained(source.model_dir).evaluate(linear.once_input_fn)
+    expected = source.evaluate(linear.once_input_fn)
+    assert results["mae"] == expected["mae"]
+    assert results["loss"] == expected["loss"]
+    assert results["global_step"] == 0
+
+
+def test_prediction_without_training_starts_warm(linear, source, untrained):
+    model = untrained(WarmStartSettings(source.model_dir, ["w:0"]))
+    predicted = [each["y"] for each in model.predict(linear.once_input_fn)]
+    expected = linear.X @ source.get_variable_value("w")
+    np.testing.assert_allclose(predicted, expected, rtol=1e-5)
+
+
+def test_given_checkpoint_counts_more_than_a_warm_start(linear, source, untrained):
+    first = f"{source.model_dir}/model.ckpt-0"
+    model = untrained(source.model_dir)
+    results = model.evaluate(linear.once_input_fn, checkpoint_path=first)
+    assert results["mae"] == pytest.approx(np.mean(np.abs(linear.Y)), rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", [ModeKeys.PREDICT, ModeKeys.TRAIN])
+def test_export_without_training_starts_warm(source, untrained, tmp_path, mode):
+    def receive_labelled():
+        labels = v1.placeholder(tf.float32, [None, 1])
+        received = receive()
+        return SupervisedInputReceiver(received.features, labels, {"x": received.features})
+
+    model = untrained(source.model_dir)
+    receivers = {mode: receive if mode == ModeKeys.PREDICT else receive_labelled}
+    path = model.experimental_export_all_saved_models(tmp_path / "export", receivers).decode()
+    found = v1.train.load_checkpoint(f"{path}/variables/variables")
+    for name in found.get_variable_to_shape_map():
+        np.testing.assert_array_equal(found.get_tensor(name), source.get_variable_value(name))
+    assert model.latest_checkpoint() is None
+
+
+def test_export_without_training_maps_names(linear, source, untrained, tmp_path):
+    def model_fn(features, labels, mode):
+        weights = v1.get_variable("new/w", [3, 1])
+        bias = v1.get_variable("bias", initializer=[5.0])
+        return EstimatorSpec(mode, predictions=features @ weights + bias)
+
+    names = {"new/w": "w"}
+    model = untrained(WarmStartSettings(source.model_dir, "new", None, names), model_fn)
+    path = model.export_saved_model(tmp_path / "export", receive).decode()
+    serve = tf.saved_model.load(path).signatures["serving_default"]
+    (served,) = serve(tf.constant(linear.X)).values()
+    expected = linear.X @ source.get_variable_value("w") + 5.0
+    np.testing.assert_allclose(served, expected, rtol=1e-5)
+
+
+def test_export_without_training_needs_a_source_that_fits(untrained, tmp_path):
+    model = untrained(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match=r"nowhere\.index does not exist"):
+        model.export_saved_model(tmp_path / "export", receive)
 
 
 def test_towers_start_warm(linear, source, begin):
