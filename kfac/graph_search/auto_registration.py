@@ -63,9 +63,10 @@ class AutoRegistration(LayerRegistration):
 
         Raises:
           ValueError: No loss is registered, or losses are registered by different numbers of
-            towers; all towers were scanned; a linked group is no layer; parameters are in layers
-            of several kinds, or scale several tensors; the batch size does not divide the rows of
-            a layer; registration is over.
+            towers; all towers were scanned; a linked group of several parameters is no layer, or
+            a parameter that is linked alone becomes generic with an approximation that generic
+            parameters do not have; parameters are in layers of several kinds, or scale several
+            tensors; the batch size does not divide the rows of a layer; registration is over.
           AmbiguousRegistrationError: A parameter could belong to two layers, or there is one of
             no layer and the number of examples is unknown. It is a ValueError, too.
         """

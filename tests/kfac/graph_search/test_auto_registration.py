@@ -110,6 +110,34 @@ def test_linked_approximation(collection):
     assert isinstance(block, fisher_blocks.ScaleAndShiftDiagonalFB)
 
 
+def test_approximation_of_a_parameter_that_is_linked_alone(collection):
+    for number in range(2):
+        tower(collection, number)
+    params = {v.op.name: v for v in v1.trainable_variables()}
+    collection.define_linked_parameters(params["gain"], "full")
+    collection.define_linked_parameters([params["fc/b"]], "diagonal")
+    collection.define_linked_parameters((params["fc/w"],), "kron_in_diag")
+    collection.auto_register_layers()
+    blocks = {name: collection.fisher_blocks[params[name]] for name in ("gain", "fc/b", "fc/w")}
+    assert [type(block) for block in blocks.values()] == [
+        fisher_blocks.NaiveFullFB,
+        fisher_blocks.NaiveDiagonalFB,
+        fisher_blocks.FullyConnectedKFACBasicFB,
+    ]
+    assert blocks["fc/w"].settings[0].diagonal_input
+    assert {block.num_registered_towers for block in collection.get_blocks()} == {2}
+
+
+def test_approximation_that_a_parameter_alone_does_not_have(collection):
+    tower(collection)
+    (bias,) = (v for v in v1.trainable_variables() if v.op.name == "fc/b")
+    collection.define_linked_parameters(bias, "kron")
+    message = r"register 'fc/b' automatically, as generic, .*linked alone.*approx='kron'. Accepted"
+    with pytest.raises(ValueError, match=message):
+        collection.auto_register_layers()
+    assert not collection.fisher_blocks
+
+
 @pytest.mark.parametrize("when", ["after all towers", "in each tower"])
 def test_towers(collection, when):
     for number in range(3):
