@@ -56,7 +56,8 @@ class AutoRegistration(LayerRegistration):
           var_list: The parameters; None means all trainable variables of the graph.
           batch_size: Examples in one tower's share of the batch, an int or an int Tensor []; None
             means the rows of the losses' inputs. Needed if these are not examples, as where time
-            steps are folded into them.
+            steps are folded into them. A layer in several places whose rows are only a part of the
+            examples has one use in each.
 
         Returns:
           The blocks that are new, by their parameter or tuple of parameters.
