@@ -81,9 +81,11 @@ def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str
 
 def _are_folded(tensors: Sequence[Tensor], num_uses: int, example_axes: int) -> bool:
     """Returns whether tensors of static shape have so many uses together, one each at least."""
+    if num_uses <= len(tensors) or not all(tf.is_tensor(t) and t.shape.rank for t in tensors):
+        return False
     leading = [tensor.shape[: max(1, tensor.shape.rank - example_axes)] for tensor in tensors]
     rows = [sizes.num_elements() for sizes in leading]
-    if None in rows or num_uses <= len(tensors) or sum(rows) % num_uses:
+    if None in rows or sum(rows) % num_uses:
         return False
     examples = sum(rows) // num_uses
     return examples > 0 and all(of_tensor % examples == 0 for of_tensor in rows)

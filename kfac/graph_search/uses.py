@@ -54,10 +54,10 @@ def has_unknown_uses(leading: Sequence[int | None]) -> bool:
 def uses_by_place(places: Sequence[Place], batch: Batch) -> list[int]:
     """Returns how often a layer is applied to an example, in each of its places.
 
-    A place whose rows are a multiple of the examples has several uses. Otherwise the losses have
+    A place whose rows are a multiple of the examples has so many uses. The losses may also have
     more rows than the layer, as where those of real and of generated images are concatenated. Then
-    each place is one use if its rows are a part of the losses' rows: if the rows of all places add
-    up to these, or divide them.
+    each place is one use, if the rows of all places add up to the examples, or if each place's
+    divide them.
 
     Args:
       places: Where the layer is applied. At most one size of each is unknown.

@@ -46,6 +46,11 @@ def test_count_in_lists_of_several_uses_each(graph):
     assert count_uses(ids, 3, 1, "embedding") == 3
 
 
+def test_lists_of_unknown_rank(graph):
+    with pytest.raises(ValueError, match=r"its tensors tell 1"):
+        count_uses([v1.placeholder(tf.float32, None)], 3, 1, "rnn/w")
+
+
 @pytest.mark.parametrize(
     ("rows", "num_uses"), [((4, 8), 1), ((4, 8), 4), ((4, 8), 5), ((None, None), 4)]
 )
