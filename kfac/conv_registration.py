@@ -269,7 +269,8 @@ class ConvRegistration(LayerTable):
         """Registers a convolution that is applied several times to an example, or a tower of it.
 
         Tensors are given as lists with one tensor per use; or as one tensor [uses, batch, ...]; or
-        as one tensor [uses · batch, ...], together with `num_uses`.
+        as one tensor [uses · batch, ...], together with `num_uses`. A list may also have such
+        tensors of static shape, and `num_uses` is the sum of their uses.
 
         Args:
           params: As in `register_conv2d`.

@@ -100,7 +100,8 @@ class DenseRegistration(LayerTable):
         """Registers a dense layer that is applied several times to an example, or a tower of it.
 
         Tensors are given as lists with one tensor per use, in the order of time; or as one tensor
-        [uses, batch, ...]; or as one tensor [uses · batch, ...], together with `num_uses`. With
+        [uses, batch, ...]; or as one tensor [uses · batch, ...], together with `num_uses`. A list
+        may also have such tensors of static shape, and `num_uses` is the sum of their uses. With
         `unordered` they have all uses of all examples as rows, in any order and with any axes,
         such as [batch, uses, ...].
 

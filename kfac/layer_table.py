@@ -104,6 +104,8 @@ class LayerTable(LossRegistration, DefaultApproximations):
     ) -> None:
         """Says that some parameters form one layer, and perhaps how it is to be approximated.
 
+        A parameter by itself is a layer without a bias, or if it looks like none, generic.
+
         Args:
           params: One parameter, or several.
           approximation: Used when the layer is registered without one.

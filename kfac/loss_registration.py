@@ -31,7 +31,8 @@ class LossRegistration:
     All methods that register a loss have these arguments, in this order, after the parameters of
     the predicted distribution:
 
-      seed: Seeds the sampling of targets; None derives it from the name.
+      seed: Seeds the sampling of targets; None derives it from the name, and in losses that are
+        evaluated by hand from the seed of the graph.
       targets: What was observed; needed by estimation_mode="empirical" and `total_loss` only.
       name: Needed with several towers, because it tells which losses belong together.
       coeff: Weight of this loss among several, > 0.
@@ -247,7 +248,7 @@ class LossRegistration:
         self,
         target_mode: str = "data",
         coeff_mode: str = "regular",
-        sample_step: Scalar = 0,
+        sample_step: Scalar | None = None,
     ) -> list[Tensor]:
         """Evaluates the losses of all towers, each on its tower's device.
 
@@ -255,7 +256,9 @@ class LossRegistration:
           target_mode: "data" for registered targets, "sample" for drawn ones.
           coeff_mode: Multiply by the coefficient ("regular"), by its root ("sqrt") or not ("off").
             "sqrt" takes the root of the weights of examples too.
-          sample_step: With "sample": another step gives other samples, int64 [].
+          sample_step: With "sample": equal steps give equal samples, int64 []. None draws anew in
+            each run of a session; these draws repeat in another session if the loss or the graph
+            has a seed.
 
         Returns:
           One Tensor [] per loss and tower: a sum over examples.
@@ -269,8 +272,13 @@ class LossRegistration:
         """Returns the sum of all losses on the registered targets; see `eval_losses`."""
         return tf.add_n(self.eval_losses("data", coeff_mode))
 
-    def total_sampled_loss(self, coeff_mode: str = "regular", sample_step: Scalar = 0) -> Tensor:
-        """Returns the sum of all losses on targets drawn from the model; see `eval_losses`."""
+    def total_sampled_loss(
+        self, coeff_mode: str = "regular", sample_step: Scalar | None = None
+    ) -> Tensor:
+        """Returns the sum of all losses on targets drawn from the model; see `eval_losses`.
+
+        The targets are drawn anew in each run of a session, unless there is a `sample_step`.
+        """
         return tf.add_n(self.eval_losses("sample", coeff_mode, sample_step))
 
     # Checks.

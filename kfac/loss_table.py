@@ -14,7 +14,7 @@ from kfac._types import Scalar, Tensor
 from kfac.linalg import as_scalar
 from kfac.loss_functions import LossFunction
 from kfac.reuse import is_reuse
-from kfac.sampling import stateless_seed
+from kfac.sampling import fresh_numbers, stateless_seed
 
 v1 = tf.compat.v1
 
@@ -36,11 +36,17 @@ class LossEntry(NamedTuple):
       coeff: Weight of the loss.
       seed: Distinguishes its samples from those of other losses.
       towers: The loss of each tower.
+      number: The seed that it was registered with, or None.
     """
 
     coeff: float
     seed: str
     towers: tuple[LossFunction, ...]
+    number: int | None = None
+
+    def fresh_step(self) -> Tensor:
+        """Returns a step that is drawn anew in each run of a session, int64 []."""
+        return fresh_numbers([], self.number)
 
     def tower_seed(self, tower: int, step: Scalar) -> Tensor:
         """Returns the seed [2] of one tower's draws, another one for each loss, tower and step."""
@@ -109,12 +115,12 @@ class LossTable:
         Args:
           loss: The tower's loss.
           coeff: Weight of the loss.
-          seed: Seeds its samples; None means to go by the name.
+          seed: Seeds its samples; None means to go by the name, and by the seed of the graph.
 
         Raises:
           ValueError: The other towers' losses are of another class.
         """
-        new = LossEntry(coeff, loss.name if seed is None else str(seed), ())
+        new = LossEntry(coeff, loss.name if seed is None else str(seed), (), seed)
         known = self._entries.get(loss.name, new)
         kinds = {type(tower).__name__ for tower in known.towers}
         if not kinds <= {type(loss).__name__}:
@@ -124,14 +130,17 @@ class LossTable:
             )
         self._entries[loss.name] = known._replace(towers=(*known.towers, loss))
 
-    def evaluate(self, target_mode: str, coeff_mode: str, sample_step: Scalar) -> list[Tensor]:
+    def evaluate(
+        self, target_mode: str, coeff_mode: str, sample_step: Scalar | None
+    ) -> list[Tensor]:
         """Evaluates the losses of all towers, each on its tower's device.
 
         Args:
           target_mode: "data" for registered targets, "sample" for drawn ones.
           coeff_mode: Multiply by the coefficient ("regular"), by its root ("sqrt") or not ("off").
             "sqrt" takes the root of the weights of examples too.
-          sample_step: With "sample": another step gives other samples, int64 [].
+          sample_step: With "sample": equal steps give equal samples, int64 []. None draws anew in
+            each run of a session.
 
         Returns:
           One Tensor [] per loss and tower: a sum over examples.
@@ -144,15 +153,17 @@ class LossTable:
                 f"Cannot evaluate losses: target_mode={target_mode!r}, coeff_mode={coeff_mode!r}. "
                 f"Accepted are 'data' and 'sample', and {', '.join(map(repr, _COEFFICIENTS))}."
             )
-        root = coeff_mode == "sqrt"
+        root, is_sampled = coeff_mode == "sqrt", target_mode == "sample"
         values = []
         for entry in self._entries.values():
             scale = _COEFFICIENTS[coeff_mode](entry.coeff)
+            is_fresh = is_sampled and sample_step is None
+            step = entry.fresh_step() if is_fresh else sample_step
             for tower, loss in enumerate(entry.towers):
                 with v1.device(loss.device):
-                    if target_mode == "data":
-                        value = loss.evaluate(root)
+                    if is_sampled:
+                        value = loss.evaluate_on_sample(entry.tower_seed(tower, step), root)
                     else:
-                        value = loss.evaluate_on_sample(entry.tower_seed(tower, sample_step), root)
+                        value = loss.evaluate(root)
                     values.append(value * as_scalar(scale, value.dtype))
         return values

@@ -1,15 +1,24 @@
-"""Seeds and random signs: every draw is a function of a name, a tower and a step.
+"""Seeds and random signs.
 
-Nothing here keeps state, so a resumed run draws what an uninterrupted one would have drawn. What
-to draw from a predicted distribution is in `kfac.loss_functions`. Called by the loss table and
-the estimation modes.
+Every draw is a function of a seed. The optimizer makes its seeds from a name, a tower and a step
+that it saves, so a resumed run draws what an uninterrupted one would have drawn. Losses that are
+evaluated by hand get seeds that are drawn anew in each run of a session. What to draw from a
+predicted distribution is in `kfac.loss_functions`. Called by losses, the loss table and the
+estimation modes.
 """
 
+import numbers
 import zlib
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
+
+v1 = tf.compat.v1
+
+Seed = Tensor | Sequence[int] | int | None
+"""A pair of integers that fixes a draw; or an int or None for a new draw in each run."""
 
 
 def stateless_seed(source: str, step: Scalar) -> Tensor:
@@ -21,6 +30,42 @@ def stateless_seed(source: str, step: Scalar) -> Tensor:
     """
     number = zlib.crc32(source.encode())
     return tf.stack([tf.constant(number, tf.int64), tf.cast(step, tf.int64)])
+
+
+def fresh_numbers(shape: Sequence[int], seed: int | None) -> Tensor:
+    """Draws numbers anew in each run of a session, int64 of the given shape.
+
+    The sequence of numbers repeats in another session under the same conditions as that of
+    TensorFlow's random ops: if there is a seed, or the graph has one (`set_random_seed`).
+
+    Args:
+      shape: Of the result.
+      seed: Seeds the sequence; None means that of the graph, or else that no two sessions agree.
+    """
+    with v1.device("/cpu:0"):  # Stateless ops read their seeds on the host.
+        return v1.random.uniform(shape, maxval=2**63 - 1, dtype=tf.int64, seed=seed)
+
+
+def as_stateless_seed(seed: Seed, what: str) -> Tensor:
+    """Returns a seed, int [2], for TensorFlow's stateless draws.
+
+    Args:
+      seed: int [2], which is returned; or an int or None, for one that is drawn in each run.
+      what: What is being done, for the error.
+
+    Raises:
+      ValueError: The seed is none of these.
+    """
+    if seed is None or isinstance(seed, numbers.Integral):
+        return fresh_numbers([2], None if seed is None else int(seed))
+    pair = tf.convert_to_tensor(seed)
+    if not pair.dtype.is_integer or not pair.shape.is_compatible_with([2]):
+        raise ValueError(
+            f"Cannot {what}: the seed is a {pair.dtype.name} Tensor of shape {pair.shape}. "
+            "Accepted are None and Python ints, for another draw in each run of a session, and two "
+            "integers, for the same draw in each run. Pass such a seed."
+        )
+    return pair
 
 
 def random_signs(shape: Tensor, dtype: DType, seed: Tensor) -> Tensor:

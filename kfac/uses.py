@@ -2,9 +2,11 @@
 
 The uses of a layer, such as the steps of a recurrent network, come as a list with one tensor
 [N, ...] per use, as one tensor [uses, N, ...], or as one tensor [uses · N, ...] in which all
-examples of the first use come first. Called by layer registration, factors and blocks.
+examples of the first use come first. A list may also have such tensors of several uses. Called by
+layer registration, factors and blocks.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -59,7 +61,8 @@ def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str
       ValueError: The number is neither given nor seen, or both and they differ.
     """
     if isinstance(tensors, (tuple, list)):
-        seen: int | None = len(tensors)
+        is_folded = num_uses is not None and _are_folded(tensors, num_uses, example_axes)
+        seen: int | None = num_uses if is_folded else len(tensors)
     elif tensors.shape.rank == example_axes + 2:
         seen = static_size(tensors, 0)
     else:
@@ -70,6 +73,19 @@ def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str
         raise ValueError(
             f"Cannot register layer {layer!r}: num_uses={num_uses!r}, and its tensors tell "
             f"{seen!r}. Give lists with one tensor per use, one tensor [uses, batch, ...], or "
-            "one tensor [uses * batch, ...] and num_uses."
+            "one tensor [uses * batch, ...] and num_uses; or lists of such tensors of static "
+            "shape and num_uses, the sum of their uses."
         )
     return num_uses
+
+
+def _are_folded(tensors: Sequence[Tensor], num_uses: int, example_axes: int) -> bool:
+    """Returns whether tensors of static shape have so many uses together, one each at least."""
+    if num_uses <= len(tensors) or not all(tf.is_tensor(t) and t.shape.rank for t in tensors):
+        return False
+    leading = [tensor.shape[: max(1, tensor.shape.rank - example_axes)] for tensor in tensors]
+    rows = [sizes.num_elements() for sizes in leading]
+    if None in rows or sum(rows) % num_uses:
+        return False
+    examples = sum(rows) // num_uses
+    return examples > 0 and all(of_tensor % examples == 0 for of_tensor in rows)

@@ -56,16 +56,18 @@ class AutoRegistration(LayerRegistration):
           var_list: The parameters; None means all trainable variables of the graph.
           batch_size: Examples in one tower's share of the batch, an int or an int Tensor []; None
             means the rows of the losses' inputs. Needed if these are not examples, as where time
-            steps are folded into them.
+            steps are folded into them. A layer in several places whose rows are only a part of the
+            examples has one use in each.
 
         Returns:
           The blocks that are new, by their parameter or tuple of parameters.
 
         Raises:
           ValueError: No loss is registered, or losses are registered by different numbers of
-            towers; all towers were scanned; a linked group is no layer; parameters are in layers
-            of several kinds, or scale several tensors; the batch size does not divide the rows of
-            a layer; registration is over.
+            towers; all towers were scanned; a linked group of several parameters is no layer, or
+            a parameter that is linked alone becomes generic with an approximation that generic
+            parameters do not have; parameters are in layers of several kinds, or scale several
+            tensors; the batch size does not divide the rows of a layer; registration is over.
           AmbiguousRegistrationError: A parameter could belong to two layers, or there is one of
             no layer and the number of examples is unknown. It is a ValueError, too.
         """

@@ -21,7 +21,7 @@ from kfac.graph_search.records import (
     RecordType,
     names_of,
 )
-from kfac.graph_search.uses import Batch, has_unknown_uses, uses_per_example
+from kfac.graph_search.uses import Batch, Place, has_unknown_uses, uses_by_place
 
 v1 = tf.compat.v1
 
@@ -174,9 +174,9 @@ def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> 
     if size is not None and isinstance(params, tuple):
         # A weight with several axes of outputs has a bias with as many entries.
         size = as_tuple(params)[0].shape.num_elements() // params[1].shape.num_elements()
-    leading = [_leading(record) for record in records]
+    places = [Place(_leading(record), record.description) for record in records]
     inputs = [Folded(record.data["inputs"], size) for record in records]
-    uses = _uses(records, leading, inputs, batch)
+    uses = _uses(places, inputs, batch)
     outputs = [record.data["outputs"] for record in records]
     kind = {"dense_inputs": False} if is_embedding else {}
     is_single = len(records) == 1
@@ -188,28 +188,28 @@ def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> 
         "inputs": inputs[0] if is_single else inputs,
         "outputs": outputs[0] if is_single else outputs,
         "num_uses": uses,
-        "unordered": any(len(sizes) > 1 for sizes in leading),
+        "unordered": any(len(p.leading) > 1 for p in places) or _has_unknown_split(places, uses),
         **kind,
     }
     return Plan("register_fully_connected_multi", arguments)
 
 
-def _uses(
-    records: Sequence[MatchRecord],
-    leading: Sequence[Sequence[int | None]],
-    inputs: Sequence[Folded],
-    batch: Batch,
-) -> "int | CountedUses":
+def _uses(places: Sequence[Place], inputs: Sequence[Folded], batch: Batch) -> int | CountedUses:
     """Returns how often a dense layer is applied to an example, in all its places together."""
-    if not any(map(has_unknown_uses, leading)):
-        places = zip(records, leading, strict=True)
-        return sum(uses_per_example(sizes, batch, r.description) for r, sizes in places)
+    if not any(has_unknown_uses(place.leading) for place in places):
+        return sum(uses_by_place(places, batch))
     if batch.size is None:
         raise NotRegistrableError(
-            f"is applied in {records[0].description} to inputs with several unknown sizes, and the "
+            f"is applied in {places[0].what} to inputs with several unknown sizes, and the "
             "number of examples is unknown; pass batch_size"
         )
     return CountedUses(tuple(inputs), batch.size)
+
+
+def _has_unknown_split(places: Sequence[Place], uses: int | CountedUses) -> bool:
+    """Returns whether some of several places have several uses, and some an unknown size."""
+    is_static = all(None not in place.leading for place in places)
+    return len(places) > 1 and uses != len(places) and not is_static
 
 
 def _leading(record: MatchRecord) -> Sequence[int | None]:
@@ -222,7 +222,8 @@ def _leading(record: MatchRecord) -> Sequence[int | None]:
 
 def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
     """A convolution; a two-dimensional one also several times."""
-    uses = [_rows_per_example(record, batch) for record in records]
+    places = [_place_of_rows(record) for record in records]
+    uses = uses_by_place(places, batch)
     first = records[0]
     is_2d = first.record_type is RecordType.conv2d
     if uses == [1]:
@@ -233,8 +234,16 @@ def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batc
             f"is the filter of {sum(uses)} convolutions, which are not two-dimensional with the "
             "same strides, padding and dilations"
         )
-    if len(records) > 1 and set(uses) != {1}:
-        raise NotRegistrableError("is the filter of several convolutions of several uses each")
+    images = [record.data["inputs"].shape[1:] for record in records]
+    if not all(image.is_compatible_with(images[0]) for image in images):
+        raise NotRegistrableError(
+            f"is the filter of {len(records)} convolutions of images of several sizes"
+        )
+    if _has_unknown_split(places, sum(uses)):
+        raise NotRegistrableError(
+            f"is the filter of {len(records)} convolutions with {sum(uses)} uses, some of them of "
+            "an unknown number of images"
+        )
     inputs, outputs = ([r.data[name] for r in records] for name in ("inputs", "outputs"))
     arguments = {
         "inputs": inputs if len(records) > 1 else inputs[0],
@@ -251,7 +260,7 @@ def _geometry(record: MatchRecord) -> dict[str, Any]:
 
 def _depthwise(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
     """A depthwise convolution that is applied once."""
-    uses = sum(_rows_per_example(record, batch) for record in records)
+    uses = sum(uses_by_place([_place_of_rows(record) for record in records], batch))
     if uses > 1:
         raise NotRegistrableError(f"is the filter of a depthwise convolution, {uses} times")
     return Plan("register_depthwise_conv2d", records[0].data)
@@ -259,21 +268,23 @@ def _depthwise(params: Parameters, records: Sequence[MatchRecord], batch: Batch)
 
 def _scale_and_shift(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
     """Scale and shift that is applied once."""
+    if len(records) > 1 and records[0].record_type is RecordType.batch_norm:
+        raise NotRegistrableError(f"scales and shifts {len(records)} tensors")
     if len(records) > 1:
         raise ValueError(
             f"Cannot register ({', '.join(names_of(params))}) automatically: it scales and shifts "
             f"{len(records)} tensors. A scale can be applied only once; register_generic its "
             "parameters before."
         )
-    uses = _rows_per_example(records[0], batch)
+    (uses,) = uses_by_place([_place_of_rows(records[0])], batch)
     if uses > 1:
         raise NotRegistrableError(f"scales {uses} rows of an example")
     return Plan("register_scale_and_shift", records[0].data)
 
 
-def _rows_per_example(record: MatchRecord, batch: Batch) -> int:
-    sizes = record.data["outputs"].shape.as_list()
-    return uses_per_example(sizes[:1], batch, record.description)
+def _place_of_rows(record: MatchRecord) -> Place:
+    """Returns a place of a layer whose examples have several axes, such as images."""
+    return Place(record.data["outputs"].shape.as_list()[:1], record.description)
 
 
 _PLANS: Mapping[RecordType, Callable[[Parameters, Sequence[MatchRecord], Batch], Plan]] = (

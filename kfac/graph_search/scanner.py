@@ -5,10 +5,11 @@
 Builds and registers nothing. Called by `kfac.graph_search.auto_registration`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kfac._types import Parameters, Variable
+from kfac.approximations import check_approximation
 from kfac.fisher_blocks.base import as_tuple
 from kfac.graph_search.decision import Decision
 from kfac.graph_search.filtering import (
@@ -31,6 +32,9 @@ from kfac.graph_search.registration import Plan, plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.graph_search.uses import Batch
 
+LinkedGroups = Mapping[frozenset[Variable], str | None]
+"""Parameters that are one layer, with its approximation; see `define_linked_parameters`."""
+
 
 class TowerPlan(NamedTuple):
     """What to register in a tower, and why.
@@ -47,7 +51,7 @@ class TowerPlan(NamedTuple):
 def plan_tower(
     tower: Tower,
     registered: Collection[Variable],
-    linked_groups: Iterable[Collection[Variable]],
+    linked_groups: LinkedGroups,
     batch: Batch,
 ) -> TowerPlan:
     """Decides about all parameters of a tower that the user has not registered.
@@ -55,14 +59,16 @@ def plan_tower(
     Args:
       tower: The graph.
       registered: What the user has registered.
-      linked_groups: Parameters that are one layer; see `define_linked_parameters`.
+      linked_groups: Parameters that are one layer, with its approximation. A group of one
+        parameter that is no layer becomes generic, with that approximation.
       batch: How many examples there are.
 
     Raises:
       AmbiguousRegistrationError: A parameter could belong to two layers, or parameters are left
         that need a batch size, which is unknown.
-      ValueError: A linked group is no layer, or the same parameters are layers of several kinds,
-        or are used more often than such a layer can be.
+      ValueError: A linked group of several parameters is no layer; a parameter that is linked
+        alone becomes generic, which does not have its approximation; or the same parameters are
+        layers of several kinds, or are used more often than such a layer can be.
     """
     matches = find_matches(tower)
     reasons = _first_reasons(tower, matches)
@@ -73,6 +79,7 @@ def plan_tower(
     _check_linked(tower, plans, registered, linked_groups)
     known = frozenset(v.ref() for v in registered).union(*map(refs, plans))
     left = sorted((v for v in tower.variables if v.ref() not in known), key=names_of)
+    _explain_linked_alone(left, linked_groups, reasons)
     plans |= _generic(left, batch, reasons)
     for variable in left:
         text = f"generic, because it {reasons[variable.ref()]}"
@@ -88,14 +95,14 @@ def _first_reasons(tower: Tower, matches: Matches) -> dict[Any, str]:
     """Returns for each parameter why it may end up in no layer."""
     reasons = {v.ref(): "is in no layer that has all its parameters" for v in tower.variables}
     for ref, where in matches.additions.items():
-        reasons[ref] = f"is added in {where!r} to what no layer gives that it could be the bias of"
+        reasons[ref] = f"is added in {where!r}, but is the bias of no known layer"
     return reasons | matches.refusals
 
 
 def _filtered(
     matches: Matches,
     registered: Collection[Variable],
-    linked_groups: Iterable[Collection[Variable]],
+    linked_groups: LinkedGroups,
 ) -> Records:
     """Returns matches such that no parameter is in two layers."""
     refused = frozenset(matches.refusals)
@@ -152,20 +159,38 @@ def _check_linked(
     tower: Tower,
     plans: Collection[Parameters],
     registered: Collection[Variable],
-    linked_groups: Iterable[Collection[Variable]],
+    linked_groups: LinkedGroups,
 ) -> None:
     done = {refs(key) for key in plans}
     taken = frozenset(v.ref() for v in registered)
     here = refs(tower.variables)
     for linked in linked_groups:
         members = refs(tuple(linked))
-        if members not in done and members & here and not members & taken:
+        is_lost = members not in done and members & here and not members & taken
+        if is_lost and len(members) > 1:
             names = ", ".join(sorted(v.op.name for v in linked))
             raise ValueError(
                 f"Cannot register layers automatically: what is in linked group ({names}) was not "
                 "matched as one layer. Link exactly the parameters of one layer, or register it "
                 "by hand."
             )
+
+
+def _explain_linked_alone(
+    left: Collection[Variable], linked_groups: LinkedGroups, reasons: dict[Any, str]
+) -> None:
+    """Adds to the reasons of parameters that are linked alone, and checks their approximation."""
+    alone = {refs(tuple(g)): approx for g, approx in linked_groups.items() if len(g) == 1}
+    for variable in left:
+        key = refs(variable)
+        if key not in alone:
+            continue
+        reason = f"is linked alone, and {reasons[variable.ref()]}"
+        reasons[variable.ref()] = reason
+        approx = alone[key]
+        if approx is not None:
+            where = f"register {variable.op.name!r} automatically, as generic, because it {reason}"
+            check_approximation("generic", approx, where)
 
 
 def _generic(

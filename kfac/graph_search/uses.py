@@ -5,11 +5,24 @@ steps in time or pixels: as axes of their own, or folded into the examples. Call
 """
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kfac._types import Scalar
 from kfac.graph_search.records import NotRegistrableError
+
+
+class Place(NamedTuple):
+    """One place in the graph where a layer is applied.
+
+    Attributes:
+      leading: Static sizes of all axes of the layer's inputs but those of an example.
+      what: The op, for messages.
+    """
+
+    leading: Sequence[int | None]
+    what: str
 
 
 class Batch(NamedTuple):
@@ -26,7 +39,7 @@ class Batch(NamedTuple):
     @property
     def static(self) -> int | None:
         """The size if it is an int, else None."""
-        return self.size if isinstance(self.size, int) else None
+        return int(self.size) if isinstance(self.size, numbers.Integral) else None
 
 
 def has_unknown_uses(leading: Sequence[int | None]) -> bool:
@@ -36,6 +49,44 @@ def has_unknown_uses(leading: Sequence[int | None]) -> bool:
       leading: Static sizes of all axes of a layer's inputs but that of features.
     """
     return sum(size is None for size in leading) > 1
+
+
+def uses_by_place(places: Sequence[Place], batch: Batch) -> list[int]:
+    """Returns how often a layer is applied to an example, in each of its places.
+
+    A place whose rows are a multiple of the examples has so many uses. The losses may also have
+    more rows than the layer, as where those of real and of generated images are concatenated. Then
+    each place is one use, if the rows of all places add up to the examples, or if each place's
+    divide them.
+
+    Args:
+      places: Where the layer is applied. At most one size of each is unknown.
+      batch: How many examples there are.
+
+    Raises:
+      ValueError: The user's batch size does not divide the rows.
+      NotRegistrableError: Rows are not examples.
+    """
+    if _are_parts(places, batch):
+        return [math.prod(_known(place.leading[1:])) for place in places]
+    return [uses_per_example(place.leading, batch, place.what) for place in places]
+
+
+def _are_parts(places: Sequence[Place], batch: Batch) -> bool:
+    """Returns whether all places have only a part of the examples each."""
+    examples, sizes = batch.static, [_known(place.leading) for place in places]
+    is_static = all(len(s) == len(p.leading) for s, p in zip(sizes, places, strict=True))
+    if examples is None or not is_static or (batch.is_given and len(places) == 1):
+        return False
+    if all(math.prod(of_place) % examples == 0 for of_place in sizes):
+        return False
+    rows = [of_place[0] for of_place in sizes]
+    # A single row is data that all examples share.
+    return sum(rows) == examples or all(n > 1 and examples % n == 0 for n in rows)
+
+
+def _known(sizes: Sequence[int | None]) -> list[int]:
+    return [size for size in sizes if size is not None]
 
 
 def uses_per_example(leading: Sequence[int | None], batch: Batch, what: str) -> int:
@@ -51,7 +102,7 @@ def uses_per_example(leading: Sequence[int | None], batch: Batch, what: str) -> 
       ValueError: The user's batch size does not divide the rows.
       NotRegistrableError: Rows are not examples.
     """
-    known = [size for size in leading if size is not None]
+    known = _known(leading)
     if len(known) < len(leading):
         return math.prod(known)
     rows = math.prod(known)

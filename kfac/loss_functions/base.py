@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from kfac import linalg
 from kfac._types import DType, Tensor
-from kfac.sampling import stateless_seed
+from kfac.sampling import Seed, as_stateless_seed
 
 Inputs = Any
 """A Tensor, or a tuple of Tensors for a distribution with several kinds of parameters."""
@@ -55,7 +55,7 @@ class LossFunction(abc.ABC):
 
         Args:
           targets: What was observed, or None if only samples will be needed.
-          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples] or with more of the leading axes of the inputs; None means 1.
         """
@@ -95,13 +95,25 @@ class LossFunction(abc.ABC):
 
     # The value.
 
-    @abc.abstractmethod
-    def sample(self, seed: Tensor) -> Tensor:
+    def sample(self, seed: Seed = None) -> Tensor:
         """Draws targets from the predicted distribution.
 
         Args:
-          seed: int [2]. Equal seeds and inputs give equal samples.
+          seed: With an int or None, each run of a session draws anew; another session repeats the
+            draws if the seed is an int or the graph has a seed. With two integers, as an int
+            Tensor [2], a tuple or a list, all runs give the same draw.
+
+        Returns:
+          Targets in the form in which the loss takes them.
+
+        Raises:
+          ValueError: The seed is none of these.
         """
+        return self._sample(as_stateless_seed(seed, f"draw targets of loss {self.name!r}"))
+
+    @abc.abstractmethod
+    def _sample(self, seed: Tensor) -> Tensor:
+        """Draws targets; equal seeds, int [2], and inputs give equal samples."""
 
     @abc.abstractmethod
     def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
@@ -123,21 +135,18 @@ class LossFunction(abc.ABC):
             )
         return self._total(self._targets, root_weights)
 
-    def evaluate_on_sample(
-        self, seed: Tensor | int | None = None, root_weights: bool = False
-    ) -> Tensor:
+    def evaluate_on_sample(self, seed: Seed = None, root_weights: bool = False) -> Tensor:
         """Returns the sum over examples of −log p of targets drawn from the model, shape [].
 
         Args:
-          seed: int [2], or a number; None means the constructor's.
+          seed: As in `sample`; None means the constructor's.
           root_weights: Whether to weigh by the roots of the weights. The outer product of such a
             gradient has the expectation w·F.
+
+        Raises:
+          ValueError: As in `sample`.
         """
-        if seed is None:
-            seed = stateless_seed(self.name, 0) if self._seed is None else self._seed
-        if isinstance(seed, int):
-            seed = tf.constant([seed, 0], tf.int64)
-        return self._total(self.sample(seed), root_weights)
+        return self._total(self.sample(self._seed if seed is None else seed), root_weights)
 
     def _total(self, targets: Tensor, root_weights: bool) -> Tensor:
         losses = self._negative_log_probabilities(tf.stop_gradient(targets))

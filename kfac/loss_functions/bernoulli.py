@@ -30,7 +30,7 @@ class MultiBernoulliNegativeLogProbLoss(LossFunction):
         Args:
           logits: [examples, ...].
           targets: Shaped as the logits, or None.
-          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples], or one per entry; None means 1.
         """
@@ -42,12 +42,8 @@ class MultiBernoulliNegativeLogProbLoss(LossFunction):
         """The logits [examples, ...]."""
         return self._logits
 
-    def sample(self, seed: Tensor) -> Tensor:
-        """Draws zeros and ones, shaped as the logits and of their dtype.
-
-        Args:
-          seed: int [2]. Equal seeds and logits give equal samples.
-        """
+    def _sample(self, seed: Tensor) -> Tensor:
+        """Draws zeros and ones, shaped as the logits and of their dtype."""
         dtype = linalg.statistics_dtype(self.dtype)
         uniform = tf.random.stateless_uniform(tf.shape(self._logits), seed, dtype=dtype)
         return tf.cast(uniform < tf.sigmoid(tf.cast(self._logits, dtype)), self.dtype)

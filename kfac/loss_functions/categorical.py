@@ -36,7 +36,7 @@ class _CategoricalLoss(LossFunction):
         Args:
           logits: [..., classes].
           targets: What was observed, or None.
-          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: One per example, [...] or with fewer of these axes; None means 1.
         """
@@ -84,12 +84,8 @@ class _CategoricalLoss(LossFunction):
 class CategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
     """Softmax cross-entropy; targets are class numbers [...]."""
 
-    def sample(self, seed: Tensor) -> Tensor:
-        """Draws class numbers, int64, shaped as the logits without their last axis.
-
-        Args:
-          seed: int [2]. Equal seeds and logits give equal samples.
-        """
+    def _sample(self, seed: Tensor) -> Tensor:
+        """Draws class numbers, int64, shaped as the logits without their last axis."""
         return self._sample_classes(seed)
 
     def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
@@ -102,12 +98,8 @@ class CategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
 class OnehotCategoricalLogitsNegativeLogProbLoss(_CategoricalLoss):
     """Softmax cross-entropy; targets are one-hot vectors, or probabilities, [..., classes]."""
 
-    def sample(self, seed: Tensor) -> Tensor:
-        """Draws one-hot vectors, shaped as the logits and of their dtype.
-
-        Args:
-          seed: int [2]. Equal seeds and logits give equal samples.
-        """
+    def _sample(self, seed: Tensor) -> Tensor:
+        """Draws one-hot vectors, shaped as the logits and of their dtype."""
         classes = tf.shape(self._logits)[-1]
         drawn = tf.one_hot(self._sample_classes(seed), classes, dtype=self.dtype)
         return tf.ensure_shape(drawn, self._logits.shape)

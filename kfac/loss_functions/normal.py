@@ -41,7 +41,7 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
           mean: [examples, ...].
           var: Variance > 0, a Python number. 0.5 makes the loss the plain squared error.
           targets: Shaped as the mean, or None.
-          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples], or one per entry; None means 1.
 
@@ -65,12 +65,8 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
         """The mean [examples, ...]."""
         return self._mean
 
-    def sample(self, seed: Tensor) -> Tensor:
-        """Draws Tensors shaped as the mean and of its dtype.
-
-        Args:
-          seed: int [2]. Equal seeds and means give equal samples.
-        """
+    def _sample(self, seed: Tensor) -> Tensor:
+        """Draws Tensors shaped as the mean and of its dtype."""
         noise = standard_normal(tf.shape(self._mean), self.dtype, seed)
         return self._mean + self._variance**0.5 * noise
 
@@ -115,7 +111,7 @@ class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
           mean: [examples, n].
           variance: > 0, [examples, n].
           targets: Shaped as the mean, or None.
-          seed: Seeds `evaluate_on_sample`; None derives it from the name.
+          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples], or one per entry; None means 1.
         """
@@ -128,12 +124,8 @@ class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
         """The mean and the variance, each [examples, n]."""
         return self._mean, self._variance
 
-    def sample(self, seed: Tensor) -> Tensor:
-        """Draws Tensors shaped as the mean and of its dtype.
-
-        Args:
-          seed: int [2]. Equal seeds and inputs give equal samples.
-        """
+    def _sample(self, seed: Tensor) -> Tensor:
+        """Draws Tensors shaped as the mean and of its dtype."""
         noise = standard_normal(tf.shape(self._mean), self.dtype, seed)
         return self._mean + tf.sqrt(self._variance) * noise
 

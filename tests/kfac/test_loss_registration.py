@@ -128,6 +128,18 @@ def test_totals(collection, session):
     np.testing.assert_allclose(session.run(totals), expected, rtol=1e-6)
 
 
+def test_sampled_gradients_estimate_the_fisher_matrix(collection, session):
+    logits = tf.zeros([1, 2])
+    collection.register_softmax_cross_entropy_loss(logits)
+    values = collection.total_sampled_loss(), *collection.eval_losses("sample")
+    gradients = [v1.gradients(value, logits)[0] for value in values]
+    draws = np.array([session.run(gradients) for _ in range(100)])[:, :, 0]
+    # F = diag(p) - p pT. The mean of the gradients is 0, give or take 0.05.
+    np.testing.assert_allclose(draws.mean(0), 0, atol=0.25)
+    found = np.einsum("nki,nkj->kij", draws, draws) / len(draws)
+    np.testing.assert_allclose(found, [[[0.25, -0.25], [-0.25, 0.25]]] * 2)
+
+
 def test_losses_are_evaluated_where_their_inputs_are(collection):
     for tower in range(2):
         with v1.device(f"/cpu:{tower}"):

@@ -127,3 +127,25 @@ def test_equal_seeds_tie_samples_together(graph, session):
         register(table, name, seed=5, logits=logits)
     a, b = session.run(table.evaluate("sample", "off", 0))
     assert a == b
+
+
+def test_samples_differ_by_loss_tower_and_run_without_a_step(graph, session):
+    table = LossTable()
+    logits = np.random.RandomState(0).randn(64, 5)
+    for name, reuse in (("a", False), ("a", True), ("b", False)):
+        register(table, name, reuse=reuse, seed=5 if name == "a" else None, logits=logits)
+    values = table.evaluate("sample", "off", None)
+    assert len({*session.run(values), *session.run(values)}) == 6
+
+
+@pytest.mark.parametrize(("seed", "graph_seed"), [(5, None), (None, 3)])
+def test_samples_without_a_step_repeat_with_a_seed(seed, graph_seed):
+    def draw():
+        with tf.Graph().as_default(), v1.Session() as session:
+            v1.set_random_seed(graph_seed)
+            table = LossTable()
+            register(table, "a", seed=seed, logits=np.random.RandomState(0).randn(64, 5))
+            values = table.evaluate("sample", "off", None)
+            return [session.run(values) for _ in range(2)]
+
+    assert draw() == draw()

@@ -2,7 +2,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.sampling import random_signs, stateless_seed
+from kfac.sampling import as_stateless_seed, fresh_numbers, random_signs, stateless_seed
+
+v1 = tf.compat.v1
+
+
+def in_new_session(make, graph_seed=None, runs=2):
+    """Returns what a graph with one tensor gives in several runs of a session."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(graph_seed)
+        tensor = make()
+        return np.stack([session.run(tensor) for _ in range(runs)])
 
 
 def test_seeds_differ_by_source_and_step(graph, session):
@@ -29,3 +39,35 @@ def test_signs_repeat_for_equal_seeds_only(graph, session):
     a, b, c = session.run([a, b, c])
     np.testing.assert_array_equal(a, b)
     assert (a != c).any()
+
+
+@pytest.mark.parametrize(("seed", "graph_seed"), [(None, 3), (5, None), (5, 3)])
+def test_fresh_numbers_differ_by_run_and_repeat_with_a_seed(seed, graph_seed):
+    first, again = (in_new_session(lambda: fresh_numbers([3], seed), graph_seed) for _ in range(2))
+    assert len(set(first.ravel())) == 6
+    np.testing.assert_array_equal(first, again)
+
+
+def test_fresh_numbers_without_a_seed_do_not_repeat():
+    first, second = (in_new_session(lambda: fresh_numbers([3], None)) for _ in range(2))
+    assert len({*first.ravel(), *second.ravel()}) == 12
+
+
+@pytest.mark.parametrize("seed", [None, 5, np.int64(5)])
+def test_numbers_are_seeds_that_differ_by_run(seed):
+    first, second = in_new_session(lambda: as_stateless_seed(seed, "draw"))
+    assert first.shape == (2,)
+    assert (first != second).all()
+
+
+@pytest.mark.parametrize("seed", [[1, 2], (1, 2), np.array([1, 2])])
+def test_pairs_are_seeds_that_stay(seed):
+    np.testing.assert_array_equal(
+        in_new_session(lambda: as_stateless_seed(seed, "draw")), [[1, 2]] * 2
+    )
+
+
+@pytest.mark.parametrize("seed", [[1, 2, 3], [0.5, 1.0], np.array(1)])
+def test_other_seeds(graph, seed):
+    with pytest.raises(ValueError, match=r"Cannot draw targets: the seed is a .* two integers"):
+        as_stateless_seed(seed, "draw targets")

@@ -39,6 +39,27 @@ def test_count(graph):
     assert count_uses(tf.ones([12, 2]), 3, 1, "rnn/w") == 3
 
 
+def test_count_in_lists_of_several_uses_each(graph):
+    assert count_uses([tf.ones([4, 2]), tf.ones([8, 2])], 3, 1, "rnn/w") == 3
+    assert count_uses([tf.ones([2, 4, 2]), tf.ones([8, 2])], 4, 1, "rnn/w") == 4
+    ids = [tf.zeros([4], tf.int32), tf.zeros([8], tf.int32)]
+    assert count_uses(ids, 3, 1, "embedding") == 3
+
+
+def test_lists_of_unknown_rank(graph):
+    with pytest.raises(ValueError, match=r"its tensors tell 1"):
+        count_uses([v1.placeholder(tf.float32, None)], 3, 1, "rnn/w")
+
+
+@pytest.mark.parametrize(
+    ("rows", "num_uses"), [((4, 8), 1), ((4, 8), 4), ((4, 8), 5), ((None, None), 4)]
+)
+def test_lists_whose_tensors_do_not_have_so_many_uses(graph, rows, num_uses):
+    tensors = [v1.placeholder(tf.float32, [n, 2]) for n in rows]
+    with pytest.raises(ValueError, match=r"its tensors tell 2.*or lists of such tensors of static"):
+        count_uses(tensors, num_uses, 1, "rnn/w")
+
+
 @pytest.mark.parametrize(
     ("shape", "num_uses"), [([12, 2], None), ([3, 4, 2], 4), ([None, 4, 2], None)]
 )

@@ -21,13 +21,21 @@ def formatted(values, how):
         return [tf.constant(x) for x in values], None
     if how == "stacked":
         return tf.constant(values), None
-    return tf.constant(values.reshape(-1, *values.shape[2:])), len(values)
+    if how == "list of folded":
+        return [tf.constant(folded(values[:1])), tf.constant(folded(values[1:]))], len(values)
+    return tf.constant(folded(values)), len(values)
+
+
+def folded(values):
+    return values.reshape(-1, *values.shape[2:])
 
 
 def gradients(values, how):
     if how == "list":
         return list(values)
-    return [values if how == "stacked" else values.reshape(-1, *values.shape[2:])]
+    if how == "list of folded":
+        return [folded(values[:1]), folded(values[1:])]
+    return [values if how == "stacked" else folded(values)]
 
 
 def register_towers(register, values, how, towers):
@@ -53,7 +61,7 @@ def data():
 
 
 @pytest.mark.parametrize("towers", [1, 3])
-@pytest.mark.parametrize("how", ["list", "stacked", "folded"])
+@pytest.mark.parametrize("how", ["list", "stacked", "folded", "list of folded"])
 def test_independent_uses(laboratory, data, how, towers):
     x, g = data
     lab = laboratory()
@@ -89,7 +97,7 @@ def test_embedding_used_several_times(laboratory):
     np.testing.assert_allclose(full, T * np.kron(a, moment(g.reshape(-1, 3))), rtol=1e-10)
 
 
-@pytest.mark.parametrize("how", ["list", "stacked", "folded"])
+@pytest.mark.parametrize("how", ["list", "stacked", "folded", "list of folded"])
 def test_convolutions(laboratory, reference_patches, how):
     random = np.random.RandomState(0)
     x, g = random.randn(T, N, 4, 3, 2), random.randn(T, N, 4, 3, 3)

@@ -110,6 +110,34 @@ def test_linked_approximation(collection):
     assert isinstance(block, fisher_blocks.ScaleAndShiftDiagonalFB)
 
 
+def test_approximation_of_a_parameter_that_is_linked_alone(collection):
+    for number in range(2):
+        tower(collection, number)
+    params = {v.op.name: v for v in v1.trainable_variables()}
+    collection.define_linked_parameters(params["gain"], "full")
+    collection.define_linked_parameters([params["fc/b"]], "diagonal")
+    collection.define_linked_parameters((params["fc/w"],), "kron_in_diag")
+    collection.auto_register_layers()
+    blocks = {name: collection.fisher_blocks[params[name]] for name in ("gain", "fc/b", "fc/w")}
+    assert [type(block) for block in blocks.values()] == [
+        fisher_blocks.NaiveFullFB,
+        fisher_blocks.NaiveDiagonalFB,
+        fisher_blocks.FullyConnectedKFACBasicFB,
+    ]
+    assert blocks["fc/w"].settings[0].diagonal_input
+    assert {block.num_registered_towers for block in collection.get_blocks()} == {2}
+
+
+def test_approximation_that_a_parameter_alone_does_not_have(collection):
+    tower(collection)
+    (bias,) = (v for v in v1.trainable_variables() if v.op.name == "fc/b")
+    collection.define_linked_parameters(bias, "kron")
+    message = r"register 'fc/b' automatically, as generic, .*linked alone.*approx='kron'. Accepted"
+    with pytest.raises(ValueError, match=message):
+        collection.auto_register_layers()
+    assert not collection.fisher_blocks
+
+
 @pytest.mark.parametrize("when", ["after all towers", "in each tower"])
 def test_towers(collection, when):
     for number in range(3):
@@ -171,6 +199,78 @@ def test_errors(collection):
     collection.finalize()
     with pytest.raises(ValueError, match=r"is finalized"):
         collection.auto_register_layers()
+
+
+def shared_dense(model, rows):
+    """A dense layer that is applied to inputs of several numbers of rows."""
+    weight, bias = model.weight("w", 3, 4), model.weight("b", 4)
+    inputs = [model.data(f"x{number}", n, 3) for number, n in enumerate(rows)]
+    outputs = [tf.matmul(x, weight) + bias for x in inputs]
+    return (weight, bias), inputs, outputs
+
+
+def shared_convolution(model, rows):
+    """A convolution that is applied to several numbers of images."""
+    kernel = model.weight("w", 3, 3, 2, 4)
+    inputs = [model.data(f"x{number}", n, 4, 4, 2) for number, n in enumerate(rows)]
+    outputs = [tf.nn.conv2d(x, kernel, 1, "SAME") for x in inputs]
+    model.register("conv2d_multi", kernel, (1, 1, 1, 1), "SAME", inputs, outputs, sum(rows) // 8)
+    return [tf.nn.relu(y) for y in outputs]
+
+
+def test_places_of_more_rows_than_the_losses(assert_same_as_by_hand):
+    rows = (16, 8, 32)
+
+    def build(model):
+        params, inputs, outputs = shared_dense(model, rows)
+        model.register("fully_connected_multi", params, inputs, outputs, sum(rows) // 8)
+        return [tf.tanh(y) for y in outputs]
+
+    assert_same_as_by_hand(build)
+
+
+def test_convolutions_of_more_images_than_the_losses_have_rows(assert_same_as_by_hand):
+    assert_same_as_by_hand(lambda model: shared_convolution(model, (16, 8)))
+
+
+def test_losses_with_the_rows_of_all_places(assert_same_as_by_hand):
+    """A discriminator's, for real and generated inputs."""
+
+    def build(model):
+        params, inputs, outputs = shared_dense(model, (6, 2))
+        model.register("fully_connected_multi", params, inputs, outputs)
+        return [tf.concat(outputs, axis=0)]
+
+    assert_same_as_by_hand(build)
+
+
+def test_layers_before_and_in_a_discriminator(scan):
+    generator, kernel = v1.get_variable("g", [2, 48]), v1.get_variable("k", [3, 3, 3, 4])
+    fake = tf.reshape(tf.ones([6, 2]) @ generator, [6, 4, 4, 3])
+    gamma, beta = v1.get_variable("gamma", [4]), v1.get_variable("beta", [4])
+    maps = [tf.nn.conv2d(x, kernel, 1, "SAME") for x in (tf.ones([6, 4, 4, 3]), fake)]
+    maps = [v1.nn.fused_batch_norm(y, gamma, beta)[0] for y in maps]
+    weight = v1.get_variable("w", [4, 1])
+    collection = scan(tf.concat([tf.reduce_mean(y, [1, 2]) @ weight for y in maps], axis=0))
+    found = layers(collection.fisher_blocks)
+    assert found == {
+        ("g",): fisher_blocks.FullyConnectedKFACBasicFB,
+        ("k",): fisher_blocks.ConvKFCBasicMultiIndepFB,
+        ("w",): fisher_blocks.FullyConnectedMultiIndepFB,
+        ("gamma",): fisher_blocks.NaiveDiagonalFB,
+        ("beta",): fisher_blocks.NaiveDiagonalFB,
+    }
+    assert collection.fisher_blocks[kernel].replications() == 2 * 16
+
+
+@pytest.mark.parametrize(("rows", "batch", "uses"), [((32, 32), 16, 4), ((32, 64), 32, 3)])
+def test_batch_size_that_divides_the_rows_of_each_place(scan, rows, batch, uses):
+    w, ids = v1.get_variable("w", [3, 4]), v1.get_variable("ids", [3, 4])
+    outputs = [tf.reshape(tf.ones([n, 3]) @ w, [batch, -1]) for n in rows]
+    lookups = [tf.nn.embedding_lookup(ids, tf.zeros([n], tf.int32)) for n in rows]
+    outputs += [tf.reshape(y, [batch, -1]) for y in lookups]
+    collection = scan(tf.concat(outputs, axis=1), batch_size=batch)
+    assert [block.replications() for block in collection.get_blocks()] == [uses, uses]
 
 
 def test_large_graphs_are_scanned_in_linear_time(collection, monkeypatch):

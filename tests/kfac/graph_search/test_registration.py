@@ -4,6 +4,8 @@ import tensorflow as tf
 import kfac
 from kfac import fisher_blocks, graph_search
 from kfac.graph_search import MatchRecord, RecordType
+from kfac.graph_search.registration import plan_registration
+from kfac.graph_search.uses import Batch
 
 v1 = tf.compat.v1
 
@@ -108,8 +110,48 @@ def test_layers_that_can_be_used_only_once(collection, kind, shape, data, messag
         graph_search.register_records(collection, matches)
 
 
+CONV = {"strides": (1, 1, 1, 1), "padding": "SAME"}
+
+
+def images(rows, size=5):
+    return (v1.placeholder(tf.float32, [rows, size, size, 2]),) * 2
+
+
 def test_several_uses_of_images_with_steps(collection):
-    w, x = v1.get_variable("w", [3, 3, 2, 2]), tf.ones([8, 5, 5, 2])
-    matches = records(RecordType.conv2d, w, (x, x), (x, x), padding="SAME")
-    with pytest.raises(ValueError, match=r"several convolutions of several uses each"):
+    w = v1.get_variable("w", [3, 3, 2, 2])
+    matches = records(RecordType.conv2d, w, images(8), images(4), **CONV)
+    blocks = graph_search.register_records(collection, matches, batch_size=4)
+    assert isinstance(blocks[w], fisher_blocks.ConvKFCBasicMultiIndepFB)
+    assert blocks[w].replications() == 3 * 25
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([(4, 5), (4, 6)], "filter of 2 convolutions of images of several sizes"),
+        ([(8, 5), (None, 5)], "2 convolutions with 3 uses, some of them of an unknown number"),
+    ],
+)
+def test_images_whose_uses_cannot_be_joined(collection, pairs, message):
+    w = v1.get_variable("w", [3, 3, 2, 2])
+    matches = records(RecordType.conv2d, w, *(images(*pair) for pair in pairs), **CONV)
+    with pytest.raises(ValueError, match=message):
         graph_search.register_records(collection, matches, batch_size=4)
+
+
+@pytest.mark.parametrize(("rows", "unordered"), [((32, 64), False), ((None, 64), True)])
+def test_places_of_several_uses(collection, rows, unordered):
+    w = v1.get_variable("w", [3, 2])
+    pairs = [tuple(v1.placeholder(tf.float32, [n, size]) for size in (3, 2)) for n in rows]
+    dense_records = records(RecordType.fully_connected, w, *pairs)
+    plan = plan_registration(w, dense_records[w], Batch(32, True))
+    assert (plan.arguments["num_uses"], plan.arguments["unordered"]) == (3, unordered)
+    (block,) = graph_search.register_records(collection, dense_records, batch_size=32).values()
+    assert block.replications() == 3
+
+
+def test_fused_norm_of_two_tensors_is_no_layer(collection):
+    gamma, x = v1.get_variable("gamma", [3]), tf.ones([4, 3])
+    twice = records(RecordType.batch_norm, gamma, (x, x), (x, x))
+    with pytest.raises(graph_search.records.NotRegistrableError, match=r"and shifts 2 tensors"):
+        graph_search.register_records(collection, twice)

@@ -17,7 +17,7 @@ def layer(graph):
 
 
 def plan(output, *variables, registered=(), linked=(), batch=Batch(4)):  # noqa: B008
-    return plan_tower(Tower([output], variables), registered, linked, batch)
+    return plan_tower(Tower([output], variables), registered, dict.fromkeys(linked), batch)
 
 
 def text_of(found, variable):
@@ -59,15 +59,25 @@ def test_linked_group_decides_what_belongs_together(layer):
     assert found.plans[b].method == "register_generic"
 
 
-@pytest.mark.parametrize("names", [("w", "other"), ("other",)])
+@pytest.mark.parametrize("names", [("w", "other"), ("b", "other")])
 def test_linked_group_that_is_no_layer(layer, names):
     _, w, b, y = layer
     other = v1.get_variable("other", [2])
     linked = [frozenset(v for v in (w, b, other) if v.op.name in names)]
     output = y + tf.exp(other)
-    with pytest.raises(ValueError, match=r"in linked group \(other.*\) was not matched"):
+    with pytest.raises(ValueError, match=r"in linked group \(\w+, \w+\) was not matched"):
         plan(output, w, b, other, linked=linked)
     plan(output, w, b, other, linked=linked, registered=[other])
+
+
+def test_parameter_that_is_linked_alone_and_is_no_layer_is_generic(layer):
+    _, w, b, y = layer
+    found = plan(y, w, b, linked=[frozenset([b])])
+    assert found.plans[w].method == "register_fully_connected"
+    assert found.plans[b].method == "register_generic"
+    reason = "it is linked alone, and is added in 'add', but is the bias of no known layer"
+    assert text_of(found, b) == f"generic, because {reason}"
+    assert [d.params for d in found.decisions if not d.is_expected] == [b]
 
 
 def test_parameter_of_two_layers(layer):

@@ -169,17 +169,35 @@ def test_weights_of_a_wrong_rank(graph, shape):
         loss.evaluate_on_sample([0, 0])
 
 
-def test_seed_of_the_constructor(graph, session, kind):
-    def draws(*seeds):
-        losses = [make(kind, seed=seed, name=name) for seed, name in seeds]
-        return session.run([loss.evaluate_on_sample() for loss in losses])
+DRAWS = np.tile(LOGITS, [100, 1])  # So many that no two draws give the same loss.
 
-    a, again, other, named, other_name = draws(
-        (1, "a"), (1, "b"), (2, "a"), (None, "a"), (None, "b")
-    )
-    assert a == again
-    assert a == session.run(make(kind).evaluate_on_sample(1))
-    assert len({a, other, named, other_name}) > 2
+
+def test_seed_of_the_constructor(graph, session, kind):
+    losses = [make(kind, inputs=DRAWS, seed=seed) for seed in (11, 11, 12, None, None)]
+    values = [loss.evaluate_on_sample() for loss in losses]
+    values.append(make(kind, inputs=DRAWS, seed=12).evaluate_on_sample(11))
+    first, again, *others, explicit = session.run(values)
+    assert first == again == explicit
+    assert len({first, *others}) == 4
+
+
+@pytest.mark.parametrize("seed", [None, 42])
+def test_samples_differ_by_run(graph, session, kind, seed):
+    loss = make(kind, inputs=DRAWS)
+    tensors = loss.sample(seed), loss.evaluate_on_sample(seed)
+    (sample, value), (other_sample, other_value) = (session.run(tensors) for _ in range(2))
+    assert (sample != other_sample).any()
+    assert value != other_value
+
+
+def test_samples_of_a_pair_of_integers_stay(graph, session, kind):
+    sample = make(kind, inputs=DRAWS).sample((42, 0))
+    np.testing.assert_array_equal(session.run(sample), session.run(sample))
+
+
+def test_wrong_seed(graph, kind):
+    with pytest.raises(ValueError, match=r"Cannot draw targets of loss 'head': the seed is a"):
+        make(kind, name="head").sample(tf.zeros([3]))
 
 
 def test_no_gradient_passes_through_samples(graph, session):
