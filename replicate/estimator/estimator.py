@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import ModelFn, Nest
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoint import open_checkpoint, read_variable
 from replicate.estimator.cluster_session import training_device
@@ -425,7 +426,7 @@ def _config_with_model_dir(
 ) -> RunConfig:
     config = RunConfig() if config is None else config
     if not isinstance(config, RunConfig):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"Estimator: config must be a replicate.RunConfig, got {type(config).__name__} "
             f"{config!r}. Pass None for the defaults."
         )

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.log import log
 
@@ -69,7 +70,7 @@ class _SavedModelExporter(Exporter):
         if not name:
             raise ValueError(f"An exporter must have a name for its directory, got {name!r}.")
         if not callable(receiver_fn):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"Exporter {name!r}: serving_input_receiver_fn must be a function that returns a "
                 f"receiver of replicate.export, got {receiver_fn!r}."
             )

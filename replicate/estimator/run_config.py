@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.cluster import ClusterConfig, cluster_config_from_environment
 
 v1 = tf.compat.v1
@@ -122,12 +123,12 @@ class RunConfig:
                 f"{self.progress!r}. Correct it."
             )
         if self.session_config is not None and not isinstance(self.session_config, v1.ConfigProto):
-            raise TypeError(
+            raise ArgumentTypeError(
                 "RunConfig: session_config must be a tf.compat.v1.ConfigProto, got "
                 f"{self.session_config!r}. Pass None for the default."
             )
         if self.device_fn is not None and not callable(self.device_fn):
-            raise TypeError(
+            raise ArgumentTypeError(
                 "RunConfig: device_fn must be a function from an operation to its device, got "
                 f"{self.device_fn!r}. Pass None for the default."
             )
