@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator import CheckpointError, Estimator, RunConfig
+from replicate.estimator.cluster import ClusterConfig
 from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
@@ -25,6 +26,7 @@ def test_train_equals_numpy(linear, seven_steps):
     np.testing.assert_allclose(seven_steps.get_variable_value("w"), weights, rtol=2e-6)
     np.testing.assert_allclose(seven_steps.get_variable_value("b"), bias, rtol=2e-6)
     assert seven_steps.get_variable_value("global_step") == 7
+    np.testing.assert_allclose(seven_steps.get_variable_value("w:0"), weights, rtol=2e-6)
 
 
 def test_get_variable_names_lists_variables_and_slots_only(seven_steps):
@@ -212,6 +214,32 @@ def test_model_dir_none_takes_a_temporary_directory(linear, caplog):
 def test_model_dir_may_come_from_the_config(linear):
     assert Estimator(linear.model_fn, config=RunConfig(model_dir="here")).model_dir == "here"
     assert Estimator(linear.model_fn, "a", RunConfig(model_dir="a")).model_dir == "a"
+
+
+def test_paths_may_be_bytes(linear, seven_steps):
+    model_dir = seven_steps.model_dir
+    for config in (RunConfig(), RunConfig(model_dir=model_dir.encode())):
+        assert Estimator(linear.model_fn, model_dir.encode(), config).model_dir == model_dir
+    checkpoint = seven_steps.latest_checkpoint().encode()
+    results = seven_steps.evaluate(linear.once_input_fn, checkpoint_path=checkpoint)
+    assert results["global_step"] == 7
+    assert next(seven_steps.predict(linear.once_input_fn, checkpoint_path=checkpoint))
+
+
+def test_predict_warns_of_endless_input(linear, tmp_path, caplog):
+    estimator = linear.make_estimator(tmp_path)
+    next(estimator.predict(linear.once_input_fn))
+    assert "predict never ends" not in caplog.text
+    next(estimator.predict(linear.input_fn))
+    assert "predict never ends" in caplog.text
+
+
+@pytest.mark.parametrize("role", ["evaluator", "ps"])
+def test_train_refuses_tasks_that_do_not_train(linear, tmp_path, role):
+    jobs = {"chief": ("a:1",), "ps": ("a:2",)}
+    estimator = linear.make_estimator(tmp_path, cluster=ClusterConfig(jobs, role, 0))
+    with pytest.raises(ValueError, match=f"Cannot train: TF_CONFIG makes this process {role} 0"):
+        estimator.train(linear.input_fn, steps=1)
 
 
 def test_model_dir_must_not_differ_from_the_config(linear):
