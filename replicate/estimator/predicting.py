@@ -43,9 +43,10 @@ def open_prediction_session(
     Raises:
       CheckpointError: The checkpoint cannot be loaded.
     """
-    scaffold = spec.scaffold or v1.train.Scaffold()
-    saver = build_savers(scaffold, None, config).variables
-    creator = RestoringSessionCreator(scaffold, saver, lambda: checkpoint, config.session_config)
+    saver = build_savers(spec.scaffold, None, config).variables
+    creator = RestoringSessionCreator(
+        spec.scaffold, saver, lambda: checkpoint, config.session_config
+    )
     return v1.train.MonitoredSession(creator, [*hooks, *spec.prediction_hooks], STOP_GRACE_SECS)
 
 

@@ -184,6 +184,27 @@ def test_model_fn_is_bound_to_params(linear, tmp_path, graph):
     assert spec.mode == ModeKeys.EVAL
 
 
+def test_hooks_see_the_default_scaffold_completed(linear, tmp_path):
+    seen = []
+
+    class Hook(v1.train.SessionRunHook):
+        def __init__(self, scaffold):
+            self.scaffold = scaffold
+
+        def after_create_session(self, session, coord):
+            seen.append(self.scaffold.saver.as_saver_def() is not None)
+
+    def model_fn(features, labels, mode, params):
+        spec = linear.model_fn(features, labels, mode, params)
+        hooks = [Hook(spec.scaffold)]
+        return spec._replace(training_hooks=hooks, evaluation_hooks=hooks, prediction_hooks=hooks)
+
+    estimator = linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=1)
+    estimator.evaluate(linear.once_input_fn)
+    next(estimator.predict(linear.once_input_fn))
+    assert seen == [True, True, True]
+
+
 def test_with_model_fn_changes_nothing_else(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path, params={"rate": 0.5})
     other = estimator.with_model_fn(lambda features: EstimatorSpec("infer", 3 * features))
