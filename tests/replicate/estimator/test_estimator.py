@@ -2,9 +2,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate import export
 from replicate.estimator import CheckpointError, Estimator, RunConfig
 from replicate.estimator.cluster import ClusterConfig
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
@@ -182,6 +185,31 @@ def test_model_fn_is_bound_to_params(linear, tmp_path, graph):
     estimator = linear.make_estimator(tmp_path, params={"rate": 0.5})
     spec = estimator.model_fn(tf.ones([2, 3]), tf.ones([2, 1]), ModeKeys.EVAL, estimator.config)
     assert spec.mode == ModeKeys.EVAL
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_features_and_labels_with_keys_of_two_kinds(tmp_path, towers):
+    def model_fn(features, labels, mode):
+        output = features["a"] * v1.get_variable("w", []) + features[0]
+        if mode == ModeKeys.PREDICT:
+            served = export.PredictOutput(output)
+            return EstimatorSpec(mode, {0: output, "y": output}, export_outputs={"y": served})
+        loss = tf.reduce_mean(tf.square(output - labels[1]))
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss, step()))
+
+    def step():
+        return v1.train.get_global_step()
+
+    def input_fn():
+        rows = v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.ones([4]))).get_next()
+        return {"a": rows, 0: 2 * rows}, {1: rows, "b": rows}
+
+    replicated = replicate_model_fn(model_fn, devices=["/cpu:0"] * towers)
+    estimator = Estimator(replicated, tmp_path, RunConfig(progress="off"))
+    estimator.train(input_fn)
+    assert estimator.evaluate(input_fn)["global_step"] == 1
+    assert [sorted(map(str, row)) for row in estimator.predict(input_fn)] == [["0", "y"]] * 4
 
 
 def test_hooks_see_the_default_scaffold_completed(linear, tmp_path):
