@@ -25,6 +25,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if importlib.util.find_spec(f"{__name__}.{name}") is not None:
         return importlib.import_module(f"{__name__}.{name}")
+    hint = importlib.import_module(f"{__name__}.absent_names").HINTS.get(name)
+    if hint is not None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}")
     public = importlib.import_module(f"{__name__}.public")
     names = {"__all__": public.__all__, **{each: getattr(public, each) for each in public.__all__}}
     if name not in names:

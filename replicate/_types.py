@@ -1,5 +1,6 @@
 """Names for TensorFlow's types, which carry no annotations of their own."""
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -11,6 +12,8 @@ ModelFn: TypeAlias = Callable[..., Any]
 Nest: TypeAlias = Any
 """A Tensor, or a nest of Tensors in dicts, tuples and lists."""
 Operation: TypeAlias = Any
+Path: TypeAlias = str | bytes | os.PathLike[str]
+"""The path of a file or directory."""
 Spec: TypeAlias = Any
 """An EstimatorSpec: ours, or that of tf.estimator."""
 Tensor: TypeAlias = Any

@@ -17,14 +17,28 @@ from replicate._types import Operation, Tensor
 v1 = tf.compat.v1
 
 
-class NonFiniteError(ArithmeticError):
+class NonFiniteError(ArithmeticError, v1.train.NanLossDuringTrainingError):
     """A loss or gradient is NaN or infinite; the step that found it changed no variable.
+
+    It is also the error of TensorFlow's own hook for such losses, which programs catch.
 
     Attributes:
       code: Exit code of a program that ends by it: 3, since another start would not help.
     """
 
     code = 3
+
+    def __str__(self) -> str:
+        """The message; the base class of TensorFlow would give the same one for every error."""
+        return ArithmeticError.__str__(self)
+
+
+class ArgumentTypeError(TypeError, ValueError):
+    """An argument is of the wrong type.
+
+    It is raised where tf.estimator raised a ValueError, so that programs that catch that go on
+    working.
+    """
 
 
 _KINDS: dict[str, type[Exception]] = {"ValueError": ValueError, "NonFiniteError": NonFiniteError}

@@ -84,7 +84,8 @@ def pandas_input_fn(
     """Makes an input_fn of a pandas data frame.
 
     Args:
-      x: Features: each column becomes an entry of the dict of features, [batch].
+      x: Features: each column becomes an entry of the dict of features, [batch], under its own
+        name. Names of several types become strings.
       y: Labels: a series, or a data frame for a dict of labels; None for none. The index must be
         that of x.
       batch_size: As for `numpy_input_fn`, like the next four.
@@ -139,8 +140,12 @@ def _pandas() -> Any:
         ) from error
 
 
-def _columns(frame: DataFrame) -> dict[str, np.ndarray]:
-    return {str(name): column.to_numpy() for name, column in frame.items()}
+def _columns(frame: DataFrame) -> dict[Any, np.ndarray]:
+    """The columns by name. Names of several types, which tf.data cannot sort, become strings."""
+    columns = {name: column.to_numpy() for name, column in frame.items()}
+    if len({type(name) for name in columns}) > 1:
+        return {str(name): column for name, column in columns.items()}
+    return columns
 
 
 def _check_settings(

@@ -4,6 +4,7 @@ TRAIN follows the last tower, whose train_op applies everybody's gradients; EVAL
 the first, with metrics over the whole batch and predictions in the order of its rows.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from replicate.metrics import merge_metrics
 from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1
+
+_OPERATION_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 
 
 def merge_specs(
@@ -79,7 +82,8 @@ def _concatenated(parts: Sequence[Any], rows: Tensor | None) -> Any:
     }
 
 
-def _joined(parts: Sequence[Tensor], rows: Tensor | None, name: str) -> Tensor:
+def _joined(parts: Sequence[Tensor], rows: Tensor | None, key: Any) -> Tensor:
+    name = key if isinstance(key, str) and _OPERATION_NAME.fullmatch(key) else "predictions"
     joined = tf.concat(parts, axis=0, name=name)
     return joined if rows is None else joined[:rows]
 

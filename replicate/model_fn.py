@@ -12,8 +12,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from absl import logging
 
-from model_deploy import SharedPlacement, device_plan
+from model_deploy import DevicePlan, SharedPlacement, device_plan
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
 from replicate.batch_ahead import batch_and_ahead
@@ -27,6 +28,7 @@ from replicate.tower_optimizer import TowerOptimizer, different_calls
 from replicate.towers import TowerBuild, tower_build
 
 v1 = tf.compat.v1
+log = logging.get_absl_logger()
 Reduction = v1.losses.Reduction
 
 
@@ -84,7 +86,7 @@ def replicate_model_fn(
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
-      that `model_fn` returns.
+      that `model_fn` returns. Each call logs the device plan at INFO.
 
     Raises:
       TypeError: `model_fn` is not callable, or `devices` is one string.
@@ -101,6 +103,7 @@ def replicate_model_fn(
     def replicated_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
     ) -> Spec:
+        _log_plan(mode, plan)
         how = _splitting_in(mode, splitting)
         batch, ahead = batch_and_ahead(features, labels)
         sent = None
@@ -128,6 +131,16 @@ def replicate_model_fn(
         )
 
     return replicated_model_fn
+
+
+def _log_plan(mode: str, plan: DevicePlan) -> None:
+    log.info(
+        "Replicating model_fn in mode %r. Towers: %s. Variables: %s. Consolidation: %s.",
+        mode,
+        ", ".join(plan.towers),
+        ", ".join(plan.parameters),
+        plan.consolidation,
+    )
 
 
 def build_towers(

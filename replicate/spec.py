@@ -62,13 +62,15 @@ class EstimatorSpec(_Fields):
       loss: Scalar. Required in TRAIN and EVAL. A loss of shape [1] is reshaped to a scalar.
       train_op: The operation that makes one training step. Required in TRAIN.
       eval_metric_ops: Dict of metric name to (value, update), as `tf.compat.v1.metrics` makes them.
-        A metric object of Keras 2 (tf_keras) may be given too, and becomes such a pair.
+        A metric object of Keras 2 (tf_keras) may be given too, and becomes such a pair. A value or
+        an update may also be a nest of Tensors and Operations.
       export_outputs: Dict of signature name to `replicate.export.ExportOutput`, for an exported
         model. In PREDICT one of several must be named "serving_default"; a single one is that too,
         and without any the predictions are.
       training_chief_hooks: Hooks that run in TRAIN, on the chief only.
       training_hooks: Hooks that run in TRAIN, on every worker.
-      scaffold: A `tf.compat.v1.train.Scaffold`, or None for the default one.
+      scaffold: A `tf.compat.v1.train.Scaffold`. None becomes a default one, which hooks that are
+        given it see completed once a session is made.
       evaluation_hooks: Hooks that run in EVAL.
       prediction_hooks: Hooks that run in PREDICT.
     """
@@ -93,8 +95,8 @@ class EstimatorSpec(_Fields):
 
         Raises:
           ValueError: A field that the mode requires is missing, the mode is unknown, the loss is
-            not a scalar, no export output of several is the default, or a Keras metric has no
-            update or belongs to another graph.
+            not a scalar, a tensor is of another graph, no export output of several is the default,
+            or a Keras metric has no update.
           TypeError: A field is of a type that cannot be run, or a metric is of Keras 3.
         """
         _check_mode(mode)
@@ -184,6 +186,7 @@ def _checked_predictions(mode: str, predictions: Nest) -> Nest:
                 f"Cannot make an EstimatorSpec: predictions must be a Tensor or a dict of Tensors, "
                 f"got {value!r} for {name!r}. Convert it with tf.convert_to_tensor."
             )
+        _check_graph(f"predictions[{name!r}]" if value is not predictions else name, value)
     return predictions
 
 
@@ -197,6 +200,7 @@ def _checked_loss(mode: str, loss: Tensor | None) -> Tensor | None:
             f"Cannot make an EstimatorSpec: loss must be a scalar Tensor, got {loss!r}. "
             "Convert it with tf.convert_to_tensor."
         )
+    _check_graph("loss", loss)
     if loss.shape.num_elements() not in (None, 1):
         raise ValueError(
             f"Cannot make an EstimatorSpec: loss must be a scalar, got shape {loss.shape} for "
@@ -215,6 +219,7 @@ def _checked_train_op(mode: str, train_op: Operation | None) -> Operation | None
             f"Cannot make an EstimatorSpec: train_op must be an Operation or a Tensor, got "
             f"{train_op!r}. Pass what optimizer.minimize(loss, global_step=...) returned."
         )
+    _check_graph("train_op", train_op)
     return train_op.op if isinstance(train_op, tf.Variable) else train_op
 
 
@@ -223,11 +228,13 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, tuple[Tenso
     checked = {name: as_metric_pair(name, metric) for name, metric in given.items()}
     for name, pair in checked.items():
         is_pair = isinstance(pair, tuple) and len(pair) == 2
-        if not (is_pair and _is_tensor(pair[0]) and _is_runnable(pair[1])):
+        if not (is_pair and all(_is_runnable(each) for each in tf.nest.flatten(pair))):
             raise TypeError(
                 f"Cannot make an EstimatorSpec: eval_metric_ops[{name!r}] must be a pair (value "
                 f"Tensor, update Operation), got {pair!r}. Make it with tf.compat.v1.metrics."
             )
+        for each in tf.nest.flatten(pair):
+            _check_graph(f"eval_metric_ops[{name!r}]", each)
     return checked
 
 
@@ -251,12 +258,26 @@ def _checked_dict(field: str, value: Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def _checked_scaffold(scaffold: Any) -> Any:
-    if scaffold is not None and not isinstance(scaffold, v1.train.Scaffold):
+    if scaffold is None:
+        return v1.train.Scaffold()
+    if not isinstance(scaffold, v1.train.Scaffold):
         raise TypeError(
             f"Cannot make an EstimatorSpec: scaffold must be a tf.compat.v1.train.Scaffold, got "
             f"{scaffold!r}. Pass None for the default one."
         )
     return scaffold
+
+
+def _check_graph(field: str, value: Any) -> None:
+    """Raises unless a Tensor, Variable or Operation is of the default graph."""
+    default = v1.get_default_graph()
+    if not tf.executing_eagerly() and getattr(value, "graph", None) is not default:
+        found = getattr(value, "name", value)
+        raise ValueError(
+            f"Cannot make an EstimatorSpec: {field} is {found!r} of another graph. Build all of it "
+            "in the graph that model_fn is called in, which is a new one each time: keep no tensor "
+            "of an earlier call, and make no tf.Graph()."
+        )
 
 
 def _is_tensor(value: Any) -> bool:

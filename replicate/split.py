@@ -15,6 +15,7 @@ import tensorflow as tf
 from replicate._types import Nest, Tensor
 from replicate.arguments import check_choice
 from replicate.errors import batch_check
+from replicate.nests import flatten, keys_in_order, pack_like
 from replicate.rows import cut, padded, rows_of, shard_sizes
 
 v1 = tf.compat.v1
@@ -116,8 +117,7 @@ def batch_rows(features: Nest, splitting: Splitting) -> Tensor:
 def _split_nest(what: str, nest: Nest, splitting: Splitting) -> list[Nest]:
     parts = [_split_leaf(path, leaf, splitting) for path, leaf in _leaves(what, nest)]
     return [
-        tf.nest.pack_sequence_as(nest, [part[shard] for part in parts])
-        for shard in range(splitting.num_shards)
+        pack_like(nest, [part[shard] for part in parts]) for shard in range(splitting.num_shards)
     ]
 
 
@@ -179,7 +179,7 @@ def _literals_to_arrays(nest: Nest) -> Nest:
     if isinstance(nest, dict):
         return {key: _literals_to_arrays(value) for key, value in nest.items()}
     if isinstance(nest, list):
-        leaves = tf.nest.flatten(nest)
+        leaves = flatten(nest)
         if leaves and all(isinstance(leaf, int | float | str | bytes) for leaf in leaves):
             return np.asarray(nest)
     return nest
@@ -191,8 +191,8 @@ def _is_record(leaf: Any) -> bool:
 
 
 def _leaves(what: str, nest: Nest) -> list[tuple[tuple[Any, ...], Any]]:
-    """Returns (path, leaf) pairs in the order of `tf.nest.flatten`."""
-    leaves = tf.nest.flatten(nest)
+    """Returns (path, leaf) pairs in the order of `flatten`."""
+    leaves = flatten(nest)
     paths = list(_paths((what,), nest))
     if len(paths) != len(leaves):  # A type that tf.nest opens by its own protocol.
         paths = [(what, index) for index in range(len(leaves))]
@@ -201,7 +201,7 @@ def _leaves(what: str, nest: Nest) -> list[tuple[tuple[Any, ...], Any]]:
 
 def _paths(path: tuple[Any, ...], nest: Nest) -> list[tuple[Any, ...]]:
     if isinstance(nest, Mapping):
-        return [leaf for key in sorted(nest) for leaf in _paths((*path, key), nest[key])]
+        return [leaf for key in keys_in_order(nest) for leaf in _paths((*path, key), nest[key])]
     if isinstance(nest, list | tuple):
         keys: Callable[[Any], Any] = getattr(nest, "_fields", range(len(nest))).__getitem__
         return [

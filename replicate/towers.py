@@ -21,6 +21,7 @@ from model_deploy.xla import compiled_by_xla, uncompiled
 from replicate._types import Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
 from replicate.finite_gradients import Watched
+from replicate.nests import flatten
 from replicate.tower_collections import Summaries, TowerCollections
 
 v1 = tf.compat.v1
@@ -169,7 +170,7 @@ class TowerBuild:
                 self.collections.of_tower(v1.GraphKeys.UPDATE_OPS),
                 [
                     leaf
-                    for leaf in tf.nest.flatten(batch, expand_composites=True)
+                    for leaf in flatten(batch, expand_composites=True)
                     if isinstance(leaf, tf.Tensor)
                 ],
                 self._variables.made,

@@ -1,7 +1,8 @@
 """Calls of the functions that a user hands to an Estimator.
 
-Owns the agreement on arguments: an input_fn or a model_fn receives, of the optional arguments,
-those that it names. Knows nothing of graphs or sessions. `inputs.py` and `estimator.py` call it.
+Owns the agreement on arguments: an input_fn or a model_fn receives, by name and in whatever order
+it lists them, those of the known arguments that it names. Knows nothing of graphs or sessions.
+`inputs.py` and `estimator.py` call it.
 """
 
 import inspect
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from replicate._types import ModelFn, Nest
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.run_config import RunConfig
 from replicate.spec import EstimatorSpec
 
@@ -36,7 +38,7 @@ def check_model_fn(model_fn: ModelFn, params: Any) -> None:
     """Checks the signature of a model_fn.
 
     Args:
-      model_fn: fn(features, labels, mode, params, config), the last four optional.
+      model_fn: fn(features, labels, mode, params, config), in any order, all but features optional.
       params: What the user gave for params; None if nothing.
 
     Raises:
@@ -44,7 +46,7 @@ def check_model_fn(model_fn: ModelFn, params: Any) -> None:
       ValueError: params are given, and it does not name params.
     """
     if not callable(model_fn):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"model_fn must be a function fn(features, labels, mode, params, config), got "
             f"{model_fn!r}."
         )
@@ -64,7 +66,7 @@ def call_model_fn(
     params: Any,
     config: RunConfig,
 ) -> EstimatorSpec:
-    """Returns the spec that model_fn builds, given those of the optional arguments that it names.
+    """Returns the spec that model_fn builds, given those of the arguments that it names.
 
     Raises:
       ValueError: There are labels and model_fn does not name labels.
@@ -77,9 +79,13 @@ def call_model_fn(
             "labels. Add it to its signature, or return features only."
         )
     given = {"labels": labels, "mode": mode, "params": params, "config": config}
-    spec = model_fn(features, **{name: given[name] for name in named})
+    arguments = {name: given[name] for name in named}
+    if _takes_by_name(model_fn, "features"):
+        spec = model_fn(features=features, **arguments)
+    else:
+        spec = model_fn(features, **arguments)
     if not isinstance(spec, EstimatorSpec):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"model_fn {_where(model_fn)} must return a replicate.EstimatorSpec in mode {mode!r}, "
             f"got {spec!r}. Look for a branch that returns nothing."
         )
@@ -93,7 +99,7 @@ def call_receiver_fn(receiver_fn: Callable[[], Any]) -> Any:
       TypeError: It is not callable, or returns something else.
     """
     if not callable(receiver_fn):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"An input receiver function must be callable without arguments, got {receiver_fn!r}. "
             "Make one with replicate.export.build_raw_serving_input_receiver_fn."
         )
@@ -118,10 +124,11 @@ def _named_arguments(
     kinds = {parameter.kind for parameter in parameters}
     anything = inspect.Parameter.VAR_KEYWORD in kinds
     names = [parameter.name for parameter in parameters]
-    if first is not None and first not in names and inspect.Parameter.VAR_POSITIONAL not in kinds:
-        raise TypeError(
-            f"{role} {_where(function)} takes the arguments {names}, but must take {first} as the "
-            "first one. Correct its signature."
+    takes_first = anything or first in names or inspect.Parameter.VAR_POSITIONAL in kinds
+    if first is not None and not takes_first:
+        raise ArgumentTypeError(
+            f"{role} {_where(function)} takes the arguments {names}, but must take {first}. "
+            "Correct its signature."
         )
     strange = [
         parameter.name
@@ -131,12 +138,21 @@ def _named_arguments(
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if strange:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"{role} {_where(function)} requires the arguments {strange}, which nobody passes. It "
             f"may name {[*([first] if first else []), *known]}; give others a default, or bind "
             "them with functools.partial."
         )
     return [name for name in known if anything or name in names]
+
+
+def _takes_by_name(function: Callable[..., Any], name: str) -> bool:
+    """Returns whether a keyword argument of this name can be passed."""
+    parameters = inspect.signature(function).parameters
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if name in parameters:
+        return parameters[name].kind in by_name
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
 
 
 def _where(function: Callable[..., Any]) -> str:

@@ -68,10 +68,15 @@ def open_checkpoint(path: str) -> Any:
 def read_variable(path: str, name: str) -> Any:
     """Returns the value of one variable in a checkpoint, as a NumPy array.
 
+    Args:
+      path: Of the checkpoint.
+      name: Of the variable, or of its tensor, which ends in ":0".
+
     Raises:
       CheckpointError: The checkpoint is damaged, or does not hold the variable.
     """
     reader = open_checkpoint(path)
+    name = name.removesuffix(":0")
     if not reader.has_tensor(name):
         held = sorted(reader.get_variable_to_shape_map())
         alike = difflib.get_close_matches(name, held, _MOST_LISTED, cutoff=0.0)

@@ -155,9 +155,9 @@ def parse_cluster_config(text: str) -> ClusterConfig:
 
     Args:
       text: JSON object with "cluster" and "task", and optionally "service", "model_dir",
-        "session_master" and "eval_session_master". Without cluster and task, or empty, it stands
-        for a process on its own; so does worker 0 of a cluster without jobs, which schedulers write
-        for a single machine.
+        "session_master" and "eval_session_master". The index of the task may be a number or a
+        string. An evaluator may be listed in the cluster, or only have its task. Without a cluster,
+        the text stands for a process on its own, and its task, if there is one, is worker 0.
 
     Raises:
       ClusterConfigError: Anything in it is wrong or missing.
@@ -168,19 +168,15 @@ def parse_cluster_config(text: str) -> ClusterConfig:
     cluster, task = _object(config, "cluster"), _object(config, "task")
     rest: dict[str, Any] = {"service": _object(config, "service") or None}
     rest.update((key, _string(config, key)) for key in _STRINGS)
-    if config.get("cluster") == {} and (task.get("type"), task.get("index")) == ("worker", 0):
-        task = {}
-    if not cluster and not task:
-        return ClusterConfig(**rest)
     if not cluster:
-        raise _error(
-            f'"cluster" is missing or empty beside "task": {_shown(task)}',
-            "list the jobs of the cluster",
-        )
+        _check_task_alone(task)
+        return ClusterConfig(**rest)
     if not task:
         raise _error('"task" is missing', "say which task of the cluster this process is")
     jobs = _checked_jobs(cluster)
     task_type, task_id = _checked_task(task, jobs)
+    _check_who_evaluates(jobs, task_type)
+    jobs.pop(TaskType.EVALUATOR, None)
     return ClusterConfig(jobs, task_type, task_id, **rest)
 
 
@@ -219,16 +215,21 @@ def _string(config: dict[str, Any], key: str) -> str | None:
     return value or None
 
 
-def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    if TaskType.EVALUATOR in cluster:
+def _check_task_alone(task: dict[str, Any]) -> None:
+    """Raises unless the task, which has no cluster, is worker 0 or not told."""
+    task_type, index = task.get("type", TaskType.WORKER), _number(task.get("index", 0))
+    if (task_type, index) != (TaskType.WORKER, 0):
         raise _error(
-            '"evaluator" is listed in "cluster"',
-            "leave it out; an evaluator works beside the cluster and needs only its task",
+            f'"cluster" is missing or empty beside "task": {_shown(task)}',
+            'list the jobs of the cluster; a process on its own is "worker" 0',
         )
+
+
+def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     for job in cluster:
-        if job not in _JOBS:
-            raise _error(f'"cluster" holds a job {job!r}', f"the jobs are {list(_JOBS)}")
-    jobs = {job: _checked_tasks(job, cluster[job]) for job in _JOBS if job in cluster}
+        if job not in _TASK_TYPES:
+            raise _error(f'"cluster" holds a job {job!r}', f"the jobs are {list(_TASK_TYPES)}")
+    jobs = {job: _checked_tasks(job, cluster[job]) for job in _TASK_TYPES if job in cluster}
     _check_one_chief(jobs)
     seen: dict[str, str] = {}
     for job, addresses in jobs.items():
@@ -276,7 +277,7 @@ def _check_one_chief(jobs: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def _checked_task(task: dict[str, Any], jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
-    task_type, index = task.get("type"), task.get("index")
+    task_type, index = task.get("type"), _number(task.get("index"))
     if task_type not in _TASK_TYPES:
         raise _error(
             f'the task type is {_shown(task_type)}, in "task": {_shown(task)}',
@@ -287,8 +288,8 @@ def _checked_task(task: dict[str, Any], jobs: Mapping[str, tuple[str, ...]]) -> 
             f'the task type {task_type!r} is not in "cluster", whose jobs are {sorted(jobs)}',
             "add the job or change the type",
         )
-    if type(index) is not int:
-        raise _error(f"the task index is {_shown(index)}", "write a whole number, without quotes")
+    if index is None:
+        raise _error(f"the task index is {_shown(task.get('index'))}", "write a whole number")
     count = len(jobs.get(task_type, ())) or index + 1
     if not 0 <= index < count:
         raise _error(
@@ -296,6 +297,26 @@ def _checked_task(task: dict[str, Any], jobs: Mapping[str, tuple[str, ...]]) -> 
             f"use 0 to {count - 1}" if count > 0 else "use 0 or more",
         )
     return str(task_type), index
+
+
+def _check_who_evaluates(jobs: Mapping[str, tuple[str, ...]], task_type: str) -> None:
+    """Raises when a master, which evaluates, is in one cluster with an evaluator."""
+    evaluator = TaskType.EVALUATOR
+    if TaskType.MASTER in jobs and (evaluator in jobs or task_type == evaluator):
+        raise _error(
+            'there is an "evaluator" beside a "master", which evaluates itself',
+            'name the master "chief", or leave the evaluator out',
+        )
+
+
+def _number(index: Any) -> int | None:
+    """The index of a task as a number; None if it is none. Schedulers write "0" as well as 0."""
+    if isinstance(index, str):
+        try:
+            return int(index)
+        except ValueError:
+            return None
+    return index if type(index) is int else None
 
 
 def _shown(value: Any) -> str:

@@ -29,6 +29,20 @@ POLL_SECS = 1.0
 _NOT_YET = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
 
+def check_trains(config: RunConfig) -> None:
+    """Checks that this process is one that trains.
+
+    Raises:
+      ValueError: It is an evaluator or a parameter server.
+    """
+    if config.task_type in (TaskType.EVALUATOR, TaskType.PS):
+        raise ValueError(
+            f"Cannot train: TF_CONFIG makes this process {config.task_type} {config.task_id}, and "
+            f"only {TaskType.CHIEF}, {TaskType.MASTER} and {TaskType.WORKER} train. Call "
+            "replicate.train_and_evaluate, which does what each task is for, or change the task."
+        )
+
+
 def training_device(config: RunConfig) -> Callable[[Any], str] | None:
     """Returns the device function of a training graph: the user's, or that of the cluster."""
     if config.device_fn is not None or not config.num_ps_replicas:

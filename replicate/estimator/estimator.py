@@ -14,10 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import ModelFn, Nest
+from replicate._types import ModelFn, Nest, Path
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoint import open_checkpoint, read_variable
-from replicate.estimator.cluster_session import training_scope
+from replicate.estimator.cluster_session import check_trains, training_scope
 from replicate.estimator.ending import Ending, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
@@ -25,7 +26,13 @@ from replicate.estimator.input_position import is_position_key
 from replicate.estimator.inputs import Inputs, build_inputs
 from replicate.estimator.log import log
 from replicate.estimator.model_dir import prepare_model_dir, remove_remains
-from replicate.estimator.predicting import batches, examples, open_prediction_session, select
+from replicate.estimator.predicting import (
+    batches,
+    endless_input,
+    examples,
+    open_prediction_session,
+    select,
+)
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
@@ -48,7 +55,7 @@ class Estimator:
     def __init__(
         self,
         model_fn: ModelFn,
-        model_dir: str | os.PathLike[str] | None = None,
+        model_dir: Path | None = None,
         config: RunConfig | None = None,
         params: Any = None,
         warm_start_from: WarmStartSettings | str | os.PathLike[str] | None = None,
@@ -141,12 +148,14 @@ class Estimator:
 
         Raises:
           ValueError: Both steps and max_steps are given, one is not positive, nothing can be
-            written to the model directory, or there are listeners and no checkpoints are saved.
+            written to the model directory, this process is an evaluator or a parameter server, or
+            there are listeners and no checkpoints are saved.
           TypeError: A hook or listener is of the wrong class.
           CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
           NonFiniteError: The loss became NaN or infinite.
           TrainingInterrupted: A signal asked for the end.
         """
+        check_trains(self._config)
         if steps is not None and max_steps is not None:
             raise ValueError(
                 f"train() takes steps or max_steps, got both: {steps} and {max_steps}. steps are "
@@ -180,7 +189,7 @@ class Estimator:
         input_fn: Callable[..., Any],
         steps: int | None = None,
         hooks: Iterable[Any] | None = None,
-        checkpoint_path: str | None = None,
+        checkpoint_path: Path | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
         """Measures the model, and writes the results to `eval_dir(name)`: events and a metric line.
@@ -216,10 +225,10 @@ class Estimator:
         input_fn: Callable[..., Any],
         predict_keys: str | Sequence[str] | None = None,
         hooks: Iterable[Any] | None = None,
-        checkpoint_path: str | None = None,
+        checkpoint_path: Path | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
-        """Yields predictions, until the input ends.
+        """Yields predictions, until the input ends; warns at the start if it never does.
 
         Args:
           input_fn: As for `train`; labels are dropped.
@@ -243,8 +252,9 @@ class Estimator:
             _, spec = self._build(ModeKeys.PREDICT, input_fn)
             self._start_warm(checkpoint)
             predictions = select(spec.predictions, predict_keys)
+            is_endless = endless_input()
             session = open_prediction_session(spec, checkpoint, self._config, hooks)
-        for values in batches(session, graph, predictions):
+        for values in batches(session, graph, predictions, is_endless):
             if yield_single_examples:
                 yield from examples(values)
             else:
@@ -252,11 +262,11 @@ class Estimator:
 
     def export_saved_model(
         self,
-        export_dir_base: str | os.PathLike[str],
+        export_dir_base: Path,
         serving_input_receiver_fn: Callable[[], Any],
         assets_extra: Mapping[str, str] | None = None,
         as_text: bool = False,
-        checkpoint_path: str | None = None,
+        checkpoint_path: Path | None = None,
         experimental_mode: str = ModeKeys.PREDICT,
     ) -> bytes:
         """Writes the model as a SavedModel, in a new directory named after the time.
@@ -285,11 +295,11 @@ class Estimator:
 
     def export_savedmodel(
         self,
-        export_dir_base: str | os.PathLike[str],
+        export_dir_base: Path,
         serving_input_receiver_fn: Callable[[], Any],
         assets_extra: Mapping[str, str] | None = None,
         as_text: bool = False,
-        checkpoint_path: str | None = None,
+        checkpoint_path: Path | None = None,
         strip_default_attrs: bool = True,
     ) -> bytes:
         """Does what `export_saved_model` does, under the name that it had before TensorFlow 1.13.
@@ -303,11 +313,11 @@ class Estimator:
 
     def experimental_export_all_saved_models(
         self,
-        export_dir_base: str | os.PathLike[str],
+        export_dir_base: Path,
         input_receiver_fn_map: Mapping[str, Callable[[], Any]],
         assets_extra: Mapping[str, str] | None = None,
         as_text: bool = False,
-        checkpoint_path: str | None = None,
+        checkpoint_path: Path | None = None,
     ) -> bytes:
         """Writes the model's graphs of several modes as one SavedModel, tagged train, eval, serve.
 
@@ -328,11 +338,10 @@ class Estimator:
           CheckpointError: The checkpoint cannot be loaded.
         """
         return export_graphs(
-            os.fspath(export_dir_base),
+            os.fsdecode(export_dir_base),
             input_receiver_fn_map,
             self._build_for_export,
-            checkpoint_path
-            or self.latest_checkpoint()
+            (os.fsdecode(checkpoint_path) if checkpoint_path else self.latest_checkpoint())
             or self._warm_start
             or self._existing_checkpoint(),
             self._config,
@@ -364,6 +373,9 @@ class Estimator:
 
     def get_variable_value(self, name: str) -> Any:
         """Returns the value of a variable in the newest checkpoint, as a NumPy array.
+
+        Args:
+          name: Of the variable, with or without the ":0" of its tensor.
 
         Raises:
           ValueError: Nothing was trained yet.
@@ -407,9 +419,9 @@ class Estimator:
         checkpoint = self.latest_checkpoint()
         return 0 if checkpoint is None else int(read_variable(checkpoint, "global_step"))
 
-    def _checkpoint_to_load(self, checkpoint_path: str | None) -> str | None:
+    def _checkpoint_to_load(self, checkpoint_path: Path | None) -> str | None:
         if checkpoint_path is not None:
-            return checkpoint_path
+            return os.fsdecode(checkpoint_path)
         checkpoint = self.latest_checkpoint()
         if checkpoint is None and self._warm_start is None:
             log.warning("%s holds no checkpoint: using initial variables.", self.model_dir)
@@ -430,27 +442,26 @@ class Estimator:
         return checkpoint
 
 
-def _config_with_model_dir(
-    config: RunConfig | None, model_dir: str | os.PathLike[str] | None
-) -> RunConfig:
+def _config_with_model_dir(config: RunConfig | None, model_dir: Path | None) -> RunConfig:
     config = RunConfig() if config is None else config
     if not isinstance(config, RunConfig):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"Estimator: config must be a replicate.RunConfig, got {type(config).__name__} "
             f"{config!r}. Pass None for the defaults."
         )
-    if not isinstance(model_dir, str | os.PathLike | None):
+    if not isinstance(model_dir, str | bytes | os.PathLike | None):
         raise TypeError(
             f"Estimator: model_dir must be a path, got {model_dir!r}. Pass None for a temporary "
             "directory."
         )
-    given = None if model_dir is None else os.fspath(model_dir)
-    if given is not None and config.model_dir not in (None, given):
+    given = None if model_dir is None else os.fsdecode(model_dir)
+    configured = None if config.model_dir is None else os.fsdecode(config.model_dir)
+    if given is not None and configured not in (None, given):
         raise ValueError(
             f"Estimator: model_dir is {given!r}, but config.model_dir is {config.model_dir!r}. "
             "Give one of them, or the same twice."
         )
-    chosen = given or config.model_dir
+    chosen = given or configured
     if chosen is None:
         chosen = tempfile.mkdtemp(prefix="replicate_")
         log.warning("No model_dir given: using the temporary directory %s", chosen)

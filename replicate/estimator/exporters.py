@@ -8,11 +8,13 @@ directory of the exporter's own.
 import abc
 import inspect
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.log import log
 
@@ -69,7 +71,7 @@ class _SavedModelExporter(Exporter):
         if not name:
             raise ValueError(f"An exporter must have a name for its directory, got {name!r}.")
         if not callable(receiver_fn):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"Exporter {name!r}: serving_input_receiver_fn must be a function that returns a "
                 f"receiver of replicate.export, got {receiver_fn!r}."
             )
@@ -98,25 +100,26 @@ class _SavedModelExporter(Exporter):
         is_the_final_export: bool,
     ) -> bytes | None:
         """Writes one more export if it is wanted, then deletes the oldest that are too many."""
-        if not self._is_wanted(estimator, eval_result, is_the_final_export):
+        folder = os.fsdecode(export_path).rstrip("/")
+        if not self._is_wanted(estimator, folder, eval_result, is_the_final_export):
             return None
         path = estimator.export_saved_model(
-            export_path,
+            folder,
             self._receiver_fn,
             assets_extra=self._assets_extra,
             as_text=self._as_text,
             checkpoint_path=checkpoint_path,
         )
         if self._keep is not None:
-            for version in sorted(_versions(export_path))[: -self._keep]:
-                tf.io.gfile.rmtree(f"{export_path.rstrip('/')}/{version}")
+            for version in sorted(_versions(folder))[: -self._keep]:
+                tf.io.gfile.rmtree(f"{folder}/{version}")
         return path
 
     @abc.abstractmethod
     def _is_wanted(
-        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+        self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
-        """Returns whether this evaluation leads to an export."""
+        """Returns whether this evaluation leads to an export into the folder."""
 
 
 class FinalExporter(_SavedModelExporter):
@@ -144,10 +147,10 @@ class FinalExporter(_SavedModelExporter):
         super().__init__(name, serving_input_receiver_fn, assets_extra, as_text, None)
 
     def _is_wanted(
-        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+        self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
         """Whether training has ended."""
-        del estimator, result
+        del estimator, folder, result
         return is_the_final_export
 
 
@@ -178,17 +181,18 @@ class LatestExporter(_SavedModelExporter):
         super().__init__(name, serving_input_receiver_fn, assets_extra, as_text, exports_to_keep)
 
     def _is_wanted(
-        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+        self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
         """Always."""
-        del estimator, result, is_the_final_export
+        del estimator, folder, result, is_the_final_export
         return True
 
 
 class BestExporter(_SavedModelExporter):
     """Exports after every evaluation that is better than all before, and keeps the newest exports.
 
-    After a restart, the evaluations before are read from event files.
+    After a restart, the evaluations before are read from event files. Without an earlier export, as
+    when an exporter is added to a resumed run, the first evaluation is exported whatever it is.
     """
 
     def __init__(
@@ -227,7 +231,7 @@ class BestExporter(_SavedModelExporter):
         self._best: Results | None = None
 
     def _is_wanted(
-        self, estimator: Estimator, result: Results | None, is_the_final_export: bool
+        self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
         """Whether the result is the best so far.
 
@@ -242,7 +246,7 @@ class BestExporter(_SavedModelExporter):
             )
         if self._model_dir != estimator.model_dir:
             self._model_dir = estimator.model_dir
-            self._best = self._logged_best(result)
+            self._best = self._logged_best(result) if _versions(folder) else None
         if self._best is not None and not self._is_better(result):
             return False
         self._best = result
@@ -268,7 +272,8 @@ class BestExporter(_SavedModelExporter):
 
 
 def _versions(folder: str) -> list[int]:
-    names = [name.rstrip("/") for name in tf.io.gfile.listdir(folder)]
+    there = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    names = [name.rstrip("/") for name in there]
     return [int(name) for name in names if name.isdecimal()]
 
 

@@ -178,9 +178,8 @@ def _outputs(mode: str, spec: EstimatorSpec) -> dict[str, ExportOutput]:
 
 def _served_graph(mode: str, receiver: Any, spec: EstimatorSpec) -> ServedGraph:
     """Takes the default graph down as it is to be served: with its saver, without its devices."""
-    scaffold = spec.scaffold or v1.train.Scaffold()
-    main_op = scaffold.local_init_op or v1.train.Scaffold.default_local_init_op()
-    saver = scaffold.saver or v1.train.Saver()
+    main_op = spec.scaffold.local_init_op or v1.train.Scaffold.default_local_init_op()
+    saver = spec.scaffold.saver or v1.train.Saver()
     if mode == ModeKeys.TRAIN:
         v1.get_collection_ref(v1.GraphKeys.TRAIN_OP)[:] = [spec.train_op]
     made = signatures(mode, receiver, spec)

@@ -15,6 +15,7 @@ from replicate._types import Nest, Tensor
 from replicate.estimator.calling import call_input_fn
 from replicate.estimator.input_position import SCOPE, InputPosition
 from replicate.estimator.run_config import RunConfig
+from replicate.nests import flatten
 from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1
@@ -78,7 +79,7 @@ def batch_size(features: Nest) -> int | Tensor | None:
     Args:
       features: Tensor or nest of Tensors, each [batch, ...].
     """
-    first = next(iter(tf.nest.flatten(features)), None)
+    first = next(iter(flatten(features)), None)
     if not isinstance(first, tf.Tensor) or first.shape.rank in (None, 0):
         return None
     known = first.shape.as_list()[0]
@@ -110,7 +111,7 @@ def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:
 
 def _check_leaves(*nests: Nest) -> None:
     """Refuses what looks like a batch and cannot be one."""
-    for leaf in tf.nest.flatten(nests):
+    for leaf in flatten(nests):
         if isinstance(leaf, Iterator):
             raise TypeError(
                 f"input_fn must return a tf.data.Dataset, features, or (features, labels), got the "

@@ -5,14 +5,15 @@ Owns the choice of the predictions asked for and the cutting of batches into exa
 context, however slowly it is consumed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from replicate._types import Graph, Nest
+from replicate._types import Graph, Nest, Tensor
 from replicate.errors import user_errors
+from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.saving import build_savers
 from replicate.estimator.session import RestoringSessionCreator
@@ -20,6 +21,12 @@ from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
+
+_READS = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
+_REPEATS = ("RepeatDataset", "ShuffleAndRepeatDatasetV2", "RandomDataset", "RandomDatasetV2")
+"""Operations by which datasets become endless."""
+_OTHER_ENDS = ("OneShotIterator", "IteratorFromStringHandleV2", "PyFunc", "EagerPyFunc")
+"""Other operations that may end the input, of which the graph does not tell when they do."""
 
 
 def open_prediction_session(
@@ -36,10 +43,9 @@ def open_prediction_session(
     Raises:
       CheckpointError: The checkpoint cannot be loaded.
     """
-    scaffold = spec.scaffold or v1.train.Scaffold()
-    saver = build_savers(scaffold, None, config).variables
+    saver = build_savers(spec.scaffold, None, config).variables
     creator = RestoringSessionCreator(
-        scaffold,
+        spec.scaffold,
         saver,
         lambda: checkpoint,
         config.session_config,
@@ -49,13 +55,65 @@ def open_prediction_session(
     return v1.train.MonitoredSession(creator, [*hooks, *spec.prediction_hooks], STOP_GRACE_SECS)
 
 
-def batches(session: v1.train.MonitoredSession, graph: Graph, predictions: Nest) -> Iterator[Any]:
-    """Yields the predictions of each batch until the input ends, then closes the session."""
+def endless_input() -> Tensor | None:
+    """Returns a boolean scalar: whether the input of the default graph never ends.
+
+    None stands for "it ends, or nothing tells". Input without a dataset and without a queue is
+    endless; datasets are if each of them repeats without an end.
+    """
+    operations = v1.get_default_graph().get_operations()
+    kinds = {operation.type for operation in operations}
+    if v1.get_collection(v1.GraphKeys.QUEUE_RUNNERS) or kinds.intersection(_OTHER_ENDS):
+        return None
+    if kinds.isdisjoint(_READS):
+        return tf.constant(True)
+    if kinds.isdisjoint(_REPEATS):
+        return None
+    with v1.device("/cpu:0"), v1.name_scope("endless_input"):
+        counts = [
+            tf.raw_ops.DatasetCardinality(input_dataset=operation.inputs[0])
+            for operation in operations
+            if operation.type == "MakeIterator"
+        ]
+        return tf.reduce_all(tf.equal(tf.stack(counts), tf.data.INFINITE_CARDINALITY))
+
+
+def batches(
+    session: v1.train.MonitoredSession,
+    graph: Graph,
+    predictions: Nest,
+    is_endless: Tensor | None = None,
+) -> Iterator[Any]:
+    """Yields the predictions of each batch until the input ends, then closes the session.
+
+    Args:
+      session: As `open_prediction_session` makes it.
+      graph: Of the model.
+      predictions: What to compute.
+      is_endless: As `endless_input` gives it: where it holds, a warning says so.
+    """
     with session:
+        if is_endless is not None and session.run_step_fn(_evaluates_to_true(is_endless)):
+            log.warning(
+                "predict never ends by itself: the input that input_fn returns has no end. Return "
+                "a tf.data.Dataset without repeat() (num_epochs=1), or stop taking predictions."
+            )
         while not session.should_stop():
             with graph.as_default(), user_errors():
                 values = session.run(predictions)
             yield values
+
+
+def _evaluates_to_true(condition: Tensor) -> Callable[[Any], bool]:
+    """Returns a step function: whether the condition holds; False where it cannot be computed."""
+
+    def step(step_context: Any) -> bool:
+        try:
+            return bool(step_context.session.run(condition))
+        except tf.errors.OpError:  # A dataset of placeholders that only its initializer is fed.
+            return False
+
+    return step
 
 
 def select(predictions: Nest, keys: str | Sequence[str] | None) -> Nest:

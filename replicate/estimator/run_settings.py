@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.cluster import (
     ClusterConfig,
     TaskType,
@@ -175,7 +176,7 @@ def _path(name: str, value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, (str, bytes, os.PathLike)):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"RunConfig: {name} must be a path, got {value!r}. Pass None for a temporary directory."
         )
     path = os.fsdecode(value)
@@ -191,7 +192,7 @@ def _flag(name: str, value: Any) -> bool:
 
 def _session_config(name: str, value: Any) -> Any:
     if value is not None and not isinstance(value, v1.ConfigProto):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"RunConfig: {name} must be a tf.compat.v1.ConfigProto, got {value!r}. Pass None for "
             "the default."
         )
@@ -200,7 +201,7 @@ def _session_config(name: str, value: Any) -> Any:
 
 def _device_fn(name: str, value: Any) -> Any:
     if value is not None and not callable(value):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"RunConfig: {name} must be a function from an operation to its device, got {value!r}. "
             "Pass None for the default."
         )
@@ -238,7 +239,7 @@ def _cluster(name: str, value: Any) -> ClusterConfig:
     if value is None:
         return cluster_config_from_environment()
     if not isinstance(value, ClusterConfig):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"RunConfig: {name} must be a ClusterConfig, got {value!r}. Pass None to read "
             "TF_CONFIG."
         )

@@ -45,6 +45,7 @@ def train_and_evaluate(
 
     Raises:
       TypeError: An argument is of the wrong class.
+      ValueError: This process is a second evaluator.
       TrainingInterrupted: As `Estimator.train`; there is no final evaluation.
       CheckpointError: As `Estimator.train` and `Estimator.evaluate`.
       ClusterError: The cluster cannot be started or reached.
@@ -60,6 +61,12 @@ def train_and_evaluate(
                 "Correct the argument."
             )
     config = estimator.config
+    if config.task_type == TaskType.EVALUATOR and config.task_id > 0:
+        raise ValueError(
+            f"train_and_evaluate: this process is evaluator {config.task_id}, and there can be one "
+            "evaluator only, evaluator 0. Both would write the same files. Leave this one out of "
+            "the cluster."
+        )
     rounds = EvaluationRounds(estimator, eval_spec)
     if config.task_type == TaskType.EVALUATOR:
         rounds.clean()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from replicate.errors import ArgumentTypeError
 from replicate.spec import checked_hooks
 
 v1 = tf.compat.v1
@@ -164,7 +165,7 @@ def _checked_exporters(exporters: Any) -> tuple[Any, ...]:
     names = [getattr(exporter, "name", None) for exporter in checked]
     for exporter, name in zip(checked, names, strict=True):
         if not callable(getattr(exporter, "export", None)) or not isinstance(name, str) or not name:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "EvalSpec: exporters must hold exporters, which have a name and a method export, "
                 f"got {exporter!r}. Use FinalExporter, LatestExporter or BestExporter."
             )

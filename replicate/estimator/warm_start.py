@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Variable
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.checkpoint import CheckpointError, open_checkpoint
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
@@ -89,7 +90,7 @@ def warm_start_settings(warm_start_from: Any) -> WarmStartSettings | None:
     if isinstance(warm_start_from, bytes):
         warm_start_from = warm_start_from.decode()
     if not isinstance(warm_start_from, (str, os.PathLike)):
-        raise TypeError(
+        raise ArgumentTypeError(
             "warm_start_from must be the path of a checkpoint or of a SavedModel, or "
             f"replicate.WarmStartSettings, got {warm_start_from!r}."
         )

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from replicate._types import Nest, Operation, Tensor
+from replicate.errors import ArgumentTypeError
 
 v1 = tf.compat.v1
 
@@ -274,7 +275,7 @@ def _tensor(output: ExportOutput, name: Any, value: Any) -> Tensor:
     if isinstance(value, tf.Variable):
         return tf.convert_to_tensor(value)
     if not isinstance(value, tf.Tensor):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"Cannot make {_called(output)}: {name!r} must be a Tensor, got {value!r}. Convert it "
             "with tf.convert_to_tensor."
         )
@@ -291,7 +292,7 @@ def _fetched(update: Any) -> Any:
 
 def _check_kind(output: ExportOutput, field: str, value: Any, wanted: str, accepts: Any) -> None:
     if not (isinstance(value, tf.Tensor) and accepts(value.dtype)):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"Cannot make {_called(output)}: {field} must be a {wanted} Tensor, got {value!r}. "
             "Convert it with tf.cast or tf.as_string."
         )

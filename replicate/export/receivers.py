@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
+from replicate.errors import ArgumentTypeError
 
 SINGLE_FEATURE = "feature"
 SINGLE_INPUT = "input"
@@ -45,7 +46,8 @@ class ServingInputReceiver(_Serving):
         """Checks and wraps the tensors.
 
         Raises:
-          ValueError: Features or receiver tensors are None or empty, or a name is not a string.
+          ValueError: Features or receiver tensors are None or empty, or a name is not a string
+            (of features, neither a string nor an integer).
           TypeError: Something is not a Tensor.
         """
         return super().__new__(
@@ -76,11 +78,12 @@ class TensorServingInputReceiver(_Serving):
         """Checks and wraps the tensors.
 
         Raises:
-          ValueError: Features or receiver tensors are None or empty, or a name is not a string.
+          ValueError: Features or receiver tensors are None or empty, or a name is not a string
+            (of features, neither a string nor an integer).
           TypeError: Something is not a Tensor, or features are a dict.
         """
         if isinstance(features, Mapping):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"Cannot make a TensorServingInputReceiver: features must be a single Tensor, got "
                 f"a dict of {sorted(map(str, features))}. Use ServingInputReceiver for a dict."
             )
@@ -116,7 +119,8 @@ class SupervisedInputReceiver(_Supervised):
         """Checks the tensors.
 
         Raises:
-          ValueError: One of the three is None or empty, or a name is not a string.
+          ValueError: One of the three is None or empty, or a name is not a string (of features
+            and labels, neither a string nor an integer).
           TypeError: Something is not a Tensor.
         """
         _named("features", features, SINGLE_FEATURE)
@@ -144,7 +148,8 @@ class UnsupervisedInputReceiver(_Unsupervised):
         """Checks the tensors.
 
         Raises:
-          ValueError: One of the two is None or empty, or a name is not a string.
+          ValueError: One of the two is None or empty, or a name is not a string (of features,
+            neither a string nor an integer).
           TypeError: Something is not a Tensor.
         """
         _named("features", features, SINGLE_FEATURE)
@@ -154,22 +159,24 @@ class UnsupervisedInputReceiver(_Unsupervised):
 
 
 def _named(field: str, value: Nest, single: str) -> dict[Any, Tensor]:
-    """The value as a dict of Tensors; names of features may also be whole numbers."""
+    """The value as a dict of Tensors; names of features and labels may also be integers."""
     if value is None or (isinstance(value, Mapping) and not value):
         raise ValueError(
             f"Cannot make an input receiver: {field} are {value!r}. Give a Tensor or a dict of "
             "Tensors."
         )
     named = value if isinstance(value, Mapping) else {single: value}
-    name_types = (str, int) if field == "features" else str
+    may_be_int = field in ("features", "labels")
+    name_types = (str, int) if may_be_int else str
+    accepted = "strings or integers" if may_be_int else "strings"
     for name, tensor in named.items():
         if not isinstance(name, name_types):
             raise ValueError(
-                f"Cannot make an input receiver: the names in {field} must be strings, got "
+                f"Cannot make an input receiver: the names in {field} must be {accepted}, got "
                 f"{name!r}. Rename it."
             )
         if not isinstance(tensor, (tf.Tensor, tf.SparseTensor, tf.RaggedTensor)):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"Cannot make an input receiver: {name!r} in {field} must be a Tensor, a "
                 f"SparseTensor or a RaggedTensor, got {tensor!r}. Convert it with "
                 "tf.convert_to_tensor."
@@ -181,7 +188,7 @@ def _alternatives(value: Mapping[str, Nest] | None) -> dict[str, dict[str, Tenso
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise TypeError(
+        raise ArgumentTypeError(
             "Cannot make an input receiver: receiver_tensors_alternatives must be a dict of name "
             f"to Tensors, got {value!r}. Name each alternative."
         )

@@ -151,6 +151,14 @@ def test_data_frame_of_labels_and_none(pandas):
     assert sorted(features) == ["a", "b"]
 
 
+def test_names_of_columns_are_kept(pandas):
+    numbered, mixed = pandas.DataFrame({0: A, 1: A}), pandas.DataFrame({0: A, "a": A})
+    ((features, labels),) = batches(pandas_input_fn(numbered, numbered[[1]], shuffle=False))
+    assert (sorted(features), sorted(labels)) == ([0, 1], [1])
+    (features,) = batches(pandas_input_fn(mixed, shuffle=False))
+    assert sorted(features) == ["0", "a"]
+
+
 def test_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="needs pandas, which is not installed: pip install"):

@@ -74,6 +74,20 @@ def test_eval_follows_the_first_tower_with_merged_metrics(graph):
         assert session.run(value) == 4.0
 
 
+def test_keys_of_predictions_need_not_be_names_of_operations(graph):
+    outputs = {"serving_default": PredictOutput(tf.zeros([1]))}
+    keys = [0, ("a", 1), "two words", "_x"]
+    specs = [
+        EstimatorSpec(
+            ModeKeys.PREDICT, dict.fromkeys(keys, tf.constant([tower])), export_outputs=outputs
+        )
+        for tower in range(2)
+    ]
+    merged = evaluate(merge(ModeKeys.PREDICT, specs).predictions)
+    assert list(merged) == keys
+    assert all(value.tolist() == [0, 1] for value in merged.values())
+
+
 def test_predictions_are_concatenated_by_key(graph):
     specs = [
         EstimatorSpec(

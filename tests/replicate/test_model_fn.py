@@ -65,6 +65,16 @@ def test_training_step(graph, reduction, loss, after):
     assert value_of_c().device == "/device:CPU:0"
 
 
+@pytest.mark.parametrize("mode", [ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT])
+def test_each_call_logs_the_device_plan(graph, caplog, mode):
+    with caplog.at_level("INFO", logger="absl"):
+        call(mode, variables="round_robin")
+    assert caplog.messages == [
+        f"Replicating model_fn in mode {mode!r}. Towers: /device:CPU:1, /device:CPU:2. "
+        "Variables: /device:CPU:1, /device:CPU:2. Consolidation: /device:CPU:0."
+    ]
+
+
 def test_evaluation(graph):
     spec = call(ModeKeys.EVAL)
     value, update = spec.eval_metric_ops["accuracy"]

@@ -24,7 +24,8 @@ def test_defaults():
     assert spec.loss is None
     assert spec.train_op is None
     assert spec.eval_metric_ops == {}
-    assert spec.scaffold is None
+    assert isinstance(spec.scaffold, v1.train.Scaffold)
+    assert spec._replace(prediction_hooks=[]).scaffold is spec.scaffold
     assert spec.training_hooks == spec.training_chief_hooks == ()
     assert spec.evaluation_hooks == spec.prediction_hooks == ()
     assert train_spec().predictions == {}
@@ -134,6 +135,43 @@ def test_missing_or_misshapen_fields(mode, fields, error, text):
 )
 def test_fields_of_a_wrong_type(fields, text):
     with pytest.raises(TypeError, match=text):
+        train_spec(**fields)
+
+
+@pytest.mark.parametrize(
+    "make_pair",
+    [
+        lambda: (tf.no_op(), tf.no_op()),
+        lambda: ((tf.constant(1.0), tf.constant(2)), tf.no_op()),
+        lambda: ({"a": tf.constant(1.0)}, (tf.no_op(), tf.constant(2))),
+    ],
+)
+def test_metrics_may_be_nests_of_tensors_and_operations(make_pair):
+    pair = make_pair()
+    assert train_spec(eval_metric_ops={"a": pair}).eval_metric_ops == {"a": pair}
+
+
+@pytest.mark.parametrize(
+    ("make_fields", "field"),
+    [
+        (lambda: {"loss": tf.constant(1.0, name="alien")}, "loss"),
+        (lambda: {"train_op": tf.no_op("alien")}, "train_op"),
+        (lambda: {"predictions": tf.zeros([2], name="alien")}, "predictions"),
+        (lambda: {"predictions": {"p": tf.zeros([2], name="alien")}}, r"predictions\['p'\]"),
+        (
+            lambda: {"eval_metric_ops": {"m": (tf.zeros([], name="alien"), tf.no_op())}},
+            r"eval_metric_ops\['m'\]",
+        ),
+        (
+            lambda: {"eval_metric_ops": {"m": (tf.no_op("alien"), tf.no_op())}},
+            r"eval_metric_ops\['m'\]",
+        ),
+    ],
+)
+def test_tensors_of_another_graph_are_refused_by_name(make_fields, field):
+    with tf.Graph().as_default():
+        fields = make_fields()
+    with pytest.raises(ValueError, match=f": {field} is 'alien(:0)?' of another graph"):
         train_spec(**fields)
 
 

@@ -34,6 +34,16 @@ def test_rows_keep_their_order_in_every_part_of_a_nest(graph):
     np.testing.assert_array_equal(second[1], [102, 103])
 
 
+def test_keys_may_be_numbers_and_strings_at_once(graph):
+    features = {"a": tf.range(4), 0: tf.range(4) * 10}
+    shards = split.split_batch(features, {1: tf.range(4), "b": [7, 8, 9, 6]}, Splitting(2))
+    last, labels = evaluate([shards[1].features, shards[1].labels])
+    np.testing.assert_array_equal([last["a"], last[0]], [[2, 3], [20, 30]])
+    np.testing.assert_array_equal([labels[1], labels["b"]], [[2, 3], [9, 6]])
+    with pytest.raises(ValueError, match=r"features\[0\] has 3 rows, which 2 does not"):
+        split.split_batch({0: tf.zeros([3]), "a": tf.zeros([4])}, None, Splitting(2))
+
+
 def test_operations_are_named_split_inputs(graph):
     shards = split.split_batch(tf.ones([4, 1]), None, Splitting(2))
     assert [shard.features.name for shard in shards] == [

@@ -144,7 +144,8 @@ def test_of_many_variables_the_first_are_named(saved):
 
 
 def test_read_variable(saved):
-    np.testing.assert_array_equal(read_variable(f"{saved}/model.ckpt-9", "w"), np.ones([2, 3]))
+    for name in ("w", "w:0"):
+        np.testing.assert_array_equal(read_variable(f"{saved}/model.ckpt-9", name), np.ones([2, 3]))
     with pytest.raises(CheckpointError, match=r"'v' of .*-9: it holds 1 others, most like it w\. "):
         read_variable(f"{saved}/model.ckpt-9", "v")
 

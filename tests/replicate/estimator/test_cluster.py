@@ -29,6 +29,10 @@ def parse(cluster, task_type, index, **more):
         "{}",
         '{"cluster": {}, "task": {}}',
         '{"cluster": {}, "task": {"type": "worker", "index": 0}}',
+        '{"task": {"type": "worker", "index": 0}}',
+        '{"task": {"type": "worker", "index": "0"}}',
+        '{"task": {"type": "worker"}}',
+        '{"task": {"index": 0}}',
     ],
 )
 def test_without_a_cluster_the_process_is_on_its_own(text):
@@ -59,8 +63,15 @@ def test_task_of_a_cluster(task_type, index, master, is_chief, number):
     assert task.cluster_spec.as_dict() == CLUSTER
 
 
-def test_evaluator_is_beside_the_cluster():
-    task = parse(CLUSTER, "evaluator", 0)
+@pytest.mark.parametrize(("index", "number"), [("0", 0), ("1", 1), (" 1 ", 1)])
+def test_index_may_be_a_string(index, number):
+    assert parse(CLUSTER, "worker", index).task_id == number
+
+
+@pytest.mark.parametrize("listed", [{}, {"evaluator": ["e:1"]}])
+def test_evaluator_is_beside_the_cluster(listed):
+    assert parse({**CLUSTER, **listed}, "worker", 1) == parse(CLUSTER, "worker", 1)
+    task = parse({**CLUSTER, **listed}, "evaluator", 0)
     assert (task.task_type, task.is_chief, task.master) == ("evaluator", False, "")
     assert (task.num_ps_replicas, task.num_worker_replicas) == (0, 0)
     assert task.global_id_in_cluster is None
@@ -133,7 +144,8 @@ def task_of(task_type, index):
         ("text", "must be a JSON object"),
         (None, "must be a JSON object, got null"),
         ({"task": {"type": "chief", "index": 0}}, '"cluster" is missing'),
-        ({"clusters": {}, "task": {"type": "worker", "index": 0}}, '"cluster" is missing'),
+        ({"clusters": {}, "task": {"type": "worker", "index": 2}}, '"cluster" is missing'),
+        ({"task": {"type": "evaluator", "index": 0}}, '"cluster" is missing or empty'),
         ({"cluster": {}, "task": {"type": "worker", "index": 1}}, '"cluster" is missing or empty'),
         ({"cluster": CLUSTER}, '"task" is missing'),
         (config(cluster=["a:1"]), '"cluster" must be an object'),
@@ -148,7 +160,8 @@ def task_of(task_type, index):
         (task_of("worker", 2), "index 2 is out of range: 'worker' has 2 tasks"),
         (task_of("worker", -1), "index -1 is out of range"),
         (task_of("evaluator", -1), "index -1 is out of range"),
-        (task_of("worker", "1"), 'the task index is "1".*whole number, without quotes'),
+        (task_of("worker", "2"), "index 2 is out of range: 'worker' has 2 tasks"),
+        (task_of("worker", "one"), 'the task index is "one".*whole number'),
         (task_of("worker", 1.0), "the task index is 1.0"),
         (task_of("worker", True), "the task index is true"),
         (config(task={"type": "chief"}), "the task index is null"),
@@ -157,7 +170,15 @@ def task_of(task_type, index):
         (config({"chief": ["a:1", "a:2"]}), '"chief" has 2 tasks'),
         (config({"chief": ["a:1"], "master": ["a:2"]}), 'both "chief" and "master"'),
         (config({"worker": ["a:1"]}), 'has no "chief", only'),
-        (config({**CLUSTER, "evaluator": ["d:1"]}), '"evaluator" is listed in "cluster"'),
+        (config({**CLUSTER, "evaluator": ["d"]}), 'evaluator 0 has the address "d"'),
+        (
+            config({"master": ["a:1"], "evaluator": ["d:1"]}, {"type": "master", "index": 0}),
+            '"evaluator" beside a "master"',
+        ),
+        (
+            config({"master": ["a:1"]}, {"type": "evaluator", "index": 0}),
+            '"evaluator" beside a "master"',
+        ),
         (config({**CLUSTER, "tpu": ["d:1"]}), "holds a job 'tpu'"),
         (config({"chief": ["localhost"]}), 'chief 0 has the address "localhost"'),
         (config({"chief": ["localhost:"]}), 'the address "localhost:"'),

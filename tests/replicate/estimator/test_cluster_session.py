@@ -7,6 +7,7 @@ from replicate.estimator import cluster_session
 from replicate.estimator.cluster import ClusterConfig
 from replicate.estimator.cluster_session import (
     WaitingSessionCreator,
+    check_trains,
     session_options,
     training_device,
     training_scope,
@@ -23,6 +24,15 @@ JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4", "a:5")}
 
 def config(role="worker", index=1, **settings):
     return RunConfig(cluster=ClusterConfig(JOBS, role, index), **settings)
+
+
+@pytest.mark.parametrize("role", ["evaluator", "ps"])
+def test_evaluators_and_parameter_servers_do_not_train(role):
+    check_trains(RunConfig())
+    for trains in ("chief", "worker"):
+        check_trains(config(trains, 0))
+    with pytest.raises(ValueError, match=f"makes this process {role} 1, .*train_and_evaluate"):
+        check_trains(config(role, 1))
 
 
 def test_variables_go_to_the_parameter_servers_and_the_rest_to_the_worker(graph):

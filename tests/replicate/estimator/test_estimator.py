@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate import export
 from replicate.estimator import CheckpointError, Estimator, RunConfig
+from replicate.estimator.cluster import ClusterConfig
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
@@ -27,6 +31,7 @@ def test_train_equals_numpy(linear, seven_steps):
     np.testing.assert_allclose(seven_steps.get_variable_value("w"), weights, rtol=2e-6)
     np.testing.assert_allclose(seven_steps.get_variable_value("b"), bias, rtol=2e-6)
     assert seven_steps.get_variable_value("global_step") == 7
+    np.testing.assert_allclose(seven_steps.get_variable_value("w:0"), weights, rtol=2e-6)
 
 
 def test_get_variable_names_lists_variables_and_slots_only(seven_steps):
@@ -184,6 +189,52 @@ def test_model_fn_is_bound_to_params(linear, tmp_path, graph):
     assert spec.mode == ModeKeys.EVAL
 
 
+@pytest.mark.parametrize("towers", [1, 2])
+def test_features_and_labels_with_keys_of_two_kinds(tmp_path, towers):
+    def model_fn(features, labels, mode):
+        output = features["a"] * v1.get_variable("w", []) + features[0]
+        if mode == ModeKeys.PREDICT:
+            served = export.PredictOutput(output)
+            return EstimatorSpec(mode, {0: output, "y": output}, export_outputs={"y": served})
+        loss = tf.reduce_mean(tf.square(output - labels[1]))
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss, step()))
+
+    def step():
+        return v1.train.get_global_step()
+
+    def input_fn():
+        rows = v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.ones([4]))).get_next()
+        return {"a": rows, 0: 2 * rows}, {1: rows, "b": rows}
+
+    replicated = replicate_model_fn(model_fn, devices=["/cpu:0"] * towers)
+    estimator = Estimator(replicated, tmp_path, RunConfig(progress="off"))
+    estimator.train(input_fn)
+    assert estimator.evaluate(input_fn)["global_step"] == 1
+    assert [sorted(map(str, row)) for row in estimator.predict(input_fn)] == [["0", "y"]] * 4
+
+
+def test_hooks_see_the_default_scaffold_completed(linear, tmp_path):
+    seen = []
+
+    class Hook(v1.train.SessionRunHook):
+        def __init__(self, scaffold):
+            self.scaffold = scaffold
+
+        def after_create_session(self, session, coord):
+            seen.append(self.scaffold.saver.as_saver_def() is not None)
+
+    def model_fn(features, labels, mode, params):
+        spec = linear.model_fn(features, labels, mode, params)
+        hooks = [Hook(spec.scaffold)]
+        return spec._replace(training_hooks=hooks, evaluation_hooks=hooks, prediction_hooks=hooks)
+
+    estimator = linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=1)
+    estimator.evaluate(linear.once_input_fn)
+    next(estimator.predict(linear.once_input_fn))
+    assert seen == [True, True, True]
+
+
 def test_with_model_fn_changes_nothing_else(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path, params={"rate": 0.5})
     other = estimator.with_model_fn(lambda features: EstimatorSpec("infer", 3 * features))
@@ -214,6 +265,32 @@ def test_model_dir_none_takes_a_temporary_directory(linear, caplog):
 def test_model_dir_may_come_from_the_config(linear):
     assert Estimator(linear.model_fn, config=RunConfig(model_dir="here")).model_dir == "here"
     assert Estimator(linear.model_fn, "a", RunConfig(model_dir="a")).model_dir == "a"
+
+
+def test_paths_may_be_bytes(linear, seven_steps):
+    model_dir = seven_steps.model_dir
+    for config in (RunConfig(), RunConfig(model_dir=model_dir.encode())):
+        assert Estimator(linear.model_fn, model_dir.encode(), config).model_dir == model_dir
+    checkpoint = seven_steps.latest_checkpoint().encode()
+    results = seven_steps.evaluate(linear.once_input_fn, checkpoint_path=checkpoint)
+    assert results["global_step"] == 7
+    assert next(seven_steps.predict(linear.once_input_fn, checkpoint_path=checkpoint))
+
+
+def test_predict_warns_of_endless_input(linear, tmp_path, caplog):
+    estimator = linear.make_estimator(tmp_path)
+    next(estimator.predict(linear.once_input_fn))
+    assert "predict never ends" not in caplog.text
+    next(estimator.predict(linear.input_fn))
+    assert "predict never ends" in caplog.text
+
+
+@pytest.mark.parametrize("role", ["evaluator", "ps"])
+def test_train_refuses_tasks_that_do_not_train(linear, tmp_path, role):
+    jobs = {"chief": ("a:1",), "ps": ("a:2",)}
+    estimator = linear.make_estimator(tmp_path, cluster=ClusterConfig(jobs, role, 0))
+    with pytest.raises(ValueError, match=f"Cannot train: TF_CONFIG makes this process {role} 0"):
+        estimator.train(linear.input_fn, steps=1)
 
 
 def test_model_dir_must_not_differ_from_the_config(linear):

@@ -32,6 +32,16 @@ def test_metrics_weigh_rows_and_the_loss_weighs_batches(graph):
     assert results == {"mean": 3.0, "loss": np.mean([1.5, 6]), "global_step": 0}
 
 
+def test_metrics_may_be_nests_and_operations(graph):
+    def nest(features):
+        value, update = v1.metrics.mean(features)
+        return (value, {"a": 2 * value}), (update, tf.no_op())
+
+    results = evaluate([1, 2, 6], nest=nest, operation=lambda _: (tf.no_op(), tf.no_op()))
+    assert results["nest"] == (3.0, {"a": 6.0})
+    assert results["operation"] is None
+
+
 def test_steps_limit_the_batches(graph):
     assert evaluate([1, 2, 6], steps=1)["loss"] == 1.5
 

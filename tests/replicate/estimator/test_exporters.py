@@ -52,6 +52,11 @@ def kept(tmp_path):
     return sorted(os.listdir(tmp_path / "out"))
 
 
+def exported(tmp_path):
+    """Leaves an export of an earlier run."""
+    os.makedirs(tmp_path / "out/99")
+
+
 def logged(tmp_path, step, **results):
     write_results(f"{tmp_path}/eval", {**results, "global_step": step})
 
@@ -109,6 +114,7 @@ def test_best_exporter_compares_as_told(run):
 
 
 def test_best_exporter_remembers_through_restarts(run, tmp_path):
+    exported(tmp_path)
     for step, loss in ((10, 3.0), (20, 1.0), (30, 2.0)):
         logged(tmp_path, step, loss=loss)
     exporter = BestExporter("best", receive)
@@ -118,18 +124,37 @@ def test_best_exporter_remembers_through_restarts(run, tmp_path):
     assert run(BestExporter("best", receive), {"loss": 0.5, "global_step": 50})
 
 
+def test_best_exporter_given_to_a_resumed_run_exports_once(run, tmp_path):
+    logged(tmp_path, 10, loss=1.0)
+    os.makedirs(tmp_path / "out/temp-7")
+    exporter = BestExporter("best", receive)
+    losses = [3.0, 4.0, 2.0]
+    exports = [run(exporter, {"loss": loss, "global_step": 20}) for loss in losses]
+    assert exports == [True, False, True]
+
+
+def test_exporters_take_a_path_in_bytes(recorder, tmp_path):
+    exporter = LatestExporter("latest", receive, exports_to_keep=1)
+    for _ in range(2):
+        exporter.export(recorder, f"{tmp_path}/out/".encode(), "model.ckpt-1", None, False)
+    assert kept(tmp_path) == ["102"]
+
+
 def test_evaluation_repeated_after_a_restart_is_not_exported_again(run, tmp_path):
+    exported(tmp_path)
     logged(tmp_path, 10, loss=1.0)
     logged(tmp_path, 10, loss=1.0)
     assert not run(BestExporter("best", receive), {"loss": 1.0, "global_step": 10})
 
 
 def test_first_evaluation_is_exported_though_it_is_logged(run, tmp_path):
+    exported(tmp_path)
     logged(tmp_path, 10, loss=1.0)
     assert run(BestExporter("best", receive), {"loss": 1.0, "global_step": 10})
 
 
 def test_damaged_event_file_is_read_to_its_damage(run, tmp_path, caplog):
+    exported(tmp_path)
     logged(tmp_path, 10, loss=1.0)
     (path,) = (tmp_path / "eval").glob("*tfevents*")
     content = path.read_bytes()

@@ -293,7 +293,15 @@ def row_of_words(weight, words):
 
 
 def test_export_under_its_first_name(estimators, tmp_path):
-    path = estimators[0].export_savedmodel(tmp_path, receive, strip_default_attrs=False)
+    base = f"{tmp_path}/".encode()
+    path = estimators[0].export_savedmodel(base, receive, strip_default_attrs=False)
+    assert tf.saved_model.contains_saved_model(path.decode())
+
+
+def test_paths_may_be_bytes(estimators, tmp_path):
+    base, checkpoint = str(tmp_path).encode(), estimators[0].latest_checkpoint().encode()
+    path = estimators[0].export_saved_model(base, receive, checkpoint_path=checkpoint)
+    assert path.startswith(base + b"/")
     assert tf.saved_model.contains_saved_model(path.decode())
 
 

@@ -57,6 +57,13 @@ def test_tensors(container):
     assert inputs.labels is labels
 
 
+def test_keys_may_be_numbers_and_strings_at_once():
+    features, labels = {"a": tf.zeros([2]), 0: tf.zeros([2])}, {0: tf.zeros([2]), "b": tf.ones([2])}
+    inputs = build(lambda: (features, labels))
+    assert (inputs.features, inputs.labels) == (features, labels)
+    assert batch_size(features) == 2
+
+
 def test_labels_are_dropped_in_predict():
     features = {"x": tf.zeros([2, 3])}
     inputs = build(lambda: (features, tf.zeros([2])), ModeKeys.PREDICT)

@@ -151,6 +151,13 @@ def test_evaluator_follows_the_checkpoints(linear, tmp_path):
     assert exporter.told == [(6, True)]
 
 
+def test_second_evaluator_is_refused(linear, tmp_path):
+    second = ClusterConfig({"chief": ("a:1",)}, "evaluator", 1)
+    estimator = linear.make_estimator(tmp_path, cluster=second)
+    with pytest.raises(ValueError, match="this process is evaluator 1, and there can be one"):
+        train_and_evaluate(estimator, TrainSpec(linear.input_fn, 1), eval_spec(linear))
+
+
 def test_chief_without_workers_trains_and_its_evaluator_ends_with_it(linear, tmp_path):
     class Stop(v1.train.SessionRunHook):
         def after_run(self, run_context, run_values):

@@ -37,9 +37,9 @@ def test_tensor_receiver_hands_the_tensor_on():
 
 def test_training_receivers_hand_features_and_labels_on():
     a, b = tf.ones([1]), tf.zeros([1])
-    supervised = SupervisedInputReceiver(a, {"b": b}, {"a": a, "b": b})
+    supervised = SupervisedInputReceiver(a, {"b": b, 0: a}, {"a": a, "b": b})
     assert supervised.features is a
-    assert supervised.labels == {"b": b}
+    assert supervised.labels == {"b": b, 0: a}
     assert supervised.receiver_tensors == {"a": a, "b": b}
     unsupervised = UnsupervisedInputReceiver({"a": a}, a)
     assert unsupervised.features == {"a": a}
@@ -60,7 +60,7 @@ def test_training_receivers_hand_features_and_labels_on():
             r"'input' in receiver_tensors_alternatives\['raw'\] must be",
         ),
         (ServingInputReceiver, ("tensor", {2: "tensor"}), ValueError, "must be strings, got 2"),
-        (ServingInputReceiver, ({(): 1}, "tensor"), ValueError, r"must be strings, got \(\)"),
+        (ServingInputReceiver, ({(): 1}, "tensor"), ValueError, r"strings or integers, got \(\)"),
         (TensorServingInputReceiver, ({"a": 1}, 1), TypeError, r"got a dict of \['a'\]"),
         (TensorServingInputReceiver, (3, 1), TypeError, "'feature' in features must be a Tensor"),
         (SupervisedInputReceiver, ("tensor", None, 1), ValueError, "labels are None"),

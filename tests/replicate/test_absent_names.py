@@ -1,0 +1,35 @@
+import operator
+import re
+
+import pytest
+
+import replicate
+from replicate.absent_names import HINTS
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("DNNClassifier", r"model_fn and pass it to replicate\.Estimator"),
+        ("MultiClassHead", r"replicate\.EstimatorSpec"),
+        ("TPUEstimator", r"use replicate\.Estimator"),
+        ("classifier_parse_example_spec", "make_parse_example_spec"),
+        ("experimental", r"replicate\.make_early_stopping_hook"),
+        ("build_raw_supervised_input_receiver_fn", r"It is replicate\.export\."),
+    ],
+)
+def test_error_for_a_name_of_tf_estimator_says_what_stands_in_for_it(name, text):
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'\. .*{text}"):
+        getattr(replicate, name)
+    assert not hasattr(replicate, name)
+
+
+def test_no_hint_hides_a_public_name():
+    assert set(replicate.__all__).isdisjoint(HINTS)
+
+
+def test_hints_name_only_what_is_there():
+    named = {name for text in HINTS.values() for name in re.findall(r"replicate\.([\w.]+\w)", text)}
+    assert "export.SupervisedInputReceiver" in named
+    for name in named:
+        assert operator.attrgetter(name)(replicate)
