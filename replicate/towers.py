@@ -67,7 +67,8 @@ class TowerGradients:
     """What one tower passed to one call of `apply_gradients`.
 
     Attributes:
-      gradients_and_variables: The pairs.
+      gradients_and_variables: The pairs, scaled to the tower's share of the batch.
+      loss_scaled: For each pair, whether its gradient is that of a loss with a loss scale.
       watched: What has to be finite for the step to be applied.
       done: Operation that ends this tower's part of the step.
       variable_scope: The variable scope in which it called, likewise `name_scope`.
@@ -75,6 +76,7 @@ class TowerGradients:
     """
 
     gradients_and_variables: list[tuple[Gradient | None, Variable]]
+    loss_scaled: list[bool]
     watched: list[Watched]
     done: Operation
     variable_scope: Any
@@ -172,15 +174,15 @@ class TowerBuild:
                 self._weight,
             )
 
-    def scaled(self, loss: Tensor) -> Tensor:
-        """Returns the current tower's part of the whole batch's loss."""
+    def scaled(self, loss: Tensor, name: str = "averaged_loss") -> Tensor:
+        """Returns the current tower's part of the whole batch's loss, or of its gradient."""
         if not self.averages_loss or len(self.plan.towers) == 1:
             return loss
         if isinstance(self._weight, float):
-            return tf.multiply(loss, tf.constant(self._weight, loss.dtype), name="averaged_loss")
+            return tf.multiply(loss, tf.constant(self._weight, loss.dtype), name=name)
         # The mean over an empty shard is NaN, and counts nothing.
         weight = tf.cast(self._weight, loss.dtype)
-        return tf.math.multiply_no_nan(loss, weight, name="averaged_loss")
+        return tf.math.multiply_no_nan(loss, weight, name=name)
 
     def shared(self, make: Callable[[], Any]) -> Any:
         """Returns the next thing that the towers have in common, the same one in each tower.
