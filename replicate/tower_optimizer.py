@@ -229,7 +229,7 @@ class TowerOptimizer(v1.train.Optimizer):
         if build is not None and tower is not None and tower.count > 1:
             if tower.is_first:
                 warn_of_differences(pairs, origins, tower.count)
-            pairs = shares(pairs, origins, build.scaled)
+            pairs = shares(pairs, origins, build.share)
         entries, self._losses = self._losses, []
         if self._skip_nonfinite or self._loss_scale is None:
             with v1.name_scope("finite_gradients"):

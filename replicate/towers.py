@@ -119,6 +119,8 @@ class TowerBuild:
         self._placer = VariablePlacer(plan.parameters)
         self._variables = SharedVariables()
         self._weight: Tensor = 1.0
+        self._losses: list[Tensor] = []
+        """The losses of the current tower."""
         self._variable_scope = v1.get_variable_scope()
         self._name_scope = v1.get_default_graph().get_name_scope()
 
@@ -134,6 +136,7 @@ class TowerBuild:
         device = self.plan.towers[index]
         self.tower = TowerContext(index, len(self.plan.towers), device)
         self._weight = weight
+        self._losses = []
         names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
         with contextlib.ExitStack() as stack:
             stack.callback(setattr, self, "tower", None)
@@ -161,7 +164,8 @@ class TowerBuild:
         graph = v1.get_default_graph()
         before = len(graph.get_operations())
         yield
-        if self._statistics is not None:
+        if self._statistics is not None and self.tower is not None:
+            gradients = [part.done for part in self.calls[self.tower.index]]
             self._statistics.record(
                 graph.get_operations()[before:],
                 self.collections.of_tower(v1.GraphKeys.UPDATE_OPS),
@@ -171,18 +175,30 @@ class TowerBuild:
                     if isinstance(leaf, tf.Tensor)
                 ],
                 self._variables.made,
+                self._variables.got,
+                [*(loss.op for loss in self._losses), *gradients],
                 self._weight,
             )
 
-    def scaled(self, loss: Tensor, name: str = "averaged_loss") -> Tensor:
-        """Returns the current tower's part of the whole batch's loss, or of its gradient."""
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Returns the current tower's part of the whole batch's loss."""
+        self._losses.append(loss)
+        return self.share(loss, "averaged_loss")
+
+    def share(self, value: Tensor, name: str) -> Tensor:
+        """Returns a loss or gradient of the current tower, weighted by its part of the batch.
+
+        Args:
+          value: Of any shape.
+          name: Of the operation.
+        """
         if not self.averages_loss or len(self.plan.towers) == 1:
-            return loss
+            return value
         if isinstance(self._weight, float):
-            return tf.multiply(loss, tf.constant(self._weight, loss.dtype), name=name)
+            return tf.multiply(value, tf.constant(self._weight, value.dtype), name=name)
         # The mean over an empty shard is NaN, and counts nothing.
-        weight = tf.cast(self._weight, loss.dtype)
-        return tf.math.multiply_no_nan(loss, weight, name=name)
+        weight = tf.cast(self._weight, value.dtype)
+        return tf.math.multiply_no_nan(value, weight, name=name)
 
     def shared(self, make: Callable[[], Any]) -> Any:
         """Returns the next thing that the towers have in common, the same one in each tower.
