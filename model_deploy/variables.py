@@ -62,6 +62,7 @@ class SharedVariables:
 
     def __init__(self) -> None:
         self._made: list[Variable] = []
+        self._got: list[Variable] = []
         self._first = _Copy(0, "")
         self._copy: _Copy | None = None
         self._in_get_variable = False
@@ -70,6 +71,11 @@ class SharedVariables:
     def made(self) -> Sequence[Variable]:
         """The variables that the first copy made in other ways than `get_variable`, in order."""
         return tuple(self._made)
+
+    @property
+    def got(self) -> Sequence[Variable]:
+        """The variables that the first copy got from `get_variable`, in order."""
+        return tuple(self._got)
 
     @contextlib.contextmanager
     def copy(
@@ -139,6 +145,8 @@ class SharedVariables:
             copy.asked[name] = None
             if kwargs.get("trainable") is not False:
                 copy.trained[name] = None
+            if copy.index == 0 and isinstance(variable, tf.Variable):
+                self._got.append(variable)
         return copy.given(variable) if copy else variable
 
     # TensorFlow asks for it twice whenever a variable is got, and this is looked at first.

@@ -6,7 +6,8 @@ copy, and once a step the copies and the shared variable are brought together. W
 skipped, what it did to them is taken back.
 
 Update operations are those in UPDATE_OPS, and assignments of values computed from the batch that
-are in no collection, which is how Keras layers make theirs.
+are in no collection: those of Keras layers, and those that the loss or the gradients wait for,
+as of layers with `updates_collections=None`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,23 +18,14 @@ import tensorflow as tf
 from model_deploy.local_variables import on_task
 from replicate._types import Operation, Tensor, Variable
 from replicate.arguments import check_choice
+from replicate.update_search import UpdateSearch
 from replicate.variable_copies import VariableCopies, assign_all, read_all
+from replicate.variables_in_turn import VariablesInTurn
 
 v1 = tf.compat.v1
 
 UpdateOps: TypeAlias = Literal["first", "all", "mean"]
 """Whose update operations count: the first tower's, each one's in turn, or the mean of all."""
-
-ASSIGNMENTS = frozenset(
-    {
-        "Assign",
-        "AssignAdd",
-        "AssignAddVariableOp",
-        "AssignSub",
-        "AssignSubVariableOp",
-        "AssignVariableOp",
-    }
-)
 
 
 class BatchStatistics:
@@ -46,7 +38,7 @@ class BatchStatistics:
           update_ops: "mean" sets each statistic to the mean of what the towers' updates make of it,
             weighted by their rows (a count, to what the first tower's make of it); "first" to what
             the first tower's make of it; "all" lets every tower update the shared variable itself,
-            in no particular order.
+            one after the other.
 
         Raises:
           ValueError: `update_ops` is none of these.
@@ -61,6 +53,7 @@ class BatchStatistics:
         self._copies: dict[Any, list[Variable]] = {}
         """Reference of each statistic → its copies, in the order of the towers."""
         self._maker = VariableCopies()
+        self._in_turn = VariablesInTurn()
 
     def record(
         self,
@@ -68,6 +61,8 @@ class BatchStatistics:
         in_collection: Iterable[Any],
         batch: Collection[Tensor],
         unlisted: Iterable[Variable],
+        asked_for: Iterable[Variable],
+        ends: Sequence[Operation],
         weight: Tensor,
     ) -> None:
         """Takes note of the updates of a tower that has been built; towers come in order.
@@ -76,38 +71,33 @@ class BatchStatistics:
           operations: All operations of the tower.
           in_collection: What it added to UPDATE_OPS.
           batch: The tensors of its shard.
-          unlisted: Variables whose assignments may be in no collection.
+          unlisted: Variables whose assignments run though they may be in no collection and nothing
+            waits for them.
+          asked_for: Other variables of the tower.
+          ends: The ends of the tower's losses and gradients.
           weight: Rows of the shard ÷ rows of the batch.
         """
-        explicit = [
-            entry if isinstance(entry, tf.Operation) else entry.op for entry in in_collection
-        ]
-        within = set(operations)
-        reached = _ancestors(explicit, within)
-        unlisted_ops = self._operations_of(unlisted)
-        hidden = [
-            operation
-            for operation in operations
-            if operation.type in ASSIGNMENTS
-            and operation not in reached
-            and operation.inputs[0].op in unlisted_ops
-            and _depends_on_batch(operation, batch, within)
-        ]
+        updates = UpdateSearch(operations, batch, ends).updates(
+            [entry if isinstance(entry, tf.Operation) else entry.op for entry in in_collection],
+            self._operations_of(unlisted),
+            self._operations_of(asked_for),
+        )
         if not self._updates:
-            targets = {op.inputs[0].op for op in reached | set(hidden) if op.type in ASSIGNMENTS}
             self._statistics = [
                 variable
                 for variable in v1.global_variables()
-                if variable.op in targets and not variable.trainable
+                if variable.op in updates.assigned and not variable.trainable
             ]
             self._copies = {variable.ref(): [] for variable in self._statistics}
-        self._updates.append(explicit + hidden)
+        self._updates.append(updates.done)
         self._weights.append(weight)
+        if self._update_ops == "all":
+            self._in_turn.record(self._statistics, updates.runs, updates.done)
 
     def substitute(
         self, device: str, suspended: Callable[[], Any]
     ) -> Callable[[Variable], Variable]:
-        """Returns the function that gives the next tower its own copy of a statistic.
+        """Returns the function that gives the next tower its own copy, or view, of a statistic.
 
         Args:
           device: The tower's device.
@@ -117,8 +107,13 @@ class BatchStatistics:
 
         def own(variable: Variable) -> Variable:
             reference = variable.ref()
-            if self._update_ops == "all" or reference not in self._copies:
+            if reference not in self._copies:
                 return variable
+            if self._update_ops == "all":
+                if reference not in made:
+                    with suspended():
+                        made[reference] = self._in_turn.view(variable)
+                return made[reference]
             if not made:
                 with suspended():
                     copies = self._maker.on(device, self._statistics, "tower")
@@ -217,11 +212,12 @@ class BatchStatistics:
         return self._cast_weights[dtype]
 
     def _operations_of(self, variables: Iterable[Variable]) -> set[Operation]:
-        """Operations that stand for the variables, and for the copies of them."""
+        """Operations that stand for the variables, and for copies and views of them."""
         owned: set[Operation] = set()
         for variable in variables:
             if not variable.trainable:
                 owned.update(each.op for each in (variable, *self._copies.get(variable.ref(), [])))
+                owned.update(self._in_turn.operations_of(variable))
         return owned
 
 
@@ -235,28 +231,3 @@ def _parts(variables: Sequence[Variable], values: Tensor) -> list[Tensor]:
     """What lies along the first axis of `values`, where variables of one device are."""
     with v1.device(variables[0].device):
         return list(tf.unstack(values, num=len(variables)))
-
-
-def _depends_on_batch(
-    operation: Operation, batch: Iterable[Tensor], within: Collection[Operation]
-) -> bool:
-    sources = {tensor.op for tensor in batch}
-    values = [tensor.op for tensor in operation.inputs[1:]]
-    return not sources.isdisjoint(_ancestors(values, {*within, *sources}, control=False))
-
-
-def _ancestors(
-    operations: Iterable[Operation], within: Collection[Operation], control: bool = True
-) -> set[Operation]:
-    """The operations and all that they need, as far as it lies `within`."""
-    found: set[Operation] = set()
-    pending = list(operations)
-    while pending:
-        operation = pending.pop()
-        if operation in found or operation not in within:
-            continue
-        found.add(operation)
-        pending += [tensor.op for tensor in operation.inputs]
-        if control:
-            pending += operation.control_inputs
-    return found

@@ -73,14 +73,14 @@ class LossScaling:
         factor = tf.cast(self.factor, loss.dtype)
         return factor if given is None else factor * given
 
-    def unscaled(
-        self, gradients_and_variables: Sequence[tuple[Gradient, Variable]]
-    ) -> list[tuple[Gradient, Variable]]:
-        """Returns the gradients of the loss that was not scaled, in the variables' types."""
-        return [
-            (_divided(gradient, self.factor, variable.dtype.base_dtype), variable)
-            for gradient, variable in gradients_and_variables
-        ]
+    def unscaled(self, gradient: Gradient, variable: Variable) -> Gradient:
+        """Returns the gradient of the loss that was not scaled, in the variable's type.
+
+        Args:
+          gradient: That of the scaled loss.
+          variable: What it is the gradient of.
+        """
+        return _divided(gradient, self.factor, variable.dtype.base_dtype)
 
     def can_shrink(self) -> Tensor:
         """Returns whether the factor is above its least value, a boolean scalar."""

@@ -21,6 +21,14 @@ from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.conditional import only_if
 from replicate.finite_gradients import Watched, require_finite, watched, watched_all
 from replicate.gradient_accumulation import GradientAccumulation
+from replicate.gradient_changes import warn_of_differences
+from replicate.gradient_origins import computed_gradients, origins_of
+from replicate.gradient_shares import (
+    are_loss_scaled,
+    as_gradients,
+    loss_scaled_variables,
+    shares,
+)
 from replicate.loss_scale import DynamicLossScale, LossScaling, all_finite
 from replicate.skipping import NonFiniteSkipping
 from replicate.towers import (
@@ -152,7 +160,10 @@ class TowerOptimizer(v1.train.Optimizer):
         if self._loss_scale is not None:
             self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
             kwargs["grad_loss"] = self._scaling.grad_loss(scaled, kwargs.get("grad_loss"))
-        return list(self.wrapped.compute_gradients(scaled, *args, **kwargs))
+        pairs = list(self.wrapped.compute_gradients(scaled, *args, **kwargs))
+        computed = computed_gradients(build.tower if build else None)
+        computed.register((gradient for gradient, _ in pairs), self._scaling)
+        return pairs
 
     def apply_gradients(
         self,
@@ -162,8 +173,13 @@ class TowerOptimizer(v1.train.Optimizer):
     ) -> Operation:
         """Applies the gradients of all towers, in the last tower; before it, hands them over.
 
+        Gradients from `compute_gradients`, and whatever is computed from them, are the tower's
+        share of the batch's gradient. Others, such as those of `tf.gradients`, are taken for
+        gradients of the tower's own loss, and scaled to its share as `compute_gradients` scales
+        the loss.
+
         Args:
-          grads_and_vars: As returned by `compute_gradients`.
+          grads_and_vars: (gradient, variable) pairs. A gradient may be None.
           global_step: Variable that is incremented once a step.
           name: Name of the operation.
 
@@ -171,14 +187,15 @@ class TowerOptimizer(v1.train.Optimizer):
           In the last tower the operation that trains; before it, one that only ends the tower.
 
         Raises:
-          ValueError: An earlier tower made fewer calls than this one, or the wrapped optimizer is
-            a SyncReplicasOptimizer and some setting leaves out its steps.
+          ValueError: An earlier tower made fewer calls than this one; or the wrapped optimizer is
+            a SyncReplicasOptimizer and some setting leaves out its steps; or there is a
+            `loss_scale`, and it is not that of the gradients.
         """
         if self._is_synchronous():
             self._check_every_step_counts()
         build = current_build()
         tower = build.tower if build else None
-        part = self._part_of(tower, list(grads_and_vars))
+        part = self._part_of(build, tower, list(grads_and_vars))
         skipping = None
         if self._skip_nonfinite:
             skipping = _shared(partial(NonFiniteSkipping, self._skip_nonfinite))
@@ -200,17 +217,26 @@ class TowerOptimizer(v1.train.Optimizer):
         return train_op
 
     def _part_of(
-        self, tower: TowerContext | None, gradients_and_variables: GradientsAndVariables
+        self,
+        build: TowerBuild | None,
+        tower: TowerContext | None,
+        gradients_and_variables: GradientsAndVariables,
     ) -> TowerGradients:
         """Keeps one tower's gradients, and watches them where the tower computes."""
-        pairs, entries = list(gradients_and_variables), self._losses
-        self._losses = []
+        pairs = as_gradients(gradients_and_variables)
+        origins = origins_of(pairs, computed_gradients(tower))
+        loss_scaled = are_loss_scaled(pairs, origins, self._scaling, self._loss_scale is not None)
+        if build is not None and tower is not None and tower.count > 1:
+            if tower.is_first:
+                warn_of_differences(pairs, origins, tower.count)
+            pairs = shares(pairs, origins, build.share)
+        entries, self._losses = self._losses, []
         if self._skip_nonfinite or self._loss_scale is None:
             with v1.name_scope("finite_gradients"):
                 entries = [*entries, *_watched(pairs, tower)]
         done = v1.group(*_evaluated(pairs), name="train_op_placeholder")
         names = v1.get_default_graph().get_name_scope()
-        return TowerGradients(pairs, entries, done, v1.get_variable_scope(), names)
+        return TowerGradients(pairs, loss_scaled, entries, done, v1.get_variable_scope(), names)
 
     def _apply(
         self,
@@ -220,7 +246,7 @@ class TowerOptimizer(v1.train.Optimizer):
         apply: Apply,
     ) -> Operation:
         """Sums the towers' gradients and lets the wrapped optimizer apply them, when it is time."""
-        summed = self._summed([part.gradients_and_variables for part in towers])
+        summed = self._summed(towers)
         ready = [*_more_than_gradients(towers), *_evaluated(summed)]
         entries = [entry for part in towers for entry in part.watched]
         if entries and skipping is None:
@@ -241,12 +267,23 @@ class TowerOptimizer(v1.train.Optimizer):
         with v1.control_dependencies([train_op]):
             return self._counted(accepted, skipping)
 
-    def _summed(self, towers: Sequence[GradientsAndVariables]) -> list[tuple[Gradient, Variable]]:
+    def _summed(self, towers: Sequence[TowerGradients]) -> list[tuple[Gradient, Variable]]:
+        """Returns the gradients of the whole batch's loss, without a loss scale."""
+        gradients: Sequence[GradientsAndVariables]
+        gradients = [part.gradients_and_variables for part in towers]
         with v1.name_scope("gradient_aggregating"):
             if self._pack_bytes is not None:
-                towers = [cross_in_packs(tower, self._pack_bytes) for tower in towers]
-            summed = sum_over_copies(towers)
-            return summed if self._scaling is None else self._scaling.unscaled(summed)
+                gradients = [cross_in_packs(tower, self._pack_bytes) for tower in gradients]
+            summed = sum_over_copies(gradients)
+            if self._scaling is None:
+                return summed
+            scaled = loss_scaled_variables(towers)
+            return [
+                (self._scaling.unscaled(gradient, variable), variable)
+                if variable.ref() in scaled
+                else (gradient, variable)
+                for gradient, variable in summed
+            ]
 
     def _verdict(
         self,

@@ -69,7 +69,8 @@ class TowerGradients:
     """What one tower passed to one call of `apply_gradients`.
 
     Attributes:
-      gradients_and_variables: The pairs.
+      gradients_and_variables: The pairs, scaled to the tower's share of the batch.
+      loss_scaled: For each pair, whether its gradient is that of a loss with a loss scale.
       watched: What has to be finite for the step to be applied.
       done: Operation that ends this tower's part of the step.
       variable_scope: The variable scope in which it called, likewise `name_scope`.
@@ -77,6 +78,7 @@ class TowerGradients:
     """
 
     gradients_and_variables: list[tuple[Gradient | None, Variable]]
+    loss_scaled: list[bool]
     watched: list[Watched]
     done: Operation
     variable_scope: Any
@@ -121,6 +123,8 @@ class TowerBuild:
         self._placer = VariablePlacer(plan.parameters)
         self._variables = SharedVariables()
         self._weight: Tensor = 1.0
+        self._losses: list[Tensor] = []
+        """The losses of the current tower."""
         self._variable_scope = v1.get_variable_scope()
         self._name_scope = v1.get_default_graph().get_name_scope()
 
@@ -136,6 +140,7 @@ class TowerBuild:
         device = self.plan.towers[index]
         self.tower = TowerContext(index, len(self.plan.towers), device)
         self._weight = weight
+        self._losses = []
         names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
         with contextlib.ExitStack() as stack:
             stack.callback(setattr, self, "tower", None)
@@ -164,7 +169,8 @@ class TowerBuild:
         graph = v1.get_default_graph()
         before = len(graph.get_operations())
         yield
-        if self._statistics is not None:
+        if self._statistics is not None and self.tower is not None:
+            gradients = [part.done for part in self.calls[self.tower.index]]
             self._statistics.record(
                 graph.get_operations()[before:],
                 self.collections.of_tower(v1.GraphKeys.UPDATE_OPS),
@@ -174,18 +180,30 @@ class TowerBuild:
                     if isinstance(leaf, tf.Tensor)
                 ],
                 self._variables.made,
+                self._variables.got,
+                [*(loss.op for loss in self._losses), *gradients],
                 self._weight,
             )
 
     def scaled(self, loss: Tensor) -> Tensor:
         """Returns the current tower's part of the whole batch's loss."""
+        self._losses.append(loss)
+        return self.share(loss, "averaged_loss")
+
+    def share(self, value: Tensor, name: str) -> Tensor:
+        """Returns a loss or gradient of the current tower, weighted by its part of the batch.
+
+        Args:
+          value: Of any shape.
+          name: Of the operation.
+        """
         if not self.averages_loss or len(self.plan.towers) == 1:
-            return loss
+            return value
         if isinstance(self._weight, float):
-            return tf.multiply(loss, tf.constant(self._weight, loss.dtype), name="averaged_loss")
+            return tf.multiply(value, tf.constant(self._weight, value.dtype), name=name)
         # The mean over an empty shard is NaN, and counts nothing.
-        weight = tf.cast(self._weight, loss.dtype)
-        return tf.math.multiply_no_nan(loss, weight, name="averaged_loss")
+        weight = tf.cast(self._weight, value.dtype)
+        return tf.math.multiply_no_nan(value, weight, name=name)
 
     def shared(self, make: Callable[[], Any]) -> Any:
         """Returns the next thing that the towers have in common, the same one in each tower.

@@ -33,6 +33,77 @@ def keras_normalized(features):
     return layer(features, training=True)
 
 
+def moved(moving, value):
+    return v1.assign_sub(moving, (1 - DECAY) * (moving - value))
+
+
+def moving_mean():
+    return v1.get_variable("bn/mean", initializer=tf.zeros([1]), trainable=False)
+
+
+def normalized_in_place(features):
+    """Batch normalization with updates_collections=None: the outputs wait for the updates."""
+    mean, variance = tf.nn.moments(features, [0])
+    updates = [moved(moving_mean(), mean)]
+    moving = v1.get_variable("bn/variance", initializer=tf.ones([1]), trainable=False)
+    updates.append(moved(moving, variance))
+    with v1.control_dependencies(updates):
+        return tf.nn.batch_normalization(features, mean, variance, None, None, 1e-3)
+
+
+def unbiased_in_place(features):
+    """The same with a moving mean that is corrected by the number of updates."""
+    mean = tf.reduce_mean(features, 0)
+    biased = v1.get_variable("bn/biased", initializer=tf.zeros([1]), trainable=False)
+    count = v1.get_variable("bn/count", initializer=0.0, trainable=False)
+    updated, number = moved(biased, mean), v1.assign_add(count, 1.0)
+    update = v1.assign(moving_mean(), updated / (1 - DECAY**number))
+    with v1.control_dependencies([update]):
+        return features - mean
+
+
+def positive(features):
+    return tf.reduce_max(features) > 0.0
+
+
+def in_branch_in_place(features):
+    mean, moving = tf.reduce_mean(features, 0), moving_mean()
+
+    def update():
+        with v1.control_dependencies([moved(moving, mean)]):
+            return tf.identity(features)
+
+    return tf.cond(positive(features), update, lambda: features) - mean
+
+
+def in_branch(features):
+    mean, moving = tf.reduce_mean(features, 0), moving_mean()
+
+    def update():
+        with v1.control_dependencies([moved(moving, mean)]):
+            return tf.constant(value=True)
+
+    done = tf.cond(positive(features), update, lambda: False)
+    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, done)
+    return features - mean
+
+
+def switched_in_place(features):
+    """A branch as TensorFlow 1 makes it, of switches in the graph itself."""
+    mean, moving, pred = tf.reduce_mean(features, 0), moving_mean(), positive(features)
+
+    def switch(data):
+        return tf.raw_ops.Switch(data=data, pred=pred)
+
+    _, handle = switch(moving.handle)
+    off, step = switch((1 - DECAY) * (moving - mean))
+    update = tf.raw_ops.AssignSubVariableOp(resource=handle, value=step)
+    with v1.control_dependencies([update]):
+        on = tf.identity(step)
+    with v1.control_dependencies([tf.raw_ops.Merge(inputs=[off, on]).output]):
+        return features - mean
+
+
 def spec_of(mode, loss, style):
     optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
     updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
@@ -42,7 +113,7 @@ def spec_of(mode, loss, style):
         return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
 
 
-def train(
+def states(
     layer,
     towers,
     update_ops="mean",
@@ -51,7 +122,7 @@ def train(
     steps=2,
     use_resource=True,
 ):
-    """Trains; returns the moving mean and variance, and the counter if there is one."""
+    """Returns all variables after each step, by the last part of their names."""
 
     def model_fn(features, labels, mode):
         scale = v1.get_variable("scale", initializer=1.0)
@@ -69,10 +140,20 @@ def train(
         with v1.Session() as session, user_errors():
             session.run(v1.global_variables_initializer())
             session.run(v1.local_variables_initializer())
+            variables = {
+                v.op.name.rpartition("/")[2].removeprefix("moving_"): v
+                for v in v1.global_variables()
+            }
+            found = []
             for _ in range(steps):
                 session.run(spec.train_op)
-            values = {v.op.name: session.run(v) for v in v1.global_variables()}
-    found = {name.rpartition("/")[2].removeprefix("moving_"): v for name, v in values.items()}
+                found.append(session.run(variables))
+            return found
+
+
+def train(*args, **kwargs):
+    """Returns the moving mean and variance at the end, and the counter if there is one."""
+    found = states(*args, **kwargs)[-1]
     return found["mean"][0], found["variance"][0], found.get("count")
 
 
@@ -107,12 +188,59 @@ def test_first_tower_alone(layer):
     np.testing.assert_allclose(variance, moving(1.0, [BATCH[:3].var()] * 2), rtol=1e-5)
 
 
-def test_all_towers_one_after_the_other():
-    first, second = BATCH[:3].mean(), BATCH[3:].mean()
-    mean, _, count = train(normalized, towers=2, update_ops="all", steps=1)
-    orders = [moving(0.0, [first, second]), moving(0.0, [second, first]), 0.1 * (first + second)]
-    assert np.isclose(mean, orders, rtol=1e-5).any() or mean in (0.1 * first, 0.1 * second)
-    assert count in (1, 2)
+UNLISTED = [normalized_in_place, in_branch_in_place, in_branch, switched_in_place]
+BY_MODE = {
+    "mean": [BATCH.mean()] * 2,
+    "first": [BATCH[:3].mean()] * 2,
+    "all": [BATCH[:3].mean(), BATCH[3:].mean()] * 2,
+}
+
+
+@pytest.mark.parametrize("update_ops", BY_MODE)
+@pytest.mark.parametrize("layer", UNLISTED)
+def test_updates_in_branches_or_that_outputs_wait_for(layer, update_ops):
+    style = "dependencies" if layer is in_branch else "forgotten"
+    found = states(layer, 2, update_ops, style)
+    np.testing.assert_allclose(found[-1]["mean"], [moving(0.0, BY_MODE[update_ops])], rtol=1e-5)
+
+
+@pytest.mark.parametrize("update_ops", BY_MODE)
+def test_updates_of_reference_variables_that_outputs_wait_for(update_ops):
+    found = states(normalized_in_place, 2, update_ops, "forgotten", use_resource=False)
+    np.testing.assert_allclose(found[-1]["mean"], [moving(0.0, BY_MODE[update_ops])], rtol=1e-5)
+
+
+def test_counters_of_updates_that_outputs_wait_for():
+    one, two = (states(unbiased_in_place, towers, style="forgotten")[-1] for towers in (1, 2))
+    assert two["count"] == one["count"] == 2
+    np.testing.assert_allclose(two["mean"], one["mean"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "use_resource"),
+    [
+        (normalized, True),
+        (normalized, False),
+        (keras_normalized, True),
+        (in_branch, True),
+        (normalized_in_place, True),
+    ],
+)
+def test_all_towers_one_after_the_other(layer, use_resource):
+    """Towers that do not wait for each other meet in some of these steps."""
+    found = states(layer, 3, "all", steps=10, use_resource=use_resource)
+    shards = [shard.mean() for shard in np.split(BATCH, 3)]
+    expected = [[moving(0.0, shards * steps)] for steps in range(1, 11)]
+    np.testing.assert_allclose([state["mean"] for state in found], expected, rtol=1e-5)
+    assert found[-1].get("count") in (30, None)
+
+
+def test_all_towers_count_in_turn_where_updates_read_each_other():
+    found = states(unbiased_in_place, 3, "all", "forgotten", steps=10)[-1]
+    shards = [shard.mean() for shard in np.split(BATCH, 3)]
+    assert found["count"] == 30
+    unbiased = moving(0.0, shards * 10) / (1 - DECAY**30)
+    np.testing.assert_allclose(found["mean"], [unbiased], rtol=1e-5)
 
 
 def test_unequal_and_empty_shards_count_by_their_rows():
@@ -160,19 +288,21 @@ def test_checkpoints_hold_no_copies(graph):
     ]
 
 
-def test_assignments_that_do_not_see_the_batch_are_left_alone(graph):
+def test_assignments_that_are_not_updates_are_left_alone(graph):
     def model_fn(features, labels, mode):
+        total = v1.get_variable("total", initializer=5.0, trainable=False)
+        v1.assign_add(total, tf.reduce_sum(features), name="add_by_hand")
         counter = tf.Variable(5.0, trainable=False, name="counter")
         counter.assign(0.0, name="reset_by_hand")
         scale = v1.get_variable("scale", initializer=1.0)
         return spec_of(mode, tf.reduce_mean(features * scale), "dependencies")
 
     spec = replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])(BATCH, None, ModeKeys.TRAIN)
-    counter = next(v for v in v1.global_variables() if v.op.name == "counter")
+    counters = [v for v in v1.global_variables() if v.op.name in ("counter", "total")]
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         session.run(spec.train_op)
-        assert session.run(counter) == 5.0
+        assert session.run(counters) == [5.0, 5.0]
 
 
 def test_unknown_choice_is_refused():

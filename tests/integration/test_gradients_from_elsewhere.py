@@ -1,0 +1,162 @@
+"""Gradients of tf.gradients, applied by TowerOptimizer: N towers train as one does."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+
+v1 = tf.compat.v1
+
+ROWS = np.random.default_rng(0).normal(size=[12, 3]).astype(np.float32)
+IDS = np.array([0, 1, 2, 3, 1, 1, 0, 3, 3, 2, 1, 0])
+
+
+def loss_and_variables(features, reduce=tf.reduce_mean):
+    weights = v1.get_variable("weights", initializer=tf.constant([0.5, -1.0, 2.0]))
+    table = v1.get_variable("table", initializer=tf.ones([5, 2]))
+    rows = tf.nn.embedding_lookup(table, features["ids"])
+    sums = tf.linalg.matvec(features["rows"], weights) + tf.reduce_sum(rows * [1.0, 3.0], axis=1)
+    return reduce(tf.square(sums - 1.0)), [weights, table]
+
+
+def bert(optimizer, loss, variables, limit=1e3):
+    gradients, _ = tf.clip_by_global_norm(tf.gradients(loss, variables), limit)
+    return optimizer.apply_gradients(
+        zip(gradients, variables, strict=True), v1.train.get_or_create_global_step()
+    )
+
+
+def unclipped(optimizer, loss, variables):
+    return optimizer.apply_gradients(zip(tf.gradients(loss, variables), variables, strict=True))
+
+
+def mixed(optimizer, loss, variables):
+    """One gradient from each side, clipped together."""
+    [computed] = optimizer.compute_gradients(loss, variables[:1])
+    [sparse] = tf.gradients(loss, variables[1:])
+    gradients, _ = tf.clip_by_global_norm([computed[0], sparse], 1e4)
+    return optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+
+def changed(optimizer, loss, variables):
+    """Computed here, then changed by what a sum over towers allows."""
+    pairs = optimizer.compute_gradients(loss, variables)
+    return optimizer.apply_gradients(
+        [(0.5 * tf.convert_to_tensor(gradient), variable) for gradient, variable in pairs]
+    )
+
+
+def constants(optimizer, loss, variables):
+    return optimizer.apply_gradients(
+        [(np.array([1.0, 2.0, 3.0]), variables[0]), (tf.ones_like(variables[1]), variables[1])]
+    )
+
+
+def two_optimizers(optimizer, loss, variables):
+    """Gradients that one TowerOptimizer computed and another applies, and outside ones."""
+    other = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.01))
+    return tf.group(
+        optimizer.apply_gradients(other.compute_gradients(loss, variables[:1])),
+        unclipped(other, loss, variables[1:]),
+    )
+
+
+def train(
+    apply, towers, rows=12, settings=None, reduction=v1.losses.Reduction.MEAN, make=None, **how
+):
+    """Returns all trainable variables after four steps."""
+    total = tf.reduce_sum if reduction == v1.losses.Reduction.SUM else tf.reduce_mean
+
+    def model_fn(features, mode):
+        loss, variables = loss_and_variables(features, total)
+        make_optimizer = make or (lambda: v1.train.MomentumOptimizer(0.01, 0.9))
+        optimizer = replicate.TowerOptimizer(make_optimizer, **(settings or {}))
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=apply(optimizer, loss, variables))
+
+    with tf.Graph().as_default():
+        replicated = replicate.replicate_model_fn(
+            model_fn, reduction, devices=[f"/cpu:{index}" for index in range(towers)], **how
+        )
+        features = {"rows": tf.constant(ROWS[:rows]), "ids": tf.constant(IDS[:rows])}
+        spec = replicated(features, None, "train")
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for _ in range(4):
+                session.run(spec.train_op)
+            return {v.op.name: session.run(v) for v in v1.trainable_variables()}
+
+
+@pytest.mark.parametrize(
+    ("apply", "how"),
+    [
+        (bert, {}),
+        (unclipped, {}),
+        (unclipped, {"rows": 11, "uneven": "weighted"}),
+        (unclipped, {"rows": 1, "uneven": "weighted"}),
+        (unclipped, {"reduction": v1.losses.Reduction.SUM}),
+        (unclipped, {"settings": {"accumulate_steps": 2, "skip_nonfinite": 1}}),
+        (unclipped, {"settings": {"clip_norm": 0.1, "pack_bytes": 64}}),
+        (mixed, {}),
+        (mixed, {"settings": {"loss_scale": replicate.DynamicLossScale(initial=1000.0)}}),
+        (changed, {}),
+        (constants, {}),
+        (two_optimizers, {}),
+    ],
+)
+def test_towers_equal_one_tower(apply, how):
+    one = train(apply, 1, **how)
+    assert np.abs(one["weights"] - [0.5, -1.0, 2.0]).max() > 1e-3
+    assert np.abs(one["table"] - 1.0).max() > 1e-3
+    for towers in (2, 3):
+        many = train(apply, towers, **how)
+        for name, expected in one.items():
+            np.testing.assert_allclose(many[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("towers", [2, 3])
+def test_clipping_in_a_tower_sees_the_gradient_of_its_loss(towers, monkeypatch):
+    """Towers with equal rows clip as one tower does."""
+    monkeypatch.setitem(globals(), "ROWS", np.tile(ROWS[:2], [6, 1]))
+    monkeypatch.setitem(globals(), "IDS", np.tile(IDS[:2], 6))
+
+    def clipped(optimizer, loss, variables):
+        return bert(optimizer, loss, variables[:1], limit=1.0)
+
+    one, many = (train(clipped, count)["weights"] for count in (1, towers))
+    assert np.abs(one - train(bert, 1)["weights"]).max() > 1e-2
+    np.testing.assert_allclose(many, one, rtol=1e-6, atol=1e-6)
+
+
+def test_kfac_takes_gradients_from_elsewhere():
+    def model_fn(features, mode):
+        layers = kfac.graph_layer_collection()
+        weights = v1.get_variable("weights", initializer=tf.constant([[0.5], [-1.0], [2.0]]))
+        outputs = features @ weights
+        layers.register_fully_connected(weights, features, outputs)
+        layers.register_normal_predictive_distribution(
+            outputs, targets=tf.ones_like(outputs), name="outputs"
+        )
+        loss = tf.reduce_mean(tf.square(outputs - 1.0)) / 2
+        optimizer = replicate.TowerOptimizer(
+            lambda: kfac.PeriodicInvCovUpdateKfacOpt(
+                learning_rate=0.1, damping=0.1, layer_collection=layers, estimation_mode="empirical"
+            )
+        )
+        train_op = unclipped(optimizer, loss, [weights])
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    results = []
+    for towers in (1, 2, 3):
+        with tf.Graph().as_default():
+            devices = [f"/cpu:{index}" for index in range(towers)]
+            replicated = replicate.replicate_model_fn(model_fn, devices=devices)
+            spec = replicated(tf.constant(ROWS), None, "train")
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                for _ in range(3):
+                    session.run(spec.train_op)
+                results.append(session.run(v1.trainable_variables()[0]))
+    assert np.abs(results[0] - [[0.5], [-1.0], [2.0]]).max() > 1e-2
+    np.testing.assert_allclose(results[1:], results[:1] * 2, rtol=1e-6, atol=1e-6)
