@@ -61,6 +61,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         if num_cov_inv_update_threads is not None:
             check_period("num_cov_inv_update_threads", num_cov_inv_update_threads, "threads")
         super().__init__(cov_devices=cov_devices, inv_devices=inv_devices, **kwargs)
+        self._begins_with_identity = False
         self._num_threads = num_cov_inv_update_threads
         self._update_ops: tuple[Operation, list[Operation]] | None = None
         self._cycles: BackgroundCycles | None = None

@@ -47,6 +47,9 @@ class KfacOptimizer(SteppingOptimizer):
       loss with the exact curvature of the batch, so that neither is to be given;
     * "qmodel_fixedmu": the same, but μ is given as `momentum`.
 
+    Until the inverse of a layer's block was computed at least once, that block counts as made of
+    identity matrices, damped like its factors: the layer is trained by its gradient, scaled.
+
     A step with a non-finite entry changes neither weights nor velocities; it is counted in
     `skipped_steps`. All numbers may also be Tensors, Variables or functions without arguments
     that return a number or Tensor; such a function is called once, while the graph is built.

@@ -174,6 +174,14 @@ class FisherBlock(abc.ABC):
     def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
         """Returns B⁻¹, or its transpose, times a vector, where BBᵀ is the damped block."""
 
+    @abc.abstractmethod
+    def identity_eigenvalue(self) -> Tensor:
+        """Returns the eigenvalue of the damped block with identity matrices for factors, shape []."""
+
+    def has_inverse(self) -> Tensor:
+        """Returns whether the inverse was computed at least once, bool []; before, it is zero."""
+        return tf.reduce_all(tf.stack([factor.has_inverse() for factor in self.factors]))
+
     def multiply_inverse(self, vector: Parameters) -> Parameters:
         """Returns the inverse of the damped block times a vector."""
         return self.multiply_matpower(vector, -1)

@@ -153,6 +153,13 @@ class FisherFactor(abc.ABC):
         """Whether `get_inverse` reads what is kept only, and not the average as it is now."""
         return False
 
+    def has_inverse(self) -> Tensor:
+        """Returns whether all that `get_inverse` depends on was computed at least once, bool []."""
+        known = [slot.is_computed() for slot in self.inverses]
+        if not self.keeps_inverses:
+            known.append(read(self._average[1]) > 0)
+        return tf.reduce_all(tf.stack([tf.constant(True), *known]))
+
     def get_inv_vars(self) -> tuple[Variable, ...]:
         """Returns the variables of all inverses and the like, in order of registration."""
         return tuple(v for slot in self.inverses for v in slot.variables)
