@@ -49,8 +49,8 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         """Checks its arguments; makes no ops or variables.
 
         Args:
-          cov_devices: Devices for the moving averages; None means those of the layers.
-          inv_devices: Devices for the inverses; None means those of the layers.
+          cov_devices: Devices for the moving averages; none means those of the layers.
+          inv_devices: Devices for the inverses; none means those of the layers.
           num_cov_inv_update_threads: How many inverses are computed at the same time, ≥ 1; None
             means one thread for each factor, up to ten.
           **kwargs: The other arguments of `KfacOptimizer`.

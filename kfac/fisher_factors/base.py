@@ -16,6 +16,7 @@ from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linear_operator import LinearOperator
+from kfac.moved_names import with_moved_attributes
 from kfac.state import (
     Addition,
     Assignment,
@@ -47,6 +48,7 @@ class Moment(NamedTuple):
     count: Tensor
 
 
+@with_moved_attributes
 class FisherFactor(abc.ABC):
     """A moving average of a second moment, and functions of it when damped.
 
