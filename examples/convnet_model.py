@@ -60,9 +60,15 @@ def conv_layer(name: str, inputs: Tensor, size: int, channels: int) -> Layer:
     return Layer(weights, bias, inputs, outputs)
 
 
-def max_pool_layer(inputs: Tensor) -> Tensor:
-    """Takes the largest of each 3x3 window, stride 2: half the height and half the width."""
-    return tf.nn.max_pool2d(inputs, ksize=3, strides=2, padding="SAME")
+def max_pool_layer(inputs: Tensor, size: int = 3, stride: int = 2) -> Tensor:
+    """Takes the largest of each `size` x `size` window, padding SAME.
+
+    Args:
+      inputs: [batch, height, width, channels].
+      size: Side of the window, in pixels.
+      stride: Pixels from one window to the next; 2 makes half the height and half the width.
+    """
+    return tf.nn.max_pool2d(inputs, ksize=size, strides=stride, padding="SAME")
 
 
 def linear_layer(name: str, inputs: Tensor, units: int) -> Layer:
@@ -84,24 +90,30 @@ class ConvNet(NamedTuple):
 
     @property
     def logits(self) -> Tensor:
-        """What leaves the last layer, [batch, 10]."""
+        """What leaves the last layer, [batch, classes]."""
         return self.linear.outputs
 
 
-def build_model(images: Tensor) -> ConvNet:
+def build_model(images: Tensor, classes: int = mnist.CLASSES) -> ConvNet:
     """Stacks the layers on images [batch, height, width, 1]."""
     conv1 = conv_layer("conv1", images, size=5, channels=CHANNELS)
     pool1 = max_pool_layer(tf.nn.relu(conv1.outputs))
     conv2 = conv_layer("conv2", pool1, size=5, channels=CHANNELS)
     pool2 = max_pool_layer(tf.nn.relu(conv2.outputs))
     features = pool2.shape[1] * pool2.shape[2] * pool2.shape[3]
-    linear = linear_layer("linear", tf.reshape(pool2, [-1, features]), mnist.CLASSES)
+    linear = linear_layer("linear", tf.reshape(pool2, [-1, features]), classes)
     return ConvNet(conv1, conv2, linear)
 
 
 def predict(images: Tensor) -> Tensor:
     """Returns the digits [batch] that the model sees in images."""
     return tf.argmax(build_model(images).logits, axis=1, output_type=tf.int32)
+
+
+def mean_accuracy(model: ConvNet, labels: Tensor) -> Tensor:
+    """Returns the share of the digits [batch] that the model sees in its images, shape []."""
+    seen = tf.argmax(model.logits, axis=1, output_type=tf.int32)
+    return tf.reduce_mean(tf.cast(tf.equal(seen, tf.cast(labels, tf.int32)), tf.float32))
 
 
 def mean_loss(model: ConvNet, labels: Tensor) -> Tensor:
@@ -180,12 +192,17 @@ def make_optimizer(params: Any) -> Any:
     return kfac.PeriodicInvCovUpdateKfacOpt(invert_every=INVERT_EVERY, **kfac_arguments(params))
 
 
-def kfac_arguments(params: Any) -> dict[str, Any]:
-    """Returns the arguments that all K-FAC optimizers of this model have in common."""
+def kfac_arguments(params: Any, layers: kfac.LayerCollection | None = None) -> dict[str, Any]:
+    """Returns the arguments that all K-FAC optimizers of this model have in common.
+
+    Args:
+      params: As for `model_fn`.
+      layers: Where the layers are registered; None means in the graph's own collection.
+    """
     return {
         "learning_rate": params["learning_rate"],
         "momentum": params["momentum"],
         "damping": params["damping"],
         "norm_constraint": 0.001,
-        "layer_collection": kfac.graph_layer_collection(),
+        "layer_collection": layers or kfac.graph_layer_collection(),
     }

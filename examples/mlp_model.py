@@ -120,7 +120,9 @@ def train_in_plain_graph(data: mnist.Dataset, settings: RunSettings, params: Any
         optimizer = kfac.KfacOptimizer(**_kfac_arguments(params))
         step = v1.train.get_or_create_global_step()
         train_op = kfac_by_hand.minimize_in_turn(optimizer, loss, step)
-        plain_training.run(train_op, loss, predict, data, settings, params)
+        seen = tf.argmax(model[-1].outputs, axis=1, output_type=tf.int32)
+        accuracy = tf.reduce_mean(tf.cast(tf.equal(seen, labels), tf.float32))
+        plain_training.run(train_op, loss, accuracy, predict, data, settings, params)
 
 
 def _kfac_arguments(params: Any) -> dict[str, Any]:

@@ -179,10 +179,26 @@ def load_mnist(
     Raises:
       ValueError: As in `load_idx`.
     """
-    images, labels = _noise(seed) if use_fake_data else load(data_dir).train
+    images, labels = training_examples(data_dir, use_fake_data, seed)
     if flatten_images:
         images = images.reshape(len(images), -1)
     return tensors(images, labels, batch_size, num_epochs=num_epochs, seed=seed)
+
+
+def training_examples(
+    data_dir: str | None = None, use_fake_data: bool = False, seed: int = 0
+) -> Examples:
+    """Returns what the tutorials train on.
+
+    Args:
+      data_dir: As in `load`.
+      use_fake_data: Whether to take 1,024 images of noise instead, as large as MNIST's.
+      seed: Of the noise.
+
+    Raises:
+      ValueError: As in `load_idx`.
+    """
+    return _noise(seed) if use_fake_data else load(data_dir).train
 
 
 def tensors(

@@ -1,11 +1,12 @@
 """A training loop on TensorFlow's own session, for programs that show how to do without Estimator.
 
 `run` makes the session, which goes on from the last checkpoint and saves others, makes the steps,
-prints a line now and then, and measures the accuracy at the end. The graph is the caller's.
+prints a line now and then, and measures the accuracy at the end. `values_after` and `steps` are the
+loop alone, for callers with another session. The graph is the caller's.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,48 @@ Predict = Callable[[Any], Any]
 """Images [batch, height, width, 1] -> digits [batch], by the variables of the graph."""
 
 
+def values_after(train_op: Any, loss: Any, accuracy: Any) -> dict[str, Any]:
+    """Returns what a step is to fetch: the global step after it, and loss and accuracy, all [].
+
+    Args:
+      train_op: Makes a step and counts it in the global step.
+      loss: Of the step's batch, shape [].
+      accuracy: Likewise.
+    """
+    global_step = v1.train.get_global_step()
+    with v1.control_dependencies([train_op]):
+        values = {"step": global_step.read_value()}
+        return {**values, "loss": tf.identity(loss), "accuracy": tf.identity(accuracy)}
+
+
+def steps(
+    session: v1.train.MonitoredSession,
+    fetches: Mapping[str, Any],
+    is_shown: Callable[[int], bool],
+) -> Iterator[dict[str, Any]]:
+    """Makes steps until the session stops; prints some of them.
+
+    Args:
+      session: Where to run. At the end of the input it raises OutOfRangeError, which a `with` block
+        of a monitored session takes for its end.
+      fetches: What `values_after` returned.
+      is_shown: Whether to print the line of a step, by its number.
+
+    Yields:
+      The values of each step: "step", "loss" and "accuracy".
+    """
+    while not session.should_stop():
+        values = session.run(fetches)
+        if is_shown(int(values["step"])):
+            text = "step {step}   loss {loss:.4f}   accuracy {accuracy:.3f}".format(**values)
+            terminal.show("training", text)
+        yield values
+
+
 def run(
     train_op: Any,
     loss: Any,
+    accuracy: Any,
     predict: Predict,
     data: mnist.Dataset,
     settings: RunSettings,
@@ -35,26 +75,25 @@ def run(
     Args:
       train_op: Makes a step and counts it in the global step.
       loss: What is printed and watched, shape [].
+      accuracy: Of the step's batch, printed beside the loss, shape [].
       predict: Builds the predictions.
       data: What to evaluate on.
       settings: How to run.
       params: What the graph was built by, to be written down.
     """
-    global_step = v1.train.get_global_step()
-    with v1.control_dependencies([train_op]):
-        fetches = {"step": global_step.read_value(), "loss": tf.identity(loss)}
+    fetches = values_after(train_op, loss, accuracy)
     with v1.variable_scope(v1.get_variable_scope(), reuse=True):
         images = v1.placeholder(tf.float32, [None, *data.train.images.shape[1:]])
         digits = predict(images)
     v1.summary.scalar("loss", loss)
+    v1.summary.scalar("accuracy", accuracy)
+    last, every = settings.train_steps, settings.eval_every_steps
     step = _begin(settings, params)
     try:
         with terminal.stop_signals() as stopped, _session(loss, settings) as session:
-            while step < settings.train_steps and not stopped:
-                values = session.run(fetches)
-                step = int(values["step"])
-                if step % settings.eval_every_steps == 0 or step >= settings.train_steps:
-                    terminal.show("training", f"step {step}   loss {values['loss']:.4f}")
+            made = steps(session, fetches, lambda step: step % every == 0 or step >= last)
+            while step < last and not stopped:
+                step = int(next(made)["step"])
             accuracies = {} if stopped else _accuracies(session, images, digits, data)
     except v1.train.NanLossDuringTrainingError as error:
         terminal.fail(f"training diverged: {error}", terminal.DIVERGED)
@@ -63,8 +102,8 @@ def run(
         terminal.show("saved", checkpoint)
         terminal.show("go on with", terminal.command())
         sys.exit(128 + stopped[0])
-    for part, accuracy in accuracies.items():
-        terminal.show(f"{part} accuracy", f"{accuracy:.3f}")
+    for part, measured in accuracies.items():
+        terminal.show(f"{part} accuracy", f"{measured:.3f}")
     terminal.show("checkpoint", checkpoint)
 
 

@@ -49,8 +49,8 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         """Checks its arguments; makes no ops or variables.
 
         Args:
-          cov_devices: Devices for the moving averages; None means those of the layers.
-          inv_devices: Devices for the inverses; None means those of the layers.
+          cov_devices: Devices for the moving averages; none means those of the layers.
+          inv_devices: Devices for the inverses; none means those of the layers.
           num_cov_inv_update_threads: How many inverses are computed at the same time, ≥ 1; None
             means one thread for each factor, up to ten.
           **kwargs: The other arguments of `KfacOptimizer`.
@@ -61,6 +61,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         if num_cov_inv_update_threads is not None:
             check_period("num_cov_inv_update_threads", num_cov_inv_update_threads, "threads")
         super().__init__(cov_devices=cov_devices, inv_devices=inv_devices, **kwargs)
+        self._begins_with_identity = False
         self._num_threads = num_cov_inv_update_threads
         self._update_ops: tuple[Operation, list[Operation]] | None = None
         self._cycles: BackgroundCycles | None = None

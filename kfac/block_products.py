@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kfac._types import Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.vectors import choose, scale
 
 v1 = tf.compat.v1
 
@@ -59,6 +60,19 @@ def multiply_blocks(
                 found = (multiply(block, of_block[0]),)
         products.update(zip(refs, found, strict=True))
     return [(products[variable.ref()], variable) for _, variable in vecs_and_vars]
+
+
+def _power(block: FisherBlock, vector: Any, exponent: int) -> Any:
+    return block.multiply_inverse(vector) if exponent == -1 else block.multiply(vector)
+
+
+def _power_from_identity(block: FisherBlock, vector: Any, exponent: int) -> Any:
+    """Multiplies by a power of a block, or if it has no inverse, of a damped identity matrix."""
+    has_inverse, eigenvalue = block.has_inverse(), block.identity_eigenvalue()
+    scaled = scale(eigenvalue**exponent, as_tuple(vector))
+    products = as_tuple(_power(block, vector, exponent))
+    chosen = tuple(choose(has_inverse, *pair) for pair in zip(products, scaled, strict=True))
+    return chosen if isinstance(vector, tuple) else chosen[0]
 
 
 class BlockProducts(abc.ABC):
@@ -109,11 +123,15 @@ class BlockProducts(abc.ABC):
         if self._compute_cholesky_inverse:
             block.register_cholesky_inverse()
 
-    def multiply(self, vecs_and_vars: VectorsAndVariables) -> list[tuple[Any, Variable]]:
+    def multiply(
+        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
+    ) -> list[tuple[Any, Variable]]:
         """Multiplies vectors by M, with the averages as they are.
 
         Args:
           vecs_and_vars: (vector, variable) for every registered variable, shaped alike.
+          from_identity: Whether a block whose inverse was not computed yet is made of identity
+            matrices, which are damped like its factors.
 
         Returns:
           (product, variable) in the same order.
@@ -121,12 +139,19 @@ class BlockProducts(abc.ABC):
         Raises:
           ValueError: A registered variable has no vector; the same holds for all products.
         """
-        return self._multiply(vecs_and_vars, lambda block, v: block.multiply(v))
+        multiply = _power_from_identity if from_identity else _power
+        return self._multiply(vecs_and_vars, lambda block, v: multiply(block, v, 1))
 
-    def multiply_inverse(self, vecs_and_vars: VectorsAndVariables) -> list[tuple[Any, Variable]]:
-        """Multiplies vectors by M⁻¹, with the inverses as they are; see `multiply`."""
+    def multiply_inverse(
+        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by M⁻¹, with the inverses as they are; see `multiply`.
+
+        Without `from_identity` the product with an inverse that was not computed yet is zero.
+        """
         self._check_served(-1 in self._exps, "multiply_inverse", "-1 in exps")
-        return self._multiply(vecs_and_vars, lambda block, v: block.multiply_inverse(v))
+        multiply = _power_from_identity if from_identity else _power
+        return self._multiply(vecs_and_vars, lambda block, v: multiply(block, v, -1))
 
     def multiply_matpower(
         self, exp: float, vecs_and_vars: VectorsAndVariables

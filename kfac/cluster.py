@@ -89,6 +89,7 @@ class ClusterKfacOpt(KfacOptimizer):
         check_period("cov_update_every", cov_update_every)
         check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
         super().__init__(cov_ema_decay=decay_per_update(cov_ema_decay, cov_update_every), **kwargs)
+        self._begins_with_identity = False
         self._worker = worker
         self._invert_every = called_once(invert_every)
         self._cov_update_every = cov_update_every

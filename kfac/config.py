@@ -43,6 +43,10 @@ class CurvatureConfig:
         "shifts" correlates the image with shifted copies where it can, "auto" estimates which
         is cheaper.
       zero_mean_activations: Whether "kron_sua" takes activations to have zero mean.
+      sub_sample_inputs: Whether the input factors of convolutions see a random part of the examples
+        only, unless a layer was registered with another choice. Automatic registration makes none.
+        Of no effect on "kron_sua" and "diagonal".
+      sub_sample_patches: Whether they see a random part of the patches only; likewise.
       input_fraction: Share of the examples kept by `sub_sample_inputs`, in (0, 1].
       patches_per_dimension: Patches kept by `sub_sample_patches` for each row of the factor.
       max_patches: Upper limit of the patches kept by `sub_sample_patches`.
@@ -56,6 +60,8 @@ class CurvatureConfig:
     damping_power: float = 1.0
     conv_moment: str = "auto"
     zero_mean_activations: bool = False
+    sub_sample_inputs: bool = False
+    sub_sample_patches: bool = False
     input_fraction: float = 0.2
     patches_per_dimension: int = 3
     max_patches: int = 10_000_000
@@ -71,6 +77,8 @@ class CurvatureConfig:
         check_period("max_patches", self.max_patches, "patches")
         check_number("damping_power", self.damping_power, ">= 0", lambda x: x >= 0)
         check_number("input_fraction", self.input_fraction, "in (0, 1]", lambda x: 0 < x <= 1)
+        check_choice("sub_sample_inputs", self.sub_sample_inputs, (True, False))
+        check_choice("sub_sample_patches", self.sub_sample_patches, (True, False))
         check_choice("conv_moment", self.conv_moment, CONV_MOMENTS)
         check_choice("inverse_method", self.inverse_method, INVERSE_METHODS)
         for argument, dtype in (

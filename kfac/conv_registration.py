@@ -63,8 +63,10 @@ class ConvRegistration(LayerTable):
           dilations: (1, step, 1), or None for an ordinary filter.
           approx: "kron" or "ekfac".
           reuse: See the class.
-          sub_sample_inputs: Whether the input factor sees a random part of the examples only.
-          sub_sample_patches: Whether the input factor sees a random part of the patches only.
+          sub_sample_inputs: Whether the input factor sees a random part of the examples only;
+            None means what the collection's `CurvatureConfig` says.
+          sub_sample_patches: Whether the input factor sees a random part of the patches only; None
+            likewise.
 
         Raises:
           ValueError: See the class; or strides, padding or dilations are not as above.
@@ -72,7 +74,7 @@ class ConvRegistration(LayerTable):
         params = as_key(params)
         chosen = self._resolve_approximation("conv1d", approx, params)
         geometry = _geometry(params, 1, padding, None, strides, dilations)
-        form = ConvForm(sampling=_sampling(sub_sample_inputs, sub_sample_patches))
+        form = ConvForm(sampling=Sampling(sub_sample_inputs, sub_sample_patches))
         block = _two_factor_block(chosen)(self, params, geometry, form)
         self._register_block(block, inputs, outputs, reuse)
 
@@ -103,8 +105,10 @@ class ConvRegistration(LayerTable):
           dilations: As strides, or None for an ordinary filter.
           approx: "kron", "kron_sua", "ekfac" or "diagonal".
           reuse: See the class.
-          sub_sample_inputs: Whether the input factor sees a random part of the examples only.
-          sub_sample_patches: Whether the input factor sees a random part of the patches only.
+          sub_sample_inputs: Whether the input factor sees a random part of the examples only;
+            None means what the collection's `CurvatureConfig` says.
+          sub_sample_patches: Whether the input factor sees a random part of the patches only; None
+            likewise.
           patch_mask: Numbers [rows, columns, channels] that multiply every patch.
 
         Raises:
@@ -119,7 +123,7 @@ class ConvRegistration(LayerTable):
         if chosen == APPROX_DIAGONAL_NAME:
             block = ConvDiagonalFB(self, params, geometry, mask)
         else:
-            sampling = _sampling(sub_sample_inputs, sub_sample_patches)
+            sampling = Sampling(sub_sample_inputs, sub_sample_patches)
             form = ConvForm(chosen == APPROX_KRONECKER_SUA_NAME, sampling, mask)
             _check_uncorrelated(params, form)
             block = _two_factor_block(chosen)(self, params, geometry, form)
@@ -344,10 +348,6 @@ def _with_batch_and_channels(
         return None
     is_first = data_format is not None and data_format.startswith("NC")
     return (1, 1, *steps) if is_first else (1, *steps, 1)
-
-
-def _sampling(inputs: bool | None, patches: bool | None) -> Sampling:
-    return Sampling(bool(inputs), bool(patches))
 
 
 def _patch_mask(params: Parameters, mask: Any) -> PatchMask | None:

@@ -27,11 +27,13 @@ from kfac._types import Tensor
 from kfac.linalg import as_scalar
 from kfac.loss_functions import LossFunction
 from kfac.loss_registration import LossRegistration
+from kfac.moved_names import with_moved_attributes
 
 v1 = tf.compat.v1
 
 
 @typing.final
+@with_moved_attributes
 class CurvatureMatrixVectorProductComputer:
     """Multiplies by the Fisher matrix, the GGN, the Hessian, and factors of the former two.
 

@@ -22,6 +22,8 @@ class CurvatureOwner:
     """Has a Fisher estimator."""
 
     _estimator: FisherEstimator
+    _begins_with_identity: bool
+    """Whether a block without an inverse counts as a damped identity matrix, and not as nothing."""
 
     @property
     def layers(self) -> LayerCollection:
@@ -144,8 +146,10 @@ class CurvatureOwner:
         self, vectors: Sequence[Vector], variables: Sequence[Variable]
     ) -> list[Vector]:
         pairs = list(zip(vectors, variables, strict=True))
-        return [product for product, _ in self._estimator.multiply_inverse(pairs)]
+        products = self._estimator.multiply_inverse(pairs, self._begins_with_identity)
+        return [product for product, _ in products]
 
     def _multiply(self, vectors: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
         pairs = list(zip(vectors, variables, strict=True))
-        return [product for product, _ in self._estimator.multiply(pairs)]
+        products = self._estimator.multiply(pairs, self._begins_with_identity)
+        return [product for product, _ in products]

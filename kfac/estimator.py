@@ -10,7 +10,7 @@ References:
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
@@ -31,6 +31,7 @@ from kfac.estimation_modes import MODES
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor, updated_inverses
 from kfac.layer_collection import LayerCollection
+from kfac.moved_names import finder, with_moved_attributes
 from kfac.phase_times import PhaseTimes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, work_of_blocks
 from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
@@ -73,6 +74,7 @@ def make_fisher_estimator(
 
 
 @typing.final
+@with_moved_attributes
 class FisherEstimator(BlockProducts):
     """Estimates the Fisher matrix of a layer collection's losses, block by block.
 
@@ -119,11 +121,11 @@ class FisherEstimator(BlockProducts):
           compute_params_stats: Whether `params_stats` is to be served.
           batch_size: Examples in the batch, over all towers, for `params_stats`. It is compared
             with the losses, when `params_stats` are run if their sizes are not static.
-          cov_devices: Devices for the moving averages; None means those of the layers.
-          inv_devices: Devices for the inverses; None means those of the layers.
-          trans_devices: Devices for products with blocks; None means where its inverses are.
+          cov_devices: Devices for the moving averages; none means those of the layers.
+          inv_devices: Devices for the inverses; none means those of the layers.
+          trans_devices: Devices for products with blocks; none means where its inverses are.
           placement_strategy: None spreads the work over devices by cost, "round_robin" in turn;
-            then None for devices means that there is no preference.
+            then no devices mean that there is no preference.
 
         Raises:
           ValueError: The estimation mode or placement strategy is unknown, or the batch size is
@@ -210,8 +212,6 @@ class FisherEstimator(BlockProducts):
         """Returns the variables of all inverses."""
         return [v for factor in self.factors for v in factor.get_inv_vars()]
 
-    # Building.
-
     def _instantiate(self) -> _Plan:
         """Finalizes the collection, makes factors and places them; once."""
         if self._plan is not None:
@@ -286,8 +286,6 @@ class FisherEstimator(BlockProducts):
 
         places = self._instantiate().placement.inv
         return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
-
-    # Updating.
 
     def _updated_averages(
         self, indices: Sequence[int], backward: BackwardPass, should_decay: Tensor | bool
@@ -494,3 +492,7 @@ class FisherEstimator(BlockProducts):
             cov_thunks,
             inv_thunks,
         )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = finder(__name__)

@@ -61,6 +61,11 @@ def _condition(factor: FisherFactor, inverse: Tensor) -> Tensor:
     return tf.norm(tf.cast(matrix, tf.float32)) * tf.norm(tf.cast(inverse, tf.float32))
 
 
+def count_without_inverse(blocks: Sequence[FisherBlock]) -> Tensor:
+    """Returns how many blocks have no inverse yet; int32 []."""
+    return tf.reduce_sum(tf.stack([tf.cast(~block.has_inverse(), tf.int32) for block in blocks]))
+
+
 def mean_curvature(blocks: Sequence[FisherBlock]) -> Tensor:
     """Returns the mean eigenvalue of all blocks together, without damping; float64 [].
 

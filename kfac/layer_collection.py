@@ -7,6 +7,7 @@ hangs a collection on the graph itself. The estimator reads the finished collect
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -31,6 +32,7 @@ from kfac.config import CurvatureConfig
 from kfac.curvature_report import curvature_report
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.graph_search import AutoRegistration
+from kfac.moved_names import finder, with_moved_attributes
 from kfac.reuse import VARIABLE_SCOPE
 
 v1 = tf.compat.v1
@@ -59,6 +61,7 @@ __all__ = [
 ]
 
 
+@with_moved_attributes
 class LayerCollection(AutoRegistration):
     """The layers, parameters and losses of one model, over all its towers.
 
@@ -197,3 +200,7 @@ def set_default_layer_collection(layer_collection: LayerCollection | None) -> No
             f"{defaults[-1].name!r} is. Call set_default_layer_collection(None) first."
         )
     defaults.append(layer_collection)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = finder(__name__)

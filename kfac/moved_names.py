@@ -1,21 +1,32 @@
-"""Names of tensorflow/kfac that are not here, and what took their place.
+"""Names of tensorflow/kfac and tf.contrib.kfac that are not here, and what took their place.
 
-A module that had such a name there asks `finder` for its `__getattr__`, so that whoever uses the
-name is told what to write instead, in the same AttributeError that any other unknown name gets. No
-name comes back to life, and nothing is imported or changed. docs/kfac.md has the whole table.
+A module or class that had such a name there gets its `__getattr__` here, so that whoever uses
+the name is told what to write instead, in the AttributeError that any unknown name gets. No name
+comes back to life, and nothing is imported or changed. docs/kfac.md has the whole table.
 """
 
 import types
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
 
 _CONFIG = "kfac.LayerCollection(config=kfac.CurvatureConfig(…)), whose fields are its arguments"
 _NONE = "nothing: averages are exact from the first update on, and over all towers' examples"
+_REGISTRATION = "the register_… methods of kfac.LayerCollection, which make the blocks"
+_PRIVATE = "nothing: this is part of how factors work, and not public"
+_SCANNER = "kfac.graph_search.register_layers, or auto_register_layers of the layer collection"
+_STRATEGY = "the argument placement_strategy='round_robin' of kfac.KfacOptimizer"
+_TOWERS = (
+    "towers in one graph, with kfac.graph_layer_collection: copies of a graph are not supported"
+)
 
 _FIELDS = {
     "EIGENVALUE_DECOMPOSITION_THRESHOLD": "eigen_threshold",
     "ASSUME_ZERO_MEAN_ACTIVATIONS": "zero_mean_activations",
     "INPUTS_TO_EXTRACT_PATCHES_FACTOR": "input_fraction",
+    "SUB_SAMPLE_INPUTS": "sub_sample_inputs",
+    "SUB_SAMPLE_PATCHES": "sub_sample_patches",
     "MAX_NUM_PATCHES": "max_patches",
     "MAX_NUM_PATCHES_PER_DIMENSION": "patches_per_dimension",
     "USE_PATCHES_SECOND_MOMENT_OP": "conv_moment",
@@ -32,6 +43,8 @@ _SETTINGS = {
         ("INIT_COVARIANCES_AT_ZERO", "INIT_INVERSES_AT_ZERO", "TOWER_STRATEGY", "ZERO_DEBIAS"),
         _NONE,
     ),
+    "EIGENVALUE_CLIPPING_THRESHOLD": "nothing: negative eigenvalues are taken for zero",
+    "SUBTRACT_MEAN_CONTRIB_FROM_COV": "nothing: zero_mean_activations decides",
 }
 
 REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
@@ -41,17 +54,181 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "data_reader_alt": "kfac.data_reader, with CachedIndexedReader",
             "periodic_inv_cov_update_kfac_opt": "kfac.periodic",
             "python": "the modules of kfac itself, such as kfac.optimizer",
+            "tensormatch": "kfac.graph_search",
             "utils": f"for utils.set_global_constants {_CONFIG}; for utils.batch_execute "
             "kfac.batch_execute",
         },
-        "kfac.fisher_blocks": _SETTINGS,
-        "kfac.fisher_factors": _SETTINGS,
+        "kfac.estimator": {
+            "FisherEstimatorRoundRobin": f"kfac.estimator.FisherEstimator, with {_STRATEGY}",
+            "FisherEstimatorReplicaRoundRobin": f"kfac.estimator.FisherEstimator, and {_TOWERS}",
+        },
+        "kfac.fisher_blocks": {
+            **_SETTINGS,
+            "EmbeddingKFACFB": "kfac.fisher_blocks.FullyConnectedKFACBasicFB",
+            "EmbeddingKFACMultiIndepFB": "kfac.fisher_blocks.FullyConnectedMultiIndepFB",
+            "PI_OFF_NAME": "kfac.CurvatureConfig(balance_damping=False)",
+            "PI_TRACENORM_NAME": "kfac.CurvatureConfig(balance_damping=True)",
+            "SeriesFBApproximation": "the approximations 'kron_series_1' and 'kron_series_2' of "
+            "register_fully_connected_multi",
+            **dict.fromkeys(
+                (
+                    "DiagonalFB",
+                    "FullFB",
+                    "InputOutputMultiTower",
+                    "InputOutputMultiTowerMultiUse",
+                    "KroneckerProductFB",
+                    "PackagedFunc",
+                    "compute_pi_adjusted_damping",
+                    "compute_pi_tracenorm",
+                    "conv2d_filter_to_depthwise_conv2d_filter",
+                    "depthwise_conv2d_filter_to_conv2d_filter",
+                    "maybe_tuple",
+                    "normalize_damping",
+                    "num_conv_locations",
+                ),
+                _REGISTRATION,
+            ),
+        },
+        "kfac.fisher_factors": {
+            **_SETTINGS,
+            "ConvInputMultiKF": "kfac.fisher_factors.ConvInputKroneckerFactor",
+            "ConvOutputMultiKF": "kfac.fisher_factors.ConvOutputKroneckerFactor",
+            "DenseSquareMatrixFactor": "kfac.fisher_factors.FisherFactor",
+            "DiagonalMultiKF": "kfac.fisher_factors.DiagonalKroneckerFactor",
+            "EmbeddingInputKroneckerFactor": "kfac.fisher_factors.DiagonalKroneckerFactor",
+            "FullFactor": "kfac.fisher_factors.NaiveFullFactor",
+            "InverseProvidingFactor": "kfac.fisher_factors.FisherFactor",
+            "ScaleAndShiftFactor": "kfac.fisher_factors.ScaleAndShiftFullFactor",
+            **dict.fromkeys(
+                (
+                    "append_homog",
+                    "compute_cov",
+                    "covariance_initializer",
+                    "diagonal_covariance_initializer",
+                    "graph_func_to_id",
+                    "graph_func_to_string",
+                    "inverse_initializer",
+                    "list_to_string",
+                    "maybe_place_on_device",
+                    "place_on_device",
+                    "scalar_or_tensor_to_string",
+                    "scope_string_from_name",
+                    "scope_string_from_params",
+                ),
+                _PRIVATE,
+            ),
+        },
+        "kfac.graph_search": dict.fromkeys(
+            (
+                "filter_records",
+                "record_affine_from_bindings",
+                "record_batch_norm_from_bindings",
+                "record_scale_and_shift_from_bindings",
+                "register_subgraph_layers",
+            ),
+            _SCANNER,
+        ),
+        "kfac.layer_collection": {
+            "LayerParametersDict": "a dict: fisher_blocks of kfac.LayerCollection is one",
+            "ensure_sequence": "kfac.graph_search.ensure_sequence",
+        },
+        "kfac.linear_operator": {
+            "LinearOperatorDiag": "kfac.linear_operator.DiagonalOperator",
+            "LinearOperatorExtras": "kfac.linear_operator.LinearOperator",
+            "LinearOperatorFullMatrix": "kfac.linear_operator.DenseOperator",
+        },
+        "kfac.loss_functions": dict.fromkeys(
+            (
+                "DistributionNegativeLogProbLoss",
+                "NaturalParamsNegativeLogProbLoss",
+                "NegativeLogProbLoss",
+            ),
+            "kfac.loss_functions.LossFunction",
+        ),
         "kfac.optimizer": {
             "set_global_constants": "the constructor's argument include_damping_in_qmodel_change",
+            **dict.fromkeys(("ip", "ip_p", "sprod", "sprod_p"), "tf.reduce_sum and operators"),
+        },
+        "kfac.placement": {
+            "ReplicaRoundRobinPlacementMixin": _TOWERS,
+            "RoundRobinPlacementMixin": _STRATEGY,
         },
     }
 )
 """Module → a name that it had → what to use."""
+
+_ALL_OPS = "make_ops_and_vars(), which returns all update ops, as"
+_THUNKS = "make_vars_and_create_op_thunks(), which returns functions that make the ops, as"
+_UPDATES = {
+    "cov_update_op": f"{_ALL_OPS} its cov_update",
+    "cov_update_ops": f"{_ALL_OPS} its cov_updates",
+    "cov_update_thunks": f"{_THUNKS} the first of its two lists",
+    "inv_update_op": f"{_ALL_OPS} its inv_update",
+    "inv_update_ops": f"{_ALL_OPS} its inv_updates",
+    "inv_update_thunks": f"{_THUNKS} the second of its two lists",
+    "inv_updates_dict": f"{_ALL_OPS} its inv_updates, in the order of factors",
+}
+_EMBEDDINGS = "fully_connected_approximation: an embedding is a dense layer with dense_inputs=False"
+
+ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
+    {
+        "CurvatureMatrixVectorProductComputer": {
+            "generalized_gauss_newton_factor_inner_shapes": "ggn_factor_inner_shapes",
+            "multiply_generalized_gauss_newton": "multiply_ggn",
+            "multiply_generalized_gauss_newton_factor": "multiply_ggn_factor",
+            "multiply_generalized_gauss_newton_factor_transpose": "multiply_ggn_factor_transpose",
+        },
+        "KfacOptimizer": {
+            **_UPDATES,
+            "set_damping_adaptation_params": "the constructor's arguments adapt_damping, is_chief, "
+            "prev_train_batch, loss_fn, min_damping and those named damping_…",
+        },
+        "LayerCollection": {
+            "create_subgraph": "finalize()",
+            "default_embedding_approximation": f"default_{_EMBEDDINGS}",
+            "default_embedding_multi_approximation": "default_fully_connected_multi_approximation",
+            "eval_losses_on_samples": "eval_losses(target_mode='sample')",
+            "get_use_count_map": "check_registration(variables), which compares the uses",
+            "register_block": _REGISTRATION,
+            "register_embedding": "register_fully_connected(…, dense_inputs=False)",
+            "register_embedding_multi": "register_fully_connected_multi(…, dense_inputs=False)",
+            "register_loss_function": "the method of the loss's kind, such as "
+            "register_softmax_cross_entropy_loss",
+            "set_default_embedding_approximation": f"set_default_{_EMBEDDINGS}",
+        },
+        "FisherBlock": {
+            "num_registered_minibatches": "num_registered_towers",
+            "register_additional_minibatch": "register_additional_tower",
+        },
+        "FisherFactor": {
+            "batch_size": "nothing: towers weigh by their numbers of examples",
+            "check_partial_batch_sizes": "nothing: towers weigh by their numbers of examples",
+            "get_cov": "cov",
+            "instantiate_covariance": "instantiate_cov_variables()",
+        },
+        "LossFunction": {
+            "dist": "sample() and evaluate(), which need no distribution object",
+            "hessian_factor_inner_shape": "ggn_factor_inner_shape",
+            "hessian_factor_inner_static_shape": "ggn_factor_inner_static_shape",
+            "multiply_hessian": "multiply_ggn",
+            "multiply_hessian_factor": "multiply_ggn_factor",
+            "multiply_hessian_factor_replicated_one_hot": "multiply_ggn_factor_replicated_one_hot",
+            "multiply_hessian_factor_transpose": "multiply_ggn_factor_transpose",
+        },
+        "FisherEstimator": {
+            **_UPDATES,
+            "made_vars": "make_vars(), which makes them once however often it is called",
+        },
+    }
+)
+"""Class → an attribute that its objects had → what to use."""
+
+
+def _told(text: str, replacement: str) -> str:
+    return (
+        f"{text}, which tensorflow/kfac had. Use {replacement}. See docs/kfac.md, 'From "
+        "tensorflow/kfac and tf.contrib.kfac'."
+    )
 
 
 def finder(module: str) -> Callable[[str], NoReturn]:
@@ -64,11 +241,25 @@ def finder(module: str) -> Callable[[str], NoReturn]:
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
         text = f"module {module!r} has no attribute {name!r}"
-        if name in replacements:
-            text += (
-                f", which tensorflow/kfac had. Use {replacements[name]}. See docs/kfac.md, 'From "
-                "tensorflow/kfac and tf.contrib.kfac'."
-            )
-        raise AttributeError(text)
+        raise AttributeError(_told(text, replacements[name]) if name in replacements else text)
 
     return __getattr__
+
+
+def with_moved_attributes(cls: _Class) -> _Class:
+    """Has the objects of a class tell what replaces the attributes of old; a class decorator.
+
+    Args:
+      cls: A class whose name is a key of `ATTRIBUTES`.
+    """
+    replacements = ATTRIBUTES[cls.__name__]
+
+    def __getattr__(self: Any, name: str) -> Any:  # noqa: N807
+        if name in replacements:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(_told(text, replacements[name]))
+        # Fails again: with the ordinary message, or with what a property raised.
+        return object.__getattribute__(self, name)
+
+    setattr(cls, "__getattr__", __getattr__)  # noqa: B010
+    return cls

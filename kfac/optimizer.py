@@ -24,7 +24,7 @@ from kfac.estimator import make_fisher_estimator
 from kfac.layer_collection import LayerCollection
 from kfac.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.momentum.choice import MomentumSettings
-from kfac.moved_names import finder
+from kfac.moved_names import finder, with_moved_attributes
 from kfac.quadratic_model import ExactCurvature
 from kfac.schedules import called_once, current
 from kfac.stepping import SteppingOptimizer
@@ -35,6 +35,7 @@ __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 _ADAPT = "it needs adapt_damping=True"
 
 
+@with_moved_attributes
 class KfacOptimizer(SteppingOptimizer):
     """Gradient descent preconditioned by a Kronecker-factored Fisher matrix.
 
@@ -46,6 +47,9 @@ class KfacOptimizer(SteppingOptimizer):
     * "qmodel": αM⁻¹g + μu, u being the change before; α and μ minimize the quadratic model of the
       loss with the exact curvature of the batch, so that neither is to be given;
     * "qmodel_fixedmu": the same, but μ is given as `momentum`.
+
+    Until the inverse of a layer's block was computed at least once, that block counts as made of
+    identity matrices, damped like its factors: the layer is trained by its gradient, scaled.
 
     A step with a non-finite entry changes neither weights nor velocities; it is counted in
     `skipped_steps`. All numbers may also be Tensors, Variables or functions without arguments
@@ -144,9 +148,9 @@ class KfacOptimizer(SteppingOptimizer):
           print_logs: Whether each adaptation writes a line to the log.
           tf_replicator: Must be None: copies of the graph under a replicator are not supported.
           dtype: Of the variables of damping and quadratic model.
-          cov_devices: Devices for the moving averages; None means those of the layers.
-          inv_devices: Devices for the inverses; None means those of the layers.
-          trans_devices: Devices for products with blocks; None means where the inverses are.
+          cov_devices: Devices for the moving averages; none means those of the layers.
+          inv_devices: Devices for the inverses; none means those of the layers.
+          trans_devices: Devices for products with blocks; none means where the inverses are.
           max_damping: Largest adapted λ, or None.
           calibrate_damping: Whether `damping` is relative: at the first step adapted λ becomes
             `damping` times the mean eigenvalue of the undamped blocks.

@@ -101,6 +101,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         self._cov_update_every = cov_update_every
         self._num_burnin_steps = num_burnin_steps
         self._spread_inverses = spread_inverses
+        self._begins_with_identity = False
         self._burnin_counter: Variable = None
         interval = self.damping_adaptation_interval
         if kwargs.get("adapt_damping") and is_static and interval % invert_every:

@@ -8,10 +8,11 @@ import itertools
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
+from kfac.moved_names import finder
 
 
 class Place(NamedTuple):
@@ -30,9 +31,9 @@ class Devices(NamedTuple):
     """What the user chose, and where the layers are.
 
     Attributes:
-      cov: For moving averages; None means no choice.
-      inv: For inverses; None means no choice.
-      trans: For products with blocks; None means no choice.
+      cov: For moving averages; None or no device means no choice.
+      inv: For inverses; likewise.
+      trans: For products with blocks; likewise.
       layers: The devices on which registered tensors are computed; "" where that is not known.
     """
 
@@ -100,7 +101,11 @@ def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
     Raises:
       ValueError: There is no device.
     """
-    _check_not_empty(len(costs), devices)
+    if not devices:
+        raise ValueError(
+            f"Cannot place {len(costs)} pieces of K-FAC's work: the list of devices is empty. Give "
+            "at least one device."
+        )
     load = dict.fromkeys(distinct(devices), 0.0)
     chosen = [""] * len(costs)
     for index in sorted(range(len(costs)), key=lambda i: (-costs[i], i)):
@@ -115,23 +120,9 @@ def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
 
     Args:
       count: Pieces of work.
-      devices: At least one device, or None for no preference.
-
-    Raises:
-      ValueError: There is no device.
+      devices: The devices; None or no device for no preference.
     """
-    if devices is None:
-        return [""] * count
-    _check_not_empty(count, devices)
-    return list(itertools.islice(itertools.cycle(devices), count))
-
-
-def _check_not_empty(count: int, devices: Sequence[str]) -> None:
-    if not devices:
-        raise ValueError(
-            f"Cannot place {count} pieces of K-FAC's work: the list of devices is empty. Give at "
-            "least one device, or None to use the devices of the registered layers."
-        )
+    return list(itertools.islice(itertools.cycle(devices or [""]), count))
 
 
 def place_by_cost(work: Work, devices: Devices) -> Placement:
@@ -141,12 +132,9 @@ def place_by_cost(work: Work, devices: Devices) -> Placement:
     of the layers; the variables follow, unless a layer's device names a job: in a cluster the
     surrounding device scope decides, because variables belong on the parameter servers there.
     Products are computed where the costliest inverse of the block is, unless devices are named.
-
-    Raises:
-      ValueError: One of the lists of devices is empty.
     """
     inv = _places_by_cost(work.inv, devices.inv, devices.layers)
-    if devices.trans is None:
+    if not devices.trans:
         trans = [inv[max(block, key=lambda i: work.inv[i])].compute for block in work.blocks]
     else:
         products = [sum(work.cov[i] for i in block) for block in work.blocks]
@@ -157,7 +145,7 @@ def place_by_cost(work: Work, devices: Devices) -> Placement:
 def _places_by_cost(
     costs: Sequence[float], devices: Sequence[str] | None, layer_devices: Sequence[str]
 ) -> list[Place]:
-    if devices is not None:
+    if devices:
         return [Place(device, device) for device in assign_by_cost(costs, devices)]
     # A block that does not know where it is must not keep others from the devices there are.
     known = [device for device in distinct(layer_devices) if device]
@@ -170,9 +158,6 @@ def place_in_turn(work: Work, devices: Devices) -> Placement:
 
     The variables of averages are on their device; those of inverses are left to the surrounding
     device scope. Where no devices are named there is no preference.
-
-    Raises:
-      ValueError: One of the lists of devices is empty.
     """
     return Placement(
         cov=[Place(device, device) for device in assign_in_turn(len(work.cov), devices.cov)],
@@ -184,3 +169,7 @@ def place_in_turn(work: Work, devices: Devices) -> Placement:
 STRATEGIES: Mapping[str | None, Callable[[Work, Devices], Placement]] = types.MappingProxyType(
     {None: place_by_cost, "round_robin": place_in_turn}
 )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = finder(__name__)

@@ -90,6 +90,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         self._before_step = None
         self._makes_step = True
         self._awaited = []
+        self._begins_with_identity = True
 
     @property
     def counter(self) -> Variable:
@@ -279,6 +280,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             **self._momentum_rule.summaries,
             **counters,
             "mean_curvature": health.mean_curvature(self._estimator.blocks),
+            "layers_without_inverse": health.count_without_inverse(self._estimator.blocks),
         }
         health.summarize(scalars, self.factors, self._estimator.times)
 

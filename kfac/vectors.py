@@ -66,6 +66,18 @@ def map_entries(function: Callable[[Tensor], Tensor], vector: Vector) -> Vector:
     return tf.IndexedSlices(function(vector.values), vector.indices, vector.dense_shape)
 
 
+def choose(condition: Tensor, first: Vector, second: Vector) -> Vector:
+    """Returns one of two parts.
+
+    Args:
+      condition: bool []; true for the first part, false for the second.
+      first: A part. The result is sparse if this one is.
+      second: A part; of the same indices where the first one is sparse.
+    """
+    other = second if isinstance(first, tf.IndexedSlices) else as_dense(second)
+    return map_entries(lambda entry: linalg.choose(condition, entry, entries(other)), first)
+
+
 def scale(coefficient: Tensor, vectors: Sequence[Vector]) -> list[Vector]:
     """Returns c·x, c being of shape []."""
     return [

@@ -29,24 +29,33 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
     with tf.Graph().as_default():
         v1.set_random_seed(settings.seed)
         batch = mnist.tensors(*data.train, settings.batch_size, seed=settings.seed)
-        loss = mean_of_towers(batch, plan, params)
+        loss, accuracy = mean_of_towers(batch, plan, params)
         train_op = kfac_updates.minimize(loss, params, plan.towers)
-        plain_training.run(train_op, loss, convnet_model.predict, data, settings, params)
+        plain_training.run(train_op, loss, accuracy, convnet_model.predict, data, settings, params)
 
 
-def mean_of_towers(batch: tuple[Any, Any], plan: model_deploy.DevicePlan, params: Params) -> Any:
-    """Builds a tower on each device and returns the mean of their losses, shape []."""
+def mean_of_towers(
+    batch: tuple[Any, Any], plan: model_deploy.DevicePlan, params: Params
+) -> tuple[Any, Any]:
+    """Builds a tower on each device; returns the means of their losses and accuracies, both [].
+
+    Args:
+      batch: Images and digits of all towers.
+      plan: Where the towers go.
+      params: As for `convnet_model.model_fn`.
+    """
     count = len(plan.towers)
     with v1.device(plan.consolidation):
         shards = zip(*(tf.split(tensor, count) for tensor in batch), strict=True)
     variables = model_deploy.VariablePlacer(plan.parameters)
-    losses = []
+    losses, accuracies = [], []
     for index, (device, (images, labels)) in enumerate(zip(plan.towers, shards, strict=True)):
         scope = v1.variable_scope(v1.get_variable_scope(), reuse=index > 0)
         with scope, v1.name_scope(f"tower_{index}"), v1.device(variables.on(device)):
             model = convnet_model.build_model(images)
             losses.append(convnet_model.mean_loss(model, labels))
+            accuracies.append(convnet_model.mean_accuracy(model, labels))
             if params["optimizer"] == "kfac":
                 convnet_model.register(kfac.graph_layer_collection(), model, params)
     with v1.device(plan.consolidation):
-        return tf.add_n(losses) / count
+        return tf.add_n(losses) / count, tf.add_n(accuracies) / count

@@ -27,5 +27,6 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
         loss = convnet_model.mean_loss(model, labels)
         if params["optimizer"] == "kfac":
             convnet_model.register(kfac.graph_layer_collection(), model, params)
+        accuracy = convnet_model.mean_accuracy(model, labels)
         train_op = kfac_updates.minimize(loss, params)
-        plain_training.run(train_op, loss, convnet_model.predict, data, settings, params)
+        plain_training.run(train_op, loss, accuracy, convnet_model.predict, data, settings, params)

@@ -50,16 +50,29 @@ def model_fn(
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
 
 
-def _make_kfac(params: Params, config: replicate.RunConfig) -> Any:
-    return kfac.ClusterKfacOpt(
-        kfac.WorkerRole(
-            params["op_strategy"],
-            num_workers=config.num_worker_replicas,
-            task_index=config.global_id_in_cluster,
-        ),
-        invert_every=convnet_model.INVERT_EVERY,
-        **convnet_model.kfac_arguments(params),
-    )
+def make_kfac(
+    worker: kfac.WorkerRole,
+    params: Params,
+    layers: kfac.LayerCollection | None = None,
+    invert_every: int = convnet_model.INVERT_EVERY,
+) -> kfac.ClusterKfacOpt:
+    """Makes the K-FAC optimizer of one worker, and prints what it does there.
+
+    Args:
+      worker: Which part of K-FAC's work it does.
+      params: As for `convnet_model.model_fn`.
+      layers: Where the layers are registered; None means in the graph's own collection.
+      invert_every: Steps between two computations of the inverses.
+    """
+    arguments = convnet_model.kfac_arguments(params, layers)
+    optimizer = kfac.ClusterKfacOpt(worker, invert_every=invert_every, **arguments)
+    terminal.show("K-FAC", f"{optimizer.worker.strategy}; this worker: {optimizer.worker.name}")
+    return optimizer
+
+
+def _make_kfac(params: Params, config: replicate.RunConfig) -> kfac.ClusterKfacOpt:
+    workers, index = config.num_worker_replicas, config.global_id_in_cluster
+    return make_kfac(kfac.WorkerRole(params["op_strategy"], workers, index), params)
 
 
 def _make_synchronous(params: Params, config: replicate.RunConfig) -> Any:

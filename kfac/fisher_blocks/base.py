@@ -15,6 +15,7 @@ import tensorflow as tf
 from kfac._types import Parameters, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
+from kfac.moved_names import with_moved_attributes
 
 
 class FactorMaker(Protocol):
@@ -35,6 +36,7 @@ def as_tuple(params: Parameters) -> tuple[Variable, ...]:
     return tuple(params) if isinstance(params, (tuple, list)) else (params,)
 
 
+@with_moved_attributes
 class FisherBlock(abc.ABC):
     """One diagonal block of the Fisher matrix: that of one layer's parameters.
 
@@ -173,6 +175,14 @@ class FisherBlock(abc.ABC):
     @abc.abstractmethod
     def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
         """Returns B⁻¹, or its transpose, times a vector, where BBᵀ is the damped block."""
+
+    @abc.abstractmethod
+    def identity_eigenvalue(self) -> Tensor:
+        """Returns the eigenvalue of the damped block if its factors were identity matrices."""
+
+    def has_inverse(self) -> Tensor:
+        """Returns whether the inverse was computed at least once, bool []; before, it is zero."""
+        return tf.reduce_all(tf.stack([factor.has_inverse() for factor in self.factors]))
 
     def multiply_inverse(self, vector: Parameters) -> Parameters:
         """Returns the inverse of the damped block times a vector."""

@@ -106,6 +106,11 @@ class EigenbasisBlock(TwoFactorBlock):
     def register_cholesky_inverse(self) -> None:
         """Does nothing: B⁻¹ is there."""
 
+    def identity_eigenvalue(self) -> Tensor:
+        """Returns T + λ."""
+        dtype = self.eigenbasis_factor.dtype
+        return as_scalar(self.replications(), dtype) + as_scalar(self._damping, dtype)
+
     def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
         """Returns U_A ((U_Aᵀ V U_G) ∘ (s + λ)^e) U_Gᵀ."""
         scaled = self._scale(exponent)

@@ -147,15 +147,25 @@ class TwoFactorBlock(FisherBlock):
     def _split_damping(self) -> tuple[Tensor, Tensor]:
         """Returns π√λ' and √λ'/π; see `kronecker_damping`."""
         a, g = self.kronecker_factors
-        config = self._factor_maker.config
-        times = linalg.as_scalar(self.replications(), a.dtype) ** config.damping_power
-        damping = linalg.as_scalar(self._damping, a.dtype) / times
-        if config.balance_damping:
+        damping = self._damping_of_a_use()
+        if self._factor_maker.config.balance_damping:
             traces = a.trace(), a.dimension, tf.cast(g.trace(), a.dtype), g.dimension
             for_a, for_g = kronecker_damping(*traces, damping)
         else:
             for_a = for_g = tf.sqrt(damping)
         return for_a, tf.cast(for_g, g.dtype)
+
+    def _damping_of_a_use(self) -> Tensor:
+        """Returns λ', in the dtype of A."""
+        dtype = self.input_factor.dtype
+        times = linalg.as_scalar(self.replications(), dtype)
+        power = self._factor_maker.config.damping_power
+        return linalg.as_scalar(self._damping, dtype) / times**power
+
+    def identity_eigenvalue(self) -> Tensor:
+        """Returns T(1 + √λ')²: the damping of two identity matrices is split evenly."""
+        damping = self._damping_of_a_use()
+        return linalg.as_scalar(self.replications(), damping.dtype) * (1 + tf.sqrt(damping)) ** 2
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""

@@ -109,6 +109,10 @@ class SingleFactorBlock(FisherBlock):
         """Asks for `multiply_cholesky_inverse`."""
         self.factor.register_cholesky_inverse(self._own_damping())
 
+    def identity_eigenvalue(self) -> Tensor:
+        """Returns 1 + λ."""
+        return 1 + as_scalar(self._damping, self.factor.dtype)
+
     def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
         """Returns (M + λI)^e v."""
         return self._product(vector, self.factor.get_matpower(exponent, self._own_damping()))

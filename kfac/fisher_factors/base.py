@@ -16,6 +16,7 @@ from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linear_operator import LinearOperator
+from kfac.moved_names import with_moved_attributes
 from kfac.state import (
     Addition,
     Assignment,
@@ -47,6 +48,7 @@ class Moment(NamedTuple):
     count: Tensor
 
 
+@with_moved_attributes
 class FisherFactor(abc.ABC):
     """A moving average of a second moment, and functions of it when damped.
 
@@ -152,6 +154,13 @@ class FisherFactor(abc.ABC):
     def keeps_inverses(self) -> bool:
         """Whether `get_inverse` reads what is kept only, and not the average as it is now."""
         return False
+
+    def has_inverse(self) -> Tensor:
+        """Returns whether all that `get_inverse` depends on was computed at least once, bool []."""
+        known = [slot.is_computed() for slot in self.inverses]
+        if not self.keeps_inverses:
+            known.append(read(self._average[1]) > 0)
+        return tf.reduce_all(tf.stack([tf.constant(True), *known]))
 
     def get_inv_vars(self) -> tuple[Variable, ...]:
         """Returns the variables of all inverses and the like, in order of registration."""

@@ -31,11 +31,19 @@ class Sampling(typing.NamedTuple):
 
     Attributes:
       inputs: Whether to use only some of the examples, `CurvatureConfig.input_fraction` of them.
-      patches: Whether to use only some of the patches.
+        None means what the config says.
+      patches: Whether to use only some of the patches; likewise.
     """
 
-    inputs: bool = False
-    patches: bool = False
+    inputs: bool | None = None
+    patches: bool | None = None
+
+    def or_default(self, config: CurvatureConfig) -> "Sampling":
+        """Returns the same with the config's choices in place of None."""
+        return Sampling(
+            config.sub_sample_inputs if self.inputs is None else self.inputs,
+            config.sub_sample_patches if self.patches is None else self.patches,
+        )
 
 
 def example_gradients(
@@ -134,14 +142,14 @@ class ConvInputKroneckerFactor(_ImageFactor, MatrixFactor):
           geometry: The filter.
           has_bias: Whether each patch gets a trailing 1.
           devices: Where each tower's share is computed.
-          sampling: Which part of the data to use; None means all.
+          sampling: Which part of the data to use; None means what the config says.
           patch_mask: Multiplies every patch.
           name: Path of the variables below `kfac/`.
           config: Dtypes and the like; None means the defaults.
         """
         super().__init__(tensors, geometry, devices, name, config)
         self._has_bias = has_bias
-        self._sampling = sampling or Sampling()
+        self._sampling = (sampling or Sampling()).or_default(self._config)
         self._patch_mask = patch_mask
 
     @property

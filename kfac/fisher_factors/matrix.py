@@ -253,7 +253,7 @@ class DiagonalFactor(FisherFactor):
         """Does nothing: there is nothing to keep."""
 
     def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e; zero before the first statistic, so that a step changes nothing."""
+        """Returns (M + d·I)^e; zero before the first statistic."""
         value = self.value
         power = (value + tf.cast(damping.value(), value.dtype)) ** exponent
         usable = tf.logical_and(linalg.all_finite(value), linalg.all_finite(power))

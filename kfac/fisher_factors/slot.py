@@ -87,7 +87,7 @@ class Request(NamedTuple):
 class MatrixSlot:
     """A function of M + d·I kept in a variable that starts at zero.
 
-    A step made before the first update therefore changes nothing.
+    Products with it are zero before the first update.
 
     Attributes:
       request: Which function it is.
@@ -123,6 +123,13 @@ class MatrixSlot:
     def read(self) -> Tensor:
         """Reads the matrix now."""
         return read(self._matrix)
+
+    def is_computed(self) -> Tensor:
+        """Returns whether the function was ever computed, bool [].
+
+        No function that is kept has a first column of zeros, and the variable starts with zeros.
+        """
+        return tf.reduce_any(tf.not_equal(self.read()[:, 0], 0))
 
     def read_rare_paths(self) -> Tensor:
         """Reads how often each of `damped_matrix.RARE_PATHS` was taken so far, int64 [3]."""

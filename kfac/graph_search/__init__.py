@@ -5,6 +5,7 @@ Losses must be registered before, because layers are what is between parameters 
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock
@@ -22,6 +23,7 @@ from kfac.graph_search.records import (
     ensure_sequence,
 )
 from kfac.graph_search.registration import register_records
+from kfac.moved_names import finder
 
 __all__ = [
     "AmbiguousRegistrationError",
@@ -57,3 +59,7 @@ def register_layers(
       ValueError: As there.
     """
     return layer_collection.auto_register_layers(varlist, batch_size)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = finder(__name__)

@@ -8,11 +8,15 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
 
 import pytest
+
+import kfac
+from replicate.launch.plan import free_ports
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
@@ -219,3 +223,26 @@ def test_too_few_workers_for_a_strategy_are_exit_code_2(run_program, tmp_path, m
     done = run_program("convnet", *flags)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "dedicated_workers" in done.err
+
+
+@pytest.mark.parametrize("strategy", ["chief_worker", "dedicated_workers", "shared", None])
+def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypatch, strategy):
+    """The chief of three workers builds its graph, up to the optimizer."""
+
+    def optimizer(worker, **_):
+        made.append(worker)
+        raise SystemExit(0)
+
+    made = []
+    monkeypatch.setattr(kfac, "ClusterKfacOpt", optimizer)
+    chief, *workers = (f"127.0.0.1:{port}" for port in free_ports(3))
+    server = socket.create_server(("127.0.0.1", 0))  # All that the chief needs of a ps until then.
+    ps = f"127.0.0.1:{server.getsockname()[1]}"
+    cluster = {"chief": [chief], "worker": workers, "ps": [ps]}
+    task = {"type": "chief", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    flags = (f"--model_dir={tmp_path}", "--mode=distributed_sync_replicas", "--num_towers=1")
+    chosen = () if strategy is None else (f"--op_strategy={strategy}",)
+    with server:
+        assert run_program("convnet", *flags, *chosen).code == 0
+    assert made == [kfac.WorkerRole(strategy or "chief_worker", num_workers=3, task_index=0)]

@@ -47,7 +47,8 @@ def run(model_dir, loss=None, effect=None, **changes):
         moved = v1.assign_add(step, 1)
         train_op = moved if effect is None else tf.group(moved, effect())
         loss = tf.constant(0.25) if loss is None else tf.constant(loss)
-        plain_training.run(train_op, loss, predict, DATA, settings(model_dir, **changes), {"r": 1})
+        settings_ = settings(model_dir, **changes)
+        plain_training.run(train_op, loss, tf.constant(0.75), predict, DATA, settings_, {"r": 1})
 
 
 def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
@@ -55,8 +56,8 @@ def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         f"checkpoint none in {tmp_path}: starting at step 0",
-        "training step 2 loss 0.2500",
-        "training step 4 loss 0.2500",
+        "training step 2 loss 0.2500 accuracy 0.750",
+        "training step 4 loss 0.2500 accuracy 0.750",
         "train accuracy 0.750",
         "test accuracy 0.501",
         f"checkpoint {tmp_path}/model.ckpt-4",
@@ -64,7 +65,7 @@ def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
     run(tmp_path, train_steps=5)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == f"checkpoint {tmp_path}/model.ckpt-4: continuing at step 4"
-    assert lines[1] == "training step 5 loss 0.2500"
+    assert lines[1] == "training step 5 loss 0.2500 accuracy 0.750"
     assert lines[-1] == f"checkpoint {tmp_path}/model.ckpt-5"
     assert json.loads((tmp_path / "config.json").read_text())["params"] == {"r": 1}
     run(tmp_path, train_steps=5)

@@ -22,6 +22,8 @@ def test_is_a_frozen_hashable_value():
         ({"max_patches": 1.5}, "max_patches=1.5. It must be a number of patches"),
         ({"damping_power": -1}, "damping_power=-1. It must be >= 0"),
         ({"input_fraction": 0.0}, r"input_fraction=0.0. It must be in \(0, 1\]"),
+        ({"sub_sample_inputs": 0.2}, "sub_sample_inputs=0.2. Accepted are True, False"),
+        ({"sub_sample_patches": None}, "sub_sample_patches=None. Accepted are True, False"),
         ({"conv_moment": "fast"}, "conv_moment='fast'. Accepted are 'auto', 'patches'"),
         ({"inverse_method": "svd"}, "inverse_method='svd'. Accepted are 'auto', 'cholesky', 'eigh"),
         ({"factor_dtype": tf.int32}, "factor_dtype=.*int32.*floating-point"),

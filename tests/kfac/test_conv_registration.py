@@ -48,6 +48,32 @@ def test_forms(collection, kernel, kwargs, form):
     assert only(collection).settings == (ConvGeometry((3, 2), (1, 1), "SAME"), form)
 
 
+@pytest.mark.parametrize(
+    ("given", "config", "inputs", "patches"),
+    [
+        ({}, {}, 7, None),
+        ({}, {"sub_sample_inputs": True}, 2, None),
+        ({"sub_sample_inputs": False}, {"sub_sample_inputs": True}, 7, None),
+        ({"sub_sample_inputs": True}, {}, 2, None),
+        ({}, {"sub_sample_patches": True, "patches_per_dimension": 1}, 7, 12),
+        ({"sub_sample_patches": False}, {"sub_sample_patches": True}, 7, None),
+    ],
+)
+def test_the_config_says_what_a_registration_leaves_open(
+    graph, kernel, given, config, inputs, patches
+):
+    """How many of 7 images, or of their patches of 12 numbers, the average is made of."""
+    config = kfac.CurvatureConfig(input_fraction=0.2, **config)
+    collection = kfac.LayerCollection(config=config)
+    args = tf.ones([7, 5, 5, 2]), tf.ones([7, 5, 5, 4])
+    collection.register_conv2d(kernel, ONES, "SAME", *args, **given)
+    block = only(collection)
+    block.instantiate_factors([[args[1]]], 0.1)
+    with v1.Session() as session:
+        count = session.run(block.input_factor.batch_moment().count)
+    assert count == (patches or inputs * 25)
+
+
 def test_diagonal(collection, kernel):
     mask = [[[2.0, 1.0]] * 2] * 3
     collection.register_conv2d(

@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 import kfac
-from kfac.moved_names import REPLACEMENTS
+from kfac.moved_names import ATTRIBUTES, REPLACEMENTS
 
+CLASSES = {
+    "CurvatureMatrixVectorProductComputer": kfac.CurvatureMatrixVectorProductComputer,
+    "FisherBlock": kfac.fisher_blocks.FisherBlock,
+    "FisherEstimator": kfac.estimator.FisherEstimator,
+    "FisherFactor": kfac.fisher_factors.FisherFactor,
+    "KfacOptimizer": kfac.KfacOptimizer,
+    "LayerCollection": kfac.LayerCollection,
+    "LossFunction": kfac.loss_functions.LossFunction,
+}
+MEMBERS = [(cls, name) for cls, names in ATTRIBUTES.items() for name in names]
 PAIRS = [(module, name) for module, names in REPLACEMENTS.items() for name in names]
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "kfac.md"
 
@@ -48,3 +58,46 @@ def test_other_names_are_as_unknown_as_ever(module):
         _ = place.nonsense
     with pytest.raises(ImportError):
         importlib.import_module(f"{module}.nonsense")
+
+
+def object_of(cls):
+    """An object of a class, or if that is abstract of a class below it, without its constructor."""
+    below = type("Below", (CLASSES[cls],), {})
+    below.__abstractmethods__ = frozenset()
+    return object.__new__(below)
+
+
+@pytest.mark.parametrize(("cls", "name"), MEMBERS)
+def test_error_names_the_attribute_that_replaces(cls, name):
+    old = object_of(cls)
+    told = f"'Below' object has no attribute {name!r}, which tensorflow/kfac had. Use "
+    with pytest.raises(AttributeError, match=re.escape(told + ATTRIBUTES[cls][name])):
+        getattr(old, name)
+    assert not hasattr(old, name)
+    assert name in DOCS.read_text()
+
+
+@pytest.mark.parametrize(("cls", "name"), MEMBERS)
+def test_attribute_that_replaces_exists(cls, name):
+    text = ATTRIBUTES[cls][name]
+    first = re.match(r"[a-z]\w+", text).group()
+    if first not in {"nothing", "the"}:
+        assert hasattr(CLASSES[cls], first), first
+    for member in re.findall(r"as its (\w+)", text):
+        assert member in kfac.estimator.CurvatureOps._fields
+
+
+@pytest.mark.parametrize("cls", ATTRIBUTES)
+def test_other_attributes_are_as_unknown_as_ever(cls):
+    with pytest.raises(AttributeError, match=r"^'Below' object has no attribute 'nonsense'$"):
+        _ = object_of(cls).nonsense
+
+
+def test_what_a_property_raises_is_not_hidden():
+    with pytest.raises(AttributeError, match="_estimator"):
+        _ = object_of("KfacOptimizer").factors
+
+
+def test_optimizers_that_update_by_themselves_tell_it_too():
+    with pytest.raises(AttributeError, match=r"'cov_update_op'.* Use make_ops_and_vars\(\)"):
+        _ = object.__new__(kfac.PeriodicInvCovUpdateKfacOpt).cov_update_op

@@ -26,10 +26,14 @@ def test_in_turn():
 
 
 @pytest.mark.parametrize("place", [placement.place_by_cost, placement.place_in_turn])
-@pytest.mark.parametrize("kind", ["cov", "inv", "trans"])
-def test_no_device(place, kind):
+@pytest.mark.parametrize("none", [[], ()])
+def test_an_empty_list_of_devices_means_none(place, none):
+    assert place(work(1, 1), devices(none, none, none)) == place(work(1, 1), devices())
+
+
+def test_no_device():
     with pytest.raises(ValueError, match=r"Cannot place 2 pieces .*: the list of devices is empty"):
-        place(work(1, 1), devices(**{kind: []}))
+        placement.assign_by_cost([1, 1], [])
 
 
 def test_distinct_keeps_order():

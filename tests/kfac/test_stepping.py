@@ -400,17 +400,21 @@ def test_pre_update_op_is_made_once(build_mlp, mlp_loss):
 
 
 def test_weight_decay(build_mlp, session, rows):
-    """Before the first inverse there is nothing else that moves the weights."""
+    """Before the first inverse weights move along their gradients, too, divided by (1 + √λ)²."""
     network = build_mlp()
     optimizer = kfac.KfacOptimizer(
         0.5, 0.1, network.collection, use_weight_decay=True, weight_decay_coeff=0.2
     )
-    train = optimizer.minimize(network.losses[0])
+    pairs = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(pairs)
+    feed = network.feed([rows[0]], [rows[1]])
     session.run(v1.global_variables_initializer())
-    before = session.run(network.variables)
-    session.run(train, network.feed([rows[0]], [rows[1]]))
-    for old, new in zip(before, session.run(network.variables), strict=True):
-        np.testing.assert_allclose(new, 0.9 * old, rtol=1e-12)
+    before, gradients = session.run([network.variables, [gradient for gradient, _ in pairs]], feed)
+    session.run(train, feed)
+    after = session.run(network.variables)
+    for old, gradient, new in zip(before, gradients, after, strict=True):
+        expected = 0.9 * old - 0.5 * gradient / (1 + np.sqrt(0.1)) ** 2
+        np.testing.assert_allclose(new, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_variables_are_all_that_is_made(build_mlp, mlp_loss):

@@ -34,6 +34,17 @@ def test_gradient_takes_the_shape_of_its_variable(table):
     assert vector.shape.as_list() == [4, 2]
 
 
+@pytest.mark.parametrize("condition", [True, False])
+def test_one_of_two_parts(table, session, condition):
+    sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
+    (doubled,) = vectors.scale(tf.constant(2.0), [sparse])
+    expected = SUMMED if condition else 2 * SUMMED
+    for first, is_sparse in ((sparse, True), (vectors.as_dense(sparse), False)):
+        chosen = vectors.choose(tf.constant(condition), first, doubled)
+        assert isinstance(chosen, tf.IndexedSlices) is is_sparse
+        np.testing.assert_array_equal(session.run(vectors.as_dense(chosen)), expected)
+
+
 def test_arithmetic_keeps_rows(table, session):
     sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
     dense = tf.constant(np.arange(8.0).reshape(4, 2))

@@ -17,17 +17,20 @@ def test_two_towers_have_the_loss_and_gradients_of_one_model(graph):
     images = tf.constant(random.rand(8, 8, 8, 1).astype(np.float32))
     labels = tf.constant(random.randint(0, 10, 8), tf.int32)
     plan = model_deploy.device_plan(["/cpu:0", "/cpu:1"])
-    loss = multitower.mean_of_towers((images, labels), plan, PARAMS)
+    loss, accuracy = multitower.mean_of_towers((images, labels), plan, PARAMS)
     variables = v1.trainable_variables()
     assert len(variables) == 6
     assert {variable.device for variable in variables} == {"/device:CPU:0"}
     with v1.variable_scope("", reuse=True):
-        whole = convnet_model.mean_loss(convnet_model.build_model(images), labels)
+        model = convnet_model.build_model(images)
+        whole = convnet_model.mean_loss(model, labels)
+        share = convnet_model.mean_accuracy(model, labels)
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         ours, theirs = session.run(
             [(total, tf.gradients(total, variables)) for total in (loss, whole)]
         )
+        assert len(set(session.run([accuracy, share]))) == 1
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
     for mine, one in zip(ours[1], theirs[1], strict=True):
         np.testing.assert_allclose(mine, one, rtol=1e-4, atol=1e-6)

@@ -30,6 +30,8 @@ def tower(collection, number=0):
     return y
 
 
+IMAGES = np.ones([10, 4, 4, 2], np.float32)
+
 LAYERS = {
     ("bn/gamma", "bn/beta"): fisher_blocks.ScaleAndShiftFullFB,
     ("conv/w",): fisher_blocks.ConvKFCBasicFB,
@@ -48,6 +50,17 @@ def test_blocks_are_returned_in_order(behavior, collection):
     assert layers(new) == LAYERS
     assert list(layers(collection.fisher_blocks)) == list(LAYERS)
     assert new == collection.fisher_blocks
+
+
+def test_convolutions_are_sub_sampled_if_the_config_says_so(graph, session):
+    config = kfac.CurvatureConfig(sub_sample_inputs=True, input_fraction=0.2)
+    collection = kfac.LayerCollection(config=config)
+    tower(collection)
+    collection.auto_register_layers()
+    (block,) = (b for b in collection.get_blocks() if isinstance(b, fisher_blocks.ConvKFCBasicFB))
+    block.instantiate_factors([list(block.tensors_to_compute_grads())], 0.1)
+    count = session.run(block.input_factor.batch_moment().count, {block.inputs[0]: IMAGES})
+    assert count == 2 * 16
 
 
 @pytest.mark.parametrize("call", ["module", "graph_search", "graph's own"])

@@ -70,7 +70,10 @@ def test_local_variables_of_a_training_graph_stay_on_the_worker(graph, device_fn
         optimizer.minimize(weight * weight, step)
         tf.identity(optimizer.ready_for_local_init_op)  # TensorFlow logs what nothing used.
         keras_like = v1.Variable(
-            0.0, collections=[], synchronization=tf.VariableSynchronization.ON_READ
+            0.0,
+            collections=[],
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
         )
     own = [*v1.local_variables(), keras_like]
     assert len(own) == 5

@@ -1,0 +1,460 @@
+"""The functions of tensorflow/kfac's ConvNet tutorial, by their names there, to import and call.
+
+    from examples import convnet_tutorial
+
+    convnet_tutorial.train_mnist_single_machine(num_epochs=5, device="/gpu:0")
+
+Arguments are those of the tutorial, with `data_dir` beside them. The layers are those of
+`examples.convnet_model`, and what trains them is that of `examples.convnet_modes`: here is only how
+the tutorial put it together. Each `train_…` function builds a graph of its own. The others build in
+the current one, which must be a graph: call them in `with tf.Graph().as_default():`. All print
+step, loss and accuracy on the way, and return the accuracy on the last batch, NaN if there is none.
+
+Reference: Grosse & Martens (2016), "A Kronecker-factored approximate Fisher matrix for
+convolution layers", arXiv 1602.01407.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+import kfac
+import replicate
+from examples import convnet_model, mnist, plain_training, training
+from examples.convnet_modes import kfac_updates, multitower, sync_replicas
+
+v1 = tf.compat.v1
+Tensor = Any
+
+BATCH = 128
+"""Images in a batch, of each tower or worker."""
+
+REPORT_EVERY = 10
+"""Steps from one line to the next; in a cluster each step has its line."""
+
+PARAMS = {"optimizer": "kfac", "learning_rate": 0.01, "momentum": 0.9, "damping": 0.03}
+
+
+class Task(NamedTuple):
+    """Which worker of a cluster this is.
+
+    Attributes:
+      task_id: From 0, the chief.
+      is_chief: Whether this is the chief.
+      num_workers: Workers, the chief among them.
+      num_ps: Parameter servers; without any, variables are in this process.
+      master: Where the session runs; "" in this process.
+    """
+
+    task_id: int
+    is_chief: bool
+    num_workers: int
+    num_ps: int
+    master: str
+
+    def device(self) -> Any:
+        """Returns the device scope that puts variables on parameter servers, if there are any."""
+        worker = f"/job:worker/task:{self.task_id}"
+        return v1.device(v1.train.replica_device_setter(self.num_ps, worker_device=worker))
+
+
+# Layers.
+
+
+def conv_layer(
+    layer_id: int, inputs: Tensor, kernel_size: int, out_channels: int
+) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
+    """Builds a convolution, padding SAME, and its ReLU.
+
+    Args:
+      layer_id: Number of the layer, in the names of its variables.
+      inputs: [batch, height, width, channels].
+      kernel_size: Side of the filter, in pixels.
+      out_channels: Channels of what leaves it.
+
+    Returns:
+      (before the ReLU, after it, (weights, bias)).
+    """
+    layer = convnet_model.conv_layer(f"conv_{layer_id}", inputs, kernel_size, out_channels)
+    return layer.outputs, tf.nn.relu(layer.outputs), (layer.weights, layer.bias)
+
+
+def max_pool_layer(layer_id: int, inputs: Tensor, kernel_size: int, stride: int) -> Tensor:
+    """Takes the largest of each window, padding SAME.
+
+    Args:
+      layer_id: Number of the layer, in the names of its ops.
+      inputs: [batch, height, width, channels].
+      kernel_size: Side of the window, in pixels.
+      stride: Pixels from one window to the next.
+    """
+    with v1.name_scope(f"pool_{layer_id}"):
+        return convnet_model.max_pool_layer(inputs, kernel_size, stride)
+
+
+def fc_layer(
+    layer_id: int, inputs: Tensor, output_size: int
+) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
+    """Builds a dense layer, and its tanh.
+
+    Args:
+      layer_id: Number of the layer, in the names of its variables.
+      inputs: [batch, features].
+      output_size: Units.
+
+    Returns:
+      (before the tanh, after it, (weights, bias)).
+    """
+    layer = convnet_model.linear_layer(f"fc_{layer_id}", inputs, output_size)
+    return layer.outputs, tf.tanh(layer.outputs), (layer.weights, layer.bias)
+
+
+def linear_layer(layer_id: int, inputs: Tensor, output_size: int) -> tuple[Tensor, tuple[Any, Any]]:
+    """Builds a dense layer without any non-linearity; see `fc_layer`.
+
+    Returns:
+      (outputs, (weights, bias)).
+    """
+    outputs, _, params = fc_layer(layer_id, inputs, output_size)
+    return outputs, params
+
+
+def build_model(
+    examples: Tensor,
+    labels: Tensor,
+    num_labels: int,
+    layer_collection: kfac.LayerCollection,
+    register_layers_manually: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Builds the ConvNet and registers it.
+
+    Args:
+      examples: Images [batch, height, width, channels].
+      labels: Their classes, [batch].
+      num_labels: How many classes there are.
+      layer_collection: Where to register.
+      register_layers_manually: Whether layers are registered, too, and not only the loss. Then
+        `layer_collection.auto_register_layers()` finds nothing that is left to do.
+
+    Returns:
+      (mean loss, accuracy), both of shape [].
+    """
+    model = convnet_model.build_model(examples, num_labels)
+    if register_layers_manually:
+        convnet_model.register(layer_collection, model, {})
+    else:
+        layer_collection.register_softmax_cross_entropy_loss(model.logits, name="logits")
+    return convnet_model.mean_loss(model, labels), convnet_model.mean_accuracy(model, labels)
+
+
+# On one machine.
+
+
+def minimize_loss_single_machine(
+    loss: Tensor,
+    accuracy: Tensor,
+    layer_collection: kfac.LayerCollection,
+    device: str | None = None,
+    session_config: Any = None,
+) -> float:
+    """Trains until the input ends, with an optimizer that refreshes its curvature by itself.
+
+    Args:
+      loss: The mean over the batch, shape [].
+      accuracy: Of the same batch, shape [].
+      layer_collection: Knows the layers and the loss.
+      device: Where K-FAC's averages and inverses are; None or "" leaves that to it.
+      session_config: Of the session; None means soft placement.
+    """
+    devices = [device] if device else None
+    return _minimize(loss, accuracy, layer_collection, devices, session_config, "periodic")
+
+
+def minimize_loss_single_machine_manual(
+    loss: Tensor,
+    accuracy: Tensor,
+    layer_collection: kfac.LayerCollection,
+    device: str | None = None,
+    session_config: Any = None,
+) -> float:
+    """Does the same as `minimize_loss_single_machine`, with updates that are chained by hand."""
+    devices = [device] if device else None
+    return _minimize(loss, accuracy, layer_collection, devices, session_config, "by_hand")
+
+
+def _minimize(
+    loss: Tensor,
+    accuracy: Tensor,
+    layers: kfac.LayerCollection | None,
+    devices: Sequence[str] | None,
+    session_config: Any,
+    updates: str,
+) -> float:
+    """Trains until the input ends; `updates` is "periodic" or "by_hand"."""
+    train_op = kfac_updates.minimize(loss, {**PARAMS, "kfac_updates": updates}, devices, layers)
+    fetches = plain_training.values_after(train_op, loss, accuracy)
+    config = session_config or v1.ConfigProto(allow_soft_placement=True)
+    session = v1.train.MonitoredTrainingSession(config=config, log_step_count_steps=None)
+    return _last_accuracy(session, fetches, REPORT_EVERY)
+
+
+def train_mnist_single_machine(
+    num_epochs: int,
+    use_fake_data: bool = False,
+    device: str | None = None,
+    manual_op_exec: bool = False,
+    *,
+    data_dir: str | None = None,
+) -> float:
+    """Trains on one device.
+
+    Args:
+      num_epochs: How often each image is read.
+      use_fake_data: Whether images are noise.
+      device: Where K-FAC's averages and inverses are; None or "" leaves that to it.
+      manual_op_exec: Whether K-FAC's updates are chained by hand.
+      data_dir: Folder of MNIST's IDX files; None means scikit-learn's digits.
+
+    Raises:
+      ValueError: As in `mnist.load_mnist`; it holds for all functions that take `data_dir`.
+    """
+    minimize = (
+        minimize_loss_single_machine_manual if manual_op_exec else minimize_loss_single_machine
+    )
+    with tf.Graph().as_default():
+        batch = mnist.load_mnist(data_dir, num_epochs, BATCH, False, use_fake_data)
+        layers = kfac.LayerCollection()
+        loss, accuracy = build_model(*batch, mnist.CLASSES, layers)
+        return minimize(loss, accuracy, layers, device)
+
+
+def train_mnist_multitower(
+    num_epochs: int,
+    num_towers: int | None = None,
+    devices: Sequence[str] | None = None,
+    use_fake_data: bool = False,
+    session_config: Any = None,
+    *,
+    data_dir: str | None = None,
+) -> float:
+    """Trains on several devices, K-FAC's averages and inverses being spread over them.
+
+    Args:
+      num_epochs: How often each image is read.
+      num_towers: How many towers; None means as many as devices.
+      devices: A device for each tower; None chooses them.
+      use_fake_data: Whether images are noise.
+      session_config: Of the session; None means soft placement.
+      data_dir: As in `train_mnist_single_machine`.
+
+    Raises:
+      ValueError: The devices are not as many as the towers, or do not exist.
+    """
+    plan = training.plan_towers(num_towers, devices)
+    with tf.Graph().as_default():
+        size = BATCH * len(plan.towers)
+        batch = mnist.load_mnist(data_dir, num_epochs, size, False, use_fake_data)
+        loss, accuracy = multitower.mean_of_towers(batch, plan, PARAMS)
+        return _minimize(loss, accuracy, None, plan.towers, session_config, "periodic")
+
+
+def train_mnist_estimator(
+    num_epochs: int,
+    use_fake_data: bool = False,
+    *,
+    data_dir: str | None = None,
+    model_dir: str | None = None,
+) -> float:
+    """Trains by an Estimator, and returns the accuracy on all images that it was trained on.
+
+    Args:
+      num_epochs: How often each image is read.
+      use_fake_data: Whether images are noise.
+      data_dir: As in `train_mnist_single_machine`.
+      model_dir: Where checkpoints go; None means a temporary folder.
+    """
+    examples = mnist.training_examples(data_dir, use_fake_data)
+    estimator = replicate.Estimator(convnet_model.model_fn, model_dir, params=PARAMS)
+    estimator.train(
+        lambda: mnist.input_fn(*examples, BATCH // 2, training=True, num_epochs=num_epochs)
+    )
+    return float(
+        estimator.evaluate(lambda: mnist.input_fn(*examples, BATCH, training=False))["accuracy"]
+    )
+
+
+# In a cluster.
+
+
+def distributed_grads_only_and_ops_chief_worker(
+    task_id: int,
+    is_chief: bool,
+    num_worker_tasks: int,
+    num_ps_tasks: int,
+    master: str,
+    checkpoint_dir: str | None,
+    loss: Tensor,
+    accuracy: Tensor,
+    layer_collection: kfac.LayerCollection,
+    invert_every: int = convnet_model.INVERT_EVERY,
+    *,
+    last_step: int | None = None,
+) -> float:
+    """Trains one worker of a cluster whose chief alone refreshes the curvature.
+
+    Args:
+      task_id: Which worker this is, from 0, the chief.
+      is_chief: Whether this is the chief.
+      num_worker_tasks: Workers, the chief among them.
+      num_ps_tasks: Parameter servers; 0 keeps the variables in this process.
+      master: Where the session runs; "" means in this process.
+      checkpoint_dir: Where checkpoints go; None means that there are none.
+      loss: The mean over this worker's batch, shape [].
+      accuracy: Of the same batch, shape [].
+      layer_collection: Knows the layers and the loss.
+      invert_every: Steps between two computations of the inverses.
+      last_step: The global step at which all end; None means that input ends it.
+
+    Raises:
+      ValueError: There is no such worker, or there are too few workers for the strategy.
+    """
+    task = Task(task_id, is_chief, num_worker_tasks, num_ps_tasks, master)
+    measures = loss, accuracy, layer_collection
+    return _minimize_in_cluster(
+        "chief_worker", task, *measures, checkpoint_dir, invert_every, last_step
+    )
+
+
+def distributed_grads_and_ops_dedicated_workers(
+    task_id: int,
+    is_chief: bool,
+    num_worker_tasks: int,
+    num_ps_tasks: int,
+    master: str,
+    checkpoint_dir: str | None,
+    loss: Tensor,
+    accuracy: Tensor,
+    layer_collection: kfac.LayerCollection,
+    *,
+    last_step: int | None = None,
+) -> float:
+    """Trains one of three or more workers, some of which only refresh the curvature.
+
+    Arguments and errors are those of `distributed_grads_only_and_ops_chief_worker`.
+    """
+    task = Task(task_id, is_chief, num_worker_tasks, num_ps_tasks, master)
+    measures = loss, accuracy, layer_collection
+    every = convnet_model.INVERT_EVERY
+    return _minimize_in_cluster(
+        "dedicated_workers", task, *measures, checkpoint_dir, every, last_step
+    )
+
+
+def minimize_loss_distributed(
+    task_id: int,
+    num_worker_tasks: int,
+    num_ps_tasks: int,
+    master: str,
+    checkpoint_dir: str | None,
+    loss: Tensor,
+    accuracy: Tensor,
+    layer_collection: kfac.LayerCollection,
+    *,
+    last_step: int | None = None,
+) -> float:
+    """Does the same as `distributed_grads_and_ops_dedicated_workers`, worker 0 being the chief."""
+    return distributed_grads_and_ops_dedicated_workers(
+        task_id, task_id == 0, num_worker_tasks, num_ps_tasks, master, checkpoint_dir, loss,
+        accuracy, layer_collection, last_step=last_step,
+    )  # fmt: skip
+
+
+def train_mnist_distributed_sync_replicas(
+    task_id: int,
+    is_chief: bool,
+    num_worker_tasks: int,
+    num_ps_tasks: int,
+    master: str,
+    num_epochs: int,
+    op_strategy: str,
+    use_fake_data: bool = False,
+    *,
+    data_dir: str | None = None,
+    checkpoint_dir: str | None = None,
+) -> float:
+    """Trains one worker of a cluster, in steps that all workers make together.
+
+    Args:
+      task_id: As in `distributed_grads_only_and_ops_chief_worker`.
+      is_chief: As there.
+      num_worker_tasks: As there.
+      num_ps_tasks: As there.
+      master: As there.
+      num_epochs: How often each worker reads each image. All end at the same step.
+      op_strategy: Who refreshes the curvature: "chief_worker", "dedicated_workers" or "shared".
+      use_fake_data: Whether images are noise.
+      data_dir: As in `train_mnist_single_machine`.
+      checkpoint_dir: Where checkpoints go; None means that there are none.
+
+    Raises:
+      ValueError: As there; or the strategy is unknown.
+    """
+    task = Task(task_id, is_chief, num_worker_tasks, num_ps_tasks, master)
+    examples = mnist.training_examples(data_dir, use_fake_data)
+    last_step = num_epochs * len(examples.labels) // BATCH
+    with tf.Graph().as_default():
+        batch = mnist.tensors(*examples, BATCH, seed=task_id)
+        layers = kfac.LayerCollection()
+        with task.device():
+            loss, accuracy = build_model(*batch, mnist.CLASSES, layers)
+        every = convnet_model.INVERT_EVERY
+        return _minimize_in_cluster(
+            op_strategy, task, loss, accuracy, layers, checkpoint_dir, every, last_step
+        )
+
+
+def _minimize_in_cluster(
+    strategy: str,
+    task: Task,
+    loss: Tensor,
+    accuracy: Tensor,
+    layers: kfac.LayerCollection,
+    checkpoint_dir: str | None,
+    invert_every: int,
+    last_step: int | None,
+) -> float:
+    """Makes the optimizer of one worker, and trains until the last step or the end of its input."""
+    worker = kfac.WorkerRole(strategy, task.num_workers, task.task_id)
+    with task.device():
+        step = v1.train.get_or_create_global_step()
+        optimizer = sync_replicas.make_kfac(worker, PARAMS, layers, invert_every)
+        train_op = optimizer.minimize(loss, global_step=step)
+        fetches = plain_training.values_after(train_op, loss, accuracy)
+    hooks = [optimizer.make_session_run_hook(task.is_chief)]
+    if worker.computes_gradients:
+        hooks = [replicate.SyncReplicasHook(optimizer, task.is_chief)]
+    if last_step is not None:
+        hooks.append(v1.train.StopAtStepHook(last_step=last_step))
+    session = v1.train.MonitoredTrainingSession(
+        task.master,
+        task.is_chief,
+        checkpoint_dir,
+        hooks=hooks,
+        config=v1.ConfigProto(allow_soft_placement=True),
+        stop_grace_period_secs=1,
+        log_step_count_steps=None,
+    )
+    return _last_accuracy(session, fetches, report_every=1)
+
+
+def _last_accuracy(
+    session: v1.train.MonitoredSession, fetches: dict[str, Any], report_every: int
+) -> float:
+    """Makes steps until the session ends, and returns the accuracy of the last one."""
+    accuracy = math.nan
+    with session:
+        for values in plain_training.steps(session, fetches, lambda n: n % report_every == 0):
+            accuracy = float(values["accuracy"])
+    return accuracy

@@ -1,0 +1,232 @@
+"""The functions of the ConvNet tutorial, called as an old program calls them."""
+
+import re
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from examples import convnet_tutorial, mnist
+from examples.convnet_modes import sync_replicas
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch):
+    """Sixteen images of 8x8 and batches of four, for data of either kind."""
+    random = np.random.RandomState(0)
+    images = random.rand(16, 8, 8, 1).astype(np.float32)
+    noise = mnist.Examples(images, random.randint(0, 10, 16).astype(np.int32))
+    digits = mnist.Examples(images, np.zeros(16, np.int32))
+
+    def training_examples(data_dir=None, use_fake_data=False, seed=0):
+        return noise if use_fake_data else digits
+
+    monkeypatch.setattr(mnist, "training_examples", training_examples)
+    monkeypatch.setattr(convnet_tutorial, "BATCH", 4)
+    monkeypatch.setattr(convnet_tutorial, "REPORT_EVERY", 2)
+
+
+def printed_steps(text):
+    """The steps of the lines, each of which has a loss and an accuracy."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.startswith("training")]
+    found = [
+        re.fullmatch(r"training step (\d+) loss \d+\.\d{4} accuracy [01]\.\d{3}", line)
+        for line in lines
+    ]
+    return [int(match[1]) for match in found]
+
+
+def test_layers_have_the_arguments_and_results_of_the_tutorial(graph):
+    images = tf.zeros([2, 8, 8, 1])
+    before, after, (weights, bias) = convnet_tutorial.conv_layer(
+        layer_id=1, inputs=images, kernel_size=3, out_channels=5
+    )
+    assert before.shape.as_list() == after.shape.as_list() == [2, 8, 8, 5]
+    assert after.op.type == "Relu"
+    assert (weights.op.name, bias.op.name) == ("conv_1/weights", "conv_1/bias")
+    assert weights.shape.as_list() == [3, 3, 1, 5]
+    pooled = convnet_tutorial.max_pool_layer(layer_id=2, inputs=after, kernel_size=2, stride=4)
+    assert pooled.shape.as_list() == [2, 2, 2, 5]
+    flat = tf.reshape(pooled, [2, -1])
+    before, after, params = convnet_tutorial.fc_layer(layer_id=3, inputs=flat, output_size=7)
+    assert after.op.inputs[0] is before
+    assert [p.shape.as_list() for p in params] == [[20, 7], [7]]
+    logits, params = convnet_tutorial.linear_layer(layer_id=4, inputs=flat, output_size=7)
+    assert logits.shape.as_list() == [2, 7]
+    assert params[0].op.name == "fc_4/weights"
+
+
+@pytest.mark.parametrize("manual", [True, False])
+def test_model_is_registered(graph, manual):
+    layers = kfac.LayerCollection()
+    images, labels = tf.zeros([2, 8, 8, 1]), tf.zeros([2], tf.int64)
+    loss, accuracy = convnet_tutorial.build_model(images, labels, 4, layers, manual)
+    assert loss.shape.rank == accuracy.shape.rank == 0
+    assert len(layers.losses) == 1
+    assert len(layers.fisher_blocks) == (3 if manual else 0)
+    assert len(layers.auto_register_layers()) == (0 if manual else 3)
+    assert set(layers.registered_variables) == set(v1.trainable_variables())
+
+
+def small_model(images, labels, num_labels, layers, register_layers_manually=True):
+    """A dense layer in the place of the ConvNet."""
+    flat = tf.reshape(images, [-1, 64])
+    logits, params = convnet_tutorial.linear_layer(0, flat, num_labels)
+    layers.register_fully_connected(params, flat, logits)
+    layers.register_softmax_cross_entropy_loss(logits, name="logits")
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    seen = tf.argmax(logits, axis=1, output_type=tf.int32)
+    return tf.reduce_mean(losses), tf.reduce_mean(tf.cast(tf.equal(seen, labels), tf.float32))
+
+
+@pytest.mark.parametrize(
+    ("is_manual", "device"), [(True, "/cpu:1"), (False, "/cpu:1"), (False, "")]
+)
+def test_a_loss_is_minimized_on_the_device_that_is_given(graph, capsys, is_manual, device):
+    layers = kfac.LayerCollection()
+    batch = mnist.load_mnist(None, 1, 4, flatten_images=False)
+    loss, accuracy = small_model(*batch, 10, layers)
+    by_itself = convnet_tutorial.minimize_loss_single_machine
+    minimize = convnet_tutorial.minimize_loss_single_machine_manual if is_manual else by_itself
+    assert 0 <= minimize(loss, accuracy, layers, device=device) <= 1
+    assert printed_steps(capsys.readouterr().out) == [2, 4]
+    averages = [v for v in v1.global_variables() if v.op.name.endswith("/cov")]
+    assert len(averages) == 2
+    assert {v.device for v in averages} == {"/device:CPU:1" if device else ""}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"use_fake_data": True, "device": "/cpu:1", "manual_op_exec": True}]
+)
+def test_training_on_one_machine(monkeypatch, capsys, options):
+    monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
+    monkeypatch.setitem(convnet_tutorial.PARAMS, "learning_rate", 1e-6 if options else 0.1)
+    accuracy = convnet_tutorial.train_mnist_single_machine(num_epochs=5, **options)
+    assert printed_steps(capsys.readouterr().out) == [*range(2, 21, 2)]
+    # All digits of the data are the same one; those of the noise are many.
+    assert accuracy < 1 if options else accuracy == 1
+
+
+def test_training_on_towers(monkeypatch, capsys):
+    monkeypatch.setitem(convnet_tutorial.PARAMS, "optimizer", "momentum")
+    accuracy = convnet_tutorial.train_mnist_multitower(
+        num_epochs=4, num_towers=2, devices=["/cpu:0", "/cpu:1"]
+    )
+    assert 0 <= accuracy <= 1
+    assert printed_steps(capsys.readouterr().out) == [2, 4, 6, 8]
+    with pytest.raises(ValueError, match="3 towers cannot go on"):
+        convnet_tutorial.train_mnist_multitower(1, 3, ["/cpu:0", "/cpu:1"])
+
+
+def test_training_by_an_estimator(monkeypatch, tmp_path):
+    monkeypatch.setitem(convnet_tutorial.PARAMS, "optimizer", "adam")
+    accuracy = convnet_tutorial.train_mnist_estimator(num_epochs=4, model_dir=str(tmp_path))
+    assert 0 <= accuracy <= 1
+    assert tf.train.latest_checkpoint(tmp_path).endswith("-32")
+
+
+@pytest.mark.slow
+def test_training_with_kfac_learns(capsys, tmp_path):
+    devices = ["/cpu:0", "/cpu:1"]
+    assert convnet_tutorial.train_mnist_single_machine(20) == 1
+    assert convnet_tutorial.train_mnist_single_machine(20, manual_op_exec=True) == 1
+    assert convnet_tutorial.train_mnist_multitower(20, 2, devices) == 1
+    assert convnet_tutorial.train_mnist_estimator(20, model_dir=str(tmp_path)) == 1
+
+
+def functions_for_a_cluster():
+    """Functions of (the model, its number of workers), by the strategy that they stand for."""
+    chief = convnet_tutorial.distributed_grads_only_and_ops_chief_worker
+    dedicated = convnet_tutorial.distributed_grads_and_ops_dedicated_workers
+    older = convnet_tutorial.minimize_loss_distributed
+    train = convnet_tutorial.train_mnist_distributed_sync_replicas
+    functions = [
+        ("chief_worker", 7, lambda m, n: chief(1, False, n, 0, "", None, *m, invert_every=7)),
+        ("dedicated_workers", 10, lambda m, n: dedicated(1, False, n, 0, "", None, *m)),
+        ("dedicated_workers", 10, lambda m, n: older(1, n, 0, "", None, *m)),
+    ]
+    strategies = "chief_worker", "dedicated_workers", "shared"
+    return functions + [
+        (strategy, 10, lambda _, n, strategy=strategy: train(1, False, n, 0, "", 1, strategy))
+        for strategy in strategies
+    ]
+
+
+@pytest.mark.parametrize(("strategy", "every", "function"), functions_for_a_cluster())
+def test_each_function_for_a_cluster_has_its_strategy(
+    graph, monkeypatch, strategy, every, function
+):
+    def make_kfac(worker, params, layers, invert_every):
+        asked.append((worker, invert_every))
+        raise InterruptedError
+
+    asked = []
+    monkeypatch.setattr(sync_replicas, "make_kfac", make_kfac)
+    monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
+    layers = kfac.LayerCollection()
+    model = *small_model(tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32), 10, layers), layers
+    with pytest.raises(InterruptedError):
+        function(model, 3)
+    assert asked == [(kfac.WorkerRole(strategy, 3, 1), every)]
+
+
+def run_workers(start_servers, train):
+    """Calls a function of (task, session target) for each of three workers; returns its results."""
+    roles = start_servers(ps=1, worker=3)
+    found = {}
+
+    def run(task):
+        found[task] = train(task, f"grpc://{roles['worker', task].jobs['worker'][task]}")
+
+    threads = [threading.Thread(target=run, args=[task], daemon=True) for task in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found) == [0, 1, 2]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["chief_worker", "dedicated_workers", "shared"])
+def test_training_in_a_cluster(start_servers, monkeypatch, capsys, strategy):
+    """Three workers end at the same step, each in the role that the strategy gives to it."""
+    monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
+    found = run_workers(
+        start_servers,
+        lambda task, target: convnet_tutorial.train_mnist_distributed_sync_replicas(
+            task, task == 0, 3, 1, target, 1, strategy
+        ),
+    )
+    assert all(0 <= accuracy <= 1 for accuracy in found.values())
+    text = capsys.readouterr().out
+    assert 4 in printed_steps(text)
+    names = [kfac.WorkerRole(strategy, 3, task).name for task in range(3)]
+    told = re.findall(rf"^K-FAC +{strategy}; this worker: (.*)$", text, re.MULTILINE)
+    assert sorted(told) == sorted(names)
+
+
+def test_too_few_workers_for_dedicated_ones(graph):
+    layers = kfac.LayerCollection()
+    measures = small_model(tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32), 10, layers)
+    for function, arguments in (
+        (convnet_tutorial.minimize_loss_distributed, (0, 2)),
+        (convnet_tutorial.distributed_grads_and_ops_dedicated_workers, (0, True, 2)),
+    ):
+        with pytest.raises(ValueError, match="'dedicated_workers' with num_workers=2"):
+            function(*arguments, 0, "", None, *measures, layers)
+
+
+def test_a_chief_alone_without_parameter_servers(graph, capsys):
+    layers = kfac.LayerCollection()
+    batch = mnist.load_mnist(None, None, 4, flatten_images=False)
+    measures = small_model(*batch, 10, layers)
+    accuracy = convnet_tutorial.distributed_grads_only_and_ops_chief_worker(
+        0, True, 1, 0, "", None, *measures, layers, last_step=3
+    )
+    assert 0 <= accuracy <= 1
+    assert printed_steps(capsys.readouterr().out)[-1] == 3
