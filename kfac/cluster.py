@@ -6,7 +6,7 @@ Before it hands over its gradients a worker does what its role asks for: it adds
 its batch to sums, folds these into the averages, computes inverses. The chief stands in for those
 whose inverses are missing. What is shared are variables, which are added to, and assigned as a
 whole, at once. Roles are `kfac.worker_roles`'; the step is
-`kfac.stepping`'s. Called by training programs.
+`kfac.update.step`'s. Called by training programs.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_number, check_period
+from kfac.linalg import tensor_ops
 from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
 from kfac.placement import distinct
@@ -237,7 +237,7 @@ class ClusterKfacOpt(KfacOptimizer):
             return tf.group(updates, assign_all([Addition(self._invert_at, later)]))
 
     def _period(self) -> Tensor:
-        return tf.maximum(linalg.as_scalar(self._invert_every, tf.int64), 1)
+        return tf.maximum(tensor_ops.as_scalar(self._invert_every, tf.int64), 1)
 
     # What the chief does with the gradients of all.
 

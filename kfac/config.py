@@ -30,8 +30,8 @@ class CurvatureConfig:
       inverse_dtype: Dtype in which inverses and the like are kept; None means `factor_dtype`.
         They are computed in float32 at least.
       inverse_method: How factors are inverted. "cholesky", "lu" and "newton_schulz" as the
-        functions of `kfac.inversion` do, "eigh" by an eigendecomposition that all inverses and
-        powers of one factor share. "auto" takes "eigh" where a factor has other powers, or
+        functions of `kfac.linalg.inversion` do, "eigh" by an eigendecomposition that all inverses
+        and powers of one factor share. "auto" takes "eigh" where a factor has other powers, or
         `eigen_threshold` inverses, and "cholesky" elsewhere. Other powers and Cholesky factors do
         not depend on it.
       eigen_threshold: From how many inverses of one factor on "auto" takes a shared

@@ -24,10 +24,10 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg import as_scalar
+from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions import LossFunction
-from kfac.loss_registration import LossRegistration
 from kfac.moved_names import with_moved_attributes
+from kfac.registration.losses import LossRegistration
 
 v1 = tf.compat.v1
 

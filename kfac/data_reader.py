@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor
-from kfac.linalg import static_size
+from kfac.linalg.tensor_ops import static_size
 from kfac.sampling import stateless_seed
 from kfac.state import Assignment, assign_all, make_counter, make_variable, read
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_choice
-from kfac.backward_pass import (
+from kfac.curvature.accumulation import BatchSums
+from kfac.curvature.backward_pass import (
     BackwardPass,
     block_gradients,
     checked_batch_size,
@@ -25,17 +25,17 @@ from kfac.backward_pass import (
     propagate_back,
     substitutes,
 )
-from kfac.batch_sums import BatchSums
-from kfac.block_products import BlockProducts
-from kfac.estimation_modes import MODES
+from kfac.curvature.block_products import BlockProducts
+from kfac.curvature.estimation_modes import MODES
+from kfac.curvature.timing import PhaseTimes
+from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor, updated_inverses
 from kfac.layer_collection import LayerCollection
+from kfac.linalg import tensor_ops
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.phase_times import PhaseTimes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, work_of_blocks
 from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
-from kfac.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 
 v1 = tf.compat.v1
 
@@ -111,7 +111,7 @@ class FisherEstimator(BlockProducts):
             and is called whenever λ is needed.
           layer_collection: Layers and losses; finalized when the estimator is first used.
           exps: Powers of the damped matrix that `multiply_matpower` is to serve, beside 1.
-          estimation_mode: One of `ESTIMATION_MODES`, explained in `kfac.estimation_modes`.
+          estimation_mode: One of `ESTIMATION_MODES`, see `kfac.curvature.estimation_modes`.
             "gradients" draws targets from the model and so estimates the Fisher matrix;
             "empirical" uses the registered targets.
           colocate_gradients_with_ops: Whether the backward pass runs where the forward pass did.
@@ -300,7 +300,7 @@ class FisherEstimator(BlockProducts):
         used: list[Change]
         decay = self._cov_ema_decay
         if should_decay is not True:
-            decay = tf.where(should_decay, linalg.as_scalar(decay, tf.float64), 1.0)
+            decay = tf.where(should_decay, tensor_ops.as_scalar(decay, tf.float64), 1.0)
         if self._sums is None:
             plan = self._instantiate()
             gradients = substitutes(plan.backward, backward)

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from kfac._types import Graph, Parameters, Scalar, Variable
-from kfac.approximations import (
+from kfac.config import CurvatureConfig
+from kfac.fisher_blocks.base import FisherBlock
+from kfac.graph_search import AutoRegistration
+from kfac.graph_search.report import curvature_report
+from kfac.moved_names import finder, with_moved_attributes
+from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
     APPROX_FULL_NAME,
@@ -28,12 +33,7 @@ from kfac.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
-from kfac.config import CurvatureConfig
-from kfac.curvature_report import curvature_report
-from kfac.fisher_blocks.base import FisherBlock
-from kfac.graph_search import AutoRegistration
-from kfac.moved_names import finder, with_moved_attributes
-from kfac.reuse import VARIABLE_SCOPE
+from kfac.registration.reuse import VARIABLE_SCOPE
 
 v1 = tf.compat.v1
 

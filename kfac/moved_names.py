@@ -132,10 +132,10 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "LayerParametersDict": "a dict: fisher_blocks of kfac.LayerCollection is one",
             "ensure_sequence": "kfac.graph_search.ensure_sequence",
         },
-        "kfac.linear_operator": {
-            "LinearOperatorDiag": "kfac.linear_operator.DiagonalOperator",
-            "LinearOperatorExtras": "kfac.linear_operator.LinearOperator",
-            "LinearOperatorFullMatrix": "kfac.linear_operator.DenseOperator",
+        "kfac.linalg.linear_operator": {
+            "LinearOperatorDiag": "kfac.linalg.linear_operator.DiagonalOperator",
+            "LinearOperatorExtras": "kfac.linalg.linear_operator.LinearOperator",
+            "LinearOperatorFullMatrix": "kfac.linalg.linear_operator.DenseOperator",
         },
         "kfac.loss_functions": dict.fromkeys(
             (

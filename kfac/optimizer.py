@@ -1,8 +1,8 @@
 """The K-FAC optimizer: preconditioned gradients with momentum, and damping that may adapt.
 
 All the settings and how they are put together: curvature is the estimator's, momentum a rule's of
-`kfac.momentum`, damping a rule's of `kfac.damping`, the step itself is in `kfac.stepping`. It does
-not refresh the curvature by itself; `kfac.periodic` does.
+`kfac.update.momentum`, damping a rule's of `kfac.update.damping`, the step itself is in
+`kfac.update.step`. It does not refresh the curvature by itself; `kfac.periodic` does.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671.
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number
-from kfac.damping import GivenDamping
-from kfac.damping_adaptation import AdaptationSettings, AdaptedDamping
 from kfac.estimator import make_fisher_estimator
 from kfac.layer_collection import LayerCollection
-from kfac.momentum import MOMENTUM_TYPES, make_momentum
-from kfac.momentum.choice import MomentumSettings
+from kfac.linalg import tensor_ops
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.quadratic_model import ExactCurvature
 from kfac.schedules import called_once, current
-from kfac.stepping import SteppingOptimizer
-from kfac.training_loss import TrainingLoss
+from kfac.update.damping import GivenDamping
+from kfac.update.damping_adaptation import AdaptationSettings, AdaptedDamping
+from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
+from kfac.update.momentum.choice import MomentumSettings
+from kfac.update.quadratic_model import ExactCurvature
+from kfac.update.step import SteppingOptimizer
+from kfac.update.training_loss import TrainingLoss
 
 __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 
@@ -242,7 +242,7 @@ class KfacOptimizer(SteppingOptimizer):
     def _preconditioner_damping(self) -> Scalar:
         """Returns the damping of M, now."""
         damping, factor = self._damping_rule.read(), current(self._precon_damping_mult)
-        return linalg.as_scalar(factor, tf.float64) * linalg.as_scalar(damping, tf.float64)
+        return tensor_ops.as_scalar(factor, tf.float64) * tensor_ops.as_scalar(damping, tf.float64)
 
     @property
     def learning_rate(self) -> Scalar:

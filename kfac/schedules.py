@@ -10,8 +10,8 @@ import numbers
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import Scalar, Tensor
+from kfac.linalg import tensor_ops
 
 
 def called_once(value: Scalar) -> Scalar:
@@ -46,7 +46,7 @@ def is_due(step: Tensor, period: Scalar) -> Tensor | bool:
     """
     if isinstance(period, int):
         return True if period == 1 else tf.equal(step % period, 0)
-    return tf.equal(step % tf.maximum(linalg.as_scalar(period, step.dtype), 1), 0)
+    return tf.equal(step % tf.maximum(tensor_ops.as_scalar(period, step.dtype), 1), 0)
 
 
 def decay_per_update(decay: Scalar, steps: int) -> Scalar:
@@ -64,4 +64,4 @@ def decay_per_update(decay: Scalar, steps: int) -> Scalar:
 
 
 def _power(decay: Scalar, exponent: int) -> Tensor:
-    return linalg.as_scalar(decay, tf.float64) ** exponent
+    return tensor_ops.as_scalar(decay, tf.float64) ** exponent

@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.conv_geometry import ConvGeometry, num_locations, spatial_sizes
 from kfac.fisher_blocks.base import FactorMaker
 from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_blocks.single import SingleFactorBlock
@@ -25,6 +24,7 @@ from kfac.fisher_factors.conv import (
     Sampling,
 )
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
+from kfac.patches.geometry import ConvGeometry, num_locations, spatial_sizes
 
 
 class ConvForm(typing.NamedTuple):

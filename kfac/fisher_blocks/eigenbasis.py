@@ -28,8 +28,8 @@ from kfac.fisher_factors.eigenbasis import (
     FullyConnectedEigenbasisFactor,
 )
 from kfac.fisher_factors.slot import Damping
-from kfac.kronecker import kronecker_product
-from kfac.linalg import as_scalar
+from kfac.linalg.kronecker import kronecker_product
+from kfac.linalg.tensor_ops import as_scalar
 
 
 class EigenbasisBlock(TwoFactorBlock):

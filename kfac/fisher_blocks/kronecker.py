@@ -15,18 +15,18 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from kfac import linalg, low_rank
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.slot import Damping
-from kfac.kronecker import (
+from kfac.linalg import low_rank, tensor_ops
+from kfac.linalg.kronecker import (
     kronecker_damping,
     kronecker_product,
     layer_params_to_mat2d,
     mat2d_to_layer_params,
 )
-from kfac.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 
 
 class TwoFactorBlock(FisherBlock):
@@ -116,7 +116,7 @@ class TwoFactorBlock(FisherBlock):
     def matrix_shape(self) -> tuple[int, int]:
         """Rows of A and of G that the parameters call for; from static shapes."""
         weight, *bias = as_tuple(self.params)
-        outputs = bias[0].shape.num_elements() if bias else linalg.static_size(weight, -1)
+        outputs = bias[0].shape.num_elements() if bias else tensor_ops.static_size(weight, -1)
         return weight.shape.num_elements() // outputs + len(bias), outputs
 
     def check_shapes(self) -> None:
@@ -158,14 +158,16 @@ class TwoFactorBlock(FisherBlock):
     def _damping_of_a_use(self) -> Tensor:
         """Returns λ', in the dtype of A."""
         dtype = self.input_factor.dtype
-        times = linalg.as_scalar(self.replications(), dtype)
+        times = tensor_ops.as_scalar(self.replications(), dtype)
         power = self._factor_maker.config.damping_power
-        return linalg.as_scalar(self._damping, dtype) / times**power
+        return tensor_ops.as_scalar(self._damping, dtype) / times**power
 
     def identity_eigenvalue(self) -> Tensor:
         """Returns T(1 + √λ')²: the damping of two identity matrices is split evenly."""
         damping = self._damping_of_a_use()
-        return linalg.as_scalar(self.replications(), damping.dtype) * (1 + tf.sqrt(damping)) ** 2
+        return (
+            tensor_ops.as_scalar(self.replications(), damping.dtype) * (1 + tf.sqrt(damping)) ** 2
+        )
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
@@ -235,7 +237,7 @@ class KroneckerBlock(TwoFactorBlock):
         """Returns c·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
         a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
         product = kronecker_product(a, tf.cast(g, a.dtype))
-        return linalg.as_scalar(self.replications(), a.dtype) * product
+        return tensor_ops.as_scalar(self.replications(), a.dtype) * product
 
     def _product(
         self,
@@ -247,7 +249,9 @@ class KroneckerBlock(TwoFactorBlock):
         """Returns c^e L V Rᵀ, or c^e Lᵀ V R, of the operators L and R of the two factors."""
         left, right = (get(*pair) for pair in zip(self.factors, self._dampings(), strict=True))
 
-        scale = linalg.as_scalar(self.replications(), self.output_factor.inverse_dtype) ** exponent
+        scale = (
+            tensor_ops.as_scalar(self.replications(), self.output_factor.inverse_dtype) ** exponent
+        )
 
         def multiplied(matrix: Tensor, rows: LinearOperator) -> Tensor:
             product = rows.left(tf.cast(matrix, self.input_factor.inverse_dtype), transpose)

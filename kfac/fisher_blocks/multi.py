@@ -11,15 +11,15 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.chain import limiting_chain_block, symmetric_chain_block, symmetric_chain_gain
-from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_blocks.base import FactorMaker
 from kfac.fisher_blocks.conv import ConvFactorsBlock
 from kfac.fisher_blocks.dense import DenseFactorsBlock, DenseForm
 from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
-from kfac.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
+from kfac.linalg.chain import limiting_chain_block, symmetric_chain_block, symmetric_chain_gain
+from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
+from kfac.patches.geometry import ConvGeometry
 
 
 @typing.final

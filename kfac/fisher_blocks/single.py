@@ -13,8 +13,8 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
-from kfac.linalg import as_scalar
-from kfac.linear_operator import LinearOperator
+from kfac.linalg.linear_operator import LinearOperator
+from kfac.linalg.tensor_ops import as_scalar
 
 
 class SingleFactorBlock(FisherBlock):

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
-from kfac.linear_operator import LinearOperator
+from kfac.linalg import tensor_ops
+from kfac.linalg.linear_operator import LinearOperator
 from kfac.moved_names import with_moved_attributes
 from kfac.state import (
     Addition,
@@ -199,7 +199,7 @@ class FisherFactor(abc.ABC):
         """Dtype of the average: that of the tensors, float32 for 16-bit ones, or the config's."""
         if self._config.factor_dtype is not None:
             return tf.as_dtype(self._config.factor_dtype)
-        return linalg.statistics_dtype(self._tensor_dtype)
+        return tensor_ops.statistics_dtype(self._tensor_dtype)
 
     @property
     def inverse_dtype(self) -> DType:
@@ -264,7 +264,7 @@ class FisherFactor(abc.ABC):
     def statistic(self, moment: Moment) -> Tensor:
         """Returns C of `cov_shape`, of the examples of a moment."""
         mean = moment.total / tf.cast(moment.count, self.dtype)
-        return linalg.with_shape(self._from_mean(mean), self.cov_shape)
+        return tensor_ops.with_shape(self._from_mean(mean), self.cov_shape)
 
     def _source_moment(self, towers: Sequence[Any]) -> Moment:
         totals, counts = [], []
@@ -291,7 +291,7 @@ class FisherFactor(abc.ABC):
 
     def is_finite(self, statistic: Tensor) -> Tensor:
         """Returns whether every entry of a statistic of `cov_shape` is finite, bool []."""
-        return linalg.all_finite(statistic)
+        return tensor_ops.all_finite(statistic)
 
     def updated_average(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
@@ -305,7 +305,7 @@ class FisherFactor(abc.ABC):
           ema_weight: ω, weight of this batch.
         """
         total, weight, refused = self._average
-        beta, omega = (linalg.as_scalar(x, self.dtype) for x in (ema_decay, ema_weight))
+        beta, omega = (tensor_ops.as_scalar(x, self.dtype) for x in (ema_decay, ema_weight))
         is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
         new = statistic if is_one else omega * statistic
         # Whether to accept is known late, when all statistics are. Then there is only to choose.
@@ -313,8 +313,8 @@ class FisherFactor(abc.ABC):
         with v1.control_dependencies([new]):
             past = beta * old_total
         return [
-            Assignment(total, linalg.choose(accept, past + new, old_total)),
-            Assignment(weight, linalg.choose(accept, beta * old_weight + omega, old_weight)),
+            Assignment(total, tensor_ops.choose(accept, past + new, old_total)),
+            Assignment(weight, tensor_ops.choose(accept, beta * old_weight + omega, old_weight)),
             Addition(refused, tf.cast(tf.logical_not(accept), tf.int64)),
         ]
 
@@ -330,7 +330,7 @@ class FisherFactor(abc.ABC):
         return assign_all(self.updated_average(statistic, accept, ema_decay, ema_weight))
 
     def _vector_size(self) -> int:
-        """Returns the static size n of vectors [rows, n], also in uses; see `kfac.uses`."""
+        """Returns the static size n of vectors [rows, n], also of repeated layers."""
         tensors = self._tensors[0][0]
         rank = (tensors[0].shape.rank or 0) if isinstance(tensors, tuple) else 2
         return self._checked_size(tensors, rank=max(rank, 2))
@@ -338,7 +338,7 @@ class FisherFactor(abc.ABC):
     def _checked_size(self, tensors: Any, rank: int, axis: int = -1) -> int:
         """Returns the static size of an axis of a tensor, which must have `rank` axes."""
         tensor = tf.nest.flatten(tensors)[0]
-        size = linalg.static_size(tensor, axis) if tensor.shape.rank == rank else None
+        size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
         if size is None:
             raise ValueError(
                 f"Cannot compute K-FAC statistics {self.name!r}: tensor "

@@ -1,7 +1,7 @@
 """The factors of convolutions: patches of the inputs, gradients at each location, and diagonals.
 
-Called by the convolution blocks. The geometry of patches is in `kfac.conv_geometry`, how their
-second moment is found without making them in `kfac.shifted_correlation`.
+Called by the convolution blocks. The geometry of patches is in `kfac.patches.geometry`, how their
+second moment is found without making them in `kfac.patches.second_moment`.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
@@ -13,14 +13,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac import linalg, shifted_correlation
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.conv_geometry import ConvGeometry, channels_last, extract_patches
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, RowFactor
-from kfac.subsampling import sample_rows
-from kfac.uses import fold_uses
+from kfac.fisher_factors.subsampling import sample_rows
+from kfac.fisher_factors.uses import fold_uses
+from kfac.linalg import tensor_ops
+from kfac.patches import second_moment
+from kfac.patches.geometry import ConvGeometry, channels_last, extract_patches
 
 PatchMask = tuple[float, ...]
 """A factor for each entry of a patch, in the patch's order."""
@@ -69,7 +70,7 @@ def example_gradients(
     if patch_mask is not None:
         patches *= tf.constant(patch_mask, patches.dtype)
     batch = tf.shape(images)[0]
-    p, g = (tf.reshape(t, [batch, -1, linalg.static_size(t, -1)]) for t in (patches, gradients))
+    p, g = (tf.reshape(t, [batch, -1, tensor_ops.static_size(t, -1)]) for t in (patches, gradients))
     if has_bias:
         p = tf.pad(p, [[0, 0], [0, 0], [0, 1]], constant_values=1)
     return tf.matmul(p, g, transpose_a=True)
@@ -120,7 +121,7 @@ class _ImageFactor(FisherFactor, abc.ABC):
 class ConvInputKroneckerFactor(_ImageFactor, MatrixFactor):
     """PᵀP / (N·T) of the N·T patches P that the filter sees; Grosse & Martens (2016), §3.
 
-    Made of images [N, ..., channels], or of several uses as `kfac.uses.as_uses` returns them.
+    Made of images [N, ..., channels], or of several uses as `uses.as_uses` returns them.
     """
 
     def __init__(
@@ -175,10 +176,10 @@ class ConvInputKroneckerFactor(_ImageFactor, MatrixFactor):
 
     def _uses_shifts(self, images: Tensor) -> bool:
         wanted = self._config.conv_moment != "patches" and not self._sampling.patches
-        if not (wanted and shifted_correlation.applies(images, self._geometry)):
+        if not (wanted and second_moment.applies(images, self._geometry)):
             return False
         forced = self._config.conv_moment == "shifts"
-        return forced or shifted_correlation.is_cheaper(images, self._geometry)
+        return forced or second_moment.is_cheaper(images, self._geometry)
 
     def _by_patches(self, images: Tensor) -> Moment:
         patches = extract_patches(images, self._geometry)
@@ -187,12 +188,12 @@ class ConvInputKroneckerFactor(_ImageFactor, MatrixFactor):
             limit = self._config.patches_per_dimension * self.dimension
             rows = sample_rows(rows, min(limit, self._config.max_patches), self.name)
         if self._has_bias:
-            rows = linalg.append_homogeneous(rows)
-        return Moment(linalg.outer_product(rows), tf.shape(rows)[0])
+            rows = tensor_ops.append_homogeneous(rows)
+        return Moment(tensor_ops.outer_product(rows), tf.shape(rows)[0])
 
     def _by_shifts(self, images: Tensor) -> Moment:
-        total, values = shifted_correlation.patch_sums(images, self._geometry)
-        count = tf.shape(images)[0] * shifted_correlation.locations(images, self._geometry)
+        total, values = second_moment.patch_sums(images, self._geometry)
+        count = tf.shape(images)[0] * second_moment.locations(images, self._geometry)
         if self._has_bias:
             last = tf.concat([values, [tf.cast(count, self.dtype)]], axis=0)
             total = tf.concat([total, values[:, tf.newaxis]], axis=1)
@@ -292,8 +293,8 @@ class DepthwiseConvDiagonalFactor(_ImageFactor, DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         images, gradients = (self._images(t) for t in tensors)
-        batch, channels = tf.shape(images)[0], linalg.static_size(images, -1)
-        multiplier = linalg.static_size(gradients, -1) // channels
+        batch, channels = tf.shape(images)[0], tensor_ops.static_size(images, -1)
+        multiplier = tensor_ops.static_size(gradients, -1) // channels
         entries = tf.TensorShape(self._geometry.kernel).num_elements()
         patches = extract_patches(images, self._geometry)
         p = tf.reshape(patches, [batch, -1, entries, channels])

@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, RowFactor
-from kfac.uses import fold_uses
+from kfac.fisher_factors.uses import fold_uses
+from kfac.linalg import tensor_ops
 
 
 class VectorFactor(FisherFactor):
@@ -45,14 +45,14 @@ class VectorFactor(FisherFactor):
 
     def _with_ones(self, rows: Tensor) -> Tensor:
         """Returns rows [r, n], or [r, n + 1] with a bias."""
-        return linalg.append_homogeneous(rows) if self._has_bias else rows
+        return tensor_ops.append_homogeneous(rows) if self._has_bias else rows
 
 
 @typing.final
 class FullyConnectedKroneckerFactor(VectorFactor, RowFactor):
     """XᵀX / rows of tensors X [rows, n]; Martens & Grosse (2015), §3.
 
-    Made of X, or uses of it; see `kfac.uses.as_uses`.
+    Made of X, or uses of it; see `kfac.fisher_factors.uses.as_uses`.
     """
 
     @property

@@ -26,14 +26,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.conv_geometry import ConvGeometry, channels_last
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.linalg import tensor_ops
+from kfac.patches.geometry import ConvGeometry, channels_last
 from kfac.state import Assignment, Change, read
 
 v1 = tf.compat.v1
@@ -117,7 +117,7 @@ class EigenbasisFactor(DiagonalFactor):
 
         In fewer digits they would not be orthogonal enough for S to keep its sum.
         """
-        dtype = linalg.statistics_dtype(self.inverse_dtype)
+        dtype = tensor_ops.statistics_dtype(self.inverse_dtype)
         for slot, factor in zip(self._slots, self._kronecker, strict=True):
             slot.make_variables([factor.dimension + 1, factor.dimension], dtype, device)
 
@@ -143,9 +143,9 @@ class EigenbasisFactor(DiagonalFactor):
             changes.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
             is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
         total, weight, _ = self._average
-        matrix = tf.reshape(read(total), [linalg.static_size(v, 0) for v in values])
+        matrix = tf.reshape(read(total), [tensor_ops.static_size(v, 0) for v in values])
         moved = tf.matmul(changes[0] @ matrix, changes[1], transpose_b=True)
-        times = read(weight) * linalg.as_scalar(self._times, self.dtype)
+        times = read(weight) * tensor_ops.as_scalar(self._times, self.dtype)
         start = times * values[0][:, tf.newaxis] * values[1]
         flat = tf.reshape(tf.where(is_first, start, moved), self.cov_shape)
         # The old bases must have been read before new ones are assigned.
@@ -161,7 +161,7 @@ class FullyConnectedEigenbasisFactor(EigenbasisFactor):
     def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
         x, g = (tf.cast(t, self.dtype) for t in tensors)
         if self._has_bias:
-            x = linalg.append_homogeneous(x)
+            x = tensor_ops.append_homogeneous(x)
         q, h = tf.matmul(x, bases.input), tf.matmul(g, bases.output)
         return Moment(tf.matmul(q**2, h**2, transpose_a=True), tf.shape(x)[0])
 

@@ -13,7 +13,7 @@ from kfac._types import Scalar, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.linalg import as_scalar
+from kfac.linalg.tensor_ops import as_scalar
 
 
 class _GenericFactor(FisherFactor, abc.ABC):

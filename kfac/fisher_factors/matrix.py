@@ -13,16 +13,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.damped_matrix import eigendecompose
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
-from kfac.inversion import INVERSIONS
-from kfac.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg import tensor_ops
+from kfac.linalg.damped_matrix import eigendecompose
+from kfac.linalg.inversion import INVERSIONS
+from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 from kfac.state import Change, read
-from kfac.symmetric_packing import pack_symmetric, unpack_symmetric
 
 
 class SlotFactor(FisherFactor):
@@ -90,7 +90,7 @@ class SlotFactor(FisherFactor):
         by_eigen = [slot for slot in self.inverses if self._uses_eigen(slot.request)]
         changes: dict[MatrixSlot, list[Change]] = {}
         if by_eigen:
-            dtype = linalg.statistics_dtype(self.inverse_dtype)
+            dtype = tensor_ops.statistics_dtype(self.inverse_dtype)
             eigen = eigendecompose(tf.cast(matrix, dtype))
             changes = {slot: slot.updated_by_eigen(eigen, dampings) for slot in by_eigen}
         for slot in self.inverses:
@@ -137,12 +137,12 @@ class MatrixFactor(SlotFactor):
         None is larger than the largest of the diagonal, and what is not finite in a vector is not
         finite on the diagonal either. So there is no need to look at the others.
         """
-        return linalg.all_finite(linalg.diagonal(statistic))
+        return tensor_ops.all_finite(tensor_ops.diagonal(statistic))
 
     def trace(self) -> Tensor:
         """Returns the trace of the value, read now; shape []."""
         total, weight, _ = self._average
-        return tf.reduce_sum(linalg.diagonal(read(total))) / read(weight)
+        return tf.reduce_sum(tensor_ops.diagonal(read(total))) / read(weight)
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
@@ -165,7 +165,7 @@ class MatrixFactor(SlotFactor):
         """Returns (M + d·I)^e as of its last update; for e = 1 as of now."""
         if exponent == 1:
             value = self.value
-            damped = linalg.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
+            damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
             return DenseOperator(damped)
         return DenseOperator(self._read_slot(Request(damping.name, "power", float(exponent))))
 
@@ -256,7 +256,7 @@ class DiagonalFactor(FisherFactor):
         """Returns (M + d·I)^e; zero before the first statistic."""
         value = self.value
         power = (value + tf.cast(damping.value(), value.dtype)) ** exponent
-        usable = tf.logical_and(linalg.all_finite(value), linalg.all_finite(power))
+        usable = tf.logical_and(tensor_ops.all_finite(value), tensor_ops.all_finite(power))
         return DiagonalOperator(tf.where(usable, power, tf.zeros_like(power)))
 
     def get_cholesky(self, damping: Damping) -> LinearOperator:
@@ -284,4 +284,4 @@ class RowFactor(MatrixFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         rows = tf.cast(self.rows(tensors), self.dtype)
-        return Moment(linalg.outer_product(rows), tf.shape(rows)[0])
+        return Moment(tensor_ops.outer_product(rows), tf.shape(rows)[0])

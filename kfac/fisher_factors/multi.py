@@ -1,7 +1,7 @@
 """The factor of dense layers that are applied several times, with the correlation of neighbours.
 
 Called by the series block; blocks that take uses to be independent need only the ordinary factors.
-The algebra is in `kfac.chain`.
+The algebra is in `kfac.linalg.chain`.
 
 References:
   Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
@@ -14,16 +14,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.dense import VectorFactor
 from kfac.fisher_factors.matrix import NoCholeskyFactor
 from kfac.fisher_factors.slot import Damping, Request
-from kfac.linear_operator import DenseOperator, LinearOperator
+from kfac.fisher_factors.uses import fold_uses
+from kfac.linalg import tensor_ops
+from kfac.linalg.linear_operator import DenseOperator, LinearOperator
 from kfac.state import Change
-from kfac.uses import fold_uses
 
 
 class SymmetricChain(typing.NamedTuple):
@@ -60,7 +60,7 @@ class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
         """Makes no variables and checks no shapes yet.
 
         Args:
-          tensors: X by [source][tower], as `kfac.uses.as_uses` returns it.
+          tensors: X by [source][tower], as `kfac.fisher_factors.uses.as_uses` returns it.
           num_uses: How often the layer is applied.
           has_bias: Whether X gets a column of ones.
           devices: Where each tower's share is computed.
@@ -93,7 +93,7 @@ class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
         rows = tf.shape(x)[0]
         examples = rows // self._num_uses
         cross = tf.matmul(x[examples:], x[: rows - examples], transpose_a=True)
-        return Moment(tf.stack([linalg.outer_product(x), cross]), rows)
+        return Moment(tf.stack([tensor_ops.outer_product(x), cross]), rows)
 
     def trace(self) -> Tensor:
         """Returns the trace of C₀, read now; shape []."""

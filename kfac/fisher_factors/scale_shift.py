@@ -14,7 +14,7 @@ from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor
-from kfac.linalg import outer_product
+from kfac.linalg.tensor_ops import outer_product
 
 
 def per_example_sum(values: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,7 +1,7 @@
 """One function of a factor's damped matrix: which it is, its variables and its update.
 
-The algebra and the failure policy are in `kfac.damped_matrix`; which damping to use is the block's
-business. Called by `MatrixFactor`.
+The algebra and the failure policy are in `kfac.linalg.damped_matrix`. The block decides which
+damping to use. Called by `MatrixFactor`.
 """
 
 import types
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac import chain, damped_matrix
 from kfac._types import DType, Tensor, Variable
-from kfac.damped_matrix import DampedMatrix, Eigendecomposition
-from kfac.linalg import statistics_dtype
+from kfac.linalg import chain, damped_matrix
+from kfac.linalg.damped_matrix import DampedMatrix, Eigendecomposition
+from kfac.linalg.tensor_ops import statistics_dtype
 from kfac.state import Addition, Assignment, Change, make_variable, read
 
 _FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], DampedMatrix]] = types.MappingProxyType(
@@ -143,7 +143,7 @@ class MatrixSlot:
         Args:
           matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
           dampings: By name; d among them.
-          inverse_method: How to invert; a key of `kfac.inversion.INVERSIONS`.
+          inverse_method: How to invert; a key of `kfac.linalg.inversion.INVERSIONS`.
         """
         matrix = tf.cast(matrix, statistics_dtype(self._matrix.dtype.base_dtype))
         damping, previous = self._damping_and_previous(dampings, matrix.dtype)

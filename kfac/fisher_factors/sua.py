@@ -19,14 +19,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.conv_geometry import ConvGeometry, channels_last
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.matrix import NoCholeskyFactor
 from kfac.fisher_factors.slot import Damping, Request
-from kfac.linear_operator import LinearOperator
+from kfac.linalg import tensor_ops
+from kfac.linalg.linear_operator import LinearOperator
+from kfac.patches.geometry import ConvGeometry, channels_last
 from kfac.state import Change
 
 
@@ -63,7 +63,7 @@ class RepeatedOperator(LinearOperator):
         return tf.transpose(self.left(tf.transpose(matrix), transpose))
 
     def _repeated(self, matrix: Tensor) -> Tensor:
-        channels = linalg.static_size(self._block, 0)
+        channels = tensor_ops.static_size(self._block, 0)
         size, columns = self._repetitions * channels, tf.shape(matrix)[1]
         parts = tf.reshape(matrix[:size], [self._repetitions, channels, columns])
         product = tf.reshape(tf.einsum("ij,kjm->kim", self._block, parts), [size, columns])
@@ -73,7 +73,7 @@ class RepeatedOperator(LinearOperator):
 
     def to_dense(self) -> Tensor:
         """Returns M [n, n]."""
-        return self.left(tf.eye(linalg.static_size(self._vector, 0), dtype=self._block.dtype))
+        return self.left(tf.eye(tensor_ops.static_size(self._vector, 0), dtype=self._block.dtype))
 
 
 @typing.final
@@ -130,7 +130,7 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
     def _tower_moment(self, tensors: Any) -> Moment:
         images = tf.cast(channels_last(tensors, self._geometry), self.dtype)
         rows = tf.reshape(images, [-1, self._slot_size])
-        total = [linalg.outer_product(rows), tf.reduce_sum(rows, axis=0, keepdims=True)]
+        total = [tensor_ops.outer_product(rows), tf.reduce_sum(rows, axis=0, keepdims=True)]
         return Moment(tf.concat(total, axis=0), tf.shape(rows)[0])
 
     def _from_mean(self, mean: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
     def _plus(self, damping: Tensor) -> LinearOperator:
         """Returns A + d·I."""
         covariance, mean = self._parts()
-        block = linalg.add_to_diagonal(covariance, damping)
+        block = tensor_ops.add_to_diagonal(covariance, damping)
         return self._operator(block, damping, self._vector(mean), tf.ones_like(damping))
 
     def _vector(self, mean: Tensor) -> Tensor:
@@ -201,7 +201,9 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
             return self._plus(d)
         inverse = tf.cast(self._read_slot(Request(damping.name, "power", -1.0)), self.dtype)
         _, mean = self._parts()
-        is_ready = tf.logical_and(tf.reduce_any(tf.not_equal(inverse, 0)), linalg.all_finite(mean))
+        is_ready = tf.logical_and(
+            tf.reduce_any(tf.not_equal(inverse, 0)), tensor_ops.all_finite(mean)
+        )
         last = tf.where(is_ready, 1 / d, tf.zeros_like(d))
         vector = self._vector(tf.where(is_ready, mean, tf.zeros_like(mean)))
         alone = self._operator(inverse, last, vector, tf.zeros_like(d))

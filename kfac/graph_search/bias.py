@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kfac._types import Tensor, Variable
 from kfac.graph_search.tower import Tower
-from kfac.subgraph import Use
+from kfac.registration.subgraph import Use
 
 ADDITIONS = frozenset({"Add", "AddV2", "BiasAdd"})
 _SAME_NUMBERS = frozenset({"ExpandDims", "Identity", "Reshape", "Squeeze"})

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import Tensor, Variable
-from kfac.conv_geometry import extent
 from kfac.graph_search.bias import find_bias
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
-from kfac.linalg import static_size
-from kfac.subgraph import Use
+from kfac.linalg.tensor_ops import static_size
+from kfac.patches.geometry import extent
+from kfac.registration.subgraph import Use
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 _CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}

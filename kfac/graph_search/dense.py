@@ -13,8 +13,8 @@ from kfac._types import Tensor, Variable
 from kfac.graph_search.bias import find_bias
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
-from kfac.linalg import static_size
-from kfac.subgraph import Use
+from kfac.linalg.tensor_ops import static_size
+from kfac.registration.subgraph import Use
 
 v1 = tf.compat.v1
 

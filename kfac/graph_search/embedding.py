@@ -8,7 +8,7 @@ import tensorflow as tf
 from kfac._types import Tensor, Variable
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
-from kfac.subgraph import Use
+from kfac.registration.subgraph import Use
 
 _SAME_NUMBERS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze"})
 _REORDERED = frozenset({"DynamicPartition", "Unique", "UniqueV2"})

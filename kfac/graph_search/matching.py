@@ -17,7 +17,7 @@ from kfac.graph_search.embedding import match_lookup
 from kfac.graph_search.records import MatchRecord, NotRegistrableError
 from kfac.graph_search.scale_shift import match_fused_norm, match_scale
 from kfac.graph_search.tower import Tower
-from kfac.subgraph import Use
+from kfac.registration.subgraph import Use
 
 Matcher = Callable[[Tower, Variable, Use], list[MatchRecord]]
 

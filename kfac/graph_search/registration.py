@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.conv_registration import ConvRegistration
-from kfac.dense_registration import DenseRegistration
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.graph_search.records import (
     MatchRecord,
@@ -22,6 +20,8 @@ from kfac.graph_search.records import (
     names_of,
 )
 from kfac.graph_search.uses import Batch, Place, has_unknown_uses, uses_by_place
+from kfac.registration.convolutions import ConvRegistration
+from kfac.registration.dense_layers import DenseRegistration
 
 v1 = tf.compat.v1
 

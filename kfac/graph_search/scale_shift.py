@@ -16,7 +16,7 @@ import tensorflow as tf
 from kfac._types import Operation, Tensor, Variable
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
-from kfac.subgraph import Use
+from kfac.registration.subgraph import Use
 
 v1 = tf.compat.v1
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kfac._types import Parameters, Variable
-from kfac.approximations import check_approximation
 from kfac.fisher_blocks.base import as_tuple
 from kfac.graph_search.decision import Decision
 from kfac.graph_search.filtering import (
@@ -31,6 +30,7 @@ from kfac.graph_search.records import (
 from kfac.graph_search.registration import Plan, plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.graph_search.uses import Batch
+from kfac.registration.approximations import check_approximation
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]
 """Parameters that are one layer, with its approximation; see `define_linked_parameters`."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 
 from kfac._types import Operation, Scalar, Tensor, Variable
-from kfac.linalg import static_size
-from kfac.subgraph import SubGraph, Use
+from kfac.linalg.tensor_ops import static_size
+from kfac.registration.subgraph import SubGraph, Use
 
 v1 = tf.compat.v1
 

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import DType, Tensor
+from kfac.linalg import tensor_ops
 from kfac.moved_names import with_moved_attributes
 from kfac.sampling import Seed, as_stateless_seed
 
@@ -306,7 +306,7 @@ def insert_slice_in_zeros(
     Raises:
       ValueError: The slice is not of size 1 along `dim`, or the position is out of range.
     """
-    size = linalg.static_size(slice_to_insert, dim)
+    size = tensor_ops.static_size(slice_to_insert, dim)
     if size != 1:
         raise ValueError(
             f"Cannot insert a slice of shape {slice_to_insert.shape} into zeros: its size along "

@@ -7,8 +7,8 @@ import typing
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import Tensor
+from kfac.linalg import tensor_ops
 from kfac.loss_functions.base import LossFunction
 
 
@@ -44,7 +44,7 @@ class MultiBernoulliNegativeLogProbLoss(LossFunction):
 
     def _sample(self, seed: Tensor) -> Tensor:
         """Draws zeros and ones, shaped as the logits and of their dtype."""
-        dtype = linalg.statistics_dtype(self.dtype)
+        dtype = tensor_ops.statistics_dtype(self.dtype)
         uniform = tf.random.stateless_uniform(tf.shape(self._logits), seed, dtype=dtype)
         return tf.cast(uniform < tf.sigmoid(tf.cast(self._logits, dtype)), self.dtype)
 

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from kfac import linalg
 from kfac._types import DType, Tensor
+from kfac.linalg import tensor_ops
 from kfac.loss_functions.base import LossFunction
 
 
 def standard_normal(shape: Tensor, dtype: DType, seed: Tensor) -> Tensor:
     """Draws from the standard normal distribution, in float32 at least and then rounded."""
-    wide = linalg.statistics_dtype(dtype)
+    wide = tensor_ops.statistics_dtype(dtype)
     return tf.cast(tf.random.stateless_normal(shape, seed, dtype=wide), dtype)
 
 
@@ -156,5 +156,5 @@ class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
     @property
     def fisher_factor_inner_static_shape(self) -> Any:
         """Shape [examples, 2n] of what B is multiplied by, as far as it is known."""
-        leading, size = self._mean.shape[:-1], linalg.static_size(self._mean, -1)
+        leading, size = self._mean.shape[:-1], tensor_ops.static_size(self._mean, -1)
         return leading.concatenate([None if size is None else 2 * size])

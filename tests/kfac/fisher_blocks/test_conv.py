@@ -4,10 +4,10 @@ import tensorflow as tf
 
 import kfac
 from kfac.config import CurvatureConfig
-from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_blocks import ConvKFCBasicFB, DepthwiseConvKFCBasicFB
 from kfac.fisher_blocks.conv import ConvForm
 from kfac.fisher_factors import ConvInputKroneckerFactor, ConvOutputKroneckerFactor
+from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
 

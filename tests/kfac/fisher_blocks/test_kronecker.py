@@ -3,9 +3,9 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_blocks import ConvKFCBasicFB, FullyConnectedKFACBasicFB
 from kfac.fisher_factors.base import updated_inverses
+from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
 

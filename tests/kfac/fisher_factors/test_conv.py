@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 
 from kfac.config import CurvatureConfig
-from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_factors import (
     ConvDiagonalFactor,
     ConvInputKroneckerFactor,
@@ -11,6 +10,7 @@ from kfac.fisher_factors import (
     DepthwiseConvDiagonalFactor,
 )
 from kfac.fisher_factors.conv import Sampling
+from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
 

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 
 from kfac.config import CurvatureConfig
-from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_factors import (
     ConvEigenbasisFactor,
     ConvInputKroneckerFactor,
@@ -12,6 +11,7 @@ from kfac.fisher_factors import (
     FullyConnectedKroneckerFactor,
 )
 from kfac.fisher_factors.base import updated_inverses
+from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.damped_matrix import eigendecompose
 from kfac.fisher_factors.slot import Damping, MatrixSlot, Request, current_dampings
+from kfac.linalg.damped_matrix import eigendecompose
 from kfac.state import assign_all
 
 v1 = tf.compat.v1

@@ -3,9 +3,9 @@ import pytest
 import tensorflow as tf
 
 from kfac.config import CurvatureConfig
-from kfac.conv_geometry import ConvGeometry
 from kfac.fisher_factors import ConvInputSUAKroneckerFactor, Damping
 from kfac.fisher_factors.sua import RepeatedOperator
+from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 import kfac
 from kfac import fisher_blocks
-from kfac.subgraph import SubGraph
+from kfac.registration.subgraph import SubGraph
 
 v1 = tf.compat.v1
 

@@ -1,0 +1,184 @@
+"""Back-propagation of all signals of an estimation mode to the layers, over all towers.
+
+Owns the differentiation and the rule for what a signal does not reach: a tensor that one loss
+reaches and another does not gets zeros from the latter, and a tensor that none reaches is an
+error. Which signals there are is in `kfac.curvature.estimation_modes`. Called by the estimator.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor, Variable
+from kfac.curvature.estimation_modes import EstimationMode, Signal
+from kfac.curvature.pooled_gradients import masked_sooner
+from kfac.fisher_factors.base import Substitutes
+from kfac.linalg import tensor_ops
+from kfac.registration.losses import LossRegistration
+
+v1 = tf.compat.v1
+
+
+class BackwardPass(NamedTuple):
+    """What arrives at the tensors that the statistics are made from.
+
+    Attributes:
+      gradients: By [source][tensor]; None where a source does not reach a tensor.
+      of_variables: The same by [source][variable].
+      is_finite: bool [], whether all the losses are. With ReLUs a loss of NaN can have finite
+        gradients, which mean nothing.
+      next_step: int64 [], the step of random draws after this pass.
+    """
+
+    gradients: tuple[tuple[Tensor | None, ...], ...]
+    of_variables: tuple[tuple[Tensor | None, ...], ...]
+    is_finite: Tensor
+    next_step: Tensor
+
+
+def propagate_back(
+    mode: EstimationMode,
+    losses: LossRegistration,
+    tensors: Sequence[Tensor],
+    variables: Sequence[Variable],
+    step: Tensor,
+    colocate: bool,
+) -> BackwardPass:
+    """Builds one pass.
+
+    Args:
+      mode: What to propagate.
+      losses: The registered losses.
+      tensors: Where to propagate it to: layer outputs, or parameters.
+      variables: Where to propagate it to besides; losses need not depend on them.
+      step: int64 [], the step of random draws.
+      colocate: Whether the pass runs where the forward pass did.
+
+    Raises:
+      ValueError: Some of the tensors are reached by no source; the message names them.
+    """
+    values = losses.eval_losses(mode.target_mode, mode.coeff_mode, step)
+    signals = mode.make_signals(values, losses, step)
+    targets = [*tensors, *variables]
+    all_gradients = [_differentiate(signal, targets, colocate) for signal in signals]
+    gradients = tuple(of_source[: len(tensors)] for of_source in all_gradients)
+    of_variables = tuple(of_source[len(tensors) :] for of_source in all_gradients)
+    by_tensor = zip(tensors, zip(*gradients, strict=True), strict=True)
+    unreached = [tensor.name for tensor, found in by_tensor if all(g is None for g in found)]
+    if unreached:
+        raise ValueError(
+            "Cannot compute K-FAC statistics: no registered loss depends on these registered "
+            f"layer outputs: {', '.join(unreached)}. Register as outputs the very tensors that "
+            "the rest of the model uses, and the loss that is computed from them."
+        )
+    is_finite = tf.reduce_all([tensor_ops.all_finite(value) for value in values])
+    return BackwardPass(gradients, of_variables, is_finite, step + 1)
+
+
+def _differentiate(
+    signal: Signal, tensors: Sequence[Tensor], colocate: bool
+) -> tuple[Tensor | None, ...]:
+    gradients = v1.gradients(
+        signal.starts,
+        list(tensors),
+        grad_ys=signal.derivatives,
+        colocate_gradients_with_ops=colocate,
+    )
+    # Lookups in a table give sparse gradients.
+    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+    return tuple(masked_sooner(dense))
+
+
+def block_gradients(backward: BackwardPass, first: int, tensors: Any) -> list[Any]:
+    """Returns the gradients of one block's tensors, by [source].
+
+    Sources that reach none of them are left out: they add nothing. Other gaps become zeros.
+
+    Args:
+      backward: The pass.
+      first: Number of the block's first tensor in the pass.
+      tensors: The block's tensors, perhaps nested.
+
+    Returns:
+      For each source a structure like `tensors`.
+    """
+    flat = tf.nest.flatten(tensors)
+    sources = [of_source[first : first + len(flat)] for of_source in backward.gradients]
+    return [
+        tf.nest.pack_sequence_as(
+            tensors, [_or_zeros(*pair) for pair in zip(found, flat, strict=True)]
+        )
+        for found in sources
+        if any(gradient is not None for gradient in found)
+    ]
+
+
+def _or_zeros(gradient: Tensor | None, tensor: Tensor) -> Tensor:
+    if gradient is not None:
+        return gradient
+    with v1.device(tensor.device):
+        return tf.zeros_like(tensor)
+
+
+def substitutes(old: BackwardPass, new: BackwardPass) -> Substitutes:
+    """Returns what to use instead of the gradients of one pass to use those of another."""
+    return {
+        before.ref(): after
+        for old_source, new_source in zip(old.gradients, new.gradients, strict=True)
+        for before, after in zip(old_source, new_source, strict=True)
+        if before is not None
+    }
+
+
+def first_order_statistics(
+    backward: BackwardPass, variables: Sequence[Variable], batch_size: Tensor
+) -> tuple[Tensor, ...]:
+    """Returns the sum over sources of the gradients of variables, over the batch size.
+
+    Args:
+      backward: A pass to these variables.
+      variables: The variables.
+      batch_size: Number of examples in all towers, [].
+    """
+    statistics = []
+    for variable, gradients in zip(
+        variables, zip(*backward.of_variables, strict=True), strict=True
+    ):
+        total = tf.add_n([_or_zeros(gradient, variable) for gradient in gradients])
+        statistics.append(total / tf.cast(batch_size, total.dtype))
+    return tuple(statistics)
+
+
+def checked_batch_size(batch_size: Scalar, losses: LossRegistration) -> Tensor:
+    """Compares a batch size with the losses.
+
+    Args:
+      batch_size: Number of examples in all towers.
+      losses: The inputs of each loss must have as many rows over all towers, or a multiple: time
+        steps may be folded into the rows.
+
+    Returns:
+      The batch size, int [], once it is checked.
+
+    Raises:
+      ValueError: It does not fit to rows whose number is static. For others an op checks it.
+    """
+    checks = []
+    for name, entry in losses.losses_by_name.items():
+        message = (
+            f"batch_size={batch_size} does not fit to loss {name!r}: the rows of its inputs, over "
+            "all towers, are not a multiple. Pass the number of examples in all towers together."
+        )
+        shapes = [loss.fisher_factor_inner_static_shape for loss in entry.towers]
+        sizes = [shape.as_list()[0] for shape in shapes if shape.rank]
+        if isinstance(batch_size, int) and len(sizes) == len(shapes) and None not in sizes:
+            rows = sum(sizes)
+            if rows % batch_size:
+                raise ValueError(f"Cannot compute K-FAC statistics of {rows} rows: {message}")
+            continue
+        rows = tf.add_n([loss.fisher_factor_inner_shape[0] for loss in entry.towers])
+        remainder = rows % tf.cast(batch_size, rows.dtype)
+        checks.append(v1.debugging.assert_equal(remainder, 0, data=[rows], message=message))
+    with v1.control_dependencies(checks):
+        return tf.identity(batch_size)

@@ -1,0 +1,172 @@
+"""Estimation modes: what is propagated back through the network to estimate its curvature.
+
+Every mode starts one or several back-propagations, its signals, from the losses. The second
+moments of what arrives at a layer's outputs, summed over signals, estimate that layer's block of
+the Fisher matrix or of the generalized Gauss-Newton matrix (GGN). Nothing is differentiated here;
+`kfac.curvature.backward_pass` does that. Called by the estimator.
+
+With the factor B of a loss, B Bᵀ = F (or = the Hessian with respect to the loss's inputs), and
+its coefficient c:
+
+  gradients           losses on targets drawn from the model, times √c   1 signal
+  empirical           losses on the registered targets, times c          1 signal
+  curvature_prop      √c·B r, r of random signs                          1 signal
+  curvature_prop_GGN  the same with the GGN                              1 signal
+  exact               √c·B e_k, e_k the k-th unit vector                 1 signal per k and loss
+  exact_GGN           the same with the GGN                              1 signal per k and loss
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, §5.
+  Martens, Sutskever & Swersky (2012), arXiv:1206.6464.
+"""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor
+from kfac.linalg.tensor_ops import as_scalar
+from kfac.loss_functions import LossFunction
+from kfac.registration.loss_table import LossEntry
+from kfac.registration.losses import LossRegistration
+from kfac.sampling import random_signs
+
+v1 = tf.compat.v1
+
+FISHER, EMPIRICAL_FISHER, GGN = "Fisher", "Empirical_Fisher", "GGN"
+
+
+class Signal(NamedTuple):
+    """One back-propagation: where it starts and with which derivatives.
+
+    Attributes:
+      starts: Tensors to differentiate.
+      derivatives: What to start from at each of them; None means ones.
+    """
+
+    starts: list[Tensor]
+    derivatives: list[Tensor] | None = None
+
+
+class EstimationMode(NamedTuple):
+    """How curvature is estimated.
+
+    Attributes:
+      mat_type: Which matrix it is: "Fisher", "Empirical_Fisher" or "GGN".
+      target_mode: "data" or "sample": on which targets the losses are evaluated.
+      coeff_mode: Power of a loss's coefficient in the signal.
+      make_signals: Returns the signals, given the evaluated losses, what is registered, and the
+        step of random draws.
+    """
+
+    mat_type: str
+    target_mode: str
+    coeff_mode: str
+    make_signals: Callable[[list[Tensor], LossRegistration, Scalar], list[Signal]]
+
+
+def _loss_gradients(values: list[Tensor], losses: LossRegistration, step: Scalar) -> list[Signal]:
+    del losses, step
+    return [Signal(values)]
+
+
+def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
+    """Back-propagates B times random signs: E[B r rᵀ Bᵀ] = B Bᵀ."""
+
+    def make(values: list[Tensor], losses: LossRegistration, step: Scalar) -> list[Signal]:
+        del values
+        parts = []
+        for entry in losses.losses_by_name.values():
+            seeds = [entry.tower_seed(tower, step) for tower in range(len(entry.towers))]
+            products = [
+                _signs_product(ggn, *pair) for pair in zip(entry.towers, seeds, strict=True)
+            ]
+            parts.append(_from_inputs(entry, products))
+        return [_joined(parts)]
+
+    return make
+
+
+def _signs_product(ggn: bool, loss: LossFunction, seed: Tensor) -> Sequence[Tensor]:
+    """Returns B r, by input of the loss."""
+    with v1.device(loss.device):
+        if ggn:
+            signs = random_signs(loss.ggn_factor_inner_shape, loss.dtype, seed)
+            return tf.nest.flatten(loss.multiply_ggn_factor(signs))
+        signs = random_signs(loss.fisher_factor_inner_shape, loss.dtype, seed)
+        return tf.nest.flatten(loss.multiply_fisher_factor(signs))
+
+
+def _exact(ggn: bool) -> Callable[..., list[Signal]]:
+    """Back-propagates the columns of B one by one: Σ_k B e_k e_kᵀ Bᵀ = B Bᵀ."""
+
+    def make(values: list[Tensor], losses: LossRegistration, step: Scalar) -> list[Signal]:
+        del values, step
+        return [
+            _from_inputs(entry, [_column(ggn, loss, index) for loss in entry.towers])
+            for name, entry in losses.losses_by_name.items()
+            for index in np.ndindex(_columns_shape(ggn, name, entry))
+        ]
+
+    return make
+
+
+def _column(ggn: bool, loss: LossFunction, index: Sequence[int]) -> Sequence[Tensor]:
+    """Returns B e_k, by input of the loss."""
+    with v1.device(loss.device):
+        if ggn:
+            return tf.nest.flatten(loss.multiply_ggn_factor_replicated_one_hot(index))
+        return tf.nest.flatten(loss.multiply_fisher_factor_replicated_one_hot(index))
+
+
+def _columns_shape(ggn: bool, name: str, entry: LossEntry) -> tuple[int, ...]:
+    """Returns the shape of one example's inner vectors, which must be the same in all towers.
+
+    Raises:
+      ValueError: It is not static, or differs.
+    """
+    if ggn:
+        by_tower = [loss.ggn_factor_inner_static_shape for loss in entry.towers]
+    else:
+        by_tower = [loss.fisher_factor_inner_static_shape for loss in entry.towers]
+    known = [static for static in by_tower if static.rank is not None]
+    shapes = {tuple(static.as_list()[1:]) for static in known}
+    if len(known) < len(by_tower) or len(shapes) > 1 or any(None in shape for shape in shapes):
+        raise ValueError(
+            f"Cannot estimate exact curvature of loss {name!r}: its inputs have shapes "
+            f"{[str(static) for static in by_tower]}, by tower. All axes but the first must be "
+            "static, and the same in all towers: there is one back-propagation per coordinate. "
+            "Set the static shape, or use estimation_mode='curvature_prop'."
+        )
+    return shapes.pop()
+
+
+def _from_inputs(entry: LossEntry, products: Sequence[Sequence[Tensor]]) -> Signal:
+    """Returns the signal that starts at a loss's inputs, in all towers, with √c·products."""
+    starts, derivatives = [], []
+    for loss, of_tower in zip(entry.towers, products, strict=True):
+        with v1.device(loss.device):
+            # In a conditional branch, what is differentiated must be made in that branch.
+            starts += [tf.identity(tensor) for tensor in tf.nest.flatten(loss.inputs)]
+            derivatives += [as_scalar(entry.coeff**0.5, p.dtype) * p for p in of_tower]
+    return Signal(starts, derivatives)
+
+
+def _joined(signals: Sequence[Signal]) -> Signal:
+    starts = [tensor for signal in signals for tensor in signal.starts]
+    return Signal(starts, [tensor for signal in signals for tensor in signal.derivatives or ()])
+
+
+MODES: Mapping[str, EstimationMode] = types.MappingProxyType(
+    {
+        "gradients": EstimationMode(FISHER, "sample", "sqrt", _loss_gradients),
+        "empirical": EstimationMode(EMPIRICAL_FISHER, "data", "regular", _loss_gradients),
+        "curvature_prop": EstimationMode(FISHER, "sample", "sqrt", _curvature_propagation(False)),
+        "curvature_prop_GGN": EstimationMode(GGN, "sample", "sqrt", _curvature_propagation(True)),
+        "exact": EstimationMode(FISHER, "sample", "sqrt", _exact(False)),
+        "exact_GGN": EstimationMode(GGN, "sample", "sqrt", _exact(True)),
+    }
+)

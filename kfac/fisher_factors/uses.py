@@ -1,0 +1,91 @@
+"""Layers that are applied several times to an example: how their tensors are given, and folded.
+
+The uses of a layer, such as the steps of a recurrent network, come as a list with one tensor
+[N, ...] per use, as one tensor [uses, N, ...], or as one tensor [uses · N, ...] in which all
+examples of the first use come first. A list may also have such tensors of several uses. Called by
+layer registration, factors and blocks.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.linalg.tensor_ops import static_size
+
+
+def as_uses(tensors: Any, example_axes: int) -> Any:
+    """Returns tensors as blocks keep them: a tuple over uses, (stacked,), or [uses · N, ...].
+
+    Args:
+      tensors: In any of the formats, or with more axes of uses or examples.
+      example_axes: Number of axes of an example: 1 for vectors, 3 for images.
+    """
+    if isinstance(tensors, (tuple, list)):
+        return tuple(tensors)
+    return tensors if (tensors.shape.rank or 0) < example_axes + 2 else (tensors,)
+
+
+def fold_uses(tensors: Any, example_axes: int) -> Tensor:
+    """Returns the tensor [uses · N, ...], use after use.
+
+    Args:
+      tensors: As returned by `as_uses`.
+      example_axes: Number of axes of an example: 1 for vectors, 3 for images.
+    """
+    if not isinstance(tensors, tuple):
+        return tensors
+    return tf.concat([_flattened(tensor, example_axes) for tensor in tensors], axis=0)
+
+
+def _flattened(tensor: Tensor, example_axes: int) -> Tensor:
+    if (tensor.shape.rank or 0) < example_axes + 2:
+        return tensor
+    sizes = [static_size(tensor, axis) for axis in range(-example_axes, 0)]
+    if None not in sizes:
+        return tf.reshape(tensor, [-1, *sizes])
+    return tf.reshape(tensor, tf.concat([[-1], tf.shape(tensor)[-example_axes:]], axis=0))
+
+
+def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str) -> int:
+    """Returns how often a layer is applied to an example.
+
+    Args:
+      tensors: The layer's inputs or outputs, in any of the formats.
+      num_uses: What was said about it, or None.
+      example_axes: Number of axes of an example: 1 for vectors, 3 for images.
+      layer: Name of the layer, for the error.
+
+    Raises:
+      ValueError: The number is neither given nor seen, or both and they differ.
+    """
+    if isinstance(tensors, (tuple, list)):
+        is_folded = num_uses is not None and _are_folded(tensors, num_uses, example_axes)
+        seen: int | None = num_uses if is_folded else len(tensors)
+    elif tensors.shape.rank == example_axes + 2:
+        seen = static_size(tensors, 0)
+    else:
+        seen = None
+    if num_uses is None:
+        num_uses = seen
+    if num_uses is None or (seen is not None and seen != num_uses):
+        raise ValueError(
+            f"Cannot register layer {layer!r}: num_uses={num_uses!r}, and its tensors tell "
+            f"{seen!r}. Give lists with one tensor per use, one tensor [uses, batch, ...], or "
+            "one tensor [uses * batch, ...] and num_uses; or lists of such tensors of static "
+            "shape and num_uses, the sum of their uses."
+        )
+    return num_uses
+
+
+def _are_folded(tensors: Sequence[Tensor], num_uses: int, example_axes: int) -> bool:
+    """Returns whether tensors of static shape have so many uses together, one each at least."""
+    if num_uses <= len(tensors) or not all(tf.is_tensor(t) and t.shape.rank for t in tensors):
+        return False
+    leading = [tensor.shape[: max(1, tensor.shape.rank - example_axes)] for tensor in tensors]
+    rows = [sizes.num_elements() for sizes in leading]
+    if None in rows or sum(rows) % num_uses:
+        return False
+    examples = sum(rows) // num_uses
+    return examples > 0 and all(of_tensor % examples == 0 for of_tensor in rows)

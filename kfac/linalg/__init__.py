@@ -1,0 +1,40 @@
+"""Linear algebra of K-FAC: damped inverses, Kronecker products, parameter-space vectors.
+
+Knows neither layers nor losses. The small functions of `tensor_ops` are public under this name.
+"""
+
+from kfac.linalg.tensor_ops import (
+    FEWEST_ROWS,
+    LARGEST_PRODUCT,
+    add_in_order,
+    add_to_diagonal,
+    all_finite,
+    append_homogeneous,
+    as_scalar,
+    choose,
+    diagonal,
+    identity_like,
+    outer_product,
+    static_size,
+    statistics_dtype,
+    symmetrize,
+    with_shape,
+)
+
+__all__ = [
+    "FEWEST_ROWS",
+    "LARGEST_PRODUCT",
+    "add_in_order",
+    "add_to_diagonal",
+    "all_finite",
+    "append_homogeneous",
+    "as_scalar",
+    "choose",
+    "diagonal",
+    "identity_like",
+    "outer_product",
+    "static_size",
+    "statistics_dtype",
+    "symmetrize",
+    "with_shape",
+]

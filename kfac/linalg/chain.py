@@ -1,0 +1,151 @@
+"""What the chain approximations of repeated dense layers keep of one factor, as plain functions.
+
+Uses of a layer, such as the steps of a recurrent network, are taken to form a linear Gaussian
+chain: with C₀ the second moment of one use, and C₁ that of a use and the one before it. With
+R = (C₀ + d·I)^(−½), Ψ = R C₁ R says how much one use tells of the next. Called by the slots of the
+multi-use factor, and by the series block.
+
+References:
+  Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
+  networks", §4.
+"""
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.linalg.damped_matrix import DampedMatrix, damped_power, eigendecompose
+from kfac.linalg.kronecker import kronecker_product
+from kfac.linalg.tensor_ops import all_finite, identity_like, symmetrize
+
+_NEAR_ONE = 1e-6
+_NEAR_ZERO = 1e-6
+
+
+def symmetric_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Option 1: C₁ is taken to be symmetric; Ψ = U diag(ψ) Uᵀ.
+
+    Args:
+      moments: C₀ and C₁, [2, n, n].
+      damping: d > 0, shape [].
+      previous: [n + 1, n], what to return if something is not finite.
+
+    Returns:
+      L = R U, and below it |ψ|: [n + 1, n].
+    """
+    first, cross, root, rare_paths = _moments_and_root(moments, damping)
+    usable = all_finite(cross)
+    cross = tf.where(usable, symmetrize(cross), tf.zeros_like(first))
+    values, vectors = tf.linalg.eigh(symmetrize(root @ cross @ root))
+    found = tf.concat([root @ vectors, tf.abs(values)[tf.newaxis]], axis=0)
+    return _checked(found, usable, previous, rare_paths)
+
+
+def limiting_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Option 2: the chain is taken to be long; Ψ = F diag(σ) Eᵀ.
+
+    Args:
+      moments: C₀ and C₁, [2, n, n].
+      damping: d > 0, shape [].
+      previous: [2n + 1, n], what to return if something is not finite.
+
+    Returns:
+      P = (R C₁)ᵀ R, below it K = R E, and below it μ = min(σ², 1): [2n + 1, n].
+    """
+    first, cross, root, rare_paths = _moments_and_root(moments, damping)
+    usable = all_finite(cross)
+    cross = tf.where(usable, cross, tf.zeros_like(first))
+    whitened = root @ cross
+    sigma, _, right = tf.linalg.svd(whitened @ root)
+    step = tf.matmul(whitened, root, transpose_a=True)
+    shares = tf.minimum(sigma**2, 1)[tf.newaxis]
+    found = tf.concat([step, root @ right, shares], axis=0)
+    return _checked(found, usable, previous, rare_paths)
+
+
+def symmetric_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
+    """Returns the block that option 1 stands for, undamped, [n · m, n · m].
+
+    T·A₀⊗G₀ + Σ_k 2 (T − k) A_k⊗G_k over k = 1, …, T − 1, where A_k = C₀^½ |Ψ|^k C₀^½.
+
+    Args:
+      a: C₀ and C₁ of the inputs, [2, n, n].
+      g: Those of the outputs' gradients, [2, m, m].
+      uses: T.
+    """
+    bases, psis = [], []
+    for root, psi in (_whitened(a), _whitened(g)):
+        values, vectors = tf.linalg.eigh(symmetrize(psi))
+        bases.append(root @ vectors)
+        psis.append(tf.abs(values))
+    product = tf.reshape(psis[0][:, tf.newaxis] * psis[1], [-1])
+    basis = kronecker_product(*bases)
+    gain = tf.cast(symmetric_chain_gain(product, uses), basis.dtype)
+    return tf.matmul(basis / gain, basis, transpose_b=True)
+
+
+def limiting_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
+    """Returns the block that option 2 stands for, undamped, [n · m, n · m].
+
+    T Σ_k C₀^½ Ψ^k C₀^½ over all k, with C₀ and Ψ the Kronecker products of those of A and G, and
+    Ψ^(−k) meaning the transpose of Ψ^k. The sum is (I − Ψᵀ)⁻¹ (I − ΨᵀΨ) (I − Ψ)⁻¹.
+
+    Args:
+      a: C₀ and C₁ of the inputs, [2, n, n].
+      g: Those of the outputs' gradients, [2, m, m].
+      uses: T.
+    """
+    (root_a, psi_a), (root_g, psi_g) = _whitened(a), _whitened(g)
+    root, psi = kronecker_product(root_a, root_g), kronecker_product(psi_a, psi_g)
+    sigma, _, right = tf.linalg.svd(psi)
+    rest = 1 - tf.minimum(sigma**2, 1)
+    rest = tf.where(tf.equal(rest, 0), tf.ones_like(rest), rest)
+    half = tf.linalg.pinv(identity_like(psi) - psi) @ root
+    half = tf.sqrt(rest)[:, tf.newaxis] * tf.matmul(right, half, transpose_a=True)
+    return uses * tf.matmul(half, half, transpose_a=True)
+
+
+def _whitened(moments: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns C₀^½ and Ψ without damping, by the pseudo-inverse where C₀ is singular."""
+    values, vectors, _ = eigendecompose(moments[0])
+    is_zero = values <= _NEAR_ZERO**2 * tf.reduce_max(values)
+    roots = tf.sqrt(values)
+    inverses = tf.where(
+        is_zero, tf.zeros_like(roots), 1 / tf.where(is_zero, tf.ones_like(roots), roots)
+    )
+    inverse = tf.matmul(vectors * inverses, vectors, transpose_b=True)
+    return tf.matmul(vectors * roots, vectors, transpose_b=True), inverse @ moments[1] @ inverse
+
+
+def symmetric_chain_gain(x: Tensor, uses: int) -> Tensor:
+    """Returns γ(x) = (1 − x)² / (T(1 − x²) − 2x(1 − x^T)), entry by entry.
+
+    Its inverse is the polynomial T + 2 Σ_k (T − k) x^k over k = 1, …, T − 1, so it is smooth at
+    x = 1, where the formula is not; near that the first two terms of the series are used.
+
+    Args:
+      x: Of any shape.
+      uses: T.
+    """
+    x = tf.cast(x, tf.float64)
+    distance = 1 - x
+    is_near = tf.abs(distance) < _NEAR_ONE
+    far = tf.where(is_near, tf.zeros_like(x), x)
+    closed = (1 - far) ** 2 / (uses * (1 - far**2) - 2 * far * (1 - far**uses))
+    near = 1 / (uses**2 - distance * (uses**3 - uses) / 3)
+    return tf.where(is_near, near, closed)
+
+
+def _moments_and_root(moments: Tensor, damping: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns C₀, C₁, R and the path by which R was found."""
+    first, cross = moments[0], moments[1]
+    root, rare_paths = damped_power(eigendecompose(first), damping, -0.5, tf.zeros_like(first))
+    return first, cross, root, rare_paths
+
+
+def _checked(found: Tensor, usable: Tensor, previous: Tensor, rare_paths: Tensor) -> DampedMatrix:
+    kept = rare_paths[-1] > 0
+    good = tf.reduce_all([usable, all_finite(found), tf.logical_not(kept)])
+    lost = tf.cast(tf.logical_not(good), tf.int64)
+    return DampedMatrix(
+        tf.where(good, found, previous), tf.concat([rare_paths[:-1], [lost]], axis=0)
+    )

@@ -1,0 +1,234 @@
+"""Functions of a damped matrix M + d·I: inverse, powers, Cholesky factors; and what if they fail.
+
+Plain functions that never raise at run time and never return anything that is not finite. They say
+by which path they found the result. The first attempt at an inverse is in
+`kfac.linalg.inversion`. Called by the slots in which factors keep such matrices.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, §6.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.linalg.inversion import INVERSIONS, inverse_from_root
+from kfac.linalg.tensor_ops import add_to_diagonal, all_finite, choose, identity_like, symmetrize
+
+RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
+
+RARE_PATHS = ("retried", "eigen", "kept")
+"""What may happen when a matrix is inverted, beside success at the first attempt."""
+
+
+class DampedMatrix(NamedTuple):
+    """A function of a damped matrix and the path by which it was found.
+
+    Attributes:
+      matrix: [n, n], finite.
+      rare_paths: int64 [3], in the order of `RARE_PATHS`: 1 if the first attempt failed; 1 if an
+        eigendecomposition had to be used; 1 if the previous matrix was kept.
+    """
+
+    matrix: Tensor
+    rare_paths: Tensor
+
+
+class Eigendecomposition(NamedTuple):
+    """M = U diag(e) Uᵀ of a symmetric matrix.
+
+    Attributes:
+      values: e [n], ascending, negative ones replaced by zero.
+      vectors: U [n, n].
+      is_usable: bool [], whether M was finite; if not, these are the values of the identity.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    is_usable: Tensor
+
+
+def damped_inverse(
+    matrix: Tensor, damping: Tensor, previous: Tensor, method: str = "cholesky"
+) -> DampedMatrix:
+    """Returns (M + d·I)⁻¹, symmetric.
+
+    In order, until the result is finite:
+
+    1. M, d not finite or d ≤ 0: the previous inverse.
+    2. The given method in the given precision. This is the whole cost of an ordinary call.
+    3. Cholesky in float64 with 1, 10, 100 and 1000 times the damping.
+    4. Eigendecomposition in float64, negative eigenvalues set to zero.
+    5. The previous inverse.
+
+    Args:
+      matrix: M [n, n], symmetric, float32 or float64; positive semi-definite if all is well.
+      damping: d, shape [], of the same dtype.
+      previous: [n, n], what to return when M cannot be inverted.
+      method: A key of `kfac.linalg.inversion.INVERSIONS`.
+
+    Returns:
+      The inverse and which path gave it.
+    """
+    return _with_retries(matrix, damping, previous, INVERSIONS[method], inverse_from_root)
+
+
+def damped_cholesky(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns the lower triangular L with LLᵀ = M + d·I; see `damped_inverse`."""
+    return _from_root(matrix, damping, previous, lambda root, _: root)
+
+
+def damped_cholesky_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns L⁻¹, lower triangular, where LLᵀ = M + d·I; see `damped_inverse`."""
+    return _from_root(matrix, damping, previous, tf.linalg.triangular_solve)
+
+
+def eigendecompose(matrix: Tensor) -> Eigendecomposition:
+    """Decomposes a symmetric matrix [n, n], which may have entries that are not finite."""
+    matrix = symmetrize(matrix)
+    is_usable = all_finite(matrix)
+    # The kernel aborts the step when it meets NaN.
+    values, vectors = tf.linalg.eigh(tf.where(is_usable, matrix, identity_like(matrix)))
+    return Eigendecomposition(tf.maximum(values, 0), vectors, is_usable)
+
+
+def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns U and below it e, [n + 1, n]; U is the same for M and for M + d·I.
+
+    Args:
+      matrix: M [n, n], symmetric.
+      damping: d; does not matter.
+      previous: [n + 1, n], what to return if M is not finite.
+    """
+    del damping
+    values, vectors, is_usable = eigendecompose(matrix)
+    return _result(is_usable, tf.concat([vectors, values[tf.newaxis]], axis=0), previous)
+
+
+def damped_power(
+    decomposition: Eigendecomposition, damping: Tensor, exponent: float, previous: Tensor
+) -> DampedMatrix:
+    """Returns (M + d·I)^e from the eigendecomposition of M.
+
+    Args:
+      decomposition: That of M [n, n].
+      damping: d > 0, shape [], of the same dtype.
+      exponent: e, any number.
+      previous: [n, n], what to return if M or d is not finite, d ≤ 0, or the power overflows.
+    """
+    values, vectors, is_usable = decomposition
+    usable = tf.logical_and(is_usable, _is_damping(damping))
+    damping = tf.where(usable, damping, tf.ones_like(damping))
+    power = symmetrize(
+        tf.matmul(vectors * (values + damping) ** exponent, vectors, transpose_b=True)
+    )
+    return _result(tf.logical_and(usable, all_finite(power)), power, previous)
+
+
+def _result(good: Tensor, matrix: Tensor, previous: Tensor) -> DampedMatrix:
+    """Returns a matrix if it is good and else the previous one, without any retry."""
+    none, kept = (tf.constant([0, 0, n], tf.int64) for n in (0, 1))
+    return DampedMatrix(choose(good, matrix, previous), choose(good, none, kept))
+
+
+def _is_damping(damping: Tensor) -> Tensor:
+    """Returns whether d is finite and d > 0: whether it has a finite logarithm."""
+    return tf.math.is_finite(tf.math.log(damping))
+
+
+def _from_root(
+    matrix: Tensor,
+    damping: Tensor,
+    previous: Tensor,
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> DampedMatrix:
+    """Returns a function of the Cholesky factor L and the identity, with the failure policy."""
+
+    def attempt(damped: Tensor, identity: Tensor) -> Tensor:
+        return function(tf.linalg.cholesky(damped), identity)
+
+    return _with_retries(matrix, damping, previous, attempt, function)
+
+
+def _with_retries(
+    matrix: Tensor,
+    damping: Tensor,
+    previous: Tensor,
+    attempt: Callable[[Tensor, Tensor], Tensor],
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> DampedMatrix:
+    """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
+
+    TensorFlow's Cholesky decomposition reports failure by NaN on a CPU, and eigendecompositions
+    of NaN abort the step, so inputs and results are checked here.
+
+    Args:
+      matrix: M [n, n], symmetric but for rounding: of most only the lower triangle is read.
+      damping: d, shape [].
+      previous: [n, n], what to return when all else fails.
+      attempt: The function of M + d·I and the identity; not finite where it fails.
+      function: The same of the Cholesky factor of M + d·I and the identity.
+    """
+    usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
+    # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
+    # Not by another that is known beforehand: TensorFlow would keep it as a constant.
+    matrix = tf.math.multiply_no_nan(matrix, tf.cast(usable, matrix.dtype))
+    damping = tf.where(usable, damping, tf.ones_like(damping))
+    direct = attempt(add_to_diagonal(matrix, damping), identity_like(matrix))
+    succeeded = all_finite(direct)
+    wide, size = (_unless(succeeded, x) for x in (matrix, tf.shape(matrix)[0]))
+    wide, wide_damping = tf.cast(wide, tf.float64), tf.cast(damping, tf.float64)
+    wide_identity = tf.eye(size, dtype=tf.float64)
+    root = _retried_root(wide, wide_damping, wide_identity)
+    has_root = all_finite(root)
+    root = _first(has_root, root, _eigen_root(_unless(has_root, wide), wide_damping))
+    retry = tf.cast(function(root, wide_identity), matrix.dtype)
+    good = tf.logical_and(usable, all_finite(retry))
+    rare_paths = tf.cast(tf.logical_not([False, has_root, good]), tf.int64)
+    retried = DampedMatrix(choose(good, retry, previous), rare_paths)
+    pairs = zip(_result(usable, direct, previous), retried, strict=True)
+    return DampedMatrix(*(_first(succeeded, *pair) for pair in pairs))
+
+
+def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
+    """Returns a Tensor that is dead, as all that is made of it is, if a result is found already.
+
+    So a decomposition that is not needed does not run. A conditional branch would do the same, but
+    several for each factor make building the graph many times slower.
+    """
+    return tf.raw_ops.Switch(data=tensor, pred=is_found).output_false
+
+
+def _first(is_found: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
+    """Returns what is found already, or else what was made of dead Tensors, of the same shape."""
+    found = tf.raw_ops.Switch(data=tensor, pred=is_found).output_true
+    merged = tf.raw_ops.Merge(inputs=[found, otherwise]).output
+    merged.set_shape(tensor.shape)
+    return merged
+
+
+def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
+    """Returns L of M + f·d·I for the smallest f of `RETRY_DAMPING_FACTORS` for which it is finite.
+
+    If there is none it has entries that are not finite.
+    """
+    factors = tf.constant(
+        RETRY_DAMPING_FACTORS, matrix.dtype, shape=[len(RETRY_DAMPING_FACTORS), 1, 1]
+    )
+    roots = tf.linalg.cholesky(matrix + damping * factors * identity)
+    succeeded = tf.reduce_all(tf.math.is_finite(roots), axis=[1, 2])
+    # argmax finds the first success, or 0 if there is none.
+    return tf.gather(roots, tf.argmax(tf.cast(succeeded, tf.int32)))
+
+
+def _eigen_root(matrix: Tensor, damping: Tensor) -> Tensor:
+    """Returns the Cholesky factor of U diag(max(e, 0) + d) Uᵀ, where M = U diag(e) Uᵀ.
+
+    With B = U diag(max(e, 0) + d)^½ the matrix is BBᵀ, and Bᵀ = QR makes it RᵀR.
+    """
+    values, vectors = tf.linalg.eigh(matrix)
+    root = vectors * tf.sqrt(tf.maximum(values, 0) + damping)
+    upper = tf.linalg.qr(tf.transpose(root)).r
+    return tf.transpose(upper) * tf.sign(tf.linalg.diag_part(upper))

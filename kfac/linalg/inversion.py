@@ -1,0 +1,130 @@
+"""Ways to invert a positive definite matrix: Cholesky, LU, Newton–Schulz.
+
+Plain functions that say by entries that are not finite that they failed; they never raise at run
+time. Their caller, `kfac.linalg.damped_matrix`, handles the failure. It also has the inverses by
+eigendecomposition, because several of them share one decomposition.
+
+References:
+  Schulz (1933), "Iterative Berechnung der reziproken Matrix".
+  Pan & Schreiber (1991), "An improved Newton iteration for the generalized inverse of a matrix".
+"""
+
+import types
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.linalg.tensor_ops import all_finite, identity_like, outer_product, static_size, symmetrize
+
+LARGEST_BLOCK = 320
+"""Rows of what is decomposed and inverted in one piece; larger matrices are halved."""
+
+LARGEST_RESIDUAL = 0.1
+"""What ‖I − A X‖ an inverse X found by iteration may leave, in the Frobenius norm."""
+
+MOST_STEPS = 64
+"""Enough for any condition number that a float64 can have."""
+
+
+def inverse_from_root(root: Tensor, identity: Tensor) -> Tensor:
+    """Returns (LLᵀ)⁻¹ of the lower triangular L [n, n]."""
+    return symmetrize(tf.linalg.cholesky_solve(root, identity))
+
+
+def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
+    """Returns A⁻¹ of a positive definite A [n, n], from its Cholesky decomposition.
+
+    Only the lower triangle of A is read. Large matrices are decomposed and inverted by blocks, so
+    that most of the work is products of matrices, which use all cores. What is inverted is the
+    triangular root, never a block of A: that would lose twice as many digits.
+    """
+    size = static_size(matrix, 0)
+    if size is None or size <= LARGEST_BLOCK:
+        return inverse_from_root(tf.linalg.cholesky(matrix), identity)
+    return _gram(_inverse_root(matrix))
+
+
+def _inverse_root(matrix: Tensor) -> Tensor:
+    """Returns L⁻¹ of the Cholesky factor L of a positive definite A [n, n] of static size."""
+    size = static_size(matrix, 0)
+    if size <= LARGEST_BLOCK:
+        identity = identity_like(matrix)
+        return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
+    half = size // 2
+    first = _inverse_root(matrix[:half, :half])
+    # The transpose of the block of L below the first.
+    beside = tf.matmul(first, matrix[half:, :half], transpose_b=True)
+    second = _inverse_root(matrix[half:, half:] - outer_product(beside))
+    between = -tf.matmul(second, tf.matmul(beside, first, transpose_a=True))
+    upper = tf.pad(first, [[0, 0], [0, size - half]])
+    return tf.concat([upper, tf.concat([between, second], axis=1)], axis=0)
+
+
+def _gram(root: Tensor) -> Tensor:
+    """Returns WᵀW, symmetric, of a lower triangular W [n, n] of static size."""
+    size = static_size(root, 0)
+    if size <= LARGEST_BLOCK:
+        return symmetrize(tf.matmul(root, root, transpose_a=True))
+    half = size // 2
+    between, second = root[half:, :half], root[half:, half:]
+    first = _gram(root[:half, :half]) + symmetrize(outer_product(between))
+    below = tf.matmul(second, between, transpose_a=True)
+    upper = tf.concat([first, tf.transpose(below)], axis=1)
+    return tf.concat([upper, tf.concat([below, _gram(second)], axis=1)], axis=0)
+
+
+def by_lu(matrix: Tensor, identity: Tensor) -> Tensor:
+    """Returns A⁻¹ of a positive definite A [n, n], from its LU decomposition.
+
+    The kernel aborts the step at a zero pivot, and takes indefinite matrices for good, so both are
+    looked for before. That makes this the slowest way.
+    """
+    matrix = symmetrize(matrix)
+    _, log_determinant = tf.linalg.slogdet(matrix)
+    is_definite = all_finite(tf.linalg.cholesky(matrix))
+    usable = tf.logical_and(is_definite, tf.math.is_finite(log_determinant))
+    inverse = tf.linalg.inv(tf.where(usable, matrix, identity))
+    return _nan_unless(usable, symmetrize(inverse))
+
+
+def by_newton_schulz(matrix: Tensor, identity: Tensor) -> Tensor:
+    """Returns A⁻¹ of a positive definite A [n, n], by products only.
+
+    X ← X + X R, R ← R², from X = I/c and R = I − A/c with c = max_i Σ_j |a_ij|. No eigenvalue of A
+    exceeds c, so those of R begin in [0, 1) and are squared by each step: it takes about log₂ of
+    the condition number, and a few, until X is the inverse. Products make this suited to
+    accelerators, on which triangular solutions are slow; on a CPU Cholesky is faster.
+
+    R is not computed anew from X: that would amplify the rounding errors by which they do not
+    commute. So the result is checked, and fails where ‖I − A X‖ exceeds `LARGEST_RESIDUAL`.
+    """
+    enough = np.finfo(matrix.dtype.as_numpy_dtype).eps ** 0.5
+
+    def goes_on(step: Tensor, inverse: Tensor, rest: Tensor) -> Tensor:
+        del inverse
+        return tf.logical_and(step < MOST_STEPS, tf.norm(rest) > enough)
+
+    def improve(step: Tensor, inverse: Tensor, rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        better = symmetrize(inverse + tf.matmul(inverse, rest))
+        return step + 1, better, symmetrize(tf.matmul(rest, rest))
+
+    matrix = symmetrize(matrix)
+    bound = tf.reduce_max(tf.reduce_sum(tf.abs(matrix), axis=1))
+    start = (tf.constant(0), identity / bound, identity - matrix / bound)
+    # The step after the last one makes the error that of the rounding.
+    _, found, _ = improve(*tf.while_loop(goes_on, improve, start))
+    residual = tf.norm(identity - tf.matmul(matrix, found))
+    return _nan_unless(residual <= LARGEST_RESIDUAL, found)
+
+
+def _nan_unless(condition: Tensor, matrix: Tensor) -> Tensor:
+    """Returns a matrix, or NaN."""
+    return tf.where(condition, matrix, tf.constant(float("nan"), matrix.dtype))
+
+
+INVERSIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = types.MappingProxyType(
+    {"cholesky": by_cholesky, "lu": by_lu, "newton_schulz": by_newton_schulz}
+)
+"""The ways by name; each takes A, symmetric but for rounding, and the identity, both [n, n]."""

@@ -1,0 +1,102 @@
+"""Gradients of dense layers that are visibly products, where that makes them cheaper to multiply.
+
+The gradient of a dense layer's weight is XᵀD, of its inputs X and the gradients D of its outputs,
+one row for each example. Where a batch has fewer rows than the layer is wide, multiplying X and D
+by the inverses is less work than multiplying their product. Nothing has to be declared: the graph
+shows how a gradient was computed. Called by the Kronecker blocks.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, §4.2: the product with both inverses.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Operation, Parameters, Tensor
+from kfac.linalg.tensor_ops import append_homogeneous, static_size
+
+v1 = tf.compat.v1
+
+_HAND_ON = ("EnsureShape", "Identity")
+
+
+class RowProduct(NamedTuple):
+    """A matrix V = XᵀD.
+
+    Attributes:
+      x: X [r, m].
+      d: D [r, n].
+    """
+
+    x: Tensor
+    d: Tensor
+
+
+class _Source(NamedTuple):
+    """What computed a value.
+
+    Attributes:
+      op: The op.
+      waits_for: What the value must be waited for besides.
+    """
+
+    op: Operation
+    waits_for: list[Operation]
+
+
+def cheaper_row_product(gradient: Parameters) -> RowProduct | None:
+    """Returns X and D of a gradient V = XᵀD where A V G is cheaper as (A Xᵀ)(D G).
+
+    That is with few rows r: for A [m, m] and G [n, n] if r(m² + n² + mn) < mn(m + n).
+
+    Args:
+      gradient: V [m, n] as a Tensor, or a tuple of all its rows but the last [m − 1, n] and the
+        last [n], which belongs to a bias.
+
+    Returns:
+      None if it was not computed so, if it is not cheaper, or if r is not static.
+    """
+    product = _as_row_product(gradient)
+    if product is None:
+        return None
+    r, m, n = static_size(product.x, 0), *(static_size(t, 1) for t in product)
+    if None in (r, m, n) or r * (m * m + n * n + m * n) >= m * n * (m + n):
+        return None
+    return product
+
+
+def _as_row_product(gradient: Parameters) -> RowProduct | None:
+    weight, *bias = (_source(t) for t in tf.nest.flatten(gradient))
+    op = weight.op
+    if op.type != "MatMul" or not op.get_attr("transpose_a") or op.get_attr("transpose_b"):
+        return None
+    x, d = op.inputs
+    if bias and not _is_sum_of_rows(bias[0].op, d):
+        return None
+    waits_for = [op for source in (weight, *bias) for op in source.waits_for]
+    with v1.control_dependencies(waits_for):
+        x = append_homogeneous(x) if bias else tf.identity(x)
+        return RowProduct(x, tf.identity(d))
+
+
+def _source(tensor: Tensor) -> _Source:
+    """Looks for the op that computed a value, behind those that only hand it on."""
+    op, waits_for = tensor.op, []
+    while op.type in _HAND_ON:
+        waits_for += op.control_inputs
+        op = op.inputs[0].op
+    return _Source(op, waits_for)
+
+
+def _is_sum_of_rows(op: Operation, rows: Tensor) -> bool:
+    """Whether an op adds up all rows [r, n], perhaps with another shape for a sum [n]."""
+    if op.type == "Reshape":  # The gradient of a broadcast, to the shape of what was broadcast.
+        op = _source(op.inputs[0]).op
+    sums = op.type == "BiasAddGrad" or (op.type == "Sum" and _adds_rows(op))
+    return sums and op.inputs[0].name == rows.name
+
+
+def _adds_rows(op: Operation) -> bool:
+    axes = tf.get_static_value(op.inputs[1])
+    return axes is not None and axes.ravel().tolist() == [0]

@@ -1,0 +1,112 @@
+"""Small tensor functions that all of K-FAC shares: scalars, dtypes, second moments of rows.
+
+Plain functions: no state, no layers, no devices.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from kfac._types import DType, Scalar, Tensor
+
+LARGEST_PRODUCT = 256
+"""Rows of a symmetric product that is computed whole; of larger ones only a triangle is."""
+
+FEWEST_ROWS = 192
+"""Of how many rows at least a product must be for its parts to be worth putting together."""
+
+
+def as_scalar(value: Scalar, dtype: DType) -> Tensor:
+    """Returns a setting, whatever its form, as a Tensor [] of `dtype`, without losing digits."""
+    if callable(value):
+        value = value()
+    if isinstance(value, (int, float)):
+        return tf.constant(value, dtype)
+    return tf.cast(tf.convert_to_tensor(value), dtype)
+
+
+def static_size(tensor: Tensor, axis: int) -> Any:
+    """Returns the size of an axis as an int, or None if it is not known yet.
+
+    Works also where `disable_v2_behavior` has made shapes consist of Dimension objects.
+    """
+    return tf.compat.dimension_value(tensor.shape[axis])
+
+
+def with_shape(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Returns a Tensor with a static shape, checked when it is run if it is not known before."""
+    is_known = tensor.shape.is_fully_defined() and tensor.shape == tf.TensorShape(shape)
+    return tensor if is_known else tf.ensure_shape(tensor, shape)
+
+
+def statistics_dtype(dtype: DType) -> DType:
+    """Returns the dtype to keep second moments in: `dtype`, or float32 for 16-bit types."""
+    return tf.float32 if dtype.size < tf.float32.size else dtype
+
+
+def all_finite(tensor: Tensor) -> Tensor:
+    """Returns a bool [], whether every entry of `tensor` is finite."""
+    return tf.reduce_all(tf.math.is_finite(tensor))
+
+
+def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
+    """Returns one of two Tensors of the same shape as a whole, by a bool [].
+
+    Costs nothing, where `tf.where` would go through all entries.
+    """
+    return tf.compat.v1.where(condition, chosen, other)
+
+
+def symmetrize(matrix: Tensor) -> Tensor:
+    """Returns (M + Mᵀ) / 2 of matrices [..., n, n]."""
+    return 0.5 * (matrix + tf.linalg.matrix_transpose(matrix))
+
+
+def add_in_order(tensors: Sequence[Tensor]) -> Tensor:
+    """Adds up tensors of one shape, rounding alike in each run.
+
+    `add_n` begins with the first operand whose memory it may take, which depends on who else has
+    read it by then; so the first is one that nothing else reads.
+    """
+    with tf.compat.v1.get_default_graph().gradient_override_map({"Snapshot": "Identity"}):
+        first = tf.raw_ops.Snapshot(input=tensors[0])
+    return tf.add_n([first, *tensors[1:]])
+
+
+def identity_like(matrix: Tensor) -> Tensor:
+    """Returns the identity of the size and dtype of a matrix [n, n]."""
+    size = static_size(matrix, 0) or tf.shape(matrix)[0]
+    return tf.raw_ops.MatrixDiag(diagonal=tf.ones([size], matrix.dtype))
+
+
+def diagonal(matrix: Tensor) -> Tensor:
+    """Returns the diagonal [n] of a matrix [n, n], by one operation."""
+    return tf.raw_ops.MatrixDiagPart(input=matrix)
+
+
+def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
+    """Returns M + d·I of a matrix [n, n] and d [], without making I."""
+    return tf.raw_ops.MatrixSetDiag(input=matrix, diagonal=diagonal(matrix) + value)
+
+
+def append_homogeneous(rows: Tensor) -> Tensor:
+    """Appends a column of ones to `rows` [r, n], the input that a bias sees; gives [r, n + 1]."""
+    return tf.pad(rows, [[0, 0], [0, 1]], constant_values=1)
+
+
+def outer_product(rows: Tensor) -> Tensor:
+    """Returns XᵀX [n, n] of `rows` X [r, n], symmetric but for rounding.
+
+    A large one is cut into quarters, of which one is the transpose of another, and so on with
+    those on the diagonal. What needs more symmetry, such as a decomposition, makes it, which is
+    needed far less often.
+    """
+    count, size = (static_size(rows, axis) for axis in (0, 1))
+    if size is None or size <= LARGEST_PRODUCT or (count or FEWEST_ROWS) < FEWEST_ROWS:
+        return tf.matmul(rows, rows, transpose_a=True)
+    half = -(-size // 32) * 16
+    first, second = rows[:, :half], rows[:, half:]
+    below = tf.matmul(second, first, transpose_a=True)
+    upper = tf.concat([outer_product(first), tf.transpose(below)], axis=1)
+    return tf.concat([upper, tf.concat([below, outer_product(second)], axis=1)], axis=0)

@@ -1,0 +1,154 @@
+"""Vectors in the space of the parameters, one part per variable, some of them sparse.
+
+A part is a Tensor of the variable's shape, or IndexedSlices: the rows of a table that a batch
+looked up, all others being zero. Parts stay sparse as long as what is done with them allows. What
+is done often with whole vectors is done with their parts joined: one operation, where each part
+would need its own. Called by the optimizer and its momentum rules.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import tensorflow as tf
+
+from kfac._types import DType, Tensor, Variable
+from kfac.linalg import tensor_ops
+
+Vector: TypeAlias = Any
+"""A Tensor, or IndexedSlices without repeated indices."""
+
+
+class Joined(NamedTuple):
+    """A dense vector, by part and as a whole.
+
+    Attributes:
+      parts: By variable.
+      whole: The entries of all parts, one after the other, [n].
+    """
+
+    parts: list[Tensor]
+    whole: Tensor
+
+
+def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
+    """Returns a gradient as a part of a vector.
+
+    Args:
+      gradient: A Tensor, or IndexedSlices whose repeated indices mean a sum.
+      variable: What it is the gradient of.
+      keep_sparse: Whether IndexedSlices stay such; else they become a Tensor.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tensor_ops.with_shape(tf.convert_to_tensor(gradient), variable.shape)
+    indices, position = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(indices))
+    shape = tf.constant(variable.shape.as_list(), indices.dtype)
+    slices = tf.IndexedSlices(values, indices, shape)
+    return slices if keep_sparse else as_dense(slices)
+
+
+def as_dense(vector: Vector) -> Tensor:
+    """Returns a part with all its rows."""
+    if not isinstance(vector, tf.IndexedSlices):
+        return vector
+    return tf.scatter_nd(vector.indices[:, tf.newaxis], vector.values, vector.dense_shape)
+
+
+def entries(vector: Vector) -> Tensor:
+    """Returns all entries that may differ from zero."""
+    return vector.values if isinstance(vector, tf.IndexedSlices) else vector
+
+
+def map_entries(function: Callable[[Tensor], Tensor], vector: Vector) -> Vector:
+    """Applies a function that keeps zero to every entry."""
+    if not isinstance(vector, tf.IndexedSlices):
+        return function(vector)
+    return tf.IndexedSlices(function(vector.values), vector.indices, vector.dense_shape)
+
+
+def choose(condition: Tensor, first: Vector, second: Vector) -> Vector:
+    """Returns one of two parts.
+
+    Args:
+      condition: bool []; true for the first part, false for the second.
+      first: A part. The result is sparse if this one is.
+      second: A part; of the same indices where the first one is sparse.
+    """
+    other = second if isinstance(first, tf.IndexedSlices) else as_dense(second)
+    return map_entries(lambda entry: tensor_ops.choose(condition, entry, entries(other)), first)
+
+
+def scale(coefficient: Tensor, vectors: Sequence[Vector]) -> list[Vector]:
+    """Returns c·x, c being of shape []."""
+    return [
+        map_entries(lambda entry: tf.cast(coefficient, entry.dtype) * entry, vector)
+        for vector in vectors
+    ]
+
+
+def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]) -> list[Tensor]:
+    """Returns x + c·y, dense, c being of shape []."""
+    return [
+        as_dense(x) + tf.cast(factor, y.dtype) * as_dense(y)
+        for x, y in zip(first, second, strict=True)
+    ]
+
+
+def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
+    """Returns a vector with its entries in one Tensor.
+
+    Args:
+      parts: Dense.
+      dtype: Of the whole.
+    """
+    return Joined(list(parts), tf.concat([tf.cast(tf.reshape(x, [-1]), dtype) for x in parts], 0))
+
+
+def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Undoes `joined`.
+
+    Args:
+      whole: [n].
+      like: Parts with the static shapes and the dtypes of those to return.
+    """
+    flat = tf.split(whole, [x.shape.num_elements() for x in like])
+    return [tf.cast(tf.reshape(x, y.shape), y.dtype) for x, y in zip(flat, like, strict=True)]
+
+
+def inner_products(first: Sequence[Joined], second: Sequence[Vector], dtype: DType) -> list[Tensor]:
+    """Returns x·y, shape [], of each of several vectors x with one y.
+
+    Args:
+      first: The x.
+      second: y; may be sparse.
+      dtype: In which to compute.
+    """
+    if any(isinstance(y, tf.IndexedSlices) for y in second):
+        return [inner_product(x.parts, second, dtype) for x in first]
+    whole = joined(second, dtype).whole
+    return [inner_product([x.whole], [whole], dtype) for x in first]
+
+
+def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DType) -> Tensor:
+    """Returns x·y of two whole vectors, shape [].
+
+    Args:
+      first: x.
+      second: y. Where both have a sparse part, its indices are the same.
+      dtype: In which to compute.
+    """
+    products = []
+    for x, y in zip(first, second, strict=True):
+        left, right = _aligned(x, y)
+        products.append(tf.reduce_sum(tf.cast(left, dtype) * tf.cast(right, dtype)))
+    return tf.add_n(products)
+
+
+def _aligned(x: Vector, y: Vector) -> tuple[Tensor, Tensor]:
+    """Returns the entries of both at the places where both may differ from zero."""
+    x_is_sparse, y_is_sparse = (isinstance(v, tf.IndexedSlices) for v in (x, y))
+    if x_is_sparse and not y_is_sparse:
+        return x.values, tf.gather(y, x.indices)
+    if y_is_sparse and not x_is_sparse:
+        return tf.gather(x, y.indices), y.values
+    return entries(x), entries(y)

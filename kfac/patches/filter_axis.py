@@ -1,0 +1,61 @@
+"""How a filter of stride 1 slides along the dimensions of an image.
+
+Owns which pixels an entry of the filter sees, and the order in which pairs of filter rows are kept.
+Called by the ways to find the second moment of patches; sizes and padding come from
+`kfac.patches.geometry`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kfac._types import Tensor
+from kfac.linalg.tensor_ops import static_size
+from kfac.patches.geometry import ConvGeometry, output_size, padding_before_and_after
+
+
+class FilterAxis(NamedTuple):
+    """How the filter slides along one dimension of the image.
+
+    Attributes:
+      size: Of the image.
+      kernel: Of the filter.
+      before: Zeros before the image.
+      out: Number of locations.
+    """
+
+    size: int
+    kernel: int
+    before: int
+    out: int
+
+    def seen(self, entry: int) -> np.ndarray:
+        """Returns which pixels an entry of the filter sees, in order of the locations."""
+        return np.arange(self.out) + entry - self.before
+
+    def window(self, entry: int, shift: int) -> tuple[int, int]:
+        """Returns the pixels, start and end, that an entry sees while `shift` on is no padding."""
+        start = max(0, entry - self.before)
+        return start, max(start, min(self.size - shift, self.out + entry - self.before))
+
+
+def rows_and_columns(images: Tensor, geometry: ConvGeometry) -> tuple[FilterAxis, FilterAxis]:
+    """Returns the axes of images [N, ..., c]; a one-dimensional image has one column.
+
+    Args:
+      images: With one or two spatial dimensions of static size.
+      geometry: A filter of stride 1, without dilation.
+    """
+    axes = []
+    for dimension in range(geometry.rank):
+        size = static_size(images, dimension + 1)
+        before, _ = padding_before_and_after(size, dimension, geometry)
+        out = max(output_size(size, dimension, geometry), 0)
+        axes.append(FilterAxis(size, geometry.kernel[dimension], before, out))
+    rows, columns = [*axes, FilterAxis(1, 1, 0, 1)][:2]
+    return rows, columns
+
+
+def entry_pairs(kernel: int) -> list[tuple[int, int]]:
+    """Returns the pairs (i, i') of entries of a filter with i ≤ i', by their distance."""
+    return [(i, i + shift) for shift in range(kernel) for i in range(kernel - shift)]

@@ -1,0 +1,157 @@
+"""Where a convolution looks: its patches and its number of output locations.
+
+Plain functions of shapes, images and the arguments of `tf.nn.convolution`, in one to three spatial
+dimensions. Called by the convolutions' factors, blocks and registration.
+
+References:
+  Grosse & Martens (2016), arXiv:1602.01407, §2.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor
+from kfac.linalg.tensor_ops import static_size
+
+
+class ConvGeometry(NamedTuple):
+    """How a filter slides over an image; one entry per spatial dimension.
+
+    Attributes:
+      kernel: Size of the filter.
+      strides: Steps between two locations.
+      padding: "SAME" or "VALID".
+      dilations: Steps between two entries of the filter, 1 for an ordinary one.
+      channels_first: Whether tensors are [batch, channels, ...] rather than [batch, ..., channels].
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: str
+    dilations: tuple[int, ...] = (1, 1)
+    channels_first: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Number of spatial dimensions."""
+        return len(self.kernel)
+
+
+def spatial_entries(
+    values: Sequence[int] | None, argument: str, layer: str, rank: int, channels_first: bool = False
+) -> tuple[int, ...]:
+    """Reduces strides or dilations with entries for batch and channels to the spatial ones.
+
+    Args:
+      values: rank + 2 positive ints, of which those for batch and channels are 1; None means all
+        are 1.
+      argument: What they are called, for the error.
+      layer: Name of the layer, for the error.
+      rank: Number of spatial dimensions.
+      channels_first: Whether the entry for channels is the second rather than the last.
+
+    Returns:
+      The spatial entries.
+
+    Raises:
+      ValueError: They are anything else.
+    """
+    entries = (1,) * (rank + 2) if values is None else tuple(values)
+    first = 2 if channels_first else 1
+    spatial = entries[first : first + rank]
+    others = entries[:first] + entries[first + rank :]
+    if len(entries) != rank + 2 or set(others) != {1} or min(entries) < 1:
+        raise ValueError(
+            f"Cannot register convolution {layer}: {argument}={values!r}. Accepted are {rank + 2} "
+            f"positive ints, 1 for batch and channels, as in tf.nn.convolution's data format "
+            f"with channels {'first' if channels_first else 'last'}."
+        )
+    return spatial
+
+
+def channels_last(tensor: Tensor, geometry: ConvGeometry) -> Tensor:
+    """Returns images [batch, ..., channels] of images in the geometry's format."""
+    if not geometry.channels_first:
+        return tensor
+    return tf.transpose(tensor, [0, *range(2, geometry.rank + 2), 1])
+
+
+def spatial_sizes(images: Tensor, geometry: ConvGeometry) -> list[Scalar]:
+    """Returns the size of images in each spatial dimension: an int, or a Tensor if not static."""
+    first = 2 if geometry.channels_first else 1
+    axes = range(first, first + geometry.rank)
+    static = [static_size(images, axis) for axis in axes]
+    if None not in static:
+        return static
+    dynamic = tf.unstack(tf.shape(images)[first : first + geometry.rank])
+    return [known or size for known, size in zip(static, dynamic, strict=True)]
+
+
+def extent(kernel: int, dilation: int) -> int:
+    """Returns how many pixels a dilated filter spans: (k − 1)·r + 1."""
+    return (kernel - 1) * dilation + 1
+
+
+def output_size(size: Scalar, dimension: int, geometry: ConvGeometry) -> Scalar:
+    """Returns the number of locations along one dimension of an image of that size.
+
+    ⌈H/s⌉ with SAME padding and ⌈(H − (k − 1)·r)/s⌉ with VALID, for kernel k, stride s and
+    dilation r.
+    """
+    stride = geometry.strides[dimension]
+    if geometry.padding == "VALID":
+        size = size - extent(geometry.kernel[dimension], geometry.dilations[dimension]) + 1
+    return (size + stride - 1) // stride
+
+
+def num_locations(sizes: Sequence[Scalar], geometry: ConvGeometry) -> Scalar:
+    """Returns T, the number of output locations of a convolution.
+
+    Args:
+      sizes: Size of the image in each spatial dimension, ints or int Tensors [].
+      geometry: The filter.
+    """
+    total: Scalar = 1
+    for dimension, size in enumerate(sizes):
+        total = total * output_size(size, dimension, geometry)
+    return total
+
+
+def padding_before_and_after(
+    size: Scalar, dimension: int, geometry: ConvGeometry
+) -> tuple[Scalar, Scalar]:
+    """Returns how many zeros a dimension of that size gets on either side."""
+    if geometry.padding == "VALID":
+        return 0, 0
+    span = (output_size(size, dimension, geometry) - 1) * geometry.strides[dimension]
+    missing = span + extent(geometry.kernel[dimension], geometry.dilations[dimension]) - size
+    total = max(missing, 0) if isinstance(missing, int) else tf.maximum(missing, 0)
+    return total // 2, total - total // 2
+
+
+def extract_patches(images: Tensor, geometry: ConvGeometry) -> Tensor:
+    """Returns what the filter sees at each location.
+
+    The result is [batch, locations..., entries · channels]. Its last axis is in the order of the
+    filter's axes, channel fastest, like a filter reshaped to [entries · channels, outputs].
+
+    Args:
+      images: [batch, ..., channels], channels last whatever the geometry says.
+      geometry: The filter.
+    """
+    last = geometry._replace(channels_first=False)
+    sizes = spatial_sizes(images, last)
+    dimensions = range(geometry.rank)
+    padding = [padding_before_and_after(sizes[d], d, last) for d in dimensions]
+    padded = tf.pad(images, [[0, 0], *padding, [0, 0]])
+    spans = [(output_size(sizes[d], d, last) - 1) * geometry.strides[d] + 1 for d in dimensions]
+    everything = slice(None)
+    pieces = []
+    for offsets in itertools.product(*map(range, geometry.kernel)):
+        starts = [offsets[d] * geometry.dilations[d] for d in dimensions]
+        window = [slice(starts[d], starts[d] + spans[d], geometry.strides[d]) for d in dimensions]
+        pieces.append(padded[(everything, *window, everything)])
+    return tf.concat(pieces, axis=-1)

@@ -1,0 +1,206 @@
+"""Second moments of patches from products of Fourier transforms.
+
+One way to find the blocks that `second_moment` asks for, the best where there are many channels: it
+multiplies far less than `row_products`. The products along one dimension, and their reason, are in
+`spectral_groups`. For images, rows and columns are transformed one after the
+other, and groups of the one are combined with all groups of the other: four transforms [c, N], of
+which three products [2c, 2c] are needed.
+
+Where both are frequencies, ω of the rows and ν of the columns, columns are rather transformed to
+cosine C and sine S of the waves along ωu + νv and along ωu − νv. For each of these two, a product
+of C and S with themselves [2c, 2c] holds E = CᵀC + SᵀS and O = CᵀS − SᵀC, and the blocks are
+
+    1/(2mn) Σ cos(ωΔ ± νΔ') E + sin(ωΔ ± νΔ') O
+
+for entries that are Δ rows and Δ' columns apart, and m and n frequencies.
+
+References:
+  Winograd (1980), "Arithmetic Complexity of Computations".
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.linalg.tensor_ops import static_size
+from kfac.patches.cost import Work
+from kfac.patches.filter_axis import FilterAxis, entry_pairs
+from kfac.patches.spectral_groups import Groups, borders, frequencies, shifts, waves
+
+SMALLEST_PRODUCT = 16
+"""Products of matrices with fewer rows or columns take as long as with so many."""
+
+
+def work(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) -> Work:
+    """Estimates the work of `blocks`."""
+    m, n = (len(frequencies(axis)) for axis in (rows, columns))
+    top, side = (len(borders(axis).members) for axis in (rows, columns))
+    pixels, squared = channels * examples, columns.kernel**2
+    near = top * (n + side) + m * side
+    half, whole = 2 * (m + top) * columns.size * pixels, 4 * m * n * pixels
+    product = max(2 * channels, SMALLEST_PRODUCT) ** 2 * examples
+    sums = 4 * channels**2 * n * 4 * rows.kernel
+    near_sums = 4 * channels**2 * (n + 2 * side) * len(entry_pairs(rows.kernel))
+    return Work(
+        multiplications=half * rows.size
+        + 2 * (whole + 2 * near * pixels) * columns.size
+        + (2 * m * n + 3 * near) * product
+        + sums * (m + squared)
+        + near_sums * (4 * top + squared),
+        written=rows.size * columns.size * pixels
+        + (half + whole + 4 * near * pixels)
+        + (2 * sums + 3 * near_sums),
+        products=14,
+    )
+
+
+def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
+    """Returns the blocks of all pairs of filter rows (i, i') with i ≤ i'.
+
+    Args:
+      images: [N, H, W, c] with static H, W, c.
+      rows: Their rows.
+      columns: Their columns.
+
+    Returns:
+      [pairs, c, c, kw · kw], pairs in the order of `entry_pairs`.
+    """
+    channels = static_size(images, -1)
+    of_rows, top, side = waves(rows), borders(rows), borders(columns)
+    half = 2 * len(of_rows.members)
+    y = tf.reshape(tf.transpose(images, [1, 2, 3, 0]), [rows.size, -1])
+    members = np.concatenate([*of_rows.members, *top.members.swapaxes(0, 1)])
+    y = tf.reshape(_times(members, y), [len(members), columns.size, -1])
+    y, near_top = y[:half], y[half:]
+    found = [_of_waves(y, rows, columns, channels)]
+    if len(top.members):
+        whole = waves(columns).joined(side)
+        near_top = _times(whole.members, near_top)
+        found.append(_of_groups(near_top, top, whole, channels))
+    if len(side.members):
+        # Each member is a pixel. A group of one has another, of weight zero.
+        pixels = side.members.argmax(-1).ravel()
+        near_side = tf.reshape(tf.gather(y, pixels, axis=1), [half // 2, 2, -1])
+        near_side = tf.transpose(near_side, [1, 0, 2])
+        found.append(_of_groups(near_side, of_rows, side, channels))
+    return tf.add_n(found)
+
+
+def _times(matrix: np.ndarray, x: Tensor) -> Tensor:
+    """Returns the product of a constant with matrices x [..., size, d].
+
+    Args:
+      matrix: [..., size], which is [rows, size] for the product.
+      x: The matrices.
+    """
+    return tf.matmul(tf.constant(matrix.reshape(-1, matrix.shape[-1]), x.dtype), x)
+
+
+def _of_waves(y: Tensor, rows: FilterAxis, columns: FilterAxis, channels: int) -> Tensor:
+    """Returns what frequencies of rows with those of columns add to the blocks.
+
+    Args:
+      y: [2m, W, c · N], cosine and sine of each frequency of the rows.
+      rows: The rows.
+      columns: The columns.
+      channels: c.
+    """
+    of_rows, n = frequencies(rows), len(frequencies(columns))
+    y = _times(_wave_members(columns), tf.reshape(y, [len(of_rows), 2 * columns.size, -1]))
+    y = tf.reshape(y, [len(of_rows) * n * 2, 2 * channels, -1])
+    products = tf.reshape(tf.matmul(y, y, transpose_b=True), [len(of_rows), -1])
+    turns = np.multiply.outer(np.arange(rows.kernel), of_rows)
+    sums = _times(np.stack([np.cos(turns), np.sin(turns)]) / len(of_rows), products)
+    sums = tf.reshape(sums, [2, rows.kernel, n * 2, 2, channels, 2, channels])
+    sums = tf.transpose(sums, [1, 4, 6, 0, 2, 3, 5])
+    by_distance = _added_over_columns(sums, _wave_weights(columns))
+    return tf.gather(by_distance, [other - i for i, other in entry_pairs(rows.kernel)])
+
+
+def _wave_members(columns: FilterAxis) -> np.ndarray:
+    """Returns what makes cosine and sine of waves from cosine and sine along the rows.
+
+    Returns:
+      [n, 2, 2, 2 · W], by frequency of the columns, sign of ν, and cosine or sine.
+    """
+    cosines, sines = waves(columns).members.swapaxes(0, 1)
+    plus = [np.hstack([cosines, -sines]), np.hstack([sines, cosines])]
+    minus = [np.hstack([cosines, sines]), np.hstack([-sines, cosines])]
+    return np.moveaxis(np.array([plus, minus]), 2, 0)
+
+
+def _wave_weights(columns: FilterAxis) -> np.ndarray:
+    """Returns how products of waves are added up over the columns.
+
+    Returns:
+      [2, n, 2, 2, 2, kw, kw], for what is weighted with cos(ωΔ) and with sin(ωΔ), by frequency of
+      the columns, sign of ν, and cosine or sine of the one and of the other.
+    """
+    turns = np.multiply.outer(frequencies(columns), shifts(columns))
+    even, odd = np.eye(2), np.array([[0, 1], [-1, 0]])
+
+    def term(numbers: np.ndarray, by_sign: Sequence[int], form: np.ndarray) -> np.ndarray:
+        return np.einsum("nij,s,ab->nsabij", numbers / (2 * len(turns)), by_sign, form)
+
+    cosines, sines = np.cos(turns), np.sin(turns)
+    with_cosine = term(cosines, [1, 1], even) + term(sines, [1, -1], odd)
+    with_sine = term(cosines, [1, 1], odd) - term(sines, [1, -1], even)
+    return np.stack([with_cosine, with_sine])
+
+
+def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tensor:
+    """Returns what groups of rows with those of columns add to the blocks.
+
+    Args:
+      y: [2m, 2n, c · N] or that many numbers; by member of a group of rows, group of rows, and
+        group of columns and member of it.
+      rows: m groups.
+      columns: n groups.
+      channels: c.
+    """
+    m, n = len(rows.members), len(columns.members)
+    weights = np.stack([rows.weights[pair] for pair in entry_pairs(len(rows.weights))])
+    # Frequencies have the same for all pairs at one distance, borders none for most pairs.
+    weights, which = np.unique(weights, axis=0, return_inverse=True)
+    sums = _added_over_rows(tf.reshape(y, [2, m * n, 2 * channels, -1]), weights)
+    sums = tf.reshape(sums, [len(weights), n, 2, channels, 2, channels])
+    sums = tf.transpose(sums, [0, 3, 5, 1, 2, 4])
+    found = _added_over_columns(sums, np.moveaxis(columns.weights, (0, 1), (3, 4)))
+    return tf.gather(found, which.ravel())
+
+
+def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
+    """Multiplies the members of all groups, and adds up over groups of rows.
+
+    Args:
+      y: [2, m · n, 2c, N], of m groups of rows and n of columns; the first axis is the member of a
+        group of rows, the third that of a group of columns with the channels.
+      weights: [k, m, 2, 2].
+
+    Returns:
+      [k · n, 2c, 2c].
+    """
+    size = static_size(y, 2)
+
+    def added(products: Tensor, factors: np.ndarray) -> Tensor:
+        factors = factors.reshape(len(weights), -1)
+        flat = tf.reshape(products, [factors.shape[1], -1])
+        return tf.reshape(_times(factors, flat), [-1, size, size])
+
+    own = tf.matmul(y, y, transpose_b=True)
+    other = tf.matmul(y[0], y[1], transpose_b=True)
+    both = np.stack([weights[:, :, 0, 0], weights[:, :, 1, 1]], axis=1)
+    # The product of a group's second member with its first is a transpose.
+    transposed = tf.transpose(added(other, weights[:, :, 1, 0]), [0, 2, 1])
+    return added(own, both) + added(other, weights[:, :, 0, 1]) + transposed
+
+
+def _added_over_columns(sums: Tensor, weights: np.ndarray) -> Tensor:
+    """Returns [k, c, c, kw · kw], from sums [k, c, c, ...] and weights [..., kw, kw]."""
+    k, channels = sums.shape[:2].as_list()
+    squared = weights.shape[-1] ** 2
+    factors = tf.constant(weights.reshape(-1, squared), sums.dtype)
+    found = tf.matmul(tf.reshape(sums, [-1, factors.shape[0]]), factors)
+    return tf.reshape(found, [k, channels, channels, squared])

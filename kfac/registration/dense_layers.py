@@ -1,0 +1,247 @@
+"""Registration of layers without a geometry: dense, repeated, scale and shift, anything else.
+
+The half of a layer collection that `kfac.registration.convolutions` is not. What the layers' blocks
+compute is in `kfac.fisher_blocks`. Extended by `kfac.layer_collection.LayerCollection`, which says
+what all methods have in common.
+"""
+
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from kfac._types import Parameters, Scalar, Tensor
+from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.fisher_blocks.dense import (
+    DenseForm,
+    FullyConnectedDiagonalFB,
+    FullyConnectedKFACBasicFB,
+)
+from kfac.fisher_blocks.eigenbasis import FullyConnectedEKFACFB
+from kfac.fisher_blocks.generic import NaiveDiagonalFB, NaiveFullFB
+from kfac.fisher_blocks.multi import FullyConnectedMultiIndepFB, FullyConnectedSeriesFB
+from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
+from kfac.fisher_factors.uses import as_uses, count_uses
+from kfac.registration.approximations import (
+    APPROX_DIAGONAL_NAME,
+    APPROX_EKFAC_NAME,
+    APPROX_FULL_NAME,
+    APPROX_KRONECKER_IN_DIAG_NAME,
+    APPROX_KRONECKER_NAME,
+    APPROX_KRONECKER_SERIES_1_NAME,
+    APPROX_KRONECKER_SERIES_2_NAME,
+)
+from kfac.registration.layer_table import LayerTable, as_key
+from kfac.registration.reuse import VARIABLE_SCOPE
+
+_SERIES = {APPROX_KRONECKER_SERIES_1_NAME: 1, APPROX_KRONECKER_SERIES_2_NAME: 2}
+
+
+class DenseRegistration(LayerTable):
+    """Registers dense layers, scale and shift, and parameters of any kind."""
+
+    def register_fully_connected(
+        self,
+        params: Parameters,
+        inputs: Tensor,
+        outputs: Tensor,
+        approx: str | None = None,
+        dense_inputs: bool = True,
+        reuse: bool | str = VARIABLE_SCOPE,
+    ) -> None:
+        """Registers a dense layer or an embedding, or one more tower of it.
+
+        Args:
+          params: Weight [inputs, outputs], or (weight, bias [outputs]).
+          inputs: [batch, inputs], or ids [batch] if the inputs are not dense.
+          outputs: [batch, outputs], before the non-linearity.
+          approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag", "ekfac" or "diagonal".
+          dense_inputs: False if inputs are ids, that is, row numbers of the weight. This calls for
+            a diagonal input factor, which is then the default.
+          reuse: See the class.
+
+        Raises:
+          ValueError: See the class.
+        """
+        params = as_key(params)
+        approx = self._resolve_dense(params, approx, dense_inputs)
+        block: FisherBlock
+        if approx == APPROX_DIAGONAL_NAME:
+            block = FullyConnectedDiagonalFB(self, params)
+        elif approx == APPROX_EKFAC_NAME:
+            block = FullyConnectedEKFACFB(self, params)
+        else:
+            block = FullyConnectedKFACBasicFB(self, params, _dense_form(approx, dense_inputs))
+        self._register_block(block, inputs, outputs, reuse)
+
+    def _resolve_dense(self, params: Parameters, approx: str | None, dense_inputs: bool) -> str:
+        chosen = self._resolve_approximation("fully_connected", approx, params)
+        if dense_inputs or _dense_form(chosen, False).diagonal_input:
+            return chosen
+        if approx is None and chosen == APPROX_KRONECKER_NAME:
+            return APPROX_KRONECKER_IN_DIAG_NAME
+        raise ValueError(
+            f"Cannot register layer {as_tuple(params)[0].op.name!r}: approx={chosen!r} and "
+            "dense_inputs=False. Ids need a diagonal input factor: approx='kron_in_diag', "
+            "'kron_both_diag' or None."
+        )
+
+    def register_fully_connected_multi(
+        self,
+        params: Parameters,
+        inputs: Tensor | Sequence[Tensor],
+        outputs: Tensor | Sequence[Tensor],
+        num_uses: Scalar | None = None,
+        approx: str | None = None,
+        dense_inputs: bool = True,
+        reuse: bool | str = VARIABLE_SCOPE,
+        unordered: bool = False,
+    ) -> None:
+        """Registers a dense layer that is applied several times to an example, or a tower of it.
+
+        Tensors are given as lists with one tensor per use, in the order of time; or as one tensor
+        [uses, batch, ...]; or as one tensor [uses · batch, ...], together with `num_uses`. A list
+        may also have such tensors of static shape, and `num_uses` is the sum of their uses. With
+        `unordered` they have all uses of all examples as rows, in any order and with any axes,
+        such as [batch, uses, ...].
+
+        Args:
+          params: Weight [inputs, outputs], or (weight, bias [outputs]).
+          inputs: What enters the layer, or ids if the inputs are not dense.
+          outputs: What leaves it, before the non-linearity.
+          num_uses: How often the layer is applied, if the tensors do not tell. An int, or if
+            unordered perhaps an int Tensor [].
+          approx: "kron_indep", "kron_indep_in_diag", "kron_indep_out_diag",
+            "kron_indep_both_diag", "kron_series_1" or "kron_series_2".
+          dense_inputs: As in `register_fully_connected`. Ids must be [uses · batch] if unordered.
+          reuse: See the class.
+          unordered: Whether rows are in any order. Calls for `num_uses`, and for an approximation
+            that takes uses to be independent.
+
+        Raises:
+          ValueError: See the class; or the number of uses is unknown, or differs.
+        """
+        params, name = as_key(params), as_tuple(params)[0].op.name
+        chosen = self._resolve_approximation("fully_connected_multi", approx, params)
+        uses: Scalar = num_uses
+        if unordered:
+            _check_unordered(name, num_uses, chosen)
+        else:
+            uses = count_uses(outputs, num_uses, 1, name)
+            if dense_inputs or isinstance(inputs, (tuple, list)):
+                count_uses(inputs, uses, 1, name)
+        block: FisherBlock
+        if chosen in _SERIES:
+            _check_dense(name, chosen, dense_inputs)
+            block = FullyConnectedSeriesFB(self, params, uses, _SERIES[chosen])
+        else:
+            form = _dense_form(chosen, dense_inputs)
+            if approx is None and not dense_inputs:
+                form = form._replace(diagonal_input=True)
+            if not form.diagonal_input:
+                _check_dense(name, chosen, dense_inputs)
+            block = FullyConnectedMultiIndepFB(self, params, uses, form)
+        allowed = uses if isinstance(uses, int) else len(tf.nest.flatten(outputs))
+        self._register_block(block, as_uses(inputs, 1), as_uses(outputs, 1), reuse, allowed)
+
+    def register_generic(
+        self,
+        params: Parameters,
+        batch_size: Scalar,
+        approx: str | None = None,
+        reuse: bool | str = VARIABLE_SCOPE,
+    ) -> None:
+        """Registers parameters that fit no other layer, or one more tower of them.
+
+        Args:
+          params: One parameter, or for "full" also a tuple.
+          batch_size: Number of examples, an int or an int Tensor [].
+          approx: "diagonal" or "full".
+          reuse: See the class.
+
+        Raises:
+          ValueError: See the class; or several parameters are registered as "diagonal".
+        """
+        params = as_key(params)
+        chosen = self._resolve_approximation("generic", approx, params)
+        if chosen == APPROX_DIAGONAL_NAME and isinstance(params, tuple):
+            raise ValueError(
+                f"Cannot register layer {params[0].op.name!r}: {len(params)} parameters together "
+                "with approx='diagonal'. Register each by itself, or all with approx='full'."
+            )
+        block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(self, params)
+        self._register_block(block, batch_size, (), reuse, math.inf)
+
+    def register_scale_and_shift(
+        self,
+        params: Parameters,
+        inputs: Tensor,
+        outputs: Tensor,
+        approx: str | None = None,
+        reuse: bool | str = VARIABLE_SCOPE,
+    ) -> None:
+        """Registers y = x∘scale + shift, or one more tower of it.
+
+        Args:
+          params: Scale, or (scale, shift); each broadcasts to an example.
+          inputs: x [batch, ...].
+          outputs: y [batch, ...].
+          approx: "full" or "diagonal".
+          reuse: See the class.
+
+        Raises:
+          ValueError: See the class.
+        """
+        params = as_key(params)
+        chosen = self._resolve_approximation("scale_and_shift", approx, params)
+        block = (ScaleAndShiftFullFB if chosen == APPROX_FULL_NAME else ScaleAndShiftDiagonalFB)(
+            self, params
+        )
+        self._register_block(block, inputs, outputs, reuse)
+
+    def register_layer_norm(
+        self,
+        params: Parameters,
+        normalized: Tensor,
+        outputs: Tensor,
+        approx: str | None = None,
+        reuse: bool | str = VARIABLE_SCOPE,
+    ) -> None:
+        """Registers the end of a layer or batch normalization, or one more tower of it.
+
+        Args:
+          params: Scale, or (scale, shift).
+          normalized: [batch, ...], of zero mean and unit variance, before scale and shift.
+          outputs: [batch, ...], after them.
+          approx: "full" or "diagonal".
+          reuse: See the class.
+
+        Raises:
+          ValueError: See the class.
+        """
+        self.register_scale_and_shift(params, normalized, outputs, approx, reuse)
+
+
+def _dense_form(approx: str, dense_inputs: bool) -> DenseForm:
+    return DenseForm(
+        diagonal_input=approx.endswith(("in_diag", "both_diag")),
+        diagonal_output=approx.endswith(("out_diag", "both_diag")),
+        dense_inputs=dense_inputs,
+    )
+
+
+def _check_unordered(layer: str, num_uses: Scalar | None, approx: str) -> None:
+    if num_uses is None or approx in _SERIES:
+        raise ValueError(
+            f"Cannot register layer {layer!r} with unordered=True: num_uses={num_uses!r}, "
+            f"approx={approx!r}. Pass the number of uses, and one of the 'kron_indep' "
+            "approximations; those of series need [uses, batch, ...]."
+        )
+
+
+def _check_dense(layer: str, approx: str, dense_inputs: bool) -> None:
+    if not dense_inputs:
+        raise ValueError(
+            f"Cannot register layer {layer!r}: approx={approx!r} and dense_inputs=False. Ids need "
+            "a diagonal input factor: approx='kron_indep_in_diag', 'kron_indep_both_diag' or None."
+        )

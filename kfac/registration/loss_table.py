@@ -1,0 +1,169 @@
+"""The losses of a model by name, with one entry per tower, and their evaluation.
+
+What a loss means is in `kfac.loss_functions`. Called by the layer collection.
+"""
+
+import math
+import types
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor
+from kfac.linalg.tensor_ops import as_scalar
+from kfac.loss_functions import LossFunction
+from kfac.registration.reuse import is_reuse
+from kfac.sampling import fresh_numbers, stateless_seed
+
+v1 = tf.compat.v1
+
+_COEFFICIENTS: Mapping[str, Callable[[float], float]] = types.MappingProxyType(
+    {"regular": lambda c: c, "sqrt": lambda c: c**0.5, "off": lambda _: 1.0}
+)
+
+NONE_YET = (
+    "none (if each tower makes a LayerCollection of its own, use kfac.graph_layer_collection(), "
+    "which is the same one in all towers)"
+)
+"""What messages about an unknown layer or loss say of a collection without any."""
+
+
+class LossEntry(NamedTuple):
+    """What belongs to one loss name, in all towers.
+
+    Attributes:
+      coeff: Weight of the loss.
+      seed: Distinguishes its samples from those of other losses.
+      towers: The loss of each tower.
+      number: The seed that it was registered with, or None.
+    """
+
+    coeff: float
+    seed: str
+    towers: tuple[LossFunction, ...]
+    number: int | None = None
+
+    def fresh_step(self) -> Tensor:
+        """Returns a step that is drawn anew in each run of a session, int64 []."""
+        return fresh_numbers([], self.number)
+
+    def tower_seed(self, tower: int, step: Scalar) -> Tensor:
+        """Returns the seed [2] of one tower's draws, another one for each loss, tower and step."""
+        return stateless_seed(f"{self.seed}/{tower}", step)
+
+
+class LossTable:
+    """Losses by name, in order of registration."""
+
+    def __init__(self) -> None:
+        """Makes an empty table."""
+        self._entries: dict[str, LossEntry] = {}
+
+    @property
+    def entries(self) -> Mapping[str, LossEntry]:
+        """The losses by name."""
+        return types.MappingProxyType(self._entries)
+
+    def resolve_name(self, name: str | None, coeff: float, reuse: bool | str) -> str:
+        """Checks a registration before anything is kept, and names an unnamed loss.
+
+        Args:
+          name: Name of the loss, or None.
+          coeff: Weight of the loss.
+          reuse: As in `kfac.registration.reuse.is_reuse`.
+
+        Raises:
+          ValueError: A tower is added without a name or with another coefficient, or the
+            coefficient is not positive.
+          KeyError: The name is unknown under reuse, or taken without it.
+        """
+        reusing = is_reuse(reuse, name in self._entries)
+        if name is None and reusing:
+            raise ValueError(
+                "Cannot add a tower to a loss: reuse is True and the loss has no name, so it is "
+                "unclear to which loss the tower belongs. Pass name=..., the same in all towers."
+            )
+        if not 0 < coeff < math.inf:
+            raise ValueError(f"Cannot register loss {name!r}: coeff={coeff!r}. It must be > 0.")
+        known = None if name is None else self._entries.get(name)
+        if reusing and known is None:
+            raise KeyError(
+                f"Cannot add a tower to loss {name!r}: reuse is True and no loss of that name was "
+                f"registered. Registered are: {', '.join(sorted(self._entries)) or NONE_YET}. "
+                "Register it in the first tower with reuse=False, under the same name."
+            )
+        if not reusing and known is not None:
+            raise KeyError(
+                f"Cannot register loss {name!r}: there is one of that name already. Choose another "
+                "name, or reuse=True to add a tower to it."
+            )
+        if known is not None and known.coeff != coeff:
+            raise ValueError(
+                f"Cannot add a tower to loss {name!r}: its coefficient was {known.coeff}, now it "
+                f"is {coeff}. All towers must use the same."
+            )
+        return self._unused_name() if name is None else name
+
+    def _unused_name(self) -> str:
+        numbered = (f"loss_{i}" for i in range(len(self._entries) + 1))
+        return next(name for name in numbered if name not in self._entries)
+
+    def add(self, loss: LossFunction, coeff: float, seed: int | None) -> None:
+        """Adds a tower under `loss.name`; `resolve_name` has checked that it may be.
+
+        Args:
+          loss: The tower's loss.
+          coeff: Weight of the loss.
+          seed: Seeds its samples; None means to go by the name, and by the seed of the graph.
+
+        Raises:
+          ValueError: The other towers' losses are of another class.
+        """
+        new = LossEntry(coeff, loss.name if seed is None else str(seed), (), seed)
+        known = self._entries.get(loss.name, new)
+        kinds = {type(tower).__name__ for tower in known.towers}
+        if not kinds <= {type(loss).__name__}:
+            raise ValueError(
+                f"Cannot add a tower to loss {loss.name!r}: it was registered as {kinds.pop()}, "
+                f"now as {type(loss).__name__}. All towers must register the same kind of loss."
+            )
+        self._entries[loss.name] = known._replace(towers=(*known.towers, loss))
+
+    def evaluate(
+        self, target_mode: str, coeff_mode: str, sample_step: Scalar | None
+    ) -> list[Tensor]:
+        """Evaluates the losses of all towers, each on its tower's device.
+
+        Args:
+          target_mode: "data" for registered targets, "sample" for drawn ones.
+          coeff_mode: Multiply by the coefficient ("regular"), by its root ("sqrt") or not ("off").
+            "sqrt" takes the root of the weights of examples too.
+          sample_step: With "sample": equal steps give equal samples, int64 []. None draws anew in
+            each run of a session.
+
+        Returns:
+          One Tensor [] per loss and tower: a sum over examples.
+
+        Raises:
+          ValueError: A mode is unknown, or targets are missing.
+        """
+        if target_mode not in {"data", "sample"} or coeff_mode not in _COEFFICIENTS:
+            raise ValueError(
+                f"Cannot evaluate losses: target_mode={target_mode!r}, coeff_mode={coeff_mode!r}. "
+                f"Accepted are 'data' and 'sample', and {', '.join(map(repr, _COEFFICIENTS))}."
+            )
+        root, is_sampled = coeff_mode == "sqrt", target_mode == "sample"
+        values = []
+        for entry in self._entries.values():
+            scale = _COEFFICIENTS[coeff_mode](entry.coeff)
+            is_fresh = is_sampled and sample_step is None
+            step = entry.fresh_step() if is_fresh else sample_step
+            for tower, loss in enumerate(entry.towers):
+                with v1.device(loss.device):
+                    if is_sampled:
+                        value = loss.evaluate_on_sample(entry.tower_seed(tower, step), root)
+                    else:
+                        value = loss.evaluate(root)
+                    values.append(value * as_scalar(scale, value.dtype))
+        return values

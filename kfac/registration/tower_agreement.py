@@ -1,0 +1,94 @@
+"""Whether an optimizer was given the losses and batches of just the towers that are registered.
+
+An optimizer made once per tower, or a layer collection made once per tower, would train all the
+same: with curvature, or a damping, that most of the batch has no part in. Called by
+`kfac.update.training_loss` when the step is built; the collection compares what towers register.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.registration.losses import LossRegistration, registrations_of_graph
+from kfac.registration.subgraph import SubGraph
+
+
+def check_collection(layers: LossRegistration, losses: Sequence[Tensor]) -> None:
+    """Checks that no loss comes from the layers of another collection.
+
+    Args:
+      layers: The optimizer's collection.
+      losses: What the optimizer's `compute_gradients` was given.
+
+    Raises:
+      ValueError: One depends on losses registered elsewhere, and on none registered here.
+    """
+    others = [other for other in registrations_of_graph(layers.graph) if other is not layers]
+    for loss in losses if others else ():
+        subgraph = SubGraph([loss])
+        if any(_reached(subgraph, layers)):
+            continue
+        for other in others:
+            if any(_reached(subgraph, other)):
+                raise ValueError(
+                    f"K-FAC cannot minimize {loss.op.name!r} with layer collection {layers.name}: "
+                    f"that loss was registered in another collection, {other.name}, so its tower "
+                    "would have no part in the curvature. Use one collection in all towers: "
+                    "kfac.graph_layer_collection(), not kfac.LayerCollection()."
+                )
+
+
+def check_losses(layers: LossRegistration, losses: Sequence[Tensor]) -> None:
+    """Checks that losses, if they are of some towers, are of all.
+
+    Args:
+      layers: The optimizer's collection.
+      losses: What the optimizer's `compute_gradients` was given.
+
+    Raises:
+      ValueError: A tower is missing.
+    """
+    reached = _reached(SubGraph(losses), layers)
+    missing = [str(tower) for tower, is_reached in enumerate(reached) if not is_reached]
+    if missing and any(reached):
+        raise ValueError(
+            "Cannot adapt K-FAC's damping: compute_gradients was not given the loss of tower "
+            f"{', '.join(missing)}, of {len(reached)} that are registered in {layers.name}. Make "
+            "one optimizer for all towers, as replicate.TowerOptimizer(make_optimizer) does with a "
+            "function; or call set_loss with the mean over all towers."
+        )
+
+
+def check_batches(layers: LossRegistration, batches: int) -> None:
+    """Checks that each tower has added its batch.
+
+    Args:
+      layers: The optimizer's collection.
+      batches: How many were added.
+
+    Raises:
+      ValueError: There are more, or fewer, than towers.
+    """
+    towers = max(map(len, layers.towers_by_loss), default=batches)
+    if batches != towers:
+        raise ValueError(
+            f"Cannot adapt K-FAC's damping: add_tower_batch was called {batches} times, with "
+            f"{towers} towers registered in {layers.name}. Call it once in each tower, of one "
+            "optimizer: make that in a function, replicate.TowerOptimizer(make_optimizer)."
+        )
+
+
+def _reached(subgraph: SubGraph, layers: LossRegistration) -> list[bool]:
+    """Returns for each registered tower whether the subgraph has one of its losses."""
+    towers = max(map(len, layers.towers_by_loss), default=0)
+    return [
+        any(
+            subgraph.is_member(tensor)
+            for losses in layers.towers_by_loss
+            for loss in losses[tower : tower + 1]
+            for tensor in tf.nest.flatten(loss.inputs)
+            if tf.is_tensor(tensor)
+        )
+        for tower in range(towers)
+    ]

@@ -1,0 +1,147 @@
+"""The damping λ, and what the optimizer asks of any rule for it.
+
+A rule says what λ is now, and may judge steps. Here is also the plain one, by which λ is what it is
+given as; the other is in `kfac.update.damping_adaptation`. Called by the optimizer.
+"""
+
+import abc
+import typing
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac.schedules import current
+from kfac.state import Assignment
+
+v1 = tf.compat.v1
+
+NAN = float("nan")
+
+
+class Trial(NamedTuple):
+    """What is known of a step before it is made.
+
+    Attributes:
+      due: bool [], whether it is to be judged.
+      loss: L(θ), shape [].
+      model_change: Δq, shape []; NaN if it is not due.
+    """
+
+    due: Tensor
+    loss: Tensor
+    model_change: Tensor
+
+
+class Verdict(NamedTuple):
+    """What follows from a step after it was made.
+
+    Attributes:
+      state: New values of the damping rule's variables.
+      rejected: bool [], whether the step is to be taken back; None if that never happens.
+    """
+
+    state: list[Assignment]
+    rejected: Tensor | None
+
+
+class DampingRule(abc.ABC):
+    """Where λ comes from."""
+
+    @property
+    @abc.abstractmethod
+    def damping(self) -> Scalar:
+        """λ as it was given, or the variable that keeps it."""
+
+    @property
+    @abc.abstractmethod
+    def rho(self) -> Scalar:
+        """ρ of the last step that was judged; NaN if there is none."""
+
+    @property
+    @abc.abstractmethod
+    def model_change(self) -> Scalar:
+        """Δq of the last step that was judged; NaN if there is none."""
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The rule's state."""
+        return []
+
+    @property
+    def summaries(self) -> dict[str, Scalar]:
+        """What to show, by name."""
+        return {"damping": self.read()}
+
+    @abc.abstractmethod
+    def make_variables(self) -> None:
+        """Makes `variables`, once."""
+
+    def read(self) -> Scalar:
+        """Returns λ now, that is, after the active control dependencies."""
+        return current(self.damping)
+
+    def before_step(self, counter: Tensor, mean_curvature: Callable[[], Tensor]) -> Operation:
+        """Returns an op that completes what the step before left open.
+
+        Args:
+          counter: int64 [], steps made so far.
+          mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
+        """
+        del counter, mean_curvature
+        return v1.no_op()
+
+    def check_variables(self, variables: Sequence[Variable]) -> None:
+        """Checks that the model's variables are of a kind that the rule can work with.
+
+        Raises:
+          ValueError: They are not.
+        """
+        del variables
+
+    def trial(
+        self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
+    ) -> Trial | None:
+        """Returns what must be known before the step is made; None if steps are not judged.
+
+        Args:
+          counter: int64 [], steps made so far.
+          accepted: bool [], whether the step is finite, and so is made.
+          model_change: Returns Δq, shape [].
+          dtype: In which to compute.
+        """
+        del counter, accepted, model_change, dtype
+        return None
+
+    def verdict(self, trial: Trial | None) -> Verdict:
+        """Judges a step, after the active control dependencies."""
+        del trial
+        return Verdict([], None)
+
+
+@typing.final
+class GivenDamping(DampingRule):
+    """λ as it is given."""
+
+    def __init__(self, damping: Scalar) -> None:
+        """Keeps λ."""
+        self._damping = damping
+
+    @property
+    def damping(self) -> Scalar:
+        """λ as it was given."""
+        return current(self._damping)
+
+    def make_variables(self) -> None:
+        """Does nothing: there are none."""
+
+    @property
+    def rho(self) -> float:
+        """NaN: steps are not judged."""
+        return NAN
+
+    @property
+    def model_change(self) -> float:
+        """NaN: steps are not judged."""
+        return NAN

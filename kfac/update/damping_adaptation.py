@@ -1,0 +1,340 @@
+"""Damping that adapts to how well the quadratic model foretells the change of the loss.
+
+Compares the change of the loss on the mini-batch of a step with that of the model. Where the model
+is good λ falls, where it is bad λ rises: the method of Levenberg and Marquardt. A step that made
+things worse can be taken back. The optimizer owns
+the weights, `kfac.update.training_loss` the losses.
+
+References:
+  Martens & Grosse (2015), arXiv:1503.05671, §6.5.
+"""
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac.arguments import check_number, check_period
+from kfac.linalg import tensor_ops
+from kfac.state import Assignment, assign_all, make_variable, read, value_if
+from kfac.update.damping import NAN, DampingRule, Trial, Verdict
+from kfac.update.training_loss import TrainingLoss
+
+v1 = tf.compat.v1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdaptationSettings:
+    """How damping is adapted.
+
+    Attributes:
+      immediately: Whether after the step, in the same run, or else at the start of the next one.
+      is_chief: Whether this process adapts, or only has the variables.
+      interval: Steps from one adaptation to the next, ≥ 1.
+      decay: What damping is multiplied by per step of the interval, in (0, 1].
+      decrease_threshold: ρ above which damping falls.
+      increase_threshold: ρ below which it rises.
+      minimum: Least damping, l2_reg included.
+      maximum: Largest damping, or None.
+      rejection_threshold: ρ below which a step is taken back, or None.
+      calibrate: Whether the damping that was given is relative to the mean eigenvalue of M − λI at
+        the first step.
+      print_logs: Whether each adaptation is logged.
+    """
+
+    immediately: bool
+    is_chief: bool
+    interval: int
+    decay: float
+    decrease_threshold: float
+    increase_threshold: float
+    minimum: float
+    maximum: float | None
+    rejection_threshold: float | None
+    calibrate: bool
+    print_logs: bool
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          ValueError: One of them is out of its range, or does not go with another.
+        """
+        check_period("damping_adaptation_interval", self.interval)
+        check_number("damping_adaptation_decay", self.decay, "in (0, 1]", lambda x: 0 < x <= 1)
+        check_number("min_damping + l2_reg", self.minimum, ">= 0", lambda x: x >= 0)
+        check_number(
+            "max_damping", self.maximum, "> min_damping + l2_reg", lambda x: x > self.minimum
+        )
+        check_number(
+            "damping_increase_rho_threshold",
+            self.increase_threshold,
+            f"<= damping_decrease_rho_threshold={self.decrease_threshold!r}",
+            lambda x: x <= self.decrease_threshold,
+        )
+        check_number("rejection_rho_threshold", self.rejection_threshold, "finite", lambda _: True)
+        if self.rejection_threshold is not None and not self.immediately:
+            raise ValueError(
+                f"Cannot set up K-FAC: rejection_rho_threshold={self.rejection_threshold!r} with "
+                "update_damping_immediately=False. A step can be taken back only if the loss is "
+                "computed right after it: use update_damping_immediately=True, or None."
+            )
+
+
+def adapted_damping(
+    damping: Tensor, loss_change: Tensor, model_change: Tensor, settings: AdaptationSettings
+) -> Tensor:
+    """Returns the new λ: ωλ, λ/ω or λ, within its limits.
+
+    With ρ = ΔL/Δq and ω = decay^interval, λ falls if ρ > `decrease_threshold`, and also if the loss
+    fell although the model foretold a rise; else it rises if ρ < `increase_threshold`, or if the
+    new loss is not finite.
+
+    Args:
+      damping: λ, shape [].
+      loss_change: ΔL = L(θ+δ) − L(θ), shape [].
+      model_change: Δq, shape [].
+      settings: Thresholds and limits.
+    """
+    rho = loss_change / model_change
+    omega = tf.constant(settings.decay**settings.interval, damping.dtype)
+    fell_anyhow = tf.logical_and(loss_change < 0, model_change > 0)
+    falls = tf.logical_or(rho > settings.decrease_threshold, fell_anyhow)
+    is_finite = tf.math.is_finite(loss_change)
+    rises = tf.logical_or(rho < settings.increase_threshold, tf.logical_not(is_finite))
+    falls = tf.logical_and(falls, is_finite)
+    new = tf.where(falls, omega * damping, tf.where(rises, damping / omega, damping))
+    return within_limits(new, settings)
+
+
+def within_limits(damping: Tensor, settings: AdaptationSettings) -> Tensor:
+    """Returns λ, or the limit that it is beyond."""
+    damping = tf.maximum(damping, tf.constant(settings.minimum, damping.dtype))
+    if settings.maximum is None:
+        return damping
+    return tf.minimum(damping, tf.constant(settings.maximum, damping.dtype))
+
+
+def is_rejected(loss_change: Tensor, model_change: Tensor, threshold: float) -> Tensor:
+    """Returns whether ΔL > −threshold·|Δq|, or is not finite: bool [].
+
+    Where the model foretells a fall this is ρ < threshold.
+    """
+    bound = -tf.constant(threshold, model_change.dtype) * tf.abs(model_change)
+    return tf.logical_not(loss_change <= bound)
+
+
+@typing.final
+class AdaptedDamping(DampingRule):
+    """λ in a variable, adapted every so many steps.
+
+    A step that is not finite, and so is not made, is not judged.
+    """
+
+    def __init__(
+        self,
+        initial: Scalar,
+        losses: TrainingLoss,
+        settings: AdaptationSettings,
+        dtype: DType,
+        seconds: Callable[[], Mapping[str, Tensor]] = dict,
+    ) -> None:
+        """Makes no variables yet.
+
+        Args:
+          initial: λ at first. A Variable is adapted itself.
+          losses: The loss before and after a step.
+          settings: How to adapt.
+          dtype: Of the variables.
+          seconds: Returns how long each phase of a step took; for the log.
+        """
+        self._initial = initial
+        self._losses = losses
+        self._settings = settings
+        self._dtype = tf.as_dtype(dtype)
+        self._seconds = seconds
+        self._variables: tuple[Variable, ...] = ()
+
+    def make_variables(self) -> None:
+        """Makes the variables of λ, ρ, L(θ) and Δq; all but λ are NaN at first."""
+        if self._variables:
+            return
+        damping = self._initial
+        if not isinstance(damping, tf.Variable):
+            damping = make_variable(
+                "damping", [], self._dtype, initial=lambda: self._as_scalar(self._initial)
+            )
+        names = ("rho", "prev_loss", "qmodel_change")
+        kept = (make_variable(name, [], self._dtype, initial=NAN) for name in names)
+        self._variables = (damping, *kept)
+
+    def _as_scalar(self, value: Scalar) -> Tensor:
+        return tensor_ops.as_scalar(value, self._dtype)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """λ, ρ, L(θ) and Δq."""
+        return list(self._variables)
+
+    @property
+    def summaries(self) -> dict[str, Scalar]:
+        """λ, ρ and Δq, by name."""
+        names = ("damping", "rho", "qmodel_change")
+        values = (self.damping, self.rho, self.model_change)
+        return {name: read(value) for name, value in zip(names, values, strict=True)}
+
+    @property
+    def damping(self) -> Variable:
+        """The variable that keeps λ; made at first use."""
+        return self._variable(0)
+
+    @property
+    def rho(self) -> Variable:
+        """The variable that keeps ρ; made at first use."""
+        return self._variable(1)
+
+    @property
+    def _prev_loss(self) -> Variable:
+        """Keeps L(θ) of the step that is judged last, or next if that is not done immediately."""
+        return self._variable(2)
+
+    @property
+    def model_change(self) -> Variable:
+        """The variable that keeps Δq; made at first use."""
+        return self._variable(3)
+
+    def _variable(self, index: int) -> Variable:
+        self.make_variables()
+        return self._variables[index]
+
+    def read(self) -> Tensor:
+        """Returns λ now, that is, after the active control dependencies."""
+        return read(self.damping)
+
+    def check_variables(self, variables: Sequence[Variable]) -> None:
+        """Checks that variables are resources, if they are read in the same run after a step.
+
+        Raises:
+          ValueError: One of them is not.
+        """
+        references = [v.op.name for v in variables if v.op.type != "VarHandleOp"]
+        if references and self._settings.immediately:
+            raise ValueError(
+                "Cannot adapt K-FAC's damping right after a step: "
+                f"{', '.join(references)} are reference variables, whose new values the same run "
+                "does not see for certain. Make the model's variables with use_resource=True, or "
+                "pass update_damping_immediately=False."
+            )
+
+    def before_step(self, counter: Tensor, mean_curvature: Callable[[], Tensor]) -> Operation:
+        """Returns an op that calibrates λ at the first step, or judges the step before.
+
+        Each only where the settings say so.
+
+        Args:
+          counter: int64 [], steps made so far.
+          mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
+        """
+        state: list[Assignment] = []
+        if self._settings.is_chief:
+            damping = self.read()
+            if self._settings.calibrate:
+                damping = self._calibrated(damping, counter, mean_curvature)
+            if not self._settings.immediately:
+                damping, state = self._judge_last_step(damping, counter)
+            state.append(Assignment(self.damping, damping))
+        return assign_all(state)
+
+    def _calibrated(
+        self, damping: Tensor, counter: Tensor, mean_curvature: Callable[[], Tensor]
+    ) -> Tensor:
+        """Returns λ times the mean eigenvalue if this is the first step and that is positive."""
+        is_first = tf.equal(counter, 0)
+        one = tf.ones_like(damping)
+        mean = value_if(is_first, lambda: tf.cast(mean_curvature(), damping.dtype), one)
+        usable = tf.logical_and(tf.math.is_finite(mean), mean > 0)
+        calibrated = within_limits(damping * mean, self._settings)
+        return tf.where(tf.logical_and(is_first, usable), calibrated, damping)
+
+    def _judge_last_step(self, damping: Tensor, counter: Tensor) -> tuple[Tensor, list[Assignment]]:
+        """Judges the step before, once: what was kept of it is then forgotten."""
+        loss, model_change = read(self._prev_loss), read(self.model_change)
+        due = tf.logical_and(self._is_due(counter), tf.math.is_finite(loss))
+        trial = Trial(due, loss, model_change)
+        new_loss = value_if(due, lambda: self._losses.on_previous_batch(loss.dtype), loss)
+        damping, rho = self._judged(trial, new_loss, damping)
+        forgotten = tf.constant(NAN, loss.dtype)
+        return damping, [_set_if(due, self.rho, rho), _set_if(due, self._prev_loss, forgotten)]
+
+    def trial(
+        self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
+    ) -> Trial | None:
+        """Returns what must be known before the step is made; None if this is not the chief.
+
+        Args:
+          counter: int64 [], steps made so far.
+          accepted: bool [], whether the step is finite, and so is made.
+          model_change: Returns Δq, shape [].
+          dtype: In which to compute.
+        """
+        if not self._settings.is_chief:
+            return None
+        due = tf.logical_and(accepted, self._is_due(counter + 1))
+        unknown = tf.constant(NAN, dtype)
+        return Trial(
+            due=due,
+            loss=value_if(due, lambda: self._losses.before_step(dtype), unknown),
+            model_change=value_if(due, model_change, unknown),
+        )
+
+    def verdict(self, trial: Trial | None) -> Verdict:
+        """Judges a step, after the active control dependencies, or keeps what is needed later.
+
+        Args:
+          trial: What was known before the step.
+        """
+        if trial is None:
+            return Verdict([], None)
+        state = [
+            _set_if(trial.due, self._prev_loss, trial.loss),
+            _set_if(trial.due, self.model_change, trial.model_change),
+        ]
+        if not self._settings.immediately:
+            return Verdict(state, None)
+        loss = value_if(
+            trial.due, lambda: self._losses.on_current_batch(trial.loss.dtype), trial.loss
+        )
+        damping, rho = self._judged(trial, loss, self.read())
+        state += [_set_if(trial.due, self.damping, damping), _set_if(trial.due, self.rho, rho)]
+        threshold = self._settings.rejection_threshold
+        if threshold is None:
+            return Verdict(state, None)
+        rejected = is_rejected(loss - trial.loss, trial.model_change, threshold)
+        return Verdict(state, tf.logical_and(trial.due, rejected))
+
+    def _is_due(self, step: Tensor) -> Tensor:
+        return tf.equal(step % self._settings.interval, 0)
+
+    def _judged(self, trial: Trial, loss: Tensor, damping: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns λ and ρ after a step with loss L(θ+δ); λ as it was if the step is not due."""
+        loss_change = loss - trial.loss
+        rho = loss_change / trial.model_change
+        wide = tf.cast(damping, rho.dtype)
+        new = adapted_damping(wide, loss_change, trial.model_change, self._settings)
+        new = tf.where(trial.due, new, wide)
+        if self._settings.print_logs:
+            new = value_if(trial.due, lambda: self._logged(new, rho), new)
+        return tf.cast(new, damping.dtype), rho
+
+    def _logged(self, damping: Tensor, rho: Tensor) -> Tensor:
+        seconds = [word for phase, time in self._seconds().items() for word in (phase, time, "s")]
+        line = ("K-FAC: rho", rho, "damping", damping, *seconds)
+        with v1.control_dependencies([tf.print(*line, output_stream=v1.logging.info)]):
+            return tf.identity(damping)
+
+
+def _set_if(condition: Tensor, variable: Variable, value: Tensor) -> Assignment:
+    old = read(variable)
+    return Assignment(variable, tf.where(condition, tf.cast(value, old.dtype), old))

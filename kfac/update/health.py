@@ -1,0 +1,85 @@
+"""What shows whether K-FAC is well, as scalar summaries below `kfac/monitor/`.
+
+Damping and what it is adapted by, the mean curvature as a scale for it, how often something went
+wrong, how long each phase of a step took, and of each factor the trace and how badly it is
+conditioned. All but the durations is computed only in the steps whose summaries are written. Called
+by the optimizer; how to read the curves is in docs/kfac.md.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor
+from kfac.curvature.timing import PhaseTimes
+from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.fisher_blocks.kronecker import TwoFactorBlock
+from kfac.fisher_factors.base import FisherFactor
+from kfac.linalg import tensor_ops
+from kfac.linalg.damped_matrix import RARE_PATHS
+from kfac.state import read
+
+v1 = tf.compat.v1
+
+
+def summarize(
+    scalars: Mapping[str, Scalar], factors: Sequence[FisherFactor], times: PhaseTimes
+) -> None:
+    """Adds the summaries to the graph.
+
+    Args:
+      scalars: More values to show, by name.
+      factors: All factors, with their variables.
+      times: How long the phases took.
+    """
+    refused = [read(factor.get_cov_vars()[-1]) for factor in factors]
+    slots = [slot for factor in factors for slot in factor.inverses]
+    none = tf.zeros([len(RARE_PATHS)], tf.int64)
+    rare_paths = tf.unstack(tf.add_n([none, *(slot.read_rare_paths() for slot in slots)]))
+    with v1.name_scope("kfac/monitor/"):
+        for name, value in scalars.items():
+            v1.summary.scalar(name, tensor_ops.as_scalar(value, tf.float32))
+        v1.summary.scalar("refused_statistics", tf.add_n(refused))
+        for name, total in zip(RARE_PATHS, rare_paths, strict=True):
+            v1.summary.scalar(f"{name}_inverses", total)
+        for factor in factors:
+            v1.summary.scalar(f"{factor.name}/trace", factor.trace())
+            for slot in factor.inverses:
+                if slot.request.leaf == "inverse":
+                    v1.summary.scalar(f"{slot.name}_condition", _condition(factor, slot.read()))
+        times.summarize()
+
+
+def _condition(factor: FisherFactor, inverse: Tensor) -> Tensor:
+    """Returns ‖M‖·‖(M + d·I)⁻¹‖ in Frobenius norms, at least e_max/(e_min + d), at most n times it.
+
+    Args:
+      factor: M, with eigenvalues from e_min to e_max.
+      inverse: (M + d·I)⁻¹ [n, n], as it is kept.
+    """
+    matrix = factor.get_cov_as_linear_operator().to_dense()
+    return tf.norm(tf.cast(matrix, tf.float32)) * tf.norm(tf.cast(inverse, tf.float32))
+
+
+def count_without_inverse(blocks: Sequence[FisherBlock]) -> Tensor:
+    """Returns how many blocks have no inverse yet; int32 []."""
+    return tf.reduce_sum(tf.stack([tf.cast(~block.has_inverse(), tf.int32) for block in blocks]))
+
+
+def mean_curvature(blocks: Sequence[FisherBlock]) -> Tensor:
+    """Returns the mean eigenvalue of all blocks together, without damping; float64 [].
+
+    Args:
+      blocks: With their averages; NaN before the first of these.
+    """
+    traces = [tf.cast(_trace(block), tf.float64) for block in blocks]
+    sizes = [param.shape.num_elements() for block in blocks for param in as_tuple(block.params)]
+    return tf.add_n(traces) / tf.constant(float(sum(sizes)), tf.float64)
+
+
+def _trace(block: FisherBlock) -> Tensor:
+    """Returns the trace of a block; that of c·A⊗G is c·tr A·tr G."""
+    if not isinstance(block, TwoFactorBlock):
+        return tf.add_n([factor.trace() for factor in block.factors])
+    a, g = (tf.cast(f.trace(), tf.float64) for f in (block.input_factor, block.output_factor))
+    return tensor_ops.as_scalar(block.replications(), tf.float64) * a * g

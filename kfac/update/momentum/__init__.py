@@ -1,0 +1,21 @@
+"""How a preconditioned gradient and the steps before it make a step: one rule per file.
+
+`make_momentum` chooses the rule by the optimizer's arguments.
+"""
+
+from kfac.update.momentum.adam import AdamMomentum
+from kfac.update.momentum.base import Momentum, Problem, Step
+from kfac.update.momentum.choice import MOMENTUM_TYPES, make_momentum
+from kfac.update.momentum.qmodel import QuadraticModelMomentum
+from kfac.update.momentum.regular import RegularMomentum
+
+__all__ = [
+    "MOMENTUM_TYPES",
+    "AdamMomentum",
+    "Momentum",
+    "Problem",
+    "QuadraticModelMomentum",
+    "RegularMomentum",
+    "Step",
+    "make_momentum",
+]

@@ -1,0 +1,35 @@
+"""Momentum of gradients, preconditioned afterwards.
+
+The velocity depends on no curvature, so that it stays meaningful when the curvature changes. Called
+by the optimizer through `make_momentum`.
+"""
+
+import typing
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.linalg import vectors
+from kfac.update.momentum.base import GivenRateMomentum, Problem, Step
+
+
+@typing.final
+class AdamMomentum(GivenRateMomentum):
+    """v ← βv + g, and the weights change by −αM⁻¹v."""
+
+    def step(self, problem: Problem) -> Step:
+        """Computes a step; Δq = ½α² rᵀv − α r·g for r = M⁻¹v, as rᵀMr = rᵀv.
+
+        Args:
+          problem: What it starts from.
+        """
+        velocities = self._with_momentum(problem, problem.gradients)
+        raw = self._preconditioned(problem, velocities)
+
+        def model_change() -> Tensor:
+            rate = self._rate(problem)
+            curvature = vectors.inner_product(raw, velocities, problem.dtype)
+            slope = vectors.inner_product(raw, problem.gradients, problem.dtype)
+            return 0.5 * tf.square(rate) * curvature - rate * slope
+
+        return self._step(problem, raw, velocities, model_change)

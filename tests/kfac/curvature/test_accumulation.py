@@ -1,0 +1,176 @@
+"""Several batches give the averages of the one batch that they are parts of."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.curvature.accumulation import BatchSums
+from kfac.fisher_factors import FullyConnectedKroneckerFactor
+from kfac.placement import Place
+from kfac.state import assign_all
+
+v1 = tf.compat.v1
+
+SIZES = (3, 5, 4)
+"""Examples of the micro-batches that `batch` is cut into."""
+
+
+def parts_of(batch):
+    """Cuts the batch into micro-batches of different size."""
+    ends = np.cumsum(SIZES)[:-1]
+    return list(zip(*(np.split(array, ends) for array in batch), strict=True))
+
+
+def make_optimizer(network, **settings):
+    defaults = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": "empirical"}
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        layer_collection=network.collection, **{**defaults, **settings}
+    )
+
+
+def averages_of(optimizer):
+    return [factor.get_cov_vars()[:2] for factor in optimizer.factors]
+
+
+def assert_close(found, expected):
+    for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+
+
+@pytest.fixture
+def accumulating(build_network, session):
+    """A function that makes (optimizer, op that adds a micro-batch, update op, network)."""
+
+    def make(use_resource=True, **settings):
+        network = build_network(dtype="float64", use_resource=use_resource)
+        with v1.variable_scope("", use_resource=use_resource):
+            optimizer = make_optimizer(network, **settings)
+            add = optimizer.accumulate_statistics()
+            update = optimizer.kfac_update_ops()
+        session.run(v1.global_variables_initializer())
+        return optimizer, add, update, network
+
+    return make
+
+
+@pytest.fixture
+def expected(build_network, batch):
+    """Averages and inverses after an update from the whole batch, in a graph of its own."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        network = build_network(dtype="float64")
+        optimizer = make_optimizer(network)
+        update = optimizer.kfac_update_ops()
+        session.run(v1.global_variables_initializer())
+        session.run(update, network.feed([batch[0]], [batch[1]]))
+        return session.run([averages_of(optimizer), optimizer.get_inv_vars()])
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("every", [1, 2])
+def test_parts_count_as_the_whole(accumulating, session, batch, expected, use_resource, every):
+    optimizer, add, update, network = accumulating(use_resource, cov_update_every=every)
+    parts = parts_of(batch)
+    for x, y in parts:
+        session.run(add, network.feed([x], [y]))
+    session.run(update, network.feed(*([a] for a in parts[-1])))
+    assert_close(session.run([averages_of(optimizer), optimizer.get_inv_vars()]), expected)
+
+
+def test_sums_start_anew_after_an_update(accumulating, session, batch, expected):
+    optimizer, add, update, network = accumulating(cov_ema_decay=0.0)
+    x, y = batch
+    session.run(add, network.feed([2 * x], [y]))
+    session.run(update, network.feed([x], [y]))
+    for part in parts_of(batch):
+        session.run(add, network.feed(*([a] for a in part)))
+    session.run(update, network.feed([x], [y]))
+    assert_close(session.run([averages_of(optimizer), optimizer.get_inv_vars()]), expected)
+
+
+def test_nothing_is_added_where_no_update_is_due(accumulating, session, batch):
+    optimizer, add, _, network = accumulating(cov_update_every=2)
+    state = [v for v in optimizer.get_cov_vars() if "batch" in v.op.name or "step" in v.op.name]
+    session.run(v1.assign(optimizer.counter, 1))
+    before = session.run(state)
+    session.run(add, network.feed([batch[0]], [batch[1]]))
+    assert_close(session.run(state), before)
+
+
+def test_every_micro_batch_draws_its_own_targets(accumulating, session, batch):
+    optimizer, add, update, network = accumulating(estimation_mode="gradients")
+    feed = network.feed([batch[0]], [batch[1]])
+    sample_step = optimizer.get_cov_vars()[-1]
+    total = next(v for v in optimizer.get_cov_vars() if v.op.name.endswith("output/batch_sum"))
+    sums = [np.zeros(total.shape)]
+    for _ in range(2):
+        session.run(add, feed)
+        sums.append(session.run(total))
+    assert np.abs((sums[2] - sums[1]) - (sums[1] - sums[0])).max() > 1e-3
+    session.run(update, feed)
+    assert session.run(sample_step) == 2
+
+
+def test_micro_batch_that_is_not_finite_is_left_out(accumulating, session, batch, expected):
+    optimizer, add, update, network = accumulating()
+    parts = parts_of(batch)
+    bad = (np.full_like(parts[0][0], np.nan), parts[0][1])
+    for x, y in [parts[0], bad, *parts[1:]]:
+        session.run(add, network.feed([x], [y]))
+    session.run(update, network.feed([bad[0]], [bad[1]]))
+    assert_close(session.run([averages_of(optimizer), optimizer.get_inv_vars()]), expected)
+    by_name = {v.op.name: v for v in optimizer.get_cov_vars()}
+    assert session.run(by_name["kfac/refused_batches"]) == 1
+
+
+def test_update_from_nothing_is_refused(accumulating, session, batch):
+    optimizer, _, update, network = accumulating()
+    session.run(update, network.feed([batch[0]], [batch[1]]))
+    for total, weight, refused in session.run([f.get_cov_vars() for f in optimizer.factors]):
+        assert not total.any()
+        assert (weight, refused) == (0, 1)
+
+
+def test_thunks_take_their_own_sums(accumulating, session, batch, expected):
+    optimizer, add, _, network = accumulating()
+    updates = [make() for make in optimizer.make_vars_and_create_op_thunks()[0]]
+    for x, y in parts_of(batch):
+        session.run(add, network.feed([x], [y]))
+    session.run(updates, network.feed([batch[0]], [batch[1]]))
+    assert_close(session.run(averages_of(optimizer)), expected[0])
+
+
+def test_sums_of_one_factor(graph, session):
+    rows = v1.placeholder(tf.float64, [None, 2])
+    factor = FullyConnectedKroneckerFactor(((rows,),), False, ("",), name="fc/input")
+    sums = BatchSums([factor], [Place("", "")])
+    assert [variable.op.name for variable in sums.variables] == ["kfac/fc/input/batch_sum"]
+    add = assign_all(sums.added({}, tf.constant(True)))
+    [statistic], emptied = sums.taken([0])
+    take = [statistic, assign_all(emptied)]
+    is_empty = sums.is_empty()
+    session.run(v1.global_variables_initializer())
+    assert session.run(is_empty)
+    session.run(add, {rows: [[1, 2], [3, 4]]})
+    assert not session.run(is_empty)
+    session.run(add, {rows: [[5, 6]]})
+    found, _ = session.run(take)
+    np.testing.assert_allclose(found, np.array([[35, 44], [44, 56]]) / 3, rtol=1e-14)
+    assert session.run(is_empty)
+    assert np.isnan(session.run(take)[0]).all()
+
+
+def test_what_is_added_while_the_sums_are_taken_stays(graph, session):
+    rows = v1.placeholder(tf.float64, [None, 2])
+    factor = FullyConnectedKroneckerFactor(((rows,),), False, ("",), name="fc/input")
+    sums = BatchSums([factor], [Place("", "")])
+    [statistic], taken = sums.taken([0])
+    # Another worker adds after the sums are read, and before they are emptied.
+    with v1.control_dependencies([statistic]):
+        add = assign_all(sums.added({}, tf.constant(True)))
+    with v1.control_dependencies([add]):
+        take = assign_all([change._replace(value=tf.identity(change.value)) for change in taken])
+    session.run(v1.global_variables_initializer())
+    session.run(take, {rows: [[1, 2], [3, 4]]})
+    session.run(take, {rows: [[5, 6]]})
+    np.testing.assert_array_equal(session.run(sums.variables[0]), [25, 30, 30, 36, 1])

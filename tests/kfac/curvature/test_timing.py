@@ -1,0 +1,92 @@
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.curvature import timing
+from kfac.curvature.timing import PhaseTimes
+from kfac.state import run_if
+
+v1 = tf.compat.v1
+
+
+def monitored(summary):
+    found = v1.Summary.FromString(summary).value
+    return {v.tag.removeprefix("kfac/monitor/"): v.simple_value for v in found}
+
+
+def sleeping(seconds):
+    def sleep():
+        time.sleep(seconds)
+        return np.float32(1)
+
+    return tf.numpy_function(sleep, [], tf.float32)
+
+
+@pytest.fixture
+def timed(graph, session):
+    """(op of a phase that takes 0.1 s when it is due, after 0.5 s; due; seconds; summaries)."""
+    due = v1.placeholder(tf.bool, [])
+    times = PhaseTimes()
+    before = sleeping(0.5)
+    start = times.begin("inverse", after=[before])
+
+    with v1.control_dependencies([start]):
+        op = run_if(due, lambda: times.end("inverse", start, tf.group(sleeping(0.1))))
+    with v1.name_scope("kfac/monitor/"):
+        times.summarize()
+    return op, due, times.read()["inverse"], v1.summary.merge_all()
+
+
+def test_only_the_phase_is_timed_and_only_when_it_runs(timed, session):
+    op, due, seconds, summary = timed
+    session.run(op, {due: False})
+    assert np.isnan(session.run(seconds))
+    assert monitored(session.run(summary)) == {}
+    begun = time.monotonic()
+    session.run(op, {due: True})
+    whole = time.monotonic() - begun
+    first = session.run(seconds)
+    assert 0.09 <= first <= whole - 0.49
+    session.run(op, {due: False})
+    assert session.run(seconds) == first
+    assert monitored(session.run(summary)) == {"inverse_seconds": pytest.approx(first)}
+
+
+def test_durations_are_no_state_to_save_or_initialize(timed):
+    assert v1.global_variables() == v1.local_variables() == []
+
+
+@pytest.mark.usefixtures("behavior")
+def test_phases_of_an_optimizer(build_mlp, session, rows):
+    network = build_mlp()
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=3,
+        cov_update_every=2,
+        layer_collection=network.collection,
+        learning_rate=0.1,
+        damping=0.1,
+    )
+    train = optimizer.minimize(network.losses[0])
+    durations, feed = optimizer._estimator.times.read(), network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+
+    def seconds_after_a_step():
+        session.run(train, feed)
+        return session.run(durations)
+
+    found = [seconds_after_a_step() for _ in range(8)]
+    seconds = {phase: [step[phase] for step in found] for phase in timing.PHASES}
+    for values in seconds.values():
+        assert all(0 < duration < 60 for duration in values)
+    changes = {
+        phase: [step for step in range(1, 8) if values[step] != values[step - 1]]
+        for phase, values in seconds.items()
+    }
+    assert changes["covariance"] == [2, 4, 6]
+    assert changes["inverse"] == [3, 6]
+    assert len(changes["apply"]) > 3
+    written = monitored(session.run(v1.summary.merge_all(), feed))
+    assert {f"{phase}_seconds" for phase in timing.PHASES} <= written.keys()

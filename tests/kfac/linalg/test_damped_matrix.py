@@ -1,0 +1,265 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfac.linalg import damped_matrix
+from kfac.linalg.inversion import LARGEST_BLOCK
+
+v1 = tf.compat.v1
+
+
+class Inverter:
+    """All functions behind placeholders, so that many matrices need one graph only."""
+
+    def __init__(self, dtype):
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._matrix = v1.placeholder(dtype, [None, None])
+            self._damping = v1.placeholder(dtype, [])
+            self._previous = v1.placeholder(dtype, [None, None])
+            args = self._matrix, self._damping, self._previous
+            eigen = damped_matrix.eigendecompose(self._matrix)
+            self._results = {
+                "inverse": damped_matrix.damped_inverse(*args),
+                "lu": damped_matrix.damped_inverse(*args, method="lu"),
+                "newton_schulz": damped_matrix.damped_inverse(*args, method="newton_schulz"),
+                "eigh": damped_matrix.damped_power(eigen, args[1], -1.0, args[2]),
+                "cholesky": damped_matrix.damped_cholesky(*args),
+                "cholesky_inverse": damped_matrix.damped_cholesky_inverse(*args),
+                "power": damped_matrix.damped_power(eigen, args[1], -0.5, args[2]),
+            }
+        self._session = v1.Session(graph=self._graph)
+
+    def __call__(self, matrix, damping, previous=None, function="inverse"):
+        previous = np.zeros_like(matrix) if previous is None else previous
+        feed = {self._matrix: matrix, self._damping: damping, self._previous: previous}
+        return self._session.run(self._results[function], feed)
+
+
+@pytest.fixture(scope="module")
+def inverters():
+    return {dtype: Inverter(dtype) for dtype in ("float32", "float64")}
+
+
+METHODS = ("inverse", "lu", "newton_schulz", "eigh")
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    size=st.integers(1, 64),
+    rows=st.integers(1, 40),
+    log_damping=st.floats(-4, 1),
+    seed=st.integers(0, 10_000),
+)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-10)])
+def test_inverse_times_matrix_is_identity(
+    inverters, dtype, bound, method, size, rows, log_damping, seed
+):
+    x = np.random.RandomState(seed).randn(rows, size)
+    matrix, damping = (x.T @ x / rows).astype(dtype), np.asarray(10**log_damping, dtype)
+    result = inverters[dtype](matrix, damping, function=method)
+    damped = matrix.astype("f8") + float(damping) * np.eye(size)
+    condition = np.linalg.cond(damped)
+    residual = np.abs(result.matrix.astype("f8") @ damped - np.eye(size)).max()
+    assert residual <= bound * max(1.0, condition / 3)
+    np.testing.assert_array_equal(result.matrix, result.matrix.T)
+    # In float32 an iteration is too inexact for the worst conditions; then Cholesky takes over.
+    may_fail = method == "newton_schulz" and dtype == "float32" and condition > 1e4
+    assert may_fail or tuple(result.rare_paths) == (0, 0, 0)
+
+
+def conditioned(size, condition):
+    basis = np.linalg.qr(np.random.RandomState(0).randn(size, size))[0]
+    return (basis * np.logspace(0, -np.log10(condition), size)) @ basis.T
+
+
+DIFFICULT = {
+    "zero": (np.zeros([4, 4]), (0, 0, 0)),
+    "rank one": (np.outer([1.0, 2, 3, 4], [1.0, 2, 3, 4]), (0, 0, 0)),
+    "condition 1e12": (conditioned(20, 1e12), (1, 0, 0)),
+    "slightly indefinite": (np.diag([1.0, -1.5e-6]), (1, 0, 0)),
+    "two negative eigenvalues": (np.diag([1.0, -1.0, 1.0, -1.0]), (1, 1, 0)),
+    "singular when damped": (np.diag([1.0, -1.0]) - 1e-6 * np.eye(2), (1, 1, 0)),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", DIFFICULT)
+def test_difficult_matrices_with_all_methods(inverters, method, name):
+    matrix, rare_paths = DIFFICULT[name]
+    damping = 1e-6 if rare_paths[0] else 0.25
+    result = inverters["float32"](matrix.astype("f"), damping, function=method)
+    eigenvalues = np.linalg.eigvalsh(result.matrix.astype("f8"))
+    assert eigenvalues.min() > 0
+    assert eigenvalues.max() <= 1.01 / damping
+    if method == "eigh":
+        rare_paths = (0, 0, 0)
+    elif name == "condition 1e12":
+        # Its float32 form is just definite, or just not.
+        rare_paths = (result.rare_paths[0], 0, 0)
+    assert tuple(result.rare_paths) == rare_paths
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_non_finite_matrices_with_all_methods(inverters, method, bad):
+    previous = np.array([[2.0, 1.0], [1.0, 3.0]])
+    matrix = np.array([[1.0, bad], [bad, 1.0]])
+    result = inverters["float64"](matrix, 0.1, previous, function=method)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_eigenbasis(graph, session):
+    matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
+    args = tf.constant(0.3, tf.float64), tf.ones([3, 2], tf.float64)
+    found, kept = session.run(
+        [damped_matrix.eigenbasis(tf.constant(m), *args) for m in (matrix, matrix * np.nan)]
+    )
+    vectors, values = found.matrix[:2], found.matrix[2]
+    np.testing.assert_allclose(values, [1, 3], rtol=1e-12)
+    np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, rtol=1e-12)
+    np.testing.assert_array_equal(kept.matrix, np.ones([3, 2]))
+    assert (tuple(found.rare_paths), tuple(kept.rare_paths)) == ((0, 0, 0), (0, 0, 1))
+
+
+def test_zero_matrix_gives_the_inverse_of_the_damping(inverters):
+    result = inverters["float32"](np.zeros([3, 3], "f"), 0.25)
+    np.testing.assert_allclose(result.matrix, 4 * np.eye(3), rtol=1e-6)
+    assert tuple(result.rare_paths) == (0, 0, 0)
+
+
+def test_rank_one_matrix(inverters):
+    matrix = np.outer([1.0, 2, 3], [1.0, 2, 3]).astype("f")
+    result = inverters["float32"](matrix, 0.1)
+    expected = np.linalg.inv(matrix + 0.1 * np.eye(3))
+    np.testing.assert_allclose(result.matrix, expected, atol=1e-3)
+    assert tuple(result.rare_paths) == (0, 0, 0)
+
+
+def test_condition_1e12_is_retried_in_double_precision(inverters):
+    random = np.random.RandomState(0)
+    basis = np.linalg.qr(random.randn(20, 20))[0]
+    matrix = (basis * np.logspace(0, -12, 20)) @ basis.T
+    damping = 1e-9
+    result = inverters["float32"](matrix.astype("f"), damping)
+    assert tuple(result.rare_paths) == (1, 0, 0)
+    assert np.isfinite(result.matrix).all()
+    # The damping may have been raised, never lowered: no eigenvalue exceeds 1 / damping.
+    assert np.linalg.eigvalsh(result.matrix.astype("f8")).max() <= 1.01 / damping
+
+
+def test_slightly_indefinite_matrix_gets_more_damping(inverters):
+    matrix = np.diag([1.0, -0.05]).astype("f")
+    result = inverters["float32"](matrix, 0.01)
+    np.testing.assert_allclose(result.matrix, np.diag([1 / 1.1, 1 / 0.05]), rtol=1e-5)
+    assert tuple(result.rare_paths) == (1, 0, 0)
+
+
+def test_indefinite_matrix_is_clipped(inverters):
+    matrix = np.array([[1.0, 2.0], [2.0, 1.0]], "f")  # eigenvalues 3 and -1
+    result = inverters["float32"](matrix, 1e-4)
+    u, v = np.array([1.0, 1]) / 2**0.5, np.array([1.0, -1]) / 2**0.5
+    expected = np.outer(u, u) / 3.0001 + np.outer(v, v) / 1e-4
+    np.testing.assert_allclose(result.matrix, expected, rtol=1e-5)
+    assert tuple(result.rare_paths) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_non_finite_matrix_keeps_the_previous_inverse(inverters, bad):
+    previous = np.array([[2.0, 1.0], [1.0, 3.0]], "f")
+    result = inverters["float32"](np.array([[1.0, bad], [bad, 1.0]], "f"), 0.1, previous)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("damping", [np.nan, np.inf, 0.0, -1.0])
+def test_unusable_damping_keeps_the_previous_inverse(inverters, damping):
+    previous = np.full([2, 2], 7.0, "f")
+    result = inverters["float32"](np.eye(2, dtype="f"), damping, previous)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_overflow_keeps_the_previous_inverse(inverters):
+    previous = np.full([2, 2], 7.0)
+    result = inverters["float64"](np.full([2, 2], 1.5e308), 0.1, previous)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (1, 1, 1)
+
+
+def test_ordinary_inverse_decomposes_once(graph, session):
+    matrix = v1.placeholder(tf.float32, [9, 9])
+    result = damped_matrix.damped_inverse(matrix, tf.constant(1.0), tf.zeros([9, 9]))
+    metadata = v1.RunMetadata()
+    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+    session.run(result, {matrix: np.eye(9)}, options=options, run_metadata=metadata)
+    nodes = [node for device in metadata.step_stats.dev_stats for node in device.node_stats]
+    kinds = [node.timeline_label.rpartition(" = ")[2].partition("(")[0] for node in nodes]
+    assert kinds.count("Cholesky") == 1
+    assert not {"SelfAdjointEigV2", "Qr"}.intersection(kinds)
+
+
+def test_ordinary_inverse_keeps_no_identity(graph, session, largest_constant):
+    size = 2 * LARGEST_BLOCK
+    matrix, damping = v1.placeholder(tf.float32, [size, size]), v1.placeholder(tf.float32, [])
+    result = damped_matrix.damped_inverse(matrix, damping, matrix)
+    feed = {matrix: np.eye(size), damping: 1}
+    assert largest_constant(result.matrix.op, feed) <= LARGEST_BLOCK**2
+
+
+def test_shapes_are_static(graph):
+    result = damped_matrix.damped_inverse(tf.eye(9), tf.constant(1.0), tf.zeros([9, 9]))
+    assert result.matrix.shape == [9, 9]
+    assert result.rare_paths.shape == [3]
+
+
+def spectrum(n, seed=0):
+    basis = np.linalg.qr(np.random.RandomState(seed).randn(n, n))[0]
+    return basis, np.linspace(0.1, 2.0, n)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize("size", [1, 2, 7, 40])
+def test_cholesky_factors_and_powers(inverters, dtype, bound, size):
+    basis, values = spectrum(size)
+    matrix = ((basis * values) @ basis.T).astype(dtype)
+    root = np.linalg.cholesky(matrix.astype("f8") + 0.3 * np.eye(size))
+    expected = {
+        "cholesky": root,
+        "cholesky_inverse": np.linalg.inv(root),
+        "power": (basis * (values + 0.3) ** -0.5) @ basis.T,
+    }
+    for function, value in expected.items():
+        result = inverters[dtype](matrix, 0.3, function=function)
+        np.testing.assert_allclose(result.matrix, value, atol=bound * 10)
+        assert tuple(result.rare_paths) == (0, 0, 0)
+
+
+def test_cholesky_of_an_indefinite_matrix_is_that_of_the_clipped_one(inverters):
+    matrix = np.array([[1.0, 2.0], [2.0, 1.0]], "f")  # eigenvalues 3 and -1
+    u, v = np.array([1.0, 1]) / 2**0.5, np.array([1.0, -1]) / 2**0.5
+    root = np.linalg.cholesky(np.outer(u, u) * 3.0001 + np.outer(v, v) * 1e-4)
+    found = inverters["float32"](matrix, 1e-4, function="cholesky")
+    np.testing.assert_allclose(found.matrix, root, rtol=1e-5, atol=1e-7)
+    assert tuple(found.rare_paths) == (1, 1, 0)
+    inverse = inverters["float32"](matrix, 1e-4, function="cholesky_inverse")
+    np.testing.assert_allclose(inverse.matrix, np.linalg.inv(root), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", ["cholesky", "cholesky_inverse", "power"])
+@pytest.mark.parametrize(("bad", "damping"), [(np.nan, 0.1), (np.inf, 0.1), (1.0, np.nan), (1, 0)])
+def test_unusable_input_keeps_the_previous_function(inverters, function, bad, damping):
+    previous = np.full([2, 2], 7.0, "f")
+    matrix = np.array([[2.0, bad], [bad, 2.0]], "f")
+    result = inverters["float32"](matrix, damping, previous, function)
+    np.testing.assert_array_equal(result.matrix, previous)
+    assert tuple(result.rare_paths) == (0, 0, 1)
+
+
+def test_negative_eigenvalues_are_clipped_in_powers(inverters):
+    result = inverters["float64"](np.diag([3.0, -1.0]), 0.25, function="power")
+    np.testing.assert_allclose(result.matrix, np.diag([3.25**-0.5, 2.0]), rtol=1e-12)

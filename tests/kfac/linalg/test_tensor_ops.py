@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.linalg import tensor_ops
+
+v1 = tf.compat.v1
+
+
+def evaluate(tensors):
+    with v1.Session() as session:
+        return session.run(tensors)
+
+
+def test_homogeneous_coordinate_and_outer_product(graph):
+    rows = np.array([[1.0, 2.0], [3.0, 4.0]])
+    product = evaluate(tensor_ops.outer_product(tensor_ops.append_homogeneous(tf.constant(rows))))
+    np.testing.assert_array_equal(product, [[10, 14, 4], [14, 20, 6], [4, 6, 2]])
+
+
+@pytest.mark.parametrize(
+    "size", [tensor_ops.LARGEST_PRODUCT + 1, 2 * tensor_ops.LARGEST_PRODUCT + 9]
+)
+def test_large_products_are_computed_by_halves(graph, session, size):
+    rows = np.random.RandomState(0).randn(tensor_ops.FEWEST_ROWS, size)
+    product = tensor_ops.outer_product(tf.constant(rows))
+    computed = [op.outputs[0] for op in graph.get_operations() if op.type == "MatMul"]
+    assert sum(part.shape.num_elements() for part in computed) < 0.8 * size**2
+    assert product.shape == (size, size)
+    found = session.run(product)
+    np.testing.assert_allclose(found, rows.T @ rows, atol=1e-10)
+    np.testing.assert_allclose(found, found.T, atol=1e-10)
+
+
+def test_diagonal(graph, session):
+    matrix = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    more = tensor_ops.add_to_diagonal(matrix, tf.constant(0.5))
+    diagonal, more = session.run([tensor_ops.diagonal(matrix), more])
+    np.testing.assert_array_equal(diagonal, [1, 4])
+    np.testing.assert_array_equal(more, [[1.5, 2], [3, 4.5]])
+
+
+def test_with_shape(graph, session):
+    known, unknown = tf.ones([2, 3]), v1.placeholder(tf.float32)
+    assert tensor_ops.with_shape(known, (2, 3)) is known
+    checked = tensor_ops.with_shape(unknown, [2, 3])
+    assert checked.shape == [2, 3]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not compatible with expected"):
+        session.run(checked, {unknown: np.ones([3, 2])})
+
+
+def test_choose(graph, session):
+    condition, x = v1.placeholder(tf.bool, []), np.array([1.0, np.nan])
+    chosen = tensor_ops.choose(condition, tf.constant(x), tf.zeros([2], tf.float64))
+    np.testing.assert_array_equal(session.run(chosen, {condition: True}), x)
+    np.testing.assert_array_equal(session.run(chosen, {condition: False}), [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(tf.float16, tf.float32), (tf.bfloat16, tf.float32)]
+    + [(dtype, dtype) for dtype in (tf.float32, tf.float64)],
+)
+def test_statistics_dtype(given, expected):
+    assert tensor_ops.statistics_dtype(given) == expected
+
+
+def test_python_numbers_keep_their_digits(graph):
+    assert evaluate(tensor_ops.as_scalar(0.1, tf.float64)) == 0.1
+    assert evaluate(tensor_ops.as_scalar(lambda: 0.1, tf.float64)) == 0.1
+
+
+@pytest.mark.parametrize("shape", [[3, 3], [None, None]])
+def test_identity_like(graph, session, shape):
+    matrix = v1.placeholder(tf.float64, shape)
+    found = tensor_ops.identity_like(matrix)
+    assert (found.dtype, found.shape.as_list()) == (tf.float64, shape)
+    np.testing.assert_array_equal(session.run(found, {matrix: np.zeros([3, 3])}), np.eye(3))
+
+
+def test_symmetrize_takes_several_matrices(graph, session):
+    matrices = np.random.RandomState(0).randn(2, 3, 3)
+    found = session.run(tensor_ops.symmetrize(tf.constant(matrices)))
+    np.testing.assert_allclose(found, (matrices + matrices.swapaxes(1, 2)) / 2, rtol=1e-12)
+
+
+def test_tensors_add_up_in_order_whoever_else_reads_them(graph, session):
+    parts = [tf.floor(tf.random.uniform([])) + value for value in (1e8, -1e8, 1.0)]
+    total = tensor_ops.add_in_order(parts)
+    assert [session.run([total, *parts[:kept]])[0] for kept in range(4)] == [1.0] * 4

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.patches.geometry import (
+    ConvGeometry,
+    channels_last,
+    extract_patches,
+    num_locations,
+    spatial_entries,
+    spatial_sizes,
+)
+
+v1 = tf.compat.v1
+
+GEOMETRIES = [
+    ConvGeometry((3, 3), (1, 1), "SAME"),
+    ConvGeometry((3, 3), (1, 1), "VALID"),
+    ConvGeometry((3, 2), (2, 2), "SAME"),
+    ConvGeometry((2, 3), (2, 1), "VALID"),
+    ConvGeometry((3, 3), (1, 1), "SAME", (2, 2)),
+    ConvGeometry((3, 2), (1, 1), "VALID", (2, 1)),
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_patches_times_filter_is_the_convolution(graph, session, geometry):
+    random = np.random.RandomState(0)
+    images, kernel = random.randn(2, 7, 6, 3), random.randn(*geometry.kernel, 3, 4)
+    outputs = tf.nn.conv2d(
+        tf.constant(images),
+        kernel,
+        geometry.strides,
+        geometry.padding,
+        dilations=geometry.dilations,
+    )
+    patches = extract_patches(tf.constant(images), geometry)
+    expected, found = session.run([outputs, patches])
+    np.testing.assert_allclose(found @ kernel.reshape(-1, 4), expected, atol=1e-12)
+    height, width = expected.shape[1:3]
+    assert num_locations([7, 6], geometry) == height * width
+    dynamic = num_locations([tf.constant(7), tf.constant(6)], geometry)
+    assert session.run(dynamic) == height * width
+
+
+def test_stride_two_by_one_on_three_by_three_has_rank_six(graph, session):
+    images = np.random.RandomState(0).randn(3, 3, 3, 1)
+    geometry = ConvGeometry((3, 3), (2, 1), "SAME")
+    patches = session.run(extract_patches(tf.constant(images[:1]), geometry))
+    assert np.linalg.matrix_rank(patches.reshape(-1, patches.shape[-1])) == 6
+
+
+def test_dilation_beyond_the_image_sees_one_pixel(graph, session):
+    images = np.random.RandomState(0).randn(4, 3, 3, 2)
+    geometry = ConvGeometry((3, 3), (1, 1), "SAME", (9, 9))
+    patches = session.run(extract_patches(tf.constant(images), geometry))
+    assert np.linalg.matrix_rank(patches.reshape(-1, patches.shape[-1])) == 2
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_patches_in_one_and_three_dimensions(graph, session, rank, padding):
+    random = np.random.RandomState(0)
+    size, kernel, strides = (6, 5, 7)[:rank], (3, 2, 3)[:rank], (2, 1, 2)[:rank]
+    images, weight = random.randn(2, *size, 3), random.randn(*kernel, 3, 4)
+    geometry = ConvGeometry(kernel, strides, padding, (1,) * rank)
+    outputs = tf.nn.convolution(tf.constant(images), weight, strides, padding)
+    expected, found = session.run([outputs, extract_patches(tf.constant(images), geometry)])
+    np.testing.assert_allclose(found @ weight.reshape(-1, 4), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_patches_of_images_of_unknown_size(graph, session, geometry):
+    images = np.random.RandomState(0).randn(2, 7, 6, 3)
+    unknown = v1.placeholder(tf.float64, [None, None, None, 3])
+    static = extract_patches(tf.constant(images), geometry)
+    dynamic = extract_patches(unknown, geometry)
+    np.testing.assert_array_equal(*session.run([static, dynamic], {unknown: images}))
+
+
+def test_channels_last(graph, session):
+    images = np.random.RandomState(0).randn(2, 3, 5, 4)
+    first = ConvGeometry((1, 1), (1, 1), "SAME", channels_first=True)
+    found = session.run(channels_last(tf.constant(images), first))
+    np.testing.assert_array_equal(found, images.transpose(0, 2, 3, 1))
+    assert channels_last(images, first._replace(channels_first=False)) is images
+    assert spatial_sizes(tf.constant(images), first) == [5, 4]
+
+
+def test_spatial_entries():
+    assert spatial_entries([1, 2, 3, 1], "strides", "conv/w", 2) == (2, 3)
+    assert spatial_entries([1, 1, 2, 3], "strides", "conv/w", 2, True) == (2, 3)
+    assert spatial_entries(None, "dilations", "conv/w", 2) == (1, 1)
+    assert spatial_entries([1, 4, 1], "strides", "conv/w", 1) == (4,)
+
+
+@pytest.mark.parametrize("bad", [(2, 1, 1, 1), (1, 1, 1, 2), (1, 1), (1, 0, 1, 1)])
+def test_bad_strides(bad):
+    with pytest.raises(ValueError, match=r"Cannot register convolution conv/w: strides=.*are 4"):
+        spatial_entries(bad, "strides", "conv/w", 2)

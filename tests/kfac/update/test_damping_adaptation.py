@@ -1,0 +1,264 @@
+"""Damping on a loss ½cθ² of one weight θ, with models that are right or wrong."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.state import assign_all, read
+from kfac.update import damping_adaptation
+from kfac.update.damping_adaptation import AdaptationSettings, AdaptedDamping
+from kfac.update.training_loss import TrainingLoss
+
+v1 = tf.compat.v1
+
+NAN = float("nan")
+
+
+def settings(**kwargs):
+    defaults = {
+        "immediately": True,
+        "is_chief": True,
+        "interval": 2,
+        "decay": 0.5,
+        "decrease_threshold": 0.75,
+        "increase_threshold": 0.25,
+        "minimum": 1e-3,
+        "maximum": None,
+        "rejection_threshold": None,
+        "calibrate": False,
+        "print_logs": False,
+    }
+    return AdaptationSettings(**{**defaults, **kwargs})
+
+
+@pytest.mark.parametrize(
+    ("loss_change", "model_change", "expected"),
+    [
+        (-1.0, -1.0, 0.25),  # rho = 1
+        (-0.76, -1.0, 0.25),
+        (-0.74, -1.0, 1.0),
+        (-0.26, -1.0, 1.0),
+        (-0.24, -1.0, 4.0),
+        (0.5, -1.0, 4.0),
+        (-0.5, 1.0, 0.25),  # The loss fell although the model foretold a rise.
+        (0.1, 1.0, 4.0),
+        (NAN, -1.0, 4.0),
+        (float("inf"), -1.0, 4.0),
+        (float("-inf"), -1.0, 4.0),
+        (-1.0, NAN, 1.0),
+    ],
+)
+def test_rule(graph, session, loss_change, model_change, expected):
+    changes = (tf.constant(loss_change), tf.constant(model_change))
+    new = damping_adaptation.adapted_damping(tf.constant(1.0), *changes, settings())
+    assert session.run(new) == expected
+
+
+@pytest.mark.parametrize(("start", "expected"), [(0.02, 0.01), (30.0, 20.0), (0.08, 0.02)])
+def test_limits(graph, session, start, expected):
+    sign = -1.0 if start < 1 else 1.0
+    new = damping_adaptation.adapted_damping(
+        tf.constant(start),
+        tf.constant(sign),
+        tf.constant(-1.0),
+        settings(minimum=0.01, maximum=20.0),
+    )
+    assert session.run(new) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("loss_change", "model_change", "threshold", "expected"),
+    [
+        (-0.1, -1.0, 0.0, False),
+        (0.1, -1.0, 0.0, True),
+        (0.1, 1.0, 0.0, True),
+        (-0.1, -1.0, 0.2, True),
+        (-0.3, -1.0, 0.2, False),
+        (0.1, -1.0, -0.2, False),
+        (NAN, -1.0, 0.0, True),
+        (float("inf"), -1.0, -100.0, True),
+    ],
+)
+def test_rejection(graph, session, loss_change, model_change, threshold, expected):
+    changes = (tf.constant(loss_change), tf.constant(model_change))
+    assert session.run(damping_adaptation.is_rejected(*changes, threshold)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"interval": 0}, "damping_adaptation_interval=0.*int of at least 1"),
+        ({"decay": 1.5}, r"damping_adaptation_decay=1.5. It must be in \(0, 1\]"),
+        ({"minimum": -1.0}, r"min_damping \+ l2_reg=-1.0. It must be >= 0"),
+        ({"maximum": 1e-4}, r"max_damping=0.0001. It must be > min_damping \+ l2_reg"),
+        ({"increase_threshold": 0.8}, r"damping_increase_rho_threshold=0.8. It must be <= .*0.75"),
+        ({"rejection_threshold": NAN}, "rejection_rho_threshold=nan"),
+        (
+            {"rejection_threshold": 0.0, "immediately": False},
+            "rejection_rho_threshold=0.0 with update_damping_immediately=False",
+        ),
+    ],
+)
+def test_bad_settings(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        settings(**kwargs)
+
+
+class Descent:
+    """Steps on ½cθ², c being fed; each halves θ and foretells the given change of the loss."""
+
+    def __init__(
+        self, initial=1.0, accepted=True, mean=lambda: tf.constant(3.0), seconds=dict, **kwargs
+    ):
+        self.theta = v1.get_variable("theta", initializer=4.0)
+        self.counter = v1.get_variable("counter", initializer=tf.constant(0, tf.int64))
+        self.c = v1.placeholder_with_default(2.0, [])
+        self.last_c = v1.placeholder_with_default(2.0, [])
+        self.change = v1.placeholder_with_default(-12.0, [])
+        losses = TrainingLoss(
+            None,
+            lambda c: 0.5 * c * tf.square(self.theta),
+            self.c,
+            self.last_c,
+            True,
+            kfac.LayerCollection(),
+        )
+        losses.collect(0.5 * self.c * tf.square(self.theta))
+        self.rule = AdaptedDamping(initial, losses, settings(**kwargs), "float32", seconds)
+        self.rule.check_variables([self.theta])
+        self.rule.make_variables()
+        with v1.control_dependencies([self.rule.before_step(read(self.counter), mean)]):
+            trial = self.rule.trial(
+                read(self.counter), tf.constant(accepted), lambda: self.change, tf.float32
+            )
+        needed = [] if trial is None else list(trial)
+        with v1.control_dependencies(needed):
+            step = v1.assign(self.theta, 0.5 * self.theta.read_value())
+        with v1.control_dependencies([step.op if hasattr(step, "op") else step]):
+            verdict = self.rule.verdict(trial)
+            self.rejected = verdict.rejected
+            count = v1.assign_add(self.counter, 1)
+            self.train = tf.group(assign_all(verdict.state), count)
+
+    def damping(self, session):
+        return session.run(self.rule.damping)
+
+
+def test_immediately(graph, session):
+    """The loss falls from 4 to 1 at the second step: by what is foretold, or by far less."""
+    descent = Descent()
+    session.run(v1.global_variables_initializer())
+    session.run(descent.train)
+    assert np.isnan(session.run([descent.rule.rho, descent.rule.model_change])).all()
+    session.run(descent.train, {descent.change: -3.0})
+    assert session.run([*descent.rule.variables]) == [0.25, 1.0, 4.0, -3.0]
+    session.run(descent.train)
+    session.run(descent.train, {descent.change: -3.0})  # From 0.25 to 0.0625.
+    assert session.run([*descent.rule.variables]) == [1.0, 0.0625, 0.25, -3.0]
+
+
+def test_at_the_next_step(graph, session):
+    """Judged by the batch of the step before: its c, not the new one's."""
+    descent = Descent(immediately=False)
+    session.run(v1.global_variables_initializer())
+    session.run(descent.train)
+    session.run(descent.train, {descent.change: -6.0, descent.c: 4.0})
+    assert session.run(descent.rule.variables[2]) == 8.0
+    assert descent.damping(session) == 1.0
+    session.run(descent.train, {descent.last_c: 4.0, descent.c: 100.0})
+    assert session.run([descent.rule.damping, descent.rule.rho]) == [0.25, 1.0]
+    session.run(descent.train, {descent.change: 5.0})
+    session.run(descent.train)
+    assert descent.damping(session) == 0.0625
+    assert session.run(descent.rule.rho) < 0
+
+
+@pytest.mark.parametrize("immediately", [True, False])
+def test_skipped_step_is_not_judged(graph, session, immediately):
+    descent = Descent(accepted=False, immediately=immediately)
+    session.run(v1.global_variables_initializer())
+    for _ in range(5):
+        session.run(descent.train)
+    found = session.run(descent.rule.variables)
+    assert found[0] == 1.0
+    assert np.isnan(found[1:]).all()
+
+
+@pytest.mark.parametrize("immediately", [True, False])
+def test_only_the_chief_adapts(graph, session, immediately):
+    descent = Descent(is_chief=False, immediately=immediately, calibrate=True)
+    session.run(v1.global_variables_initializer())
+    for _ in range(5):
+        session.run(descent.train, {descent.change: -3.0})
+    assert descent.damping(session) == 1.0
+    names = [v.op.name for v in descent.rule.variables]
+    assert names == [f"kfac/{n}" for n in ("damping", "rho", "prev_loss", "qmodel_change")]
+
+
+@pytest.mark.parametrize(("mean", "expected"), [(3.0, 1.5), (NAN, 0.5), (0.0, 0.5), (1e9, 2.0)])
+def test_calibration(graph, session, mean, expected):
+    descent = Descent(
+        initial=0.5, mean=lambda: tf.constant(mean), calibrate=True, maximum=2.0, interval=100
+    )
+    session.run(v1.global_variables_initializer())
+    for _ in range(3):
+        session.run(descent.train)
+        assert descent.damping(session) == expected
+
+
+def test_verdict_of_rejection(graph, session):
+    descent = Descent(interval=1, rejection_threshold=0.5)
+    session.run(v1.global_variables_initializer())
+    found = [session.run([descent.rejected, descent.train], {descent.change: -12.0})[0]]
+    found.append(session.run([descent.rejected, descent.train], {descent.change: -12.0})[0])
+    assert found == [False, True]
+
+
+def test_variable_of_the_user_is_adapted_itself(graph, session):
+    mine = v1.get_variable("mine", initializer=tf.constant(8.0, tf.float64), trainable=False)
+    descent = Descent(initial=mine, interval=1)
+    session.run(v1.global_variables_initializer())
+    session.run(descent.train)
+    assert session.run(mine) == 4.0
+    assert descent.rule.damping is mine
+
+
+def test_initial_value_may_be_computed(graph, session):
+    descent = Descent(initial=lambda: tf.constant(0.125, tf.float64))
+    session.run(v1.global_variables_initializer())
+    assert descent.damping(session) == 0.125
+
+
+def test_log(graph, session):
+    seconds = {"inverse": tf.constant(0.25, name="known_seconds")}
+    descent = Descent(interval=1, print_logs=True, seconds=lambda: seconds)
+    session.run(v1.global_variables_initializer())
+    functions = str(graph.as_graph_def().library)
+    assert "PrintV2" in functions
+    assert "K-FAC: rho %s damping %s inverse %s s" in functions.replace("{}", "%s")
+    session.run(descent.train)
+    assert descent.damping(session) == 0.5
+
+
+def test_reference_variables(graph):
+    with v1.variable_scope("", use_resource=False):
+        weight = v1.get_variable("weight", [])
+
+    def make(**kwargs):
+        return AdaptedDamping(1.0, None, settings(**kwargs), "float32")
+
+    with pytest.raises(ValueError, match=r"weight are reference variables.*use_resource=True"):
+        make().check_variables([weight])
+    make(immediately=False).check_variables([weight])
+
+
+def test_summaries(graph, session):
+    descent = Descent()
+    session.run(v1.global_variables_initializer())
+    found = session.run(descent.rule.summaries)
+    assert found["damping"] == 1.0
+    assert math.isnan(found["rho"])
+    assert math.isnan(found["qmodel_change"])

@@ -1,0 +1,105 @@
+"""The model of a linear softmax layer, whose curvature NumPy has in closed form."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.linalg.vectors import joined
+from kfac.update.quadratic_model import ExactCurvature, QuadraticModel
+
+v1 = tf.compat.v1
+
+RANDOM = np.random.RandomState(0)
+X, W = RANDOM.randn(6, 3), RANDOM.randn(3, 2)
+LABELS = RANDOM.randint(0, 2, 6)
+D, U, G = RANDOM.randn(3, 3, 2)
+
+
+def fisher():
+    """The mean over examples of x xᵀ ⊗ (diag p − p pᵀ)."""
+    p = np.exp(X @ W)
+    p /= p.sum(1, keepdims=True)
+    blocks = [
+        np.kron(np.outer(x, x), np.diag(q) - np.outer(q, q)) for x, q in zip(X, p, strict=True)
+    ]
+    return np.mean(blocks, axis=0)
+
+
+def linear_model(towers=1, coeff=1.0):
+    w = v1.get_variable("w", initializer=W)
+    collection = kfac.LayerCollection()
+    for tower, (x, y) in enumerate(zip(np.split(X, towers), np.split(LABELS, towers), strict=True)):
+        with v1.variable_scope("", reuse=tower > 0), v1.device(f"/cpu:{tower}"):
+            logits = tf.matmul(tf.constant(x), w)
+            collection.register_softmax_cross_entropy_loss(
+                logits, targets=tf.constant(y), name="loss", coeff=coeff
+            )
+    return collection, w
+
+
+def constants(*arrays):
+    return [tf.constant(array) for array in arrays]
+
+
+def model_arguments():
+    d, u, g = constants(D, U, G)
+    return joined([d], tf.float64), joined([u], tf.float64), [g]
+
+
+@pytest.mark.parametrize("mat_type", ["Fisher", "GGN", "Empirical_Fisher"])
+@pytest.mark.parametrize(("towers", "batch_size"), [(1, None), (1, 6), (2, None), (3, 6)])
+def test_minimum_equals_that_of_the_whole_matrix(graph, session, towers, batch_size, mat_type):
+    collection, w = linear_model(towers, coeff=1.5)
+    curvature = ExactCurvature(collection, mat_type, batch_size)
+    model = curvature.model([w], *model_arguments(), tf.float64)
+    damping = tf.constant(0.3, tf.float64)
+    minimum = model.minimum(damping)
+    session.run(v1.global_variables_initializer())
+    found, value = session.run([minimum, model.value(minimum, damping)])
+
+    directions, g = np.stack([D.ravel(), U.ravel()], axis=1), G.ravel()
+    matrix = 1.5 * fisher() + 0.3 * np.eye(6)
+    expected = np.linalg.solve(directions.T @ matrix @ directions, -directions.T @ g)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    step = directions @ expected
+    np.testing.assert_allclose(value, step @ matrix @ step / 2 + g @ step, rtol=1e-10)
+
+
+def model_of(curvature, squares, slopes):
+    return QuadraticModel(*constants(*(np.array(x, float) for x in (curvature, squares, slopes))))
+
+
+def test_minimum_with_given_momentum(graph, session):
+    model = model_of([[2, 1], [1, 3]], [[1, 0], [0, 2]], [4, 5])
+    momentum, damping = tf.constant(0.5, tf.float64), tf.constant(2.0, tf.float64)
+    alpha, mu = session.run(model.minimum_with(momentum, damping))
+    assert (alpha, mu) == (-(0.5 * 1 + 4) / (2 + 2), 0.5)
+    x = np.array([alpha, mu])
+    value = session.run(model.value(tf.constant(x), damping))
+    assert value == pytest.approx(x @ [[4, 1], [1, 7]] @ x / 2 + x @ [4, 5])
+
+
+@pytest.mark.parametrize(
+    ("curvature", "slopes"),
+    [
+        ([[2, 0], [0, 0]], [4, 0]),  # No step before.
+        ([[2, 1], [1, 3]], [4, 0]),  # g·u = 0 although u is not zero.
+        ([[2, 4], [4, 8]], [4, 8]),  # u = 2d.
+        ([[2, 4], [4, 8 + 1e-15]], [4, 8]),  # The same, but for rounding.
+    ],
+)
+def test_one_direction_only(graph, session, curvature, slopes):
+    model = model_of(curvature, [[0, 0], [0, 0]], slopes)
+    np.testing.assert_allclose(session.run(model.minimum(tf.constant(0.0, tf.float64))), [-2, 0])
+
+
+def test_no_direction_at_all(graph, session):
+    model = model_of(np.zeros([2, 2]), np.zeros([2, 2]), [0, 0])
+    assert session.run(model.minimum(tf.constant(0.1, tf.float64))).tolist() == [0, 0]
+
+
+def test_batch_size_that_does_not_fit(graph):
+    collection, w = linear_model()
+    with pytest.raises(ValueError, match=r"K-FAC statistics of 6 rows: batch_size=4"):
+        ExactCurvature(collection, "Fisher", 4).model([w], *model_arguments(), tf.float64)
