@@ -1,67 +1,192 @@
-"""The position of the input pipeline, as a part of the checkpoint.
+"""The position of the input pipeline: counted in every step, saved with checkpoints, come back to.
 
-Owns what it takes to continue a tf.data pipeline in the middle: whether its state can be written at
-all, the saver entry that writes it beside the variables, and its restoration. A pipeline whose
-state cannot be written or does not fit is begun anew, with one warning; that never stops training.
-Only training uses this: evaluation and prediction always read their input from the start.
+Owns the iterator that a training run reads, the number of elements that it has given, and the ways
+back to that number: its buffers if they are small, else reading the same elements again. A position
+of another pipeline is not used, with one warning; that never stops training. Evaluation and
+prediction have no position. The file is in `position_file.py`.
 """
 
-import inspect
+import random
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from replicate._types import Operation, Tensor
+from replicate._types import Nest
 from replicate.estimator.log import log
+from replicate.estimator.pipeline_buffers import (
+    has_unseeded_function,
+    large_buffer,
+    unseeded_inputs,
+)
+from replicate.estimator.pipeline_record import (
+    describe_difference,
+    pipeline_ops,
+    record_pipeline,
+)
+from replicate.estimator.position_file import (
+    SavedPosition,
+    read_position,
+    remove_position,
+    write_position,
+)
 
 v1 = tf.compat.v1
 
 SCOPE = "input_pipeline"
-"""Name scope of the iterator, hence the first part of its key in a checkpoint."""
+"""Name scope of the iterator."""
+
+STATE_LIMIT = 4 << 20
+"""Bytes of buffers that a position holds at most."""
+
+_SEED_BITS = 62
 
 
 class InputPosition:
-    """Saves and restores how far a dataset iterator has come.
+    """A dataset's iterator that counts its elements, and can go on where another one stopped.
 
     It belongs to a graph, and every session of that graph starts it with `begin`.
+
+    Attributes:
+      next: The next element.
     """
 
-    def __init__(self, iterator: Tensor):
-        """Adds the operations that write and read the state to the iterator's graph.
+    def __init__(self, dataset: tf.data.Dataset, limit: int = STATE_LIMIT):
+        """Adds the iterator to the default graph.
 
         Args:
-          iterator: An initializable iterator of `tf.compat.v1.data`, made inside name scope SCOPE.
+          dataset: The input, in the default graph.
+          limit: Bytes of buffers to save; more are not kept but read again.
         """
-        self._initializer = iterator.initializer
-        # Unwrapped: TensorFlow would advise every user to do without v1 savers.
-        make_saveable = inspect.unwrap(v1.data.experimental.make_saveable_from_iterator)
-        self.saveable = make_saveable(iterator)
-        self._saver = v1.train.Saver([self.saveable], name=f"{SCOPE}/save")
+        ops = pipeline_ops(dataset)
+        self._record = record_pipeline(dataset)
+        self._unseeded = unseeded_inputs(ops)
+        self._is_repeatable = not has_unseeded_function(ops)
+        self._holds_state = large_buffer(ops, limit) is None
         self._can_be_saved: bool | None = None
+        self._seed: int | None = None
+        self._skipped = 0
+        self._resumed_at = 0
         self._warned = False
+        self._build(dataset, limit)
+
+    def _build(self, dataset: tf.data.Dataset, limit: int) -> None:
+        self._skip = v1.placeholder_with_default(np.int64(0), [], name="skip")
+        iterator = v1.data.make_initializable_iterator(dataset.skip(self._skip))
+        self._initializer = iterator.initializer
+        handle = iterator.initializer.inputs[1]
+        element = iterator.get_next()
+        taken = tf.nest.flatten(element, expand_composites=True)[0].op
+        with v1.device(taken.device):  # Names the job, so that no parameter server gets the count.
+            self._count = v1.Variable(
+                np.int64(0), trainable=False, collections=[], use_resource=True, name="elements"
+            )
+            self._new_count = v1.placeholder(tf.int64, [], name="new_count")
+            self._set_count = self._count.assign(self._new_count, read_value=False)
+            with tf.control_dependencies([taken]):
+                counted = self._count.assign_add(1, read_value=False)
+            state = tf.raw_ops.SerializeIterator(resource_handle=handle, external_state_policy=2)
+            text = tf.io.serialize_tensor(state)
+            self._state_bytes = tf.strings.length(text)
+            self._state = tf.where(self._state_bytes <= limit, text, "")
+            self._saved_state = v1.placeholder(tf.string, [], name="saved_state")
+            self._restore_state = tf.raw_ops.DeserializeIterator(
+                resource_handle=handle, serialized=tf.io.parse_tensor(self._saved_state, tf.variant)
+            )
+        with tf.control_dependencies([counted]):
+            self.next: Nest = tf.nest.map_structure(tf.identity, element, expand_composites=True)
 
     @property
-    def can_be_saved(self) -> bool:
-        """Whether `begin` found that the state of this pipeline can be written."""
-        return bool(self._can_be_saved)
+    def resumed_at(self) -> int:
+        """The element that the present session began after, 0 for the beginning of the input."""
+        return self._resumed_at
 
     def begin(self, session: v1.Session, checkpoint: str | None) -> None:
-        """Puts the pipeline where the checkpoint left it, or warns that it begins anew.
+        """Starts the input, where the checkpoint left it if its position is of this pipeline.
 
         Args:
-          session: One in which the iterator is initialised.
+          session: The session of the training run.
           checkpoint: Path of the checkpoint that the variables came from, None at a fresh start.
         """
+        saved = None if checkpoint is None else self._read(checkpoint)
+        self._resumed_at = 0 if saved is None else saved.elements
+        if saved is None:
+            self._start(session, 0)
+        elif not saved.elements:
+            self._start(session, 0, saved.seed)
+        elif not (saved.state and self._restore(session, saved)):
+            self._read_again(session, saved)
         if self._can_be_saved is None:
-            self._can_be_saved = self._try_to_write(session)
-        if self._can_be_saved and checkpoint is not None:
-            self._restore(session, checkpoint)
+            self._can_be_saved = self._try_to_serialize(session) and self._has_way_back()
 
-    def _write_ops(self) -> list[Operation]:
-        return [spec.tensor.op for spec in self.saveable.specs]
+    def save(self, session: v1.Session, checkpoint: str) -> None:
+        """Writes the position for a checkpoint that is about to be written, if it can be.
 
-    def _try_to_write(self, session: v1.Session) -> bool:
+        Args:
+          session: The session of the training run, between two steps.
+          checkpoint: The path of the checkpoint.
+        """
+        state = self._read_state(session) if self._can_be_saved else b""
+        if not self._can_be_saved:
+            remove_position(checkpoint)
+            return
+        elements = int(session.run(self._count))
+        write_position(
+            checkpoint, SavedPosition(elements, self._skipped, self._seed, self._record, state)
+        )
+
+    def _start(self, session: v1.Session, skip: int, seed: int | None = None) -> None:
+        """Initialises the iterator to begin after `skip` elements."""
+        if self._unseeded and seed is None:
+            seed = random.SystemRandom().getrandbits(_SEED_BITS)
+        self._seed, self._skipped = seed, skip
+        feeds: dict[Any, Any] = {self._skip: skip}
+        for number, pair in enumerate(self._unseeded, 1):
+            feeds.update(zip(pair, (seed, number), strict=True))
+        session.run(self._initializer, feeds)
+        session.run(self._set_count, {self._new_count: skip})
+
+    def _read_again(self, session: v1.Session, saved: SavedPosition) -> None:
+        """Begins after as many elements as were given, which tf.data reads before the next one."""
+        log.info(
+            "The input goes on after %d batches. They are read again first, which takes the time "
+            "that the pipeline needs for them. RunConfig(save_input_position=False) avoids that.",
+            saved.elements,
+        )
+        self._start(session, saved.elements, saved.seed)
+
+    def _restore(self, session: v1.Session, saved: SavedPosition) -> bool:
+        """Begins with the buffers that were saved; returns whether TensorFlow took them."""
+        self._start(session, saved.skipped, saved.seed)
         try:
-            session.run(self._write_ops())
+            session.run(self._restore_state, {self._saved_state: saved.state})
+        except (tf.errors.OpError, ValueError) as error:
+            log.info("The saved buffers of the input are not used: %s", _last_line(error))
+            return False
+        session.run(self._set_count, {self._new_count: saved.elements})
+        log.info("The input goes on after %d batches, with its saved buffers.", saved.elements)
+        return True
+
+    def _read(self, checkpoint: str) -> SavedPosition | None:
+        """Returns the position of a checkpoint if it is one of this pipeline."""
+        try:
+            saved = read_position(checkpoint)
+        except ValueError as error:
+            self._warn(f"{error} The input begins anew.")
+            return None
+        difference = "" if saved is None else describe_difference(saved.record, self._record)
+        if difference:
+            self._warn(
+                f"The input begins anew: {checkpoint} holds the position of an interrupted run on "
+                f"another input pipeline. What differs: {difference}."
+            )
+            return None
+        return saved
+
+    def _try_to_serialize(self, session: v1.Session) -> bool:
+        """Returns whether TensorFlow finds no state outside of the pipeline; warns if it does."""
+        try:
+            session.run(self._state_bytes)
         except tf.errors.OpError as error:
             self._warn(
                 "The position of the input pipeline cannot be saved: a restarted run will begin "
@@ -71,20 +196,34 @@ class InputPosition:
             return False
         return True
 
-    def _restore(self, session: v1.Session, checkpoint: str) -> None:
-        keys = {spec.name for spec in self.saveable.specs}
-        saved = set(v1.train.load_checkpoint(checkpoint).get_variable_to_shape_map())
-        if not keys <= saved:
-            self._warn(f"{checkpoint} holds no position of the input: the input begins anew.")
-            return
+    def _read_state(self, session: v1.Session) -> bytes:
+        """Returns the serialized iterator, empty if it is large; then it is not asked again."""
+        if not self._holds_state:
+            return b""
         try:
-            self._saver.restore(session, checkpoint)
-        except (tf.errors.OpError, ValueError) as error:
-            session.run(self._initializer)
-            self._warn(
-                f"The position of the input in {checkpoint} does not fit the input pipeline, which "
-                f"must have changed: the input begins anew. TensorFlow says: {_last_line(error)}"
+            size, state = session.run((self._state_bytes, self._state))
+        except tf.errors.OpError as error:
+            size, state = 0, b""
+            log.info("The buffers of the input cannot be saved: %s", _last_line(error))
+        if not state:
+            log.info(
+                "The buffers of the input take %.1f MB: checkpoints will hold the number of "
+                "batches read instead, and a restarted run reads them again.",
+                size / 1e6,
             )
+            self._holds_state = False
+            self._can_be_saved = self._has_way_back()
+        return bytes(state)
+
+    def _has_way_back(self) -> bool:
+        """Returns whether a position of this pipeline can be come back to; warns if it cannot."""
+        if not (self._holds_state or self._is_repeatable):
+            self._warn(
+                "The position of the input pipeline cannot be saved: its buffers are large, and a "
+                "shuffle() inside of a function has no seed, so that the elements would not come "
+                "again. Pass shuffle() a seed, or set tf_random_seed in RunConfig."
+            )
+        return self._holds_state or self._is_repeatable
 
     def _warn(self, text: str) -> None:
         if not self._warned:
@@ -93,7 +232,7 @@ class InputPosition:
 
 
 def is_position_key(key: str) -> bool:
-    """Whether an entry of a checkpoint is the position of an input and not a variable."""
+    """Returns whether an entry of a checkpoint is the position that older versions saved there."""
     return key.startswith(f"{SCOPE}/") and key.endswith("_STATE")
 
 

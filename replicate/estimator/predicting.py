@@ -14,7 +14,7 @@ import tensorflow as tf
 from replicate._types import Graph, Nest
 from replicate.errors import user_errors
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import build_savers
+from replicate.estimator.saving import build_saver
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import EstimatorSpec
@@ -37,7 +37,7 @@ def open_prediction_session(
       CheckpointError: The checkpoint cannot be loaded.
     """
     scaffold = spec.scaffold or v1.train.Scaffold()
-    saver = build_savers(scaffold, None, config).variables
+    saver = build_saver(scaffold, config)
     creator = RestoringSessionCreator(scaffold, saver, lambda: checkpoint, config.session_config)
     return v1.train.MonitoredSession(creator, [*hooks, *spec.prediction_hooks], STOP_GRACE_SECS)
 

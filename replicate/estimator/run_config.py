@@ -37,9 +37,12 @@ class RunConfig:
       keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
       log_step_count_steps: Steps between two `global_step/sec` events, each with a line of
         metrics.jsonl; None for neither.
-      save_input_position: Whether checkpoints hold how far the input has come, so that a resumed
-        run reads on from there. The elements in a shuffle buffer are part of that: with a huge one,
-        False keeps checkpoints small and quick, and a resumed run begins its input anew.
+      save_input_position: Whether an interrupted run goes on in the middle of its input. Buffers
+        of up to 4 MB are saved beside the checkpoint; of others the run reads the batches again
+        that it had read. With False it begins its input anew.
+      continue_input: Whether each train call goes on reading where the last one stopped. By default
+        only interrupted calls are continued, and a call after one that came to its end begins its
+        input anew. An input that has no more elements begins anew in either case.
       profile_steps: The first and the last global step whose trace is written to model_dir for
         TensorBoard's profiler. As many steps after them are measured, and the ten costliest
         operations are printed to standard error. None for neither.
@@ -71,6 +74,7 @@ class RunConfig:
     log_step_count_steps: int | None = 100
     _: dataclasses.KW_ONLY
     save_input_position: bool = True
+    continue_input: bool = False
     profile_steps: tuple[int, int] | None = None
     progress: str = "auto"
     device_fn: Callable[[Any], str] | None = None
@@ -116,6 +120,11 @@ class RunConfig:
             )
         self._check_at_least("max_restarts", 0)
         self._check_profile_steps()
+        if self.continue_input and not self.save_input_position:
+            raise ValueError(
+                "RunConfig: continue_input=True needs the position of the input, got "
+                "save_input_position=False. Leave one of them out."
+            )
         if self.progress not in PROGRESS_MODES:
             raise ValueError(
                 f"RunConfig: progress must be one of {list(PROGRESS_MODES)}, got "

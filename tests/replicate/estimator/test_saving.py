@@ -5,7 +5,7 @@ import tensorflow as tf
 from replicate.estimator.checkpoint import CheckpointError
 from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import CheckpointHook, build_savers
+from replicate.estimator.saving import CheckpointHook, build_saver
 from replicate.estimator.stepping import Stepper, StopHook
 from replicate.estimator.steps import StepReadings
 
@@ -40,9 +40,9 @@ def run(folder, steps, *listeners, restore=None, **settings):
         step = v1.train.create_global_step()
         train_op = v1.assign_add(step, 1).op
         scaffold = v1.train.Scaffold()
-        savers = build_savers(scaffold, None, config)
+        saver = build_saver(scaffold, config)
         readings = StepReadings(train_op, tf.constant(1.0))
-        hook = CheckpointHook(str(folder), savers, readings, config, listeners=listeners)
+        hook = CheckpointHook(str(folder), saver, readings, config, listeners=listeners)
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
         stepper = Stepper(readings, [StopHook(readings, steps), hook])
         with v1.train.MonitoredSession(creator, stepper.hooks) as session:
@@ -139,14 +139,13 @@ def test_a_saver_of_the_model_is_used(graph, in_scaffold):
     scaffold = v1.train.Scaffold(saver=own if in_scaffold else None)
     if not in_scaffold:
         v1.add_to_collection(v1.GraphKeys.SAVERS, own)
-    savers = build_savers(scaffold, None, RunConfig())
-    assert savers.variables is savers.everything is own
+    assert build_saver(scaffold, RunConfig()) is own
     scaffold.finalize()
     assert scaffold.saver is own
 
 
 def test_nothing_saved_yet(graph, tmp_path):
     v1.train.create_global_step()
-    savers = build_savers(v1.train.Scaffold(), None, RunConfig())
+    saver = build_saver(v1.train.Scaffold(), RunConfig())
     with pytest.raises(RuntimeError, match="No step has been saved"):
-        _ = CheckpointHook(str(tmp_path), savers, None, RunConfig()).saved
+        _ = CheckpointHook(str(tmp_path), saver, None, RunConfig()).saved
