@@ -15,8 +15,8 @@ import tensorflow as tf
 from replicate._types import Nest
 from replicate.estimator.log import log
 from replicate.estimator.pipeline_buffers import (
-    has_unseeded_function,
-    large_buffer,
+    large_buffers,
+    sizes_to_feed,
     unseeded_inputs,
 )
 from replicate.estimator.pipeline_record import (
@@ -41,6 +41,9 @@ STATE_LIMIT = 4 << 20
 
 _SEED_BITS = 62
 
+_FAIL = 2
+"""TensorFlow's number for refusing to serialize a pipeline with state outside of it."""
+
 
 class InputPosition:
     """A dataset's iterator that counts its elements, and can go on where another one stopped.
@@ -61,8 +64,9 @@ class InputPosition:
         ops = pipeline_ops(dataset)
         self._record = record_pipeline(dataset)
         self._unseeded = unseeded_inputs(ops)
-        self._is_repeatable = not has_unseeded_function(ops)
-        self._holds_state = large_buffer(ops, limit) is None
+        large = large_buffers(ops, limit)
+        self._holds_state = not large
+        self._slots = sizes_to_feed(large)
         self._can_be_saved: bool | None = None
         self._seed: int | None = None
         self._skipped = 0
@@ -85,7 +89,9 @@ class InputPosition:
             self._set_count = self._count.assign(self._new_count, read_value=False)
             with tf.control_dependencies([taken]):
                 counted = self._count.assign_add(1, read_value=False)
-            state = tf.raw_ops.SerializeIterator(resource_handle=handle, external_state_policy=2)
+            state = tf.raw_ops.SerializeIterator(
+                resource_handle=handle, external_state_policy=_FAIL
+            )
             text = tf.io.serialize_tensor(state)
             self._state_bytes = tf.strings.length(text)
             self._state = tf.where(self._state_bytes <= limit, text, "")
@@ -95,6 +101,11 @@ class InputPosition:
             )
         with tf.control_dependencies([counted]):
             self.next: Nest = tf.nest.map_structure(tf.identity, element, expand_composites=True)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether `begin` has started the input in a session."""
+        return self._can_be_saved is not None
 
     @property
     def resumed_at(self) -> int:
@@ -112,12 +123,17 @@ class InputPosition:
         self._resumed_at = 0 if saved is None else saved.elements
         if saved is None:
             self._start(session, 0)
-        elif not saved.elements:
-            self._start(session, 0, saved.seed)
         elif not (saved.state and self._restore(session, saved)):
-            self._read_again(session, saved)
-        if self._can_be_saved is None:
-            self._can_be_saved = self._try_to_serialize(session) and self._has_way_back()
+            self._read_again(session, saved.elements, saved.seed)
+
+    def begin_again(self, session: v1.Session) -> None:
+        """Goes on after a session was lost while the variables lived on, on servers.
+
+        Args:
+          session: The new session of the same process, in which the count of elements lives on.
+        """
+        elements = int(session.run(self._count)) if self._can_be_saved else 0
+        self._read_again(session, elements, self._seed)
 
     def save(self, session: v1.Session, checkpoint: str) -> None:
         """Writes the position for a checkpoint that is about to be written, if it can be.
@@ -126,10 +142,10 @@ class InputPosition:
           session: The session of the training run, between two steps.
           checkpoint: The path of the checkpoint.
         """
-        state = self._read_state(session) if self._can_be_saved else b""
         if not self._can_be_saved:
             remove_position(checkpoint)
             return
+        state = self._read_state(session) if self._holds_state else b""
         elements = int(session.run(self._count))
         write_position(
             checkpoint, SavedPosition(elements, self._skipped, self._seed, self._record, state)
@@ -143,17 +159,24 @@ class InputPosition:
         feeds: dict[Any, Any] = {self._skip: skip}
         for number, pair in enumerate(self._unseeded, 1):
             feeds.update(zip(pair, (seed, number), strict=True))
+        if self._slots:
+            session.run(self._initializer, {**feeds, **dict.fromkeys(self._slots, 1)})
+            self._try_to_serialize(session)
         session.run(self._initializer, feeds)
+        if not self._slots:
+            self._try_to_serialize(session)
         session.run(self._set_count, {self._new_count: skip})
 
-    def _read_again(self, session: v1.Session, saved: SavedPosition) -> None:
+    def _read_again(self, session: v1.Session, elements: int, seed: int | None) -> None:
         """Begins after as many elements as were given, which tf.data reads before the next one."""
-        log.info(
-            "The input goes on after %d batches. They are read again first, which takes the time "
-            "that the pipeline needs for them. RunConfig(save_input_position=False) avoids that.",
-            saved.elements,
-        )
-        self._start(session, saved.elements, saved.seed)
+        if elements:
+            log.info(
+                "The input goes on after %d batches. They are read again first, which takes the "
+                "time that the pipeline needs for them. RunConfig(save_input_position=False) "
+                "avoids that.",
+                elements,
+            )
+        self._start(session, elements, seed)
 
     def _restore(self, session: v1.Session, saved: SavedPosition) -> bool:
         """Begins with the buffers that were saved; returns whether TensorFlow took them."""
@@ -183,8 +206,15 @@ class InputPosition:
             return None
         return saved
 
-    def _try_to_serialize(self, session: v1.Session) -> bool:
-        """Returns whether TensorFlow finds no state outside of the pipeline; warns if it does."""
+    def _try_to_serialize(self, session: v1.Session) -> None:
+        """Finds out, once, whether there is state outside of the pipeline; warns if there is.
+
+        The iterator must be a new one whose large buffers have one place: TensorFlow serializes
+        each place of a buffer, even an empty one.
+        """
+        if self._can_be_saved is not None:
+            return
+        self._can_be_saved = True
         try:
             session.run(self._state_bytes)
         except tf.errors.OpError as error:
@@ -193,13 +223,10 @@ class InputPosition:
                 "its input anew. Python functions and stateful random operations in tf.data are "
                 f"the usual cause. TensorFlow says: {_last_line(error)}"
             )
-            return False
-        return True
+            self._can_be_saved = False
 
     def _read_state(self, session: v1.Session) -> bytes:
         """Returns the serialized iterator, empty if it is large; then it is not asked again."""
-        if not self._holds_state:
-            return b""
         try:
             size, state = session.run((self._state_bytes, self._state))
         except tf.errors.OpError as error:
@@ -212,18 +239,7 @@ class InputPosition:
                 size / 1e6,
             )
             self._holds_state = False
-            self._can_be_saved = self._has_way_back()
         return bytes(state)
-
-    def _has_way_back(self) -> bool:
-        """Returns whether a position of this pipeline can be come back to; warns if it cannot."""
-        if not (self._holds_state or self._is_repeatable):
-            self._warn(
-                "The position of the input pipeline cannot be saved: its buffers are large, and a "
-                "shuffle() inside of a function has no seed, so that the elements would not come "
-                "again. Pass shuffle() a seed, or set tf_random_seed in RunConfig."
-            )
-        return self._holds_state or self._is_repeatable
 
     def _warn(self, text: str) -> None:
         if not self._warned:

@@ -28,7 +28,7 @@ _DIGESTED_BYTES = 1 << 20
 _MOST_DIFFERENCES = 3
 """Differences that a description names."""
 
-_GENERATED = ("metadata", "shared_name", "container")
+_GENERATED = ("metadata", "shared_name", "container", "token")
 """Attributes whose values TensorFlow makes up anew in each program."""
 
 _RESULTS = ("output_types", "output_shapes")
@@ -97,7 +97,8 @@ def named_inputs(op: Operation) -> dict[str, Tensor]:
 def small_constant(tensor: Tensor) -> np.ndarray | None:
     """Returns the value of a constant that is not large, None for other tensors."""
     is_small = tensor.op.type == "Const" and _fewest_bytes(tensor) <= _DIGESTED_BYTES
-    return np.asarray(tf.get_static_value(tensor)) if is_small else None
+    # Unlike tf.get_static_value, this leaves it possible to feed the tensor.
+    return tf.make_ndarray(tensor.op.get_attr("value")) if is_small else None
 
 
 def record_pipeline(dataset: tf.data.Dataset) -> PipelineRecord:

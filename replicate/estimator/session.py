@@ -176,10 +176,23 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
         _require_ready(session, scaffold.ready_op)
         if self._position is not None:
-            if is_alive:  # No position fits exactly; that of the newest checkpoint is the nearest.
-                with contextlib.suppress(CheckpointError):
-                    checkpoint = self._find_checkpoint()
-            self._position.begin(session, checkpoint)
+            self._begin_input(self._position, session, checkpoint, is_alive)
+
+    def _begin_input(
+        self, position: InputPosition, session: v1.Session, checkpoint: str | None, is_alive: bool
+    ) -> None:
+        """Starts the input where it fits the variables.
+
+        For a process that was itself started again, the position of the newest checkpoint is the
+        nearest one to variables that others went on training.
+        """
+        if is_alive and position.has_begun:
+            position.begin_again(session)
+            return
+        if is_alive:
+            with contextlib.suppress(CheckpointError):
+                checkpoint = self._find_checkpoint()
+        position.begin(session, checkpoint)
 
     def _is_alive(self, session: v1.Session) -> bool:
         """Whether the variables live on a server and have been initialised before."""

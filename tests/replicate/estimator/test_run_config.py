@@ -23,6 +23,7 @@ def test_defaults():
         "keep_checkpoint_every_n_hours": 10000,
         "log_step_count_steps": 100,
         "save_input_position": True,
+        "continue_input": False,
         "profile_steps": None,
         "progress": "auto",
         "device_fn": None,
@@ -42,6 +43,12 @@ def test_is_frozen():
 
 def test_saving_by_steps_switches_saving_by_seconds_off():
     assert RunConfig(save_checkpoints_steps=10).save_checkpoints_secs is None
+
+
+def test_continued_input_needs_its_position():
+    assert RunConfig(continue_input=True).continue_input
+    with pytest.raises(ValueError, match=r"continue_input=True needs .* save_input_position=False"):
+        RunConfig(continue_input=True, save_input_position=False)
 
 
 def test_replace_keeps_the_rest():
