@@ -137,7 +137,7 @@ def test_predict_may_be_left_early_and_leaves_the_default_graph_alone(linear, se
 
 
 def test_steps_count_from_the_checkpoint_and_max_steps_does_not(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path)
+    estimator = linear.make_estimator(tmp_path, continue_input=True)
     steps = []
     estimator.train(linear.input_fn, steps=2)
     estimator.train(linear.input_fn, steps=2, hooks=[linear.CallHook(steps.append)])
