@@ -1,3 +1,5 @@
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -33,7 +35,14 @@ class Recorder(v1.train.CheckpointSaverListener):
         self.calls.append(f"end {global_step_value}")
 
 
-def run(folder, steps, *listeners, restore=None, **settings):
+class Position:
+    """The position of an input, as far as the hook knows it."""
+
+    def save(self, session, checkpoint):
+        pathlib.Path(f"{checkpoint}.input_position").write_text("")
+
+
+def run(folder, steps, *listeners, restore=None, goes_on=False, **settings):
     """Counts steps in a new graph and returns the number reached."""
     config = RunConfig(**{"save_checkpoints_steps": 2, **settings})
     with tf.Graph().as_default():
@@ -42,7 +51,9 @@ def run(folder, steps, *listeners, restore=None, **settings):
         scaffold = v1.train.Scaffold()
         saver = build_saver(scaffold, config)
         readings = StepReadings(train_op, tf.constant(1.0))
-        hook = CheckpointHook(str(folder), saver, readings, config, listeners=listeners)
+        hook = CheckpointHook(
+            str(folder), saver, readings, config, Position(), listeners, lambda: goes_on
+        )
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
         stepper = Stepper(readings, [StopHook(readings, steps), hook])
         with v1.train.MonitoredSession(creator, stepper.hooks) as session:
@@ -69,6 +80,33 @@ def test_last_step_is_not_saved_twice(tmp_path):
     recorder = Recorder()
     run(tmp_path, 2, recorder)
     assert recorder.calls == ["begin", "before 0", "after 0", "before 2", "after 2", "end 2"]
+
+
+def positions(folder):
+    return sorted(int(path.stem.split("-")[1]) for path in folder.glob("*.input_position"))
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_position_of_the_last_step_is_for_interrupted_runs_only(tmp_path, steps):
+    for name in ("ended", "interrupted"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "ended", steps)
+    assert positions(tmp_path / "ended") == [0, 2, 4][: (steps + 1) // 2]
+    run(tmp_path / "interrupted", steps, goes_on=True)
+    assert positions(tmp_path / "interrupted") == saved_steps(tmp_path / "interrupted")
+
+
+def test_positions_are_deleted_with_their_checkpoints(tmp_path):
+    run(tmp_path, 7, keep_checkpoint_max=2)
+    assert saved_steps(tmp_path) == [6, 7]
+    assert positions(tmp_path) == [6]
+
+
+def test_end_without_a_step_removes_the_position_it_began_with(tmp_path):
+    _, path = run(tmp_path, 4, goes_on=True)
+    assert positions(tmp_path) == [0, 2, 4]
+    run(tmp_path, 0, restore=path, save_input_position=False)
+    assert positions(tmp_path) == [0, 2]
 
 
 def test_a_listener_can_stop_training(tmp_path):

@@ -182,6 +182,20 @@ def test_input_that_cannot_be_saved_trains_and_saves(linear, tmp_path, caplog):
     assert "cannot be saved" in caplog.text
 
 
+def test_data_stay_out_of_checkpoints(linear, tmp_path):
+    images = np.zeros([20_000, 28, 28], np.uint8)
+
+    def input_fn():
+        rows = tf.data.Dataset.from_tensor_slices(images).cache().shuffle(50_000).batch(100)
+        return rows.map(lambda x: tf.cast(x[:, 0, 0], tf.int32))
+
+    estimator = linear.make_estimator(tmp_path, counting_model_fn)
+    with pytest.raises(ZeroDivisionError):
+        estimator.train(input_fn, hooks=[linear.CallHook(fail_at_6)])
+    assert (tmp_path / "model.ckpt-5.input_position").exists()
+    assert sum(path.stat().st_size for path in tmp_path.glob("model.ckpt-5.*")) < 10_000
+
+
 def test_position_of_the_input_is_not_saved_if_that_is_not_wanted(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path, counting_model_fn, save_input_position=False)
     with pytest.raises(ZeroDivisionError):
@@ -495,6 +509,7 @@ def test_lost_session_is_made_anew_and_the_loss_is_told(linear, start_servers, t
     estimator.train(linear.input_fn, max_steps=6, hooks=[lose])
     assert estimator.get_variable_value("global_step") == 6
     assert lose.steps == 6, "the variables lived on"
+    np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(6)[0], rtol=2e-6)
     assert "session was lost (UnavailableError: ps 0 has left)" in caplog.text
     with pytest.raises(ClusterError, match=r"gives up at step 8: .* ps 0 has left"):
         linear.make_estimator(tmp_path, cluster=role, max_restarts=0).train(
