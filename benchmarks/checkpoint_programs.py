@@ -15,7 +15,7 @@ from benchmarks import logical_devices, timing, tower_models
 from examples.slim.networks import factory
 from replicate.estimator.checkpoint import restore_variables
 from replicate.estimator.finite import FiniteVariablesListener
-from replicate.estimator.saving import CheckpointHook, build_savers
+from replicate.estimator.saving import CheckpointHook, build_saver
 from replicate.estimator.search import newest_checkpoint
 from replicate.estimator.steps import StepReadings
 from replicate.model_average import saved_objects
@@ -98,10 +98,9 @@ class EstimatorWay:
         readings = StepReadings(trained.spec.train_op, trained.spec.loss)
         self._trained = trained
         self._folder = folder
-        savers = build_savers(v1.train.Scaffold(), None, config)
-        self._saver = savers.variables
+        self._saver = build_saver(v1.train.Scaffold(), config)
         self._hook = CheckpointHook(
-            folder, savers, readings, config, listeners=[FiniteVariablesListener()]
+            folder, self._saver, readings, config, listeners=[FiniteVariablesListener()]
         )
         self._hook.begin()
         self._hook.after_create_session(trained.session, None)

@@ -171,6 +171,7 @@ def make_estimator(
             save_checkpoints_steps=settings.save_every_steps,
             progress=settings.progress,
             profile_steps=settings.profile_steps,
+            continue_input=True,  # Each round reads on where the one before stopped.
         ),
         params=params,
     )

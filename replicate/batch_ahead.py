@@ -54,8 +54,7 @@ def prefetch_to_towers(dataset: tf.data.Dataset) -> tf.data.Dataset:
       dataset: Of batches: features, or (features, labels).
 
     Returns:
-      A dataset as long, of these batches, each together with the one after it. Its position in a
-      checkpoint holds one batch more.
+      A dataset as long, of these batches, each together with the one after it.
 
     Raises:
       TypeError: Batches hold something that is no numbers, booleans or text, such as a dataset.

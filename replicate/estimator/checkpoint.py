@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
+from replicate.estimator.position_file import SUFFIX
 from replicate.model_average import saved_variables
 
 v1 = tf.compat.v1
@@ -118,7 +119,8 @@ def damage_in(path: str) -> str | None:
     """
     if not tf.io.gfile.exists(f"{path}.index"):
         return f"{path}.index does not exist"
-    stats = [tf.io.gfile.stat(file) for file in checkpoint_files(path)]
+    files = [file for file in checkpoint_files(path) if not file.endswith(SUFFIX)]
+    stats = [tf.io.gfile.stat(file) for file in files]
     if max(stat.mtime_nsec for stat in stats) > time.time_ns() - _CLOCK_TICK:
         return _found_damage(path)
     return _remembered_damage(path, tuple((stat.length, stat.mtime_nsec) for stat in stats))
@@ -127,7 +129,7 @@ def damage_in(path: str) -> str | None:
 def checkpoint_files(path: str) -> list[str]:
     """Returns the files of a checkpoint that exist: first the index, then the data, then others."""
     folder, _, name = path.rpartition("/")
-    kept = re.compile(rf"{re.escape(name)}\.(index|data-\d+-of-\d+|meta)")
+    kept = re.compile(rf"{re.escape(name)}\.(index|data-\d+-of-\d+|meta|input_position)")
     there = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
     names = [each for each in there if kept.fullmatch(each)]
     prefix = f"{folder}/" if folder else ""

@@ -133,7 +133,9 @@ class Estimator:
     ) -> "Estimator":
         """Trains the model, from where the newest checkpoint is.
 
-        SIGINT or SIGTERM in the main thread saves the step reached and raises TrainingInterrupted.
+        The input begins anew, unless the call before was interrupted by a kill, a signal or an
+        error: then it goes on after the batches that the checkpoint was trained on. SIGINT or
+        SIGTERM in the main thread saves the step reached and raises TrainingInterrupted.
 
         Args:
           input_fn: Returns a dataset, features, or (features, labels); may name the arguments

@@ -21,7 +21,7 @@ from replicate.estimator.log import log
 from replicate.estimator.metric_lines import append_metrics
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import build_savers
+from replicate.estimator.saving import build_saver
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.stepping import Stepper, StopHook
 from replicate.estimator.steps import StepReadings
@@ -63,7 +63,7 @@ def run_evaluation(
     update, batches, values = _accumulators(spec)
     readings = StepReadings(update, spec.loss, batches)
     scaffold = _with_local_variables(spec.scaffold or v1.train.Scaffold())
-    saver = build_savers(scaffold, None, config).variables
+    saver = build_saver(scaffold, config)
     creator = RestoringSessionCreator(
         scaffold,
         saver,

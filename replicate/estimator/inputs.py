@@ -1,8 +1,8 @@
 """Inputs: from a user's input_fn to the Tensors of one step.
 
-Owns the reading of what an input_fn returned (a dataset, features, or features and labels) and the
-iterator over a dataset. It does not split batches (`replicate.split` does) and does not restore
-anything (`input_position.py` does). `estimator.py` calls it once per graph.
+Owns the reading of what an input_fn returned: a dataset, features, or features and labels. It does
+not split batches (`replicate.split` does). The batches of a training run are counted and restored
+by `input_position.py`. `estimator.py` calls it once per graph.
 """
 
 import dataclasses
@@ -28,8 +28,8 @@ class Inputs:
     Attributes:
       features: Tensor or nest of Tensors, each [batch, ...].
       labels: As `features`, or None.
-      position: The position of the dataset iterator; None outside of training, for Tensors, and
-        where the config does not want it to be saved.
+      position: The position in the dataset, which starts its iterator; None outside of training,
+        for Tensors, in processes that save nothing, and where the config does not want it.
       operations: Names of the operations that input_fn made; empty outside of training.
     """
 
@@ -58,13 +58,15 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
     with v1.device("/cpu:0"):
         returned = call_input_fn(input_fn, mode, params, config)
         position = None
-        if isinstance(returned, tf.data.Dataset):
-            with v1.name_scope(SCOPE):
+        is_counted = is_training and config.save_input_position and config.is_chief
+        with v1.name_scope(SCOPE):
+            if isinstance(returned, tf.data.Dataset) and is_counted:
+                position = InputPosition(returned)
+                returned = position.next
+            elif isinstance(returned, tf.data.Dataset):
                 iterator = v1.data.make_initializable_iterator(returned)
-            v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
-            returned = iterator.get_next()
-            if is_training and config.save_input_position:
-                position = InputPosition(iterator)
+                v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+                returned = iterator.get_next()
     features, labels = _features_and_labels(returned, mode)
     _check_leaves(features, labels)
     operations = _operations() - earlier if is_training else earlier

@@ -22,7 +22,9 @@ _HALF_WRITTEN = re.compile(
     rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*"
     r"|(checkpoint|graph\.pbtxt)\.tmp.*"
 )
-_BESIDE_AN_INDEX = re.compile(rf"({re.escape(CHECKPOINT_NAME)}-\d+)\.(data-\d+-of-\d+|meta)")
+_BESIDE_AN_INDEX = re.compile(
+    rf"({re.escape(CHECKPOINT_NAME)}-\d+)\.(data-\d+-of-\d+|meta|input_position)"
+)
 
 
 def prepare_model_dir(model_dir: str) -> None:
@@ -53,9 +55,9 @@ def prepare_model_dir(model_dir: str) -> None:
 def remove_remains(model_dir: str) -> list[str]:
     """Removes what killed runs left half written or half deleted; returns the names.
 
-    That is: files under the names that a save gives to its temporary files, and the data of
-    checkpoints that have no index and are not listed in the state file. Symbolic links are not
-    followed, and directories that are not on a local file system are left alone.
+    That is: files under the names that a save gives to its temporary files, and the data and input
+    positions of checkpoints that have no index and are not listed in the state file. Symbolic links
+    are not followed, and directories that are not on a local file system are left alone.
     """
     folder = pathlib.Path(model_dir)
     if not folder.is_dir():

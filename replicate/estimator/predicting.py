@@ -15,7 +15,7 @@ from replicate._types import Graph, Nest, Tensor
 from replicate.errors import user_errors
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import build_savers
+from replicate.estimator.saving import build_saver
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import EstimatorSpec
@@ -43,7 +43,7 @@ def open_prediction_session(
     Raises:
       CheckpointError: The checkpoint cannot be loaded.
     """
-    saver = build_savers(spec.scaffold, None, config).variables
+    saver = build_saver(spec.scaffold, config)
     creator = RestoringSessionCreator(
         spec.scaffold,
         saver,

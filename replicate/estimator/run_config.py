@@ -97,9 +97,12 @@ class RunConfig:
         to have initialised the model. None waits for ever and is kept as infinity.
       checkpoint_save_graph_def: Whether the graph is written too, as graph.pbtxt and as one *.meta
         file per checkpoint, both without the data of the input pipeline.
-      save_input_position: Whether checkpoints hold how far the input has come, so that a resumed
-        run reads on from there. The elements in a shuffle buffer are part of that: with a huge one,
-        False keeps checkpoints small and quick, and a resumed run begins its input anew.
+      save_input_position: Whether an interrupted run goes on in the middle of its input. Buffers
+        of up to 4 MB are saved beside the checkpoint; of others the run reads the batches again
+        that it had read. With False it begins its input anew.
+      continue_input: Whether each train call goes on reading where the last one stopped. By default
+        only interrupted calls are continued, and a call after one that came to its end begins its
+        input anew. An input that has no more elements begins anew in either case.
       profile_steps: The first and the last global step whose trace is written to model_dir for
         TensorBoard's profiler. As many steps after them are measured, and the ten costliest
         operations are printed to standard error. None for neither.
@@ -130,6 +133,7 @@ class RunConfig:
     session_creation_timeout_secs = _ReadOnly[float]()
     checkpoint_save_graph_def = _ReadOnly[bool]()
     save_input_position = _ReadOnly[bool]()
+    continue_input = _ReadOnly[bool]()
     profile_steps = _ReadOnly[tuple[int, int] | None]()
     progress = _ReadOnly[str]()
     step_timeout_secs = _ReadOnly[float | None]()
@@ -172,6 +176,7 @@ class RunConfig:
         checkpoint_save_graph_def: bool = True,
         *,
         save_input_position: bool = True,
+        continue_input: bool = False,
         profile_steps: tuple[int, int] | None = None,
         progress: str = "auto",
         step_timeout_secs: float | None = None,
@@ -263,6 +268,11 @@ class RunConfig:
             )
         if asked is not None:
             own["_model_dir"] = asked
+        if own["_continue_input"] and not own["_save_input_position"]:
+            raise ValueError(
+                "RunConfig: continue_input=True needs the position of the input, got "
+                "save_input_position=False. Leave one of them out."
+            )
 
 
 def _refuse_change(name: str) -> NoReturn:

@@ -275,6 +275,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "session_creation_timeout_secs": _positive(math.inf),
     "checkpoint_save_graph_def": _flag,
     "save_input_position": _flag,
+    "continue_input": _flag,
     "profile_steps": _profile_steps,
     "progress": _progress,
     "step_timeout_secs": _positive(),

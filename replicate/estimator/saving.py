@@ -1,14 +1,14 @@
 """Saving: when a checkpoint is written, with what in it, and which old ones are kept.
 
-Owns the savers of a training graph and the hook that uses them: at the start of a run that restored
-nothing, at every interval, and at the end. The position of the input is part of the checkpoint
-whenever it can be. It loads nothing.
+Owns the saver of a training graph and the hook that uses it: at the start of a run that restored
+nothing, at every interval, and at the end. The position of the input is written beside a checkpoint
+from which an interrupted run would go on, and removed when the run comes to its end. It loads
+nothing.
 """
 
-import dataclasses
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +18,7 @@ from replicate.estimator.checkpoint import CheckpointError
 from replicate.estimator.graph_files import GraphFiles
 from replicate.estimator.input_position import InputPosition
 from replicate.estimator.model_dir import CHECKPOINT_NAME
+from replicate.estimator.position_file import remove_position
 from replicate.estimator.retention import announce, dropped_by, withdraw
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.search import indexed_checkpoints, listed_checkpoints
@@ -28,46 +29,31 @@ from replicate.model_average import saved_objects
 v1 = tf.compat.v1
 
 
-@dataclasses.dataclass(frozen=True)
-class Savers:
-    """How a graph is saved and loaded.
-
-    Attributes:
-      variables: Loads and saves the variables.
-      everything: Saves the variables and the position of the input.
-    """
-
-    variables: v1.train.Saver
-    everything: v1.train.Saver
-
-
 def saves_checkpoints(config: RunConfig) -> bool:
     """Returns whether a run saves checkpoints at all."""
     return bool(config.save_checkpoints_steps or config.save_checkpoints_secs)
 
 
-def build_savers(
-    scaffold: v1.train.Scaffold, position: InputPosition | None, config: RunConfig
-) -> Savers:
-    """Returns the savers of the default graph; builds those that the model did not bring.
-
-    A saver of the model's own (in the scaffold, or in the collection SAVERS) is used for both
-    purposes, hence without the position of the input.
+def build_saver(scaffold: v1.train.Scaffold, config: RunConfig) -> v1.train.Saver:
+    """Returns the saver of the model, or a new one of the default graph if it brought none.
 
     Args:
-      scaffold: Of the model; it takes the saver from the collection when it is finalised.
-      position: The input whose position shall be saved.
+      scaffold: Of the model. It takes the saver from the collection SAVERS when it is finalised.
       config: Says how many checkpoints are kept.
     """
     own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
     if own is not None:
-        return Savers(own, own)
-    variables = _saver(config)
-    v1.add_to_collection(v1.GraphKeys.SAVERS, variables)
-    if position is None:
-        return Savers(variables, variables)
-    v1.add_to_collection(v1.GraphKeys.SAVEABLE_OBJECTS, position.saveable)
-    return Savers(variables, _saver(config))
+        return own
+    saver = v1.train.Saver(
+        saved_objects(),
+        allow_empty=True,
+        max_to_keep=config.keep_checkpoint_max or None,
+        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+        save_relative_paths=True,
+        sharded=config.num_ps_replicas > 0,
+    )
+    v1.add_to_collection(v1.GraphKeys.SAVERS, saver)
+    return saver
 
 
 class CheckpointHook(PatientHook):
@@ -76,30 +62,34 @@ class CheckpointHook(PatientHook):
     def __init__(
         self,
         model_dir: str,
-        savers: Savers,
+        saver: v1.train.Saver,
         readings: StepReadings,
         config: RunConfig,
         position: InputPosition | None = None,
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
+        goes_on: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
     ):
         """Keeps the settings.
 
         Args:
           model_dir: Where checkpoints go.
-          savers: Of the graph that is trained.
+          saver: Of the graph that is trained.
           readings: Of its step.
           config: Says how often to save.
-          position: Of the input; decides, once a session runs, which saver can be used.
+          position: Of the input, to be saved too.
           listeners: Told before and after every save.
+          goes_on: Returns, at the end, whether the next run shall go on at the position of the
+            input that this one has reached.
           graph_files: Writes the *.meta file of each checkpoint; None for no such files.
         """
         self._model_dir = model_dir
-        self._savers = savers
+        self._saver = saver
         self._readings = readings
         self._position = position
         self._listeners = listeners
         self._graph_files = graph_files
+        self._goes_on = goes_on
         self._every_steps = config.save_checkpoints_steps
         self._every_secs = config.save_checkpoints_secs
         self._next = Due()
@@ -138,10 +128,13 @@ class CheckpointHook(PatientHook):
             run_context.request_stop()
 
     def end(self, session: v1.Session) -> None:
-        """Saves the last step, unless it is saved already."""
+        """Saves the last step unless it is saved already, and settles where the next run begins."""
         step = int(session.run(self._global_step))
+        goes_on = self._goes_on()
         if step != self._saved_step:
-            self._save(session, step)
+            self._save(session, step, with_position=goes_on)
+        elif not goes_on:
+            remove_position(self._path(step))
         for listener in self._listeners:
             listener.end(session, step)
 
@@ -163,31 +156,34 @@ class CheckpointHook(PatientHook):
         elif self._every_secs:
             self._next = Due(time=time.monotonic() + self._every_secs)
 
-    @property
-    def _saver(self) -> v1.train.Saver:
-        whole = self._position is not None and self._position.can_be_saved
-        return self._savers.everything if whole else self._savers.variables
-
     def _path(self, step: int) -> str:
         return f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}-{step}"
 
-    def _save(self, session: v1.Session, step: int) -> bool:
+    def _save(self, session: v1.Session, step: int, with_position: bool = True) -> bool:
         """Saves one step; returns whether a listener asks for training to stop."""
         self._wait(step)
         for listener in self._listeners:
             listener.before_save(session, step)
-        self._write(session, step)
+        self._write(session, step, with_position)
         self._saved_step = step
         answers = [listener.after_save(session, step) for listener in self._listeners]
         return any(answers)
 
-    def _write(self, session: v1.Session, step: int) -> None:
+    def _write(self, session: v1.Session, step: int, with_position: bool) -> None:
         prefix = f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}"
+        dropped = dropped_by(self._saver)
         try:
-            announce(self._model_dir, [self._path(step), *dropped_by(self._saver)])
+            announce(self._model_dir, [self._path(step), *dropped])
+            if with_position and self._position is not None:
+                self._position.save(session, self._path(step))
+            else:
+                remove_position(self._path(step))
             if self._graph_files is not None:
                 self._graph_files.write_meta(session.graph, self._path(step))
             self._saver.save(session, prefix, global_step=step, write_meta_graph=False)
+            for path in dropped:
+                if not tf.io.gfile.exists(f"{path}.index"):
+                    remove_position(path)
             withdraw(self._model_dir)
         except (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError) as error:
             raise CheckpointError(
@@ -195,17 +191,6 @@ class CheckpointHook(PatientHook):
                 f"{_free_space(self._model_dir)}. The checkpoints before it are whole. Make room "
                 "and start again to continue from the newest one."
             ) from error
-
-
-def _saver(config: RunConfig) -> v1.train.Saver:
-    return v1.train.Saver(
-        saved_objects(),
-        allow_empty=True,
-        max_to_keep=config.keep_checkpoint_max or None,
-        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
-        save_relative_paths=True,
-        sharded=config.num_ps_replicas > 0,
-    )
 
 
 def _kept_checkpoints(model_dir: str) -> list[str]:

@@ -1,12 +1,13 @@
 """Sessions: made, filled from a checkpoint or by initialisers, and checked before the first step.
 
-Owns the order in which a fresh session gets its state: variables, then local variables, tables and
-iterators, then the position of the input. The same creator serves training, evaluation and
+Owns the order in which a fresh session gets its state: variables, then local variables and tables,
+then the input at its position. The same creator serves training, evaluation and
 prediction, and is asked again when a session was lost, whereupon it looks for the newest checkpoint
 once more. It saves nothing.
 """
 
 import atexit
+import contextlib
 import queue
 import sys
 import threading
@@ -18,7 +19,7 @@ import tensorflow as tf
 
 from model_deploy import local_devices
 from replicate._types import Graph, Tensor
-from replicate.estimator.checkpoint import restore_variables
+from replicate.estimator.checkpoint import CheckpointError, restore_variables
 from replicate.estimator.input_position import InputPosition
 from replicate.estimator.log import log
 
@@ -131,7 +132,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
           saver: Loads the variables.
           find_checkpoint: Returns the path to load, or None to initialise. Asked at every session.
           session_config: Options of the session; None for soft placement and defaults.
-          position: The input whose position the checkpoint may hold.
+          position: The input, to be started where the checkpoint's position says.
           target: Address of the server that runs the session, "" for this process.
           keeps_values: Whether variables on a server that have values already keep them, because
             other processes go on training them.
@@ -183,7 +184,23 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
         _require_ready(session, scaffold.ready_op)
         if self._position is not None:
-            self._position.begin(session, checkpoint)
+            self._begin_input(self._position, session, checkpoint, is_alive)
+
+    def _begin_input(
+        self, position: InputPosition, session: v1.Session, checkpoint: str | None, is_alive: bool
+    ) -> None:
+        """Starts the input where it fits the variables.
+
+        For a process that was itself started again, the position of the newest checkpoint is the
+        nearest one to variables that others went on training.
+        """
+        if is_alive and position.has_begun:
+            position.begin_again(session)
+            return
+        if is_alive:
+            with contextlib.suppress(CheckpointError):
+                checkpoint = self._find_checkpoint()
+        position.begin(session, checkpoint)
 
     def _is_alive(self, session: v1.Session) -> bool:
         """Whether the variables live on a server, have values already, and shall keep them."""

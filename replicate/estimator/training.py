@@ -7,7 +7,7 @@ cannot be mended. It builds no part of the model. `Estimator.train` calls it in 
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,13 +23,14 @@ from replicate.estimator.ending import Ending, has_ended
 from replicate.estimator.events import event_hooks, event_writer
 from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.graph_files import GraphFiles
+from replicate.estimator.input_position import InputPosition
 from replicate.estimator.inputs import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.profiling import ProfileHook
 from replicate.estimator.progress import ProgressHook
 from replicate.estimator.recovery import RecoveringSessionCreator, Restarts
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import CheckpointHook, build_savers, saves_checkpoints
+from replicate.estimator.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.search import newest_checkpoint
 from replicate.estimator.servers import Abandoned, absent_tasks
 from replicate.estimator.session import RestoringSessionCreator
@@ -120,6 +121,7 @@ class _Surroundings:
         self.interruption = interruption
         self.readings = readings
         self.config = config
+        self.has_input_ended = False
         self.watchdog = Watchdog(config, self.is_interrupted, self._release)
         self.restarts = Restarts(config, readings)
         self._users: list[Any] = []
@@ -137,6 +139,19 @@ class _Surroundings:
         """Asked while a session waits for other processes: whether to give up."""
         self.watchdog.beat()
         return self.is_interrupted() or self.watchdog.error is not None or self._has_chief_ended()
+
+    def goes_on(self) -> bool:
+        """Whether the next run shall read on where the input of this one stopped."""
+        return self.is_interrupted() or (self.config.continue_input and not self.has_input_ended)
+
+    @contextlib.contextmanager
+    def noting_end_of_input(self) -> Iterator[None]:
+        """Remembers that the input ended, and passes on the error that says so."""
+        try:
+            yield
+        except (tf.errors.OutOfRangeError, StopIteration):
+            self.has_input_ended = True
+            raise
 
     def check_step(self) -> None:
         """Looks at a step that was made."""
@@ -166,10 +181,10 @@ def _run_chief(
     """Trains, and writes checkpoints and event files."""
     model_dir = str(config.model_dir)
     scaffold = spec.scaffold or v1.train.Scaffold()
-    savers = build_savers(scaffold, inputs.position, config)
+    saver = build_saver(scaffold, config)
     creator = RestoringSessionCreator(
         scaffold,
-        savers.variables,
+        saver,
         lambda: newest_checkpoint(model_dir),
         session_options(config),
         inputs.position,
@@ -181,18 +196,11 @@ def _run_chief(
     writer = event_writer(model_dir)
     graph_files = GraphFiles(
         model_dir,
-        savers.variables,
+        saver,
         writer,
         inputs.operations,
         saves_checkpoints(config) and config.checkpoint_save_graph_def,
     )
-    checkpoints = []
-    if saves_checkpoints(config):
-        listeners = [FiniteVariablesListener(), *request.listeners]
-        position = inputs.position
-        checkpoints.append(
-            CheckpointHook(model_dir, savers, readings, config, position, listeners, graph_files)
-        )
     profiles = []
     if config.profile_steps is not None:
         profiles.append(ProfileHook(readings, model_dir, config.profile_steps))
@@ -201,6 +209,19 @@ def _run_chief(
             stack.callback(closed_at_the_end.close)
         interruption = stack.enter_context(interruptions())
         around = _Surroundings(interruption, readings, config)
+        checkpoints = []
+        if saves_checkpoints(config):
+            hook = CheckpointHook(
+                model_dir,
+                saver,
+                readings,
+                config,
+                inputs.position,
+                [FiniteVariablesListener(), *request.listeners],
+                around.goes_on,
+                graph_files,
+            )
+            checkpoints.append(hook)
         users = [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
         hooks = [
             *around.hooks(users),
@@ -211,7 +232,7 @@ def _run_chief(
             *event_hooks(writer, scaffold, readings, config),
             *checkpoints,
         ]
-        _loop(creator, hooks, around)
+        _loop(creator, hooks, around, inputs.position)
     _raise_if_interrupted(interruption, model_dir)
 
 
@@ -239,7 +260,12 @@ def _run_worker(
     _raise_if_interrupted(interruption, str(config.model_dir))
 
 
-def _loop(creator: v1.train.SessionCreator, hooks: list[Any], around: _Surroundings) -> None:
+def _loop(
+    creator: v1.train.SessionCreator,
+    hooks: list[Any],
+    around: _Surroundings,
+    position: InputPosition | None = None,
+) -> None:
     """Makes steps until a hook, the end of the input or something outside stops it."""
     recovering = RecoveringSessionCreator(creator, around.restarts, around.config, around.is_over)
     stepper = Stepper(around.readings, [*hooks, around.watchdog], around.check_step)
@@ -248,17 +274,35 @@ def _loop(creator: v1.train.SessionCreator, hooks: list[Any], around: _Surroundi
             user_errors(),
             around.watchdog,
             v1.train.MonitoredSession(recovering, stepper.hooks, STOP_GRACE_SECS) as session,
+            around.noting_end_of_input(),
         ):
             stepper.run(session, around.is_interrupted, around.restarts.noting)
     except Abandoned as reason:
         log.info("Training ends without a session. %s", reason)
         return
-    if around.readings.loss is None and not (around.is_interrupted() or stepper.is_done):
+    if around.readings.loss is None and not around.is_interrupted():
+        resumed_at = 0 if position is None else position.resumed_at
         log.warning(
-            "Training made no step: the input ended before its first batch, or a hook stopped it. "
-            "Look at what input_fn returns: an empty file list, or a batch larger than the data "
-            "with drop_remainder=True."
+            "Training made no step: %s",
+            _cause_of_no_step(around, stepper.is_done, resumed_at),
         )
+
+
+def _cause_of_no_step(around: _Surroundings, is_done: bool, resumed_at: int) -> str:
+    """Returns the reason why a call of train ended before its first step."""
+    if is_done:
+        return f"the model is at step {around.readings.step}, and max_steps is not beyond that."
+    if not around.has_input_ended:
+        return "a hook asked for the end before the first step."
+    if resumed_at:
+        return (
+            f"an interrupted run had read {resumed_at} batches, and its input has no more. The "
+            "next call of train begins its input anew."
+        )
+    return (
+        "the input ended before its first batch. Look at what input_fn returns: an empty file "
+        "list, or a batch larger than the data with drop_remainder=True."
+    )
 
 
 def _raise_if_interrupted(interruption: Interruption, model_dir: str) -> None:

@@ -37,16 +37,15 @@ def input_fn(ahead, epochs=2):
     return make
 
 
-def estimator_in(path, towers=2):
+def estimator_in(path, towers=2, **settings):
     devices = [f"/cpu:{index}" for index in range(towers)]
     replicated = replicate.replicate_model_fn(model_fn, devices=devices, uneven="weighted")
-    config = replicate.RunConfig(progress="off", save_checkpoints_steps=3)
+    config = replicate.RunConfig(progress="off", save_checkpoints_steps=3, **settings)
     return replicate.Estimator(replicated, str(path), config)
 
 
 def state(estimator):
-    names = [name for name in estimator.get_variable_names() if "input_pipeline" not in name]
-    return {name: estimator.get_variable_value(name) for name in names}
+    return {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
 
 
 def assert_same(estimator, other):
@@ -66,7 +65,7 @@ def plain(tmp_path_factory):
 
 
 def test_training_to_the_end_and_over_a_restart(tmp_path, plain):
-    estimator = estimator_in(tmp_path)
+    estimator = estimator_in(tmp_path, continue_input=True)
     estimator.train(input_fn(ahead=True), max_steps=4)
     estimator.train(input_fn(ahead=True))
     assert_same(estimator, plain)
@@ -85,7 +84,7 @@ def test_evaluation_and_prediction_send_nothing_ahead(plain):
 
 
 def test_resume_on_another_number_of_towers(tmp_path, plain):
-    estimator_in(tmp_path).train(input_fn(ahead=True), max_steps=5)
+    estimator_in(tmp_path, continue_input=True).train(input_fn(ahead=True), max_steps=5)
     estimator = estimator_in(tmp_path, towers=1)
     estimator.train(input_fn(ahead=True))
     one, two = state(estimator), state(plain)
@@ -94,7 +93,7 @@ def test_resume_on_another_number_of_towers(tmp_path, plain):
 
 
 def test_a_checkpoint_without_it_begins_the_input_anew(tmp_path, caplog):
-    estimator_in(tmp_path).train(input_fn(ahead=False), max_steps=3)
+    estimator_in(tmp_path, continue_input=True).train(input_fn(ahead=False), max_steps=3)
     estimator = estimator_in(tmp_path)
     estimator.train(input_fn(ahead=True))
     assert state(estimator)["global_step"] == 3 + 11

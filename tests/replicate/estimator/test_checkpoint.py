@@ -98,9 +98,10 @@ def test_missing_files_are_damage(saved):
 
 def test_files_of_a_checkpoint(saved):
     (saved / "model.ckpt-10.meta").write_text("")
+    (saved / "model.ckpt-10.input_position").write_text("")
     (saved / f"{DATA}.corrupt").write_text("")
     names = [path.rpartition("/")[2] for path in checkpoint_files(f"{saved}/model.ckpt-10")]
-    assert names == [INDEX, DATA, "model.ckpt-10.meta"]
+    assert names == [INDEX, DATA, "model.ckpt-10.input_position", "model.ckpt-10.meta"]
     assert checkpoint_files("/absent/model.ckpt-1") == []
 
 

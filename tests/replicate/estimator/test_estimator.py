@@ -144,7 +144,7 @@ def test_predict_may_be_left_early_and_leaves_the_default_graph_alone(linear, se
 
 
 def test_steps_count_from_the_checkpoint_and_max_steps_does_not(linear, tmp_path):
-    estimator = linear.make_estimator(tmp_path)
+    estimator = linear.make_estimator(tmp_path, continue_input=True)
     steps = []
     estimator.train(linear.input_fn, steps=2)
     estimator.train(linear.input_fn, steps=2, hooks=[linear.CallHook(steps.append)])
@@ -386,7 +386,7 @@ def test_sessions_run_where_tf_config_says(linear, servers, tmp_path, monkeypatc
         def after_create_session(self, session, coord):
             targets.append(session.sess_str.decode())
 
-    estimator = linear.make_estimator(tmp_path)
+    estimator = linear.make_estimator(tmp_path, continue_input=True)
     for steps in (2, 4):  # The server still has the variables of the first call.
         estimator.train(linear.input_fn, max_steps=steps, hooks=[Targets()])
     weights, _ = linear.trained(4)

@@ -7,7 +7,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from replicate.estimator import Estimator, RunConfig
 from replicate.estimator.graph_files import GraphFiles, graph_without_data
-from replicate.estimator.saving import build_savers
+from replicate.estimator.saving import build_saver
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec
 from replicate.tower_optimizer import TowerOptimizer
@@ -135,7 +135,7 @@ def write(folder, **settings):
     with tf.Graph().as_default() as graph:
         w = v1.get_variable("w", initializer=1.0)
         scaffold = v1.train.Scaffold()
-        saver = build_savers(scaffold, None, RunConfig()).variables
+        saver = build_saver(scaffold, RunConfig())
         own = {
             "object": object(),
             "variable": w,

@@ -26,7 +26,7 @@ def rows(*parts):
 def test_dataset_of_features_and_labels():
     inputs = build(rows([1, 2, 3], [4, 5, 6]))
     with v1.Session() as session:
-        session.run(v1.tables_initializer())
+        inputs.position.begin(session, None)
         features, labels = session.run([inputs.features, inputs.labels])
         np.testing.assert_array_equal(features, [1, 2])
         np.testing.assert_array_equal(labels, [4, 5])
@@ -46,6 +46,7 @@ def test_position_is_left_out_where_the_config_says_so():
 def test_position_belongs_to_training_datasets():
     assert build(rows([1, 2])).position is not None
     assert build(rows([1, 2]), ModeKeys.EVAL).position is None
+    assert len(v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS)) == 1
     assert build(lambda: tf.zeros([2])).position is None
 
 

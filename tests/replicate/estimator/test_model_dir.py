@@ -36,12 +36,14 @@ HALF_WRITTEN = [
     "model.ckpt-10.data-00000-of-00001.tempstate12345",
     "model.ckpt-10.index.tempstate12345",
     "model.ckpt-11_temp",
+    "model.ckpt-10.input_position.tempstate0",
     "checkpoint.tmpabcdef",
     "graph.pbtxt.tmp12345",
 ]
 WHOLE = [
     "model.ckpt-10.data-00000-of-00001",
     "model.ckpt-10.index",
+    "model.ckpt-10.input_position",
     "checkpoint",
     "graph.pbtxt",
     "my_model.ckpt-3_temp",
@@ -74,18 +76,21 @@ def test_removes_half_written_directories_but_does_not_follow_links(tmp_path):
 @pytest.mark.parametrize(
     ("state", "removed"),
     [
-        (b'model_checkpoint_path: "model.ckpt-9"', ["model.ckpt-3.data-00000-of-00001"]),
+        (
+            b'model_checkpoint_path: "model.ckpt-9"',
+            ["model.ckpt-3.data-00000-of-00001", "model.ckpt-3.input_position"],
+        ),
         (b'model_checkpoint_path: "model.ckpt-3"', []),
         (b"", []),
     ],
     ids=["unlisted", "listed", "unusable state"],
 )
 def test_removes_half_deleted_checkpoints_that_are_not_listed(tmp_path, state, removed):
-    for name in ("3.data-00000-of-00001", "9.data-00000-of-00001", "9.index"):
+    for name in ("3.data-00000-of-00001", "3.input_position", "9.data-00000-of-00001", "9.index"):
         (tmp_path / f"model.ckpt-{name}").write_text("")
     (tmp_path / "checkpoint").write_bytes(state)
     assert remove_remains(str(tmp_path)) == removed
-    assert len(list(tmp_path.iterdir())) == 4 - len(removed)
+    assert len(list(tmp_path.iterdir())) == 5 - len(removed)
 
 
 def test_nothing_to_remove(tmp_path):

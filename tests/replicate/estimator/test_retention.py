@@ -132,14 +132,19 @@ def test_repeated_kills_lose_no_step_and_leave_nothing(linear, stub, tmp_path, k
         first, last = kill_while_saving(child, tmp_path, chance)
         assert first in (reached, reached + 1), "the step before the kill was saved"
         reached = last
-        left += len(names_of_checkpoints(tmp_path)) > 2 + 3 * 3
+        left += len(names_of_checkpoints(tmp_path)) > 2 + 4 * 3
     estimator = linear.make_estimator(tmp_path, keep_checkpoint_max=3, save_checkpoints_steps=100)
     estimator.train(linear.shuffled_input_fn, steps=1)
     found = names_of_checkpoints(tmp_path)
     whole = [name for name in found if name.endswith(".index")]
     assert len(whole) <= 3
     assert {"checkpoint", "graph.pbtxt"} < set(found)
-    assert len(found) == 2 + 3 * len(whole), found
+    positions = [name for name in found if name.endswith(".input_position")]
+    assert len(found) - len(positions) == 2 + 3 * len(whole), found
+    last = estimator.latest_checkpoint().rpartition("/")[2]
+    assert {name.removesuffix(".input_position") for name in positions} == {
+        name.removesuffix(".index") for name in whole
+    } - {last}
     print(f"{kills} kills, {left} of them left files behind, last step {reached}")
 
     compared = linear.make_estimator(tmp_path / "whole", save_checkpoints_steps=1000)

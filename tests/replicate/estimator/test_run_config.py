@@ -27,6 +27,7 @@ def test_defaults():
         "experimental_distribute": None,
         "experimental_max_worker_delay_secs": None,
         "save_input_position": True,
+        "continue_input": False,
         "profile_steps": None,
         "progress": "auto",
         "device_fn": None,
@@ -130,6 +131,12 @@ def test_replace_can_switch_checkpoints_off():
 
 def test_saving_by_steps_switches_saving_by_seconds_off():
     assert RunConfig(save_checkpoints_steps=10).save_checkpoints_secs is None
+
+
+def test_continued_input_needs_its_position():
+    assert RunConfig(continue_input=True).continue_input
+    with pytest.raises(ValueError, match=r"continue_input=True needs .* save_input_position=False"):
+        RunConfig(continue_input=True, save_input_position=False)
 
 
 def test_replace_keeps_the_rest():

@@ -1,3 +1,5 @@
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -5,7 +7,7 @@ import tensorflow as tf
 from replicate.estimator.checkpoint import CheckpointError
 from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import CheckpointHook, build_savers, saves_checkpoints
+from replicate.estimator.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.stepping import Stepper, StopHook
 from replicate.estimator.steps import StepReadings
 
@@ -33,16 +35,25 @@ class Recorder(v1.train.CheckpointSaverListener):
         self.calls.append(f"end {global_step_value}")
 
 
-def run(folder, steps, *listeners, restore=None, **settings):
+class Position:
+    """The position of an input, as far as the hook knows it."""
+
+    def save(self, session, checkpoint):
+        pathlib.Path(f"{checkpoint}.input_position").write_text("")
+
+
+def run(folder, steps, *listeners, restore=None, goes_on=False, **settings):
     """Counts steps in a new graph and returns the number reached."""
     config = RunConfig(**{"save_checkpoints_steps": 2, **settings})
     with tf.Graph().as_default():
         step = v1.train.create_global_step()
         train_op = v1.assign_add(step, 1).op
         scaffold = v1.train.Scaffold()
-        savers = build_savers(scaffold, None, config)
+        saver = build_saver(scaffold, config)
         readings = StepReadings(train_op, tf.constant(1.0))
-        hook = CheckpointHook(str(folder), savers, readings, config, listeners=listeners)
+        hook = CheckpointHook(
+            str(folder), saver, readings, config, Position(), listeners, lambda: goes_on
+        )
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
         stepper = Stepper(readings, [StopHook(readings, steps), hook])
         with v1.train.MonitoredSession(creator, stepper.hooks) as session:
@@ -69,6 +80,33 @@ def test_last_step_is_not_saved_twice(tmp_path):
     recorder = Recorder()
     run(tmp_path, 2, recorder)
     assert recorder.calls == ["begin", "before 0", "after 0", "before 2", "after 2", "end 2"]
+
+
+def positions(folder):
+    return sorted(int(path.stem.split("-")[1]) for path in folder.glob("*.input_position"))
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_position_of_the_last_step_is_for_interrupted_runs_only(tmp_path, steps):
+    for name in ("ended", "interrupted"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "ended", steps)
+    assert positions(tmp_path / "ended") == [0, 2, 4][: (steps + 1) // 2]
+    run(tmp_path / "interrupted", steps, goes_on=True)
+    assert positions(tmp_path / "interrupted") == saved_steps(tmp_path / "interrupted")
+
+
+def test_positions_are_deleted_with_their_checkpoints(tmp_path):
+    run(tmp_path, 7, keep_checkpoint_max=2)
+    assert saved_steps(tmp_path) == [6, 7]
+    assert positions(tmp_path) == [6]
+
+
+def test_end_without_a_step_removes_the_position_it_began_with(tmp_path):
+    _, path = run(tmp_path, 4, goes_on=True)
+    assert positions(tmp_path) == [0, 2, 4]
+    run(tmp_path, 0, restore=path, save_input_position=False)
+    assert positions(tmp_path) == [0, 2]
 
 
 def test_a_listener_can_stop_training(tmp_path):
@@ -144,14 +182,13 @@ def test_a_saver_of_the_model_is_used(graph, in_scaffold):
     scaffold = v1.train.Scaffold(saver=own if in_scaffold else None)
     if not in_scaffold:
         v1.add_to_collection(v1.GraphKeys.SAVERS, own)
-    savers = build_savers(scaffold, None, RunConfig())
-    assert savers.variables is savers.everything is own
+    assert build_saver(scaffold, RunConfig()) is own
     scaffold.finalize()
     assert scaffold.saver is own
 
 
 def test_nothing_saved_yet(graph, tmp_path):
     v1.train.create_global_step()
-    savers = build_savers(v1.train.Scaffold(), None, RunConfig())
+    saver = build_saver(v1.train.Scaffold(), RunConfig())
     with pytest.raises(RuntimeError, match="No step has been saved"):
-        _ = CheckpointHook(str(tmp_path), savers, None, RunConfig()).saved
+        _ = CheckpointHook(str(tmp_path), saver, None, RunConfig()).saved

@@ -149,3 +149,41 @@ def test_a_process_that_ends_waits_for_a_session_that_is_closing(graph, monkeypa
         at_the_end[0]()
         assert closed.is_set()
     session.close()
+
+
+class Position:
+    """An input that notes how it was started."""
+
+    def __init__(self, has_begun=False):
+        self.has_begun = has_begun
+        self.calls = []
+
+    def begin(self, session, checkpoint):
+        self.calls.append(checkpoint)
+
+    def begin_again(self, session):
+        self.calls.append("again")
+
+
+def damaged():
+    raise CheckpointError("all damaged")
+
+
+@pytest.mark.parametrize(
+    ("has_begun", "find_checkpoint", "expected"),
+    [(False, lambda: "newest", "newest"), (False, damaged, None), (True, damaged, "again")],
+)
+def test_input_of_variables_that_live_on_a_server(model, has_begun, find_checkpoint, expected):
+    variable, saver = model
+    server = v1.train.Server.create_local_server()
+    with v1.Session(server.target) as session:
+        session.run(variable.initializer)
+        position = Position(has_begun)
+        RestoringSessionCreator(
+            v1.train.Scaffold(saver=saver),
+            saver,
+            find_checkpoint,
+            position=position,
+            target=server.target,
+        ).create_session()
+    assert position.calls == [expected]

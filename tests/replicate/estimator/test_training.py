@@ -13,89 +13,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from replicate.errors import NonFiniteError
 from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted, ending
 from replicate.estimator.ending import announce_end
-from replicate.estimator.input_position import is_position_key
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
 
 
-def assert_identical(found, expected):
-    assert sorted(found) == sorted(expected)
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
 # Resuming
-
-
-def test_resume_on_shuffled_input_is_bit_identical(linear, tmp_path):
-    whole = linear.make_estimator(tmp_path / "whole")
-    whole.train(linear.shuffled_input_fn, max_steps=13)
-    parts = linear.make_estimator(tmp_path / "parts")
-    for steps in (4, 9, 13):
-        parts.train(linear.shuffled_input_fn, max_steps=steps)
-    assert_identical(linear.values(parts), linear.values(whole))
-
-
-KILLED = """
-def tell(step):
-    print(step, flush=True)
-    if step == 13:
-        signal.pause()
-estimator = linear.make_estimator(sys.argv[2])
-estimator.train(linear.shuffled_input_fn, max_steps=20, hooks=[linear.CallHook(tell)])
-"""
-
-
-def test_kill_and_resume_is_bit_identical(linear, stub, tmp_path):
-    whole = linear.make_estimator(tmp_path / "whole")
-    whole.train(linear.shuffled_input_fn, max_steps=20)
-    child = stub(KILLED, tmp_path / "killed")
-    while child.stdout.readline() != "13\n":
-        assert child.poll() is None, child.stderr.read()
-    child.kill()
-    child.wait(timeout=10)
-    resumed = linear.make_estimator(tmp_path / "killed")
-    assert resumed.latest_checkpoint().endswith("-10")
-    (tmp_path / "killed" / "model.ckpt-15_temp").mkdir()
-    resumed.train(linear.shuffled_input_fn, max_steps=20)
-    assert_identical(linear.values(resumed), linear.values(whole))
-    assert not (tmp_path / "killed" / "model.ckpt-15_temp").exists()
-
-
-def test_input_that_cannot_be_saved_trains_and_saves(linear, tmp_path, caplog):
-    def input_fn():
-        return linear.input_fn().map(
-            lambda x, y: (
-                tf.ensure_shape(tf.numpy_function(np.copy, [x], tf.float32), [None, 3]),
-                y,
-            )
-        )
-
-    estimator = linear.make_estimator(tmp_path).train(input_fn, max_steps=2)
-    np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(2)[0], rtol=2e-6)
-    assert "cannot be saved" in caplog.text
-
-
-def test_position_of_the_input_is_not_saved_if_that_is_not_wanted(linear, tmp_path):
-    saving = linear.make_estimator(tmp_path).train(linear.shuffled_input_fn, max_steps=2)
-    path = saving.latest_checkpoint()
-    assert any(map(is_position_key, dict(tf.train.list_variables(path))))
-    estimator = linear.make_estimator(tmp_path, save_input_position=False)
-    estimator.train(linear.input_fn, max_steps=3)
-    path = estimator.latest_checkpoint()
-    assert not any(map(is_position_key, dict(tf.train.list_variables(path))))
-    rows = []
-
-    def model_fn(features, labels, mode, params):
-        features = tf.ensure_shape(
-            tf.numpy_function(lambda x: rows.append(x) or x, [features], tf.float32), [None, 3]
-        )
-        return linear.model_fn(features, labels, mode, params)
-
-    resumed = linear.make_estimator(tmp_path, model_fn, save_input_position=False)
-    resumed.train(linear.input_fn, max_steps=4)
-    np.testing.assert_array_equal(rows, [linear.X[: linear.BATCH]])
 
 
 def test_random_operations_are_warned_of_once(linear, tmp_path, caplog):
@@ -374,6 +297,15 @@ def test_training_on_nothing_warns(linear, tmp_path, caplog):
     assert caplog.text.count("Training made no step") == 1
 
 
+def test_hook_that_prevents_the_first_step_is_told(linear, tmp_path, caplog):
+    class Stop(v1.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            coord.request_stop()
+
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=3, hooks=[Stop()])
+    assert "Training made no step: a hook asked for the end before" in caplog.text
+
+
 # In a cluster
 
 
@@ -398,6 +330,7 @@ def test_lost_session_is_made_anew_and_the_loss_is_told(linear, start_servers, t
     estimator.train(linear.input_fn, max_steps=6, hooks=[lose])
     assert estimator.get_variable_value("global_step") == 6
     assert lose.steps == 6, "the variables lived on"
+    np.testing.assert_allclose(estimator.get_variable_value("w"), linear.trained(6)[0], rtol=2e-6)
     assert "session was lost (UnavailableError: ps 0 has left)" in caplog.text
     with pytest.raises(ClusterError, match=r"gives up at step 8: .* ps 0 has left"):
         linear.make_estimator(tmp_path, cluster=role, max_restarts=0).train(

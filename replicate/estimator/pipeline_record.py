@@ -1,0 +1,258 @@
+"""Records of tf.data pipelines: a readable description, and the difference between two of them.
+
+Owns the decision whether two pipelines are the same one. A record holds the element spec and the
+operations of the graph from the sources to the dataset, with their attributes and small constants.
+Functions count by their content, since their names are generated. Large constants count by dtype
+and shape. `input_position.py` saves a record with every position.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from replicate._types import Operation, Tensor
+
+v1 = tf.compat.v1
+
+_SHOWN_ELEMENTS = 16
+"""Constants of at most so many elements are recorded by value."""
+
+_DIGESTED_BYTES = 1 << 20
+"""Larger constants are recorded by dtype and shape alone."""
+
+_MOST_DIFFERENCES = 3
+"""Differences that a description names."""
+
+_GENERATED = ("metadata", "shared_name", "container", "token")
+"""Attributes whose values TensorFlow makes up anew in each program."""
+
+_RESULTS = ("output_types", "output_shapes")
+"""Attributes that only follow from others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedOp:
+    """One operation of a pipeline.
+
+    Attributes:
+      type: Its kind, as "BatchDatasetV2".
+      settings: Its inputs and attributes as text, by their names.
+    """
+
+    type: str
+    settings: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineRecord:
+    """A description of a pipeline that two processes can compare.
+
+    Attributes:
+      elements: The element spec, as text.
+      ops: The operations, each after those that it reads from.
+    """
+
+    elements: str
+    ops: tuple[RecordedOp, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the record in terms of what JSON knows."""
+        return {"elements": self.elements, "ops": [[op.type, op.settings] for op in self.ops]}
+
+    @staticmethod
+    def from_json(value: Any) -> "PipelineRecord":
+        """Returns the record that `as_json` gave; KeyError, TypeError, ValueError for others."""
+        ops = tuple(RecordedOp(kind, dict(settings)) for kind, settings in value["ops"])
+        return PipelineRecord(str(value["elements"]), ops)
+
+
+def pipeline_ops(dataset: tf.data.Dataset) -> list[Operation]:
+    """Returns the operations that make a dataset in its graph, each after those it reads from."""
+    ordered: dict[Operation, None] = {}
+    stack = [(tf.data.experimental.to_variant(dataset).op, False)]
+    while stack:
+        op, is_done = stack.pop()
+        if is_done:
+            ordered[op] = None
+        elif op not in ordered:
+            stack.append((op, True))
+            stack += [(tensor.op, False) for tensor in reversed(op.inputs)]
+    return list(ordered)
+
+
+def named_inputs(op: Operation) -> dict[str, Tensor]:
+    """Returns the inputs of an operation by their names; those of a list get a number."""
+    arguments = op.op_def.input_arg
+    tensors = list(op.inputs)
+    if len(arguments) == len(tensors):
+        return {argument.name: tensor for argument, tensor in zip(arguments, tensors, strict=True)}
+    return {f"input_{number}": tensor for number, tensor in enumerate(tensors)}
+
+
+def small_constant(tensor: Tensor) -> np.ndarray | None:
+    """Returns the value of a constant that is not large, None for other tensors."""
+    is_small = tensor.op.type == "Const" and _fewest_bytes(tensor) <= _DIGESTED_BYTES
+    # Unlike tf.get_static_value, this leaves it possible to feed the tensor.
+    return tf.make_ndarray(tensor.op.get_attr("value")) if is_small else None
+
+
+def record_pipeline(dataset: tf.data.Dataset) -> PipelineRecord:
+    """Returns the record of a dataset of the default graph."""
+    shown = [op for op in pipeline_ops(dataset) if op.type != "Const"]
+    numbers = {op: number for number, op in enumerate(shown)}
+    functions = _Functions(shown)
+    ops = []
+    for op in shown:
+        settings = {
+            name: _constant_text(tensor)
+            if tensor.op.type == "Const"
+            else _reference(tensor, numbers)
+            for name, tensor in named_inputs(op).items()
+        }
+        attributes = op.node_def.attr
+        settings |= {
+            name: functions.text(attributes[name]) for name in attributes if _is_telling(name)
+        }
+        ops.append(RecordedOp(op.type, settings))
+    return PipelineRecord(str(dataset.element_spec), tuple(ops))
+
+
+def describe_difference(saved: PipelineRecord, present: PipelineRecord) -> str:
+    """Returns the difference between two pipelines in words, "" for none."""
+    if saved == present:
+        return ""
+    before, now = ([op.type for op in record.ops] for record in (saved, present))
+    if before != now:
+        return _changed_types(before, now)
+    told = [
+        f"{name} of {old.type} {old.settings.get(name)} -> {new.settings.get(name)}"
+        for old, new in zip(saved.ops, present.ops, strict=True)
+        for name in sorted(
+            {*old.settings, *new.settings}, key=lambda name: (name in _RESULTS, name)
+        )
+        if old.settings.get(name) != new.settings.get(name)
+    ]
+    causes = [text for text in told if not text.startswith(_RESULTS)]
+    if not told:
+        return f"elements {saved.elements} -> {present.elements}"
+    return "; ".join((causes or told)[:_MOST_DIFFERENCES])
+
+
+def _changed_types(before: list[str], now: list[str]) -> str:
+    """Returns the first place where operations were added, removed or replaced."""
+    matcher = difflib.SequenceMatcher(None, before, now, autojunk=False)
+    _, *first = next(change for change in matcher.get_opcodes() if change[0] != "equal")
+    old, new = before[first[0] : first[1]], now[first[2] : first[3]]
+    if not old:
+        return f"{_listed(new)} was added"
+    return f"{_listed(old)} -> {_listed(new)}" if new else f"{_listed(old)} was removed"
+
+
+def _listed(types: list[str]) -> str:
+    more = ", …" if len(types) > _MOST_DIFFERENCES else ""
+    return ", ".join(types[:_MOST_DIFFERENCES]) + more
+
+
+def _is_telling(attribute: str) -> bool:
+    return not attribute.startswith("_") and attribute not in _GENERATED
+
+
+def _reference(tensor: Tensor, numbers: Mapping[Operation, int]) -> str:
+    return f"#{numbers[tensor.op]}:{tensor.value_index}"
+
+
+def _fewest_bytes(tensor: Tensor) -> int:
+    """The bytes of a constant; of text, those that it has at least."""
+    return int(tensor.shape.num_elements() or 0) * max(1, tensor.dtype.size or 1)
+
+
+def _constant_text(tensor: Tensor) -> str:
+    """A constant by value if it has few elements, else by dtype, shape and perhaps a digest."""
+    value = small_constant(tensor)
+    if value is None:
+        return f"{tensor.dtype.name}{tensor.shape.as_list()}"
+    if value.size <= _SHOWN_ELEMENTS:
+        return str(value.tolist())
+    return f"{tensor.dtype.name}{list(value.shape)} {_digest([repr(value.tolist())])}"
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+class _Functions:
+    """The functions of the default graph, as texts that depend on their content alone."""
+
+    def __init__(self, ops: Iterable[Operation]):
+        """Copies the function library, unless no operation of `ops` calls a function."""
+        self._digests: dict[str, str] = {}
+        calls = any(_names_function(value) for op in ops for value in op.node_def.attr.values())
+        library = v1.get_default_graph().as_graph_def().library.function if calls else ()
+        self._functions = {function.signature.name: function for function in library}
+
+    def text(self, value: Any) -> str:
+        """Returns an attribute of a node as text."""
+        kind = value.WhichOneof("value")
+        if kind == "list":
+            items = [
+                self._item(field.name, item)
+                for field, items in value.list.ListFields()
+                for item in items
+            ]
+            return f"[{', '.join(items)}]"
+        return self._item(kind, getattr(value, kind)) if kind else ""
+
+    def _item(self, kind: str, value: Any) -> str:
+        """Returns a value of one of the kinds that attributes have, as text."""
+        texts: dict[str, Callable[[Any], str]] = {
+            "type": lambda number: tf.as_dtype(number).name,
+            "shape": lambda shape: str(tf.TensorShape(shape)),
+            "s": lambda text: text.decode(errors="backslashreplace"),
+            "tensor": _tensor_text,
+            "func": lambda function: self._digest_of(function.name),
+        }
+        return texts.get(kind, str)(value)
+
+    def _digest_of(self, name: str) -> str:
+        """The digest of a function's content; known functions only, each once."""
+        if name not in self._digests and name in self._functions:
+            self._digests[name] = ""  # Ends the search in a function that calls itself.
+            self._digests[name] = f"function {_digest(self._lines(self._functions[name]))}"
+        return self._digests.get(name, "function")
+
+    def _lines(self, function: Any) -> list[str]:
+        """The arguments, operations and results of a function, under names that are numbers."""
+        names = [argument.name for argument in function.signature.input_arg]
+        names += [node.name for node in function.node_def]
+        numbers = {name: str(number) for number, name in enumerate(names)}
+
+        def renamed(source: str) -> str:
+            name, *rest = source.removeprefix("^").split(":")
+            return ":".join([numbers.get(name, name), *rest])
+
+        lines = [str(argument.type) for argument in function.signature.input_arg]
+        for node in function.node_def:
+            lines.append(f"{node.op}({', '.join(map(renamed, node.input))})")
+            lines += [
+                f"{name}={self.text(node.attr[name])}"
+                for name in sorted(node.attr)
+                if _is_telling(name)
+            ]
+        results = [function.ret[result.name] for result in function.signature.output_arg]
+        return [*lines, *map(renamed, results)]
+
+
+def _tensor_text(value: Any) -> str:
+    shape = f"{tf.as_dtype(value.dtype).name}{tf.TensorShape(value.tensor_shape)}"
+    if value.ByteSize() > _DIGESTED_BYTES:
+        return shape
+    return f"{shape} {_digest([repr(tf.make_ndarray(value).tolist())])}"
+
+
+def _names_function(value: Any) -> bool:
+    return value.WhichOneof("value") == "func" or bool(value.list.func)

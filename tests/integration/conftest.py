@@ -1,0 +1,10 @@
+"""The linear model of the Estimator's own tests, for tests of several of its modules."""
+
+import pathlib
+import runpy
+
+_SHARED = pathlib.Path(__file__).parents[1] / "replicate" / "estimator" / "conftest.py"
+_fixtures = runpy.run_path(str(_SHARED))
+
+linear = _fixtures["linear"]
+stub = _fixtures["stub"]
