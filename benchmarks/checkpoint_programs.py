@@ -13,11 +13,11 @@ import kfac
 import replicate
 from benchmarks import logical_devices, timing, tower_models
 from examples.slim.networks import factory
-from replicate.estimator.checkpoint import restore_variables
-from replicate.estimator.finite import FiniteVariablesListener
-from replicate.estimator.saving import CheckpointHook, build_saver
-from replicate.estimator.search import newest_checkpoint
-from replicate.estimator.steps import StepReadings
+from replicate.estimator.checkpoints.fallback import newest_checkpoint
+from replicate.estimator.checkpoints.reading import restore_variables
+from replicate.estimator.hooks.finite import FiniteVariablesListener
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.saving import CheckpointHook, build_saver
 from replicate.model_average import saved_objects
 
 v1 = tf.compat.v1

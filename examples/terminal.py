@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from absl import flags
 
-from replicate.chatter import without_chatter
+from replicate.quiet_imports import without_chatter
 
 BAD_INPUT = 2
 DIVERGED = 3

@@ -19,7 +19,7 @@ from replicate.batch_statistics import UpdateOps
 from replicate.differences import Array, Difference, differences, towers_of
 from replicate.errors import user_errors
 from replicate.estimator.calling import check_model_fn
-from replicate.estimator.inputs import build_inputs
+from replicate.estimator.input_batches import build_inputs
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.model_fn import replicate_model_fn

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.launch.plan import free_ports
 
 # A script ignores SIGINT in what it starts with "&", and nohup SIGHUP.

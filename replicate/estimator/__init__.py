@@ -5,8 +5,10 @@ names are those below; the modules are read top-down from `estimator.py`.
 """
 
 from replicate.estimator.added_metrics import add_metrics
-from replicate.estimator.checkpoint import CheckpointError
-from replicate.estimator.cluster import ClusterConfigError, TaskType
+from replicate.estimator.checkpoints.reading import CheckpointError
+from replicate.estimator.cluster.servers import ClusterError
+from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
+from replicate.estimator.cluster_config import ClusterConfigError, TaskType
 from replicate.estimator.early_stopping import (
     make_early_stopping_hook,
     make_stop_at_checkpoint_step_hook,
@@ -25,9 +27,7 @@ from replicate.estimator.exporters import (
 )
 from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.servers import ClusterError
 from replicate.estimator.signals import TrainingInterrupted
-from replicate.estimator.sync_replicas import SyncReplicasHook
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings

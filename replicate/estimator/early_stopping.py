@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.estimator.checkpoint import read_variable
-from replicate.estimator.cluster import TaskType
+from replicate.estimator.checkpoints.reading import read_variable
+from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.estimator import Estimator
+from replicate.estimator.hooks.stepping import Due, PatientHook
 from replicate.estimator.log import log
-from replicate.estimator.stepping import Due, PatientHook
 
 v1 = tf.compat.v1
 

@@ -17,15 +17,17 @@ import tensorflow as tf
 from replicate._types import ModelFn, Nest, Path
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
-from replicate.estimator.checkpoint import open_checkpoint, read_variable
-from replicate.estimator.cluster_session import check_trains, training_scope
-from replicate.estimator.ending import Ending, withdraw_end
+from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
+from replicate.estimator.checkpoints.input_position import is_position_key
+from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
+from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
+from replicate.estimator.checkpoints.retention import remove_unlisted
+from replicate.estimator.cluster.waiting_session import check_trains, training_scope
+from replicate.estimator.end_marker import Ending, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
-from replicate.estimator.input_position import is_position_key
-from replicate.estimator.inputs import Inputs, build_inputs
+from replicate.estimator.input_batches import Inputs, build_inputs
 from replicate.estimator.log import log
-from replicate.estimator.model_dir import prepare_model_dir, remove_remains
 from replicate.estimator.predicting import (
     batches,
     endless_input,
@@ -34,9 +36,7 @@ from replicate.estimator.predicting import (
     select,
 )
 from replicate.estimator.random_ops import warn_of_random_ops
-from replicate.estimator.retention import remove_unlisted
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.search import newest_checkpoint, set_aside_damaged
 from replicate.estimator.train_specs import checked_listeners
 from replicate.estimator.training import TrainRequest, run_training
 from replicate.estimator.warm_start import (

@@ -15,16 +15,16 @@ import tensorflow as tf
 
 from replicate._types import Operation, Variable
 from replicate.errors import user_errors
-from replicate.estimator.events import event_writer
-from replicate.estimator.inputs import Inputs, batch_size
+from replicate.estimator.hooks.events import event_writer
+from replicate.estimator.hooks.metric_lines import append_metrics
+from replicate.estimator.hooks.progress import ProgressHook
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.saving import build_saver
+from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
-from replicate.estimator.metric_lines import append_metrics
-from replicate.estimator.progress import ProgressHook
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import build_saver
 from replicate.estimator.session import RestoringSessionCreator
-from replicate.estimator.stepping import Stepper, StopHook
-from replicate.estimator.steps import StepReadings
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
 

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from replicate.estimator.checkpoint import CheckpointError, read_variable
-from replicate.estimator.ending import has_ended
+from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
+from replicate.estimator.checkpoints.reading import CheckpointError, read_variable
+from replicate.estimator.end_marker import has_ended
 from replicate.estimator.exporting import remove_unfinished
+from replicate.estimator.hooks.stepping import Due, PatientHook
 from replicate.estimator.log import log
-from replicate.estimator.model_dir import CHECKPOINT_NAME
-from replicate.estimator.search import listed_checkpoints
-from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.train_specs import EvalSpec
 
 v1 = tf.compat.v1

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from replicate.estimator.checkpoint import restore_variables
+from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import complete_config

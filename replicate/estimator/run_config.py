@@ -13,7 +13,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import tensorflow as tf
 
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_settings import (
     CHECKS,
     NOT_GIVEN,

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate.errors import ArgumentTypeError
-from replicate.estimator.cluster import (
+from replicate.estimator.cluster_config import (
     ClusterConfig,
     TaskType,
     cluster_config_from_environment,

@@ -7,13 +7,8 @@ Owns the reading of this process's role and the order of what it does. Training 
 import functools
 from typing import Any
 
-from replicate.estimator.checkpoint import read_variable
-from replicate.estimator.cluster import TaskType
-from replicate.estimator.ending import announce_end
-from replicate.estimator.estimator import Estimator
-from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
-from replicate.estimator.log import log
-from replicate.estimator.servers import (
+from replicate.estimator.checkpoints.reading import read_variable
+from replicate.estimator.cluster.servers import (
     Abandoned,
     delay_worker,
     serve_until_done,
@@ -21,6 +16,11 @@ from replicate.estimator.servers import (
     tell_parameter_servers,
     wait_for_parameter_servers,
 )
+from replicate.estimator.cluster_config import TaskType
+from replicate.estimator.end_marker import announce_end
+from replicate.estimator.estimator import Estimator
+from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
+from replicate.estimator.log import log
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 
 

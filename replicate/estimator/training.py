@@ -13,32 +13,29 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.errors import user_errors
-from replicate.estimator.checkpoint import read_variable
-from replicate.estimator.cluster import TaskType
-from replicate.estimator.cluster_session import (
-    WaitingSessionCreator,
-    session_options,
-)
-from replicate.estimator.ending import Ending, has_ended
-from replicate.estimator.events import event_hooks, event_writer
-from replicate.estimator.finite import FiniteVariablesListener, require_finite_loss
-from replicate.estimator.graph_files import GraphFiles
-from replicate.estimator.input_position import InputPosition
-from replicate.estimator.inputs import Inputs, batch_size
+from replicate.estimator.checkpoints.fallback import newest_checkpoint
+from replicate.estimator.checkpoints.input_position import InputPosition
+from replicate.estimator.checkpoints.reading import read_variable
+from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
+from replicate.estimator.cluster.servers import Abandoned, absent_tasks
+from replicate.estimator.cluster.sync_replicas import SyncReplicasHook, with_orderly_ends
+from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, session_options
+from replicate.estimator.cluster.watchdog import Watchdog
+from replicate.estimator.cluster_config import TaskType
+from replicate.estimator.end_marker import Ending, has_ended
+from replicate.estimator.hooks.events import event_hooks, event_writer
+from replicate.estimator.hooks.finite import FiniteVariablesListener, require_finite_loss
+from replicate.estimator.hooks.graph_files import GraphFiles
+from replicate.estimator.hooks.profiling import ProfileHook
+from replicate.estimator.hooks.progress import ProgressHook
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
+from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
-from replicate.estimator.profiling import ProfileHook
-from replicate.estimator.progress import ProgressHook
-from replicate.estimator.recovery import RecoveringSessionCreator, Restarts
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.saving import CheckpointHook, build_saver, saves_checkpoints
-from replicate.estimator.search import newest_checkpoint
-from replicate.estimator.servers import Abandoned, absent_tasks
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, TrainingInterrupted, interruptions
-from replicate.estimator.stepping import Stepper, StopHook
-from replicate.estimator.steps import StepReadings
-from replicate.estimator.sync_replicas import SyncReplicasHook, with_orderly_ends
-from replicate.estimator.watchdog import Watchdog
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from replicate._types import Variable
 from replicate.errors import ArgumentTypeError
-from replicate.estimator.checkpoint import CheckpointError, open_checkpoint
+from replicate.estimator.checkpoints.fallback import newest_checkpoint
+from replicate.estimator.checkpoints.reading import CheckpointError, open_checkpoint
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.search import newest_checkpoint
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.model_average import saved_objects, saved_variables
 

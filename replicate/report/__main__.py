@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from replicate.chatter import without_chatter
+from replicate.quiet_imports import without_chatter
 from replicate.report.curves import read
 from replicate.report.page import page
 from replicate.report.panels import kfac_panels, main_panels

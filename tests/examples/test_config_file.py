@@ -8,7 +8,7 @@ import tensorflow as tf
 import model_deploy
 import replicate
 from examples import config_file
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 
 
 @pytest.fixture(params=["local", "of_tensorflow"])

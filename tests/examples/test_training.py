@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib")
 import model_deploy
 import replicate
 from examples import run_flags, training
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 
 
 def plan(towers):

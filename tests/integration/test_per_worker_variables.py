@@ -9,7 +9,7 @@ import tensorflow as tf
 import kfac
 import replicate
 from model_deploy import DeploymentConfig, deploy
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 
 v1 = tf.compat.v1
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from model_deploy import device_plan
 from replicate import errors
-from replicate.estimator.sync_replicas import SyncReplicasHook
+from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
 from replicate.loss_scale import DynamicLossScale
 from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import REDUCED_GRADIENTS, tower_build

@@ -16,7 +16,7 @@ import tensorflow as tf
 import model_deploy
 import replicate
 from examples.slim.datasets.dataset import ImageDataset
-from replicate.estimator.cluster import ClusterConfig, parse_cluster_config
+from replicate.estimator.cluster_config import ClusterConfig, parse_cluster_config
 
 v1 = tf.compat.v1
 

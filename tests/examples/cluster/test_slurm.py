@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from replicate.estimator.cluster import parse_cluster_config
+from replicate.estimator.cluster_config import parse_cluster_config
 
 SCRIPT = pathlib.Path(__file__).parents[3] / "examples" / "cluster" / "slurm.sh"
 STANDINS = {

@@ -6,7 +6,7 @@ import tensorflow as tf
 import kfac
 import replicate
 from examples.convnet_modes import sync_replicas
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 
 v1 = tf.compat.v1
 JOBS = {"ps": ("127.0.0.1:1",), "chief": ("127.0.0.1:2",), "worker": ("127.0.0.1:3", "127.0.0.1:4")}

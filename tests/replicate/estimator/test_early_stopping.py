@@ -4,7 +4,7 @@ import socket
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.early_stopping import (
     make_early_stopping_hook,
     make_stop_at_checkpoint_step_hook,

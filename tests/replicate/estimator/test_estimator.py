@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from replicate import export
 from replicate.estimator import CheckpointError, Estimator, RunConfig
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 from replicate.tower_optimizer import TowerOptimizer

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replicate.estimator.evaluating import run_evaluation, write_results
-from replicate.estimator.inputs import Inputs
+from replicate.estimator.input_batches import Inputs
 from replicate.estimator.run_config import RunConfig
 from replicate.spec import EstimatorSpec, ModeKeys
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.cluster import ClusterConfig
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.early_stopping import read_eval_metrics, stop_if_lower_hook
 from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 

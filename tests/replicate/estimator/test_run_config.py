@@ -5,7 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.cluster import ClusterConfig, ClusterConfigError
+from replicate.estimator.cluster_config import ClusterConfig, ClusterConfigError
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator import session as session_module
-from replicate.estimator.checkpoint import CheckpointError
+from replicate.estimator.checkpoints.reading import CheckpointError
 from replicate.estimator.session import RestoringSessionCreator, ServerSession, complete_config
 
 v1 = tf.compat.v1

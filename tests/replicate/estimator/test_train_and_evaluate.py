@@ -17,9 +17,9 @@ from replicate.estimator import (
     ClusterError,
     TrainingInterrupted,
 )
-from replicate.estimator.cluster import ClusterConfig
-from replicate.estimator.ending import announce_end, has_ended
-from replicate.estimator.servers import Abandoned
+from replicate.estimator.cluster.servers import Abandoned
+from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.end_marker import announce_end, has_ended
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.launch.plan import free_ports

@@ -11,8 +11,8 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replicate.errors import NonFiniteError
-from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted, ending
-from replicate.estimator.ending import announce_end
+from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted, end_marker
+from replicate.estimator.end_marker import announce_end
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
@@ -368,7 +368,7 @@ def test_worker_that_is_still_building_at_the_end_ends(linear, start_servers, tm
 def test_worker_does_not_take_the_end_of_an_earlier_run_for_its_own(
     linear, start_servers, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(ending, "OLD_SECS", 0)
+    monkeypatch.setattr(end_marker, "OLD_SECS", 0)
     role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
     announce_end(str(tmp_path))
     worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=2)

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from replicate.estimator.cluster import parse_cluster_config
+from replicate.estimator.cluster_config import parse_cluster_config
 from replicate.launch.plan import cluster_plan, free_ports
 
 

@@ -1,0 +1,88 @@
+"""The model directory: made, tried, and cleaned of what killed runs left behind.
+
+Owns the checks that must pass before any work is done, and the removal of half-written and
+half-deleted files. It never touches a whole checkpoint. `estimator.py` prepares the directory
+before it trains.
+"""
+
+import pathlib
+import re
+import shutil
+import uuid
+
+import tensorflow as tf
+
+from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.log import log
+
+CHECKPOINT_NAME = "model.ckpt"
+"""File name of every checkpoint, before its step."""
+
+_HALF_WRITTEN = re.compile(
+    rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*"
+    r"|(checkpoint|graph\.pbtxt)\.tmp.*"
+)
+_BESIDE_AN_INDEX = re.compile(
+    rf"({re.escape(CHECKPOINT_NAME)}-\d+)\.(data-\d+-of-\d+|meta|input_position)"
+)
+
+
+def prepare_model_dir(model_dir: str) -> None:
+    """Makes the directory if it is absent and finds out whether files can be written in it.
+
+    Raises:
+      ValueError: The path is a file, or nothing can be written there.
+    """
+    gfile = tf.io.gfile
+    if gfile.exists(model_dir) and not gfile.isdir(model_dir):
+        raise ValueError(
+            f"Cannot train in model_dir {model_dir!r}: it is a file, and must be a directory. "
+            "Give another path or move the file away."
+        )
+    trial = f"{model_dir}/.write_test_{uuid.uuid4().hex}"
+    try:
+        gfile.makedirs(model_dir)
+        with gfile.GFile(trial, "w") as file:
+            file.write("")
+        gfile.remove(trial)
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"Cannot train in model_dir {model_dir!r}: no file can be written there "
+            f"({error.message}). Give a directory that this user may write to."
+        ) from error
+
+
+def remove_remains(model_dir: str) -> list[str]:
+    """Removes what killed runs left half written or half deleted; returns the names.
+
+    That is: files under the names that a save gives to its temporary files, and the data and input
+    positions of checkpoints that have no index and are not listed in the state file. Symbolic links
+    are not followed, and directories that are not on a local file system are left alone.
+    """
+    folder = pathlib.Path(model_dir)
+    if not folder.is_dir():
+        return []
+    half_written = (path for path in folder.iterdir() if _HALF_WRITTEN.fullmatch(path.name))
+    found = sorted([*half_written, *_half_deleted(folder)])
+    for path in found:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    removed = [path.name for path in found]
+    if removed:
+        log.info("Removed what a killed run left in %s: %s", model_dir, removed)
+    return removed
+
+
+def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Files of checkpoints that were being deleted; none if the state file is unusable."""
+    listed = {pathlib.Path(path).name for path in listed_checkpoints(str(folder))}
+    if not listed:
+        return []
+    found = [(path, _BESIDE_AN_INDEX.fullmatch(path.name)) for path in folder.iterdir()]
+    return [
+        path
+        for path, match in found
+        if match and match[1] not in listed and not (folder / f"{match[1]}.index").exists()
+    ]

@@ -1,0 +1,98 @@
+"""Position files: how far an input had come, in a file beside the checkpoint that it belongs to.
+
+Owns the name and the format of the file: a line of JSON with the numbers, and the buffers of the
+iterator after it. A checkpoint without such a file is one whose training came to its end. The file
+is whole or absent. `input_position.py` decides on its content, `saving.py` on its life.
+"""
+
+import contextlib
+import dataclasses
+import json
+import zlib
+from typing import Any
+
+import tensorflow as tf
+
+from replicate.estimator.checkpoints.pipeline_record import PipelineRecord
+
+SUFFIX = ".input_position"
+"""End of the file's name, after the path of the checkpoint."""
+
+_UNFINISHED = f"{SUFFIX}.tempstate0"
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedPosition:
+    """The position of an input.
+
+    Attributes:
+      elements: Elements that the iterator has given since its beginning.
+      skipped: How many of them the iterator had skipped when it was initialised.
+      seed: The seed drawn for operations without one, None where all have one.
+      record: The pipeline that it is a position of.
+      state: The serialized iterator; empty if the elements are to be read again.
+    """
+
+    elements: int
+    skipped: int
+    seed: int | None
+    record: PipelineRecord
+    state: bytes = b""
+
+
+def write_position(checkpoint: str, position: SavedPosition) -> None:
+    """Writes the position that belongs to a checkpoint, in place of an older one."""
+    numbers = {
+        "format": _FORMAT,
+        "elements": position.elements,
+        "skipped": position.skipped,
+        "seed": position.seed,
+        "state_bytes": len(position.state),
+        "state_crc32": zlib.crc32(position.state),
+        "pipeline": position.record.as_json(),
+    }
+    with tf.io.gfile.GFile(checkpoint + _UNFINISHED, "wb") as file:
+        file.write(json.dumps(numbers).encode() + b"\n" + position.state)
+    tf.io.gfile.rename(checkpoint + _UNFINISHED, checkpoint + SUFFIX, overwrite=True)
+
+
+def read_position(checkpoint: str) -> SavedPosition | None:
+    """Returns the position that belongs to a checkpoint, None if there is none.
+
+    Raises:
+      ValueError: The file cannot be understood.
+    """
+    try:
+        with tf.io.gfile.GFile(checkpoint + SUFFIX, "rb") as file:
+            line, _, state = file.read().partition(b"\n")
+    except tf.errors.NotFoundError:
+        return None
+    try:
+        return _parsed(json.loads(line), state)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Cannot read {checkpoint}{SUFFIX}: it is damaged, or another version wrote it "
+            f"({error!r})."
+        ) from error
+
+
+def remove_position(checkpoint: str) -> None:
+    """Removes the position that belongs to a checkpoint, if there is one."""
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(checkpoint + SUFFIX)
+
+
+def _parsed(numbers: Any, state: bytes) -> SavedPosition:
+    if numbers["format"] != _FORMAT:
+        raise ValueError(f"format {numbers['format']}")
+    if (len(state), zlib.crc32(state)) != (numbers["state_bytes"], numbers["state_crc32"]):
+        raise ValueError("checksum")
+    seed = numbers["seed"]
+    return SavedPosition(
+        int(numbers["elements"]),
+        int(numbers["skipped"]),
+        None if seed is None else int(seed),
+        PipelineRecord.from_json(numbers["pipeline"]),
+        state,
+    )

@@ -1,0 +1,76 @@
+"""Retention: no save that was killed half-way leaves more checkpoints than are to be kept.
+
+Owns a small note in the model directory, there while a checkpoint is written: the names of the new
+checkpoint and of those that it displaces. Between the rename of a finished file, the update of the
+state file and the deletion of the oldest checkpoint a kill can leave a whole checkpoint that the
+state file does not list, and that no later run would delete; the note tells it apart from those
+that are kept on purpose. `saving.py` writes the note, `estimator.py` has it executed.
+"""
+
+import contextlib
+import re
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
+from replicate.estimator.checkpoints.reading import checkpoint_files
+from replicate.estimator.log import log
+
+v1 = tf.compat.v1
+
+_NOTE = "checkpoint.saving"
+_UNFINISHED_NOTE = "checkpoint.tmp_saving"
+
+
+def dropped_by(saver: v1.train.Saver) -> list[str]:
+    """Returns the checkpoints that the next save of a saver will delete, unless it keeps them."""
+    limit = saver.saver_def.max_to_keep
+    kept = saver.last_checkpoints
+    return list(kept[: max(0, len(kept) + 1 - limit)]) if limit else []
+
+
+def announce(model_dir: str, paths: Sequence[str]) -> None:
+    """Notes the checkpoints that shall not outlive a kill unless the state file lists them."""
+    names = [path.rpartition("/")[2] for path in paths]
+    with tf.io.gfile.GFile(_in(model_dir, _UNFINISHED_NOTE), "w") as file:
+        file.write("\n".join(names))
+    tf.io.gfile.rename(_in(model_dir, _UNFINISHED_NOTE), _in(model_dir, _NOTE), overwrite=True)
+
+
+def withdraw(model_dir: str) -> None:
+    """Removes the note: the save is complete."""
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(_in(model_dir, _NOTE))
+
+
+def remove_unlisted(model_dir: str) -> list[str]:
+    """Completes a save that was killed: deletes the noted checkpoints that are not listed.
+
+    Nothing is deleted as long as the state file is unusable.
+
+    Returns:
+      The names of the deleted checkpoints.
+    """
+    listed = {path.rpartition("/")[2] for path in listed_checkpoints(model_dir)}
+    if not listed or not tf.io.gfile.exists(_in(model_dir, _NOTE)):
+        return []
+    with tf.io.gfile.GFile(_in(model_dir, _NOTE)) as file:
+        noted = file.read().split()
+    pattern = rf"{re.escape(CHECKPOINT_NAME)}-\d+"
+    removed = []
+    for name in noted:
+        files = checkpoint_files(_in(model_dir, name)) if re.fullmatch(pattern, name) else []
+        if files and name not in listed:
+            for file in files:
+                tf.io.gfile.remove(file)
+            removed.append(name)
+    withdraw(model_dir)
+    if removed:
+        log.info("Removed what a killed save left in %s: %s", model_dir, removed)
+    return removed
+
+
+def _in(model_dir: str, name: str) -> str:
+    return f"{model_dir.rstrip('/')}/{name}"

@@ -1,0 +1,166 @@
+"""Sessions of a cluster: where operations go, whom a session talks to, and who waits for whom.
+
+Owns what the training of a process in a cluster needs beyond that of a process on its own. The
+chief fills the variables (`session.py`); every other worker waits here until that is done. It looks
+every second, and talks only to the parameter servers, so that no worker waits for another.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from model_deploy.devices import completed
+from model_deploy.local_variables import current_task, local_variables_on
+from replicate._types import Graph
+from replicate.estimator.cluster.servers import Abandoned, ClusterError, wait_for_parameter_servers
+from replicate.estimator.cluster_config import TaskType
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.run_settings import device_filters
+from replicate.estimator.session import ServerSession, complete_config
+
+v1 = tf.compat.v1
+
+POLL_SECS = 1.0
+"""Seconds between two looks at whether the chief has initialised the model."""
+
+_NOT_YET = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
+
+
+def check_trains(config: RunConfig) -> None:
+    """Checks that this process is one that trains.
+
+    Raises:
+      ValueError: It is an evaluator or a parameter server.
+    """
+    if config.task_type in (TaskType.EVALUATOR, TaskType.PS):
+        raise ValueError(
+            f"Cannot train: TF_CONFIG makes this process {config.task_type} {config.task_id}, and "
+            f"only {TaskType.CHIEF}, {TaskType.MASTER} and {TaskType.WORKER} train. Call "
+            "replicate.train_and_evaluate, which does what each task is for, or change the task."
+        )
+
+
+def training_device(config: RunConfig) -> Callable[[Any], str] | None:
+    """Returns the device function of a training graph: the user's, or that of the cluster."""
+    if config.device_fn is not None or not config.num_ps_replicas:
+        return config.device_fn
+    return v1.train.replica_device_setter(
+        ps_tasks=config.num_ps_replicas,
+        worker_device=_own_device(config),
+        cluster=config.cluster_spec,
+    )
+
+
+@contextlib.contextmanager
+def training_scope(config: RunConfig) -> Iterator[None]:
+    """Builds a training graph inside: operations go where `training_device` says.
+
+    Local variables stay on the task on which it puts what has no state, as do operations that the
+    model has put there.
+    """
+    device_fn = training_device(config)
+    if device_fn is None:
+        yield
+        return
+    with v1.device(device_fn):
+        task = current_task()
+    with v1.device(_staying_on(task, device_fn) if task else device_fn), local_variables_on(task):
+        yield
+
+
+def _staying_on(task: str, device_fn: Callable[[Any], Any]) -> Callable[[Any], str]:
+    """Returns a device function that moves nothing away from a task.
+
+    Args:
+      task: Job and task.
+      device_fn: Where all else goes. It may ignore the device that an operation has.
+    """
+
+    def place(operation: Any) -> str:
+        own, placed = operation.device or "", device_fn(operation) or ""
+        if isinstance(placed, tf.DeviceSpec | v1.DeviceSpec):
+            placed = placed.to_string()
+        return completed(own, placed) if f"{own}/".startswith(f"{task}/") else str(placed)
+
+    return place
+
+
+def session_options(config: RunConfig) -> Any:
+    """Returns the session options of a training run; in a cluster, with its device filters."""
+    options = complete_config(config.session_config)
+    in_cluster = config.cluster.target is None and config.cluster_spec.jobs
+    if in_cluster and config.master and not options.device_filters:
+        options.device_filters.extend(device_filters(config.cluster))
+    return options
+
+
+class WaitingSessionCreator(v1.train.SessionCreator):
+    """Makes sessions in which the chief has initialised the model."""
+
+    def __init__(
+        self, scaffold: v1.train.Scaffold, config: RunConfig, is_over: Callable[[], bool] = bool
+    ):
+        """Takes the scaffold of the current graph, the settings, and when to give up waiting."""
+        self._graph: Graph = v1.get_default_graph()
+        self._scaffold = scaffold
+        self._config = config
+        self._is_over = is_over
+
+    def create_session(self) -> v1.Session:
+        """Returns a session that is ready to train.
+
+        Raises:
+          ClusterError: The chief has not initialised the model in time.
+          Abandoned: There is nothing to wait for any more.
+        """
+        limit = self._config.session_creation_timeout_secs
+        deadline = time.monotonic() + limit
+        with self._graph.as_default():
+            self._scaffold.finalize()
+            while (session := self._try()) is None:
+                if self._is_over():
+                    raise Abandoned("No longer waiting for the chief.")
+                if time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"{self._config.task_type} {self._config.task_id} has waited {limit:g} "
+                        f"seconds for {_name_of_chief(self._config)} to initialise the model. "
+                        "Start the chief, or look for its error."
+                    )
+                time.sleep(POLL_SECS)
+        return session
+
+    def _try(self) -> v1.Session | None:
+        wait_for_parameter_servers(self._config, self._is_over)
+        options = session_options(self._config)
+        session = ServerSession(self._config.master, graph=self._graph, config=options)
+        try:
+            if self._is_ready(session):
+                return session
+        except _NOT_YET:
+            pass
+        except BaseException:
+            session.close()
+            raise
+        session.close()
+        return None
+
+    def _is_ready(self, session: ServerSession) -> bool:
+        scaffold = self._scaffold
+        if session.first_run(scaffold.ready_for_local_init_op).size:
+            return False
+        session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
+        return not session.run(scaffold.ready_op).size
+
+
+def _own_device(config: RunConfig) -> str:
+    return f"/job:{config.task_type}/task:{config.task_id}"
+
+
+def _name_of_chief(config: RunConfig) -> str:
+    for job in (TaskType.CHIEF, TaskType.MASTER):
+        if job in config.cluster.jobs:
+            return f"{job} 0 at {config.cluster.jobs[job][0]!r}"
+    return "the chief"

@@ -1,0 +1,145 @@
+"""The watchdog: notices that no step comes to its end because another process is gone.
+
+Owns a thread beside the training loop of a process in a cluster. A lost server usually fails a
+step, and `recovery.py` makes a new session; but a step can also wait for ever: for a worker that is
+gone, in synchronous training, or for a machine that no longer says anything. The watchdog then asks
+the tasks that take part in a step, tells in the log which ones do not answer, and in the end stops
+training with an error that names them. As long as all of them answer it keeps quiet. When a signal
+asks for the end, it sees to it that the step which waits for others does not wait any longer.
+"""
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import tensorflow as tf
+
+from replicate.estimator.cluster.servers import ClusterError, absent_tasks
+from replicate.estimator.cluster.sync_replicas import is_synchronous
+from replicate.estimator.cluster_config import TaskType
+from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.log import log
+from replicate.estimator.run_config import RunConfig
+
+v1 = tf.compat.v1
+
+POLL_SECS = 0.5
+LOOK_SECS = 30
+"""Seconds without a step, or since the last look, after which the tasks are asked."""
+
+_STANDARD_ERROR = 2
+
+WAKE_SECS = 10
+"""How long the training loop has to end after its session was closed, before the process ends."""
+
+
+class Watchdog(PatientHook):
+    """Watches the training loop that runs inside it, as a context and as a hook of its session."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        is_interrupted: Callable[[], bool] = bool,
+        release: Callable[[], None] = lambda: None,
+    ):
+        """Takes what to watch; the steps are those of the default graph.
+
+        Args:
+          config: The settings of this process.
+          is_interrupted: Asked again and again: whether a signal asks for the end.
+          release: Called then, once, from the thread of the watchdog: ends the waiting of a step.
+        """
+        self.error: ClusterError | None = None
+        self._config = config
+        self._is_interrupted = is_interrupted
+        self._release = release
+        self._limit = config.step_timeout_secs or config.session_creation_timeout_secs
+        jobs = [TaskType.PS]
+        if is_synchronous(v1.get_default_graph()):
+            jobs += [TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER]
+        self._jobs = jobs
+        self._session: v1.Session = None
+        self._beat_at = time.monotonic()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def __enter__(self) -> "Watchdog":
+        """Starts to watch, if there is a cluster."""
+        self.beat()
+        if self._config.master:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends it.
+
+        Raises:
+          ClusterError: The loop was stopped, for the reason that the error gives.
+        """
+        self._is_over.set()
+        if self._thread.is_alive():
+            self._thread.join(POLL_SECS)
+        if self.error is not None and error is not None:
+            raise self.error from error
+
+    def beat(self) -> None:
+        """Tells that the training loop is alive: it has made a step, or waits with a limit."""
+        self._beat_at = time.monotonic()
+
+    def due(self) -> Due:
+        """Returns never: steps are told by `beat`."""
+        return Due()
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Takes the session that is to be closed if it hangs."""
+        del coord
+        self._session = session
+        self.beat()
+
+    def _watch(self) -> None:
+        beat_at, look_after = -math.inf, 0.0
+        is_released = False
+        while not self._is_over.wait(POLL_SECS):
+            if not is_released and self._is_interrupted():
+                is_released = True
+                self._release()
+            if self._beat_at != beat_at:
+                beat_at, look_after = self._beat_at, min(LOOK_SECS, self._limit)
+            silence = time.monotonic() - beat_at
+            if silence < look_after:
+                continue
+            look_after = silence + LOOK_SECS
+            if silence < self._limit:
+                look_after = min(look_after, self._limit)
+            absent = absent_tasks(self._config, self._jobs)
+            if self._beat_at != beat_at or not absent:
+                continue
+            if silence >= self._limit:
+                self._stop(absent, silence)
+                return
+            log.warning("No step for %d seconds: waiting for %s.", silence, "; ".join(absent))
+
+    def _stop(self, absent: list[str], silence: float) -> None:
+        """Wakes the training loop by closing its session, or ends the process if that fails."""
+        config = self._config
+        self.error = ClusterError(
+            f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds, and "
+            f"there is no answer from {'; '.join(absent)}. Start it again, or look for its error; "
+            "training goes on from the newest checkpoint."
+        )
+        if self._session is not None:
+            self._session.close()
+        if not self._is_over.wait(WAKE_SECS):
+            with contextlib.suppress(OSError):
+                os.write(_STANDARD_ERROR, f"\nClusterError: {self.error}\n".encode())
+            self.error.exit()

@@ -1,0 +1,114 @@
+"""Profiling: where the time of a few training steps goes.
+
+Owns a hook that records steps in two ways. First as a trace, which TensorBoard's profiler shows
+(`tensorboard --logdir MODEL_DIR`, with the plugin installed); then, since TensorFlow cannot do both
+at once, as many steps again with the time of each operation, of which the costliest are printed.
+`RunConfig(profile_steps=...)` asks for it; other steps cost nothing.
+"""
+
+import sys
+from typing import Any, TextIO
+
+import tensorflow as tf
+from tqdm import tqdm
+
+from replicate._types import Graph
+from replicate.estimator.hooks.op_costs import OpCost, add_costs, cost_table
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.log import log
+
+v1 = tf.compat.v1
+
+
+class ProfileHook(PatientHook):
+    """Traces steps, then measures the operations of as many steps, and prints the costliest."""
+
+    def __init__(
+        self,
+        readings: StepReadings,
+        log_dir: str,
+        steps: tuple[int, int],
+        stream: TextIO | None = None,
+    ):
+        """Starts nothing yet.
+
+        Args:
+          readings: Of the step.
+          log_dir: Directory in which TensorBoard will look for the trace.
+          steps: The first and the last global step to trace.
+          stream: Where the table goes, None for standard error.
+        """
+        self._readings = readings
+        self._log_dir = log_dir
+        self._first, self._last = steps
+        self._end = 2 * self._last - self._first + 1
+        self._stream = stream
+        self._is_tracing = False
+        self._marker: Any = None
+        self._graph: Graph = None
+        self._costs: dict[tuple[str, str], OpCost] = {}
+        self._measured_steps = 0
+
+    def due(self) -> Due:
+        """Returns the next step to record."""
+        next_step = max(self._first, self._readings.step + 1)
+        return Due(step=next_step) if next_step <= self._end else Due()
+
+    def before_run(self, run_context: Any) -> Any:
+        """Begins to trace, or asks for the times of a step."""
+        step = self._readings.step + 1
+        self._graph = run_context.session.graph
+        if self._first <= step <= self._last:
+            self._start()
+            self._marker = tf.profiler.experimental.Trace("train", step_num=step, _r=1)
+            self._marker.__enter__()
+        elif self._last < step <= self._end:
+            self._stop()
+            options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+            return v1.train.SessionRunArgs([], options=options)
+        return None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Takes in the times of a step, and ends the trace or the measurement after their last."""
+        del run_context
+        self._end_marker()
+        if self._readings.step >= self._last:
+            self._stop()
+        if run_values.run_metadata is not None:
+            self._measured_steps += 1
+            add_costs(self._costs, run_values.run_metadata.step_stats, self._graph)
+        if self._readings.step >= self._end:
+            self._print()
+
+    def close(self) -> None:
+        """Ends what is still going on, and prints the table of the steps measured so far."""
+        self._end_marker()
+        self._stop()
+        self._print()
+
+    def _start(self) -> None:
+        if self._is_tracing:
+            return
+        try:
+            tf.profiler.experimental.start(self._log_dir)
+            self._is_tracing = True
+        except tf.errors.AlreadyExistsError:
+            log.warning("Cannot trace steps: another profiler runs in this process.")
+
+    def _stop(self) -> None:
+        if self._is_tracing:
+            self._is_tracing = False
+            tf.profiler.experimental.stop()
+            log.info("Wrote a trace: tensorboard --logdir %s", self._log_dir)
+
+    def _end_marker(self) -> None:
+        if self._marker is not None:
+            self._marker.__exit__(None, None, None)
+            self._marker = None
+
+    def _print(self) -> None:
+        if self._costs:
+            text = cost_table(list(self._costs.values()), self._measured_steps)
+            tqdm.write(text, file=self._stream or sys.stderr)
+            self._costs = {}

@@ -1,0 +1,221 @@
+"""Progress: what a person sees while steps are made.
+
+Owns a hook with two faces: a bar on a terminal, and one line per interval elsewhere, so that logs
+stay readable. Both go to standard error, without any logging configuration, and are flushed at
+once. Nothing is fetched between two updates. Event files are not its business.
+"""
+
+import math
+import sys
+import time
+from typing import Any, Protocol, TextIO
+
+import tensorflow as tf
+from tqdm import tqdm
+
+from replicate._types import Tensor
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.stepping import Due, PatientHook
+
+v1 = tf.compat.v1
+
+
+class ProgressHook(PatientHook):
+    """Shows step, speed, examples per second, loss and the time that is left."""
+
+    def __init__(
+        self,
+        label: str,
+        readings: StepReadings,
+        examples_per_step: int | Tensor | None = None,
+        last_step: int | None = None,
+        num_steps: int | None = None,
+        mode: str = "auto",
+        interval: float | None = None,
+        stream: TextIO | None = None,
+    ):
+        """Keeps the settings; shows nothing yet.
+
+        Args:
+          label: First word of what is shown, such as "train".
+          readings: Of step and loss.
+          examples_per_step: Rows of a batch, if known. A Tensor is fetched only when it is shown.
+          last_step: Step at which the run ends, None if unknown.
+          num_steps: Steps of this run, another way to give `last_step`.
+          mode: "bar", "log", "off", or "auto": the bar if the stream is a terminal, else lines.
+          interval: Seconds between two updates; None for 0.25 (bar) or 5 (lines).
+          stream: Where to write, None for standard error.
+        """
+        stream = sys.stderr if stream is None else stream
+        if mode == "auto":
+            mode = "bar" if stream.isatty() else "log"
+        self._display = _DISPLAYS[mode](label, stream)
+        self._interval = self._display.interval if interval is None else interval
+        self._readings = readings
+        self._examples = examples_per_step
+        self._last_step = last_step
+        self._num_steps = num_steps
+        self._shown_step = 0
+        self._shown_time = 0.0
+
+    def due(self) -> Due:
+        """Returns the time of the next update; the last step is shown in any case."""
+        if self._interval == math.inf:
+            return Due()
+        last = math.inf if self._last_step is None else self._last_step
+        return Due(last, self._shown_time + self._interval)
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Starts the count; after a lost session, goes on from the step that was restored."""
+        del session, coord
+        step = self._readings.step
+        if self._last_step is None and self._num_steps is not None:
+            self._last_step = step + self._num_steps
+        self._display.start(step, self._last_step)
+        self._shown_step, self._shown_time = step, time.monotonic()
+
+    def before_run(self, run_context: Any) -> Any:
+        """Asks for the number of examples, if this step will be shown."""
+        del run_context
+        is_wanted = isinstance(self._examples, tf.Tensor) and self._is_due(self._readings.step + 1)
+        return v1.train.SessionRunArgs(self._examples) if is_wanted else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Shows the step if it is time to."""
+        del run_context
+        if run_values.results is not None or self._is_due(self._readings.step):
+            self._show(run_values.results)
+
+    def close(self) -> None:
+        """Shows the last step if that was not done, and leaves the terminal on a fresh line."""
+        if self._readings.step != self._shown_step:
+            self._show()
+        self._display.close()
+
+    def _is_due(self, step: int) -> bool:
+        due = self.due()
+        return step >= due.step or time.monotonic() >= due.time
+
+    def _show(self, examples: Any = None) -> None:
+        """Shows the step; `examples` are the rows of its batch, if they had to be fetched."""
+        step, now = self._readings.step, time.monotonic()
+        rate = (step - self._shown_step) / max(now - self._shown_time, 1e-9)
+        self._shown_step, self._shown_time = step, now
+        if examples is None and not isinstance(self._examples, tf.Tensor):
+            examples = self._examples
+        parts = [f"{tqdm.format_sizeof(rate)} step/s"]
+        if examples is not None:
+            parts.append(f"{tqdm.format_sizeof(rate * int(examples))} ex/s")
+        if self._readings.loss is not None:
+            parts.append(f"loss {self._readings.loss:.4g}")
+        # Workers that do not wait for each other make a step or two more than they are to.
+        place = step if self._last_step is None else min(step, self._last_step)
+        self._display.show(place, rate, parts)
+
+
+class _Display(Protocol):
+    """One way to show progress.
+
+    Attributes:
+      interval: Seconds between two updates, unless the user says otherwise.
+    """
+
+    interval: float
+
+    def __init__(self, label: str, stream: TextIO): ...
+
+    def start(self, step: int, last_step: int | None) -> None:
+        """Tells where the count begins and ends; told again after a lost session."""
+
+    def show(self, step: int, rate: float, parts: list[str]) -> None:
+        """Shows a step, the steps per second, and what else is to be said."""
+
+    def close(self) -> None:
+        """Leaves the terminal on a fresh line."""
+
+
+class _SelfContainedBar(tqdm):
+    """A bar that starts no watching thread: the hook refreshes it."""
+
+    monitor_interval = 0
+
+
+class _Bar:
+    """A tqdm bar on one line of a terminal."""
+
+    interval = 0.25
+
+    def __init__(self, label: str, stream: TextIO):
+        self._label = label
+        self._stream = stream
+        self._bar: Any = None
+
+    def start(self, step: int, last_step: int | None) -> None:
+        if self._bar is not None:
+            return
+        count = "{n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+        known = "{desc} {percentage:3.0f}%|{bar:10}| " + count
+        self._bar = _SelfContainedBar(
+            desc=f"{self._label} ",
+            total=last_step,
+            initial=step,
+            bar_format="{desc} {n_fmt} [{elapsed}{postfix}]" if last_step is None else known,
+            file=self._stream,
+            miniters=1,
+        )
+
+    def show(self, step: int, rate: float, parts: list[str]) -> None:
+        del rate
+        self._bar.n = step
+        self._bar.set_postfix_str(", ".join(parts))
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class _Lines:
+    """One line per interval."""
+
+    interval = 5.0
+
+    def __init__(self, label: str, stream: TextIO):
+        self._label = label
+        self._stream = stream
+        self._last_step: int | None = None
+
+    def start(self, step: int, last_step: int | None) -> None:
+        del step
+        self._last_step = last_step
+
+    def show(self, step: int, rate: float, parts: list[str]) -> None:
+        place = f"step {step}"
+        if self._last_step is not None:
+            left = self._last_step - step
+            place += f"/{self._last_step}"
+            parts = [*parts, f"ETA {tqdm.format_interval(left / rate)}"] if rate else parts
+        print(f"{self._label}  {place}  {'  '.join(parts)}", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Leaves everything as it is: a line is always complete."""
+
+
+class _Silence:
+    """Shows nothing, ever."""
+
+    interval = math.inf
+
+    def __init__(self, label: str, stream: TextIO):
+        del label, stream
+
+    def start(self, step: int, last_step: int | None) -> None:
+        """Does nothing."""
+
+    def show(self, step: int, rate: float, parts: list[str]) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+_DISPLAYS: dict[str, type[_Display]] = {"bar": _Bar, "log": _Lines, "off": _Silence}

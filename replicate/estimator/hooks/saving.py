@@ -1,0 +1,213 @@
+"""Saving: when a checkpoint is written, with what in it, and which old ones are kept.
+
+Owns the saver of a training graph and the hook that uses it: at the start of a run that restored
+nothing, at every interval, and at the end. The position of the input is written beside a checkpoint
+from which an interrupted run would go on, and removed when the run comes to its end. It loads
+nothing.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Tensor
+from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
+from replicate.estimator.checkpoints.input_position import InputPosition
+from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
+from replicate.estimator.checkpoints.position_file import remove_position
+from replicate.estimator.checkpoints.reading import CheckpointError
+from replicate.estimator.checkpoints.retention import announce, dropped_by, withdraw
+from replicate.estimator.hooks.graph_files import GraphFiles
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.run_config import RunConfig
+from replicate.model_average import saved_objects
+
+v1 = tf.compat.v1
+
+
+def saves_checkpoints(config: RunConfig) -> bool:
+    """Returns whether a run saves checkpoints at all."""
+    return bool(config.save_checkpoints_steps or config.save_checkpoints_secs)
+
+
+def build_saver(scaffold: v1.train.Scaffold, config: RunConfig) -> v1.train.Saver:
+    """Returns the saver of the model, or a new one of the default graph if it brought none.
+
+    Args:
+      scaffold: Of the model. It takes the saver from the collection SAVERS when it is finalised.
+      config: Says how many checkpoints are kept.
+    """
+    own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
+    if own is not None:
+        return own
+    saver = v1.train.Saver(
+        saved_objects(),
+        allow_empty=True,
+        max_to_keep=config.keep_checkpoint_max or None,
+        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+        save_relative_paths=True,
+        sharded=config.num_ps_replicas > 0,
+    )
+    v1.add_to_collection(v1.GraphKeys.SAVERS, saver)
+    return saver
+
+
+class CheckpointHook(PatientHook):
+    """Saves the first step, the last one, and one per interval in between."""
+
+    def __init__(
+        self,
+        model_dir: str,
+        saver: v1.train.Saver,
+        readings: StepReadings,
+        config: RunConfig,
+        position: InputPosition | None = None,
+        listeners: Sequence[v1.train.CheckpointSaverListener] = (),
+        goes_on: Callable[[], bool] = bool,
+        graph_files: GraphFiles | None = None,
+    ):
+        """Keeps the settings.
+
+        Args:
+          model_dir: Where checkpoints go.
+          saver: Of the graph that is trained.
+          readings: Of its step.
+          config: Says how often to save.
+          position: Of the input, to be saved too.
+          listeners: Told before and after every save.
+          goes_on: Returns, at the end, whether the next run shall go on at the position of the
+            input that this one has reached.
+          graph_files: Writes the *.meta file of each checkpoint; None for no such files.
+        """
+        self._model_dir = model_dir
+        self._saver = saver
+        self._readings = readings
+        self._position = position
+        self._listeners = listeners
+        self._graph_files = graph_files
+        self._goes_on = goes_on
+        self._every_steps = config.save_checkpoints_steps
+        self._every_secs = config.save_checkpoints_secs
+        self._next = Due()
+        self._global_step: Tensor = None
+        self._saved_step: int | None = None
+
+    def due(self) -> Due:
+        """Returns when the next checkpoint shall be written."""
+        return self._next
+
+    def begin(self) -> None:
+        """Finds the step counter and starts the listeners."""
+        self._global_step = v1.train.get_global_step()
+        for listener in self._listeners:
+            listener.begin()
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Takes up the list of kept checkpoints, and saves unless this step is saved already."""
+        del coord
+        step = self._readings.step
+        kept = _kept_checkpoints(self._model_dir)
+        self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
+        if self._path(step) in kept:
+            self._saved_step = step
+            self._wait(step)
+        else:
+            self._save(session, step)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Saves when the interval is over; stops training if a listener wants it."""
+        del run_values
+        if self._readings.step < self._next.step and time.monotonic() < self._next.time:
+            return
+        step = int(run_context.session.run(self._global_step))
+        if step != self._saved_step and self._save(run_context.session, step):
+            run_context.request_stop()
+
+    def end(self, session: v1.Session) -> None:
+        """Saves the last step unless it is saved already, and settles where the next run begins."""
+        step = int(session.run(self._global_step))
+        goes_on = self._goes_on()
+        if step != self._saved_step:
+            self._save(session, step, with_position=goes_on)
+        elif not goes_on:
+            remove_position(self._path(step))
+        for listener in self._listeners:
+            listener.end(session, step)
+
+    @property
+    def saved(self) -> tuple[int, str]:
+        """The step that was saved last, and the path of its checkpoint.
+
+        Raises:
+          RuntimeError: Nothing was saved yet.
+        """
+        if self._saved_step is None:
+            raise RuntimeError(f"No step has been saved in {self._model_dir} yet.")
+        return self._saved_step, self._path(self._saved_step)
+
+    def _wait(self, step: int) -> None:
+        """Lets an interval begin with this step."""
+        if self._every_steps:
+            self._next = Due(step=step + self._every_steps)
+        elif self._every_secs:
+            self._next = Due(time=time.monotonic() + self._every_secs)
+
+    def _path(self, step: int) -> str:
+        return f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}-{step}"
+
+    def _save(self, session: v1.Session, step: int, with_position: bool = True) -> bool:
+        """Saves one step; returns whether a listener asks for training to stop."""
+        self._wait(step)
+        for listener in self._listeners:
+            listener.before_save(session, step)
+        self._write(session, step, with_position)
+        self._saved_step = step
+        answers = [listener.after_save(session, step) for listener in self._listeners]
+        return any(answers)
+
+    def _write(self, session: v1.Session, step: int, with_position: bool) -> None:
+        prefix = f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}"
+        dropped = dropped_by(self._saver)
+        try:
+            announce(self._model_dir, [self._path(step), *dropped])
+            if with_position and self._position is not None:
+                self._position.save(session, self._path(step))
+            else:
+                remove_position(self._path(step))
+            if self._graph_files is not None:
+                self._graph_files.write_meta(session.graph, self._path(step))
+            self._saver.save(session, prefix, global_step=step, write_meta_graph=False)
+            for path in dropped:
+                if not tf.io.gfile.exists(f"{path}.index"):
+                    remove_position(path)
+            withdraw(self._model_dir)
+        except (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError) as error:
+            raise CheckpointError(
+                f"Cannot save {self._path(step)}: {error.message.splitlines()[0]}"
+                f"{_free_space(self._model_dir)}. The checkpoints before it are whole. Make room "
+                "and start again to continue from the newest one."
+            ) from error
+
+
+def _kept_checkpoints(model_dir: str) -> list[str]:
+    """The whole checkpoints that count against the limit, oldest first."""
+    whole = indexed_checkpoints(model_dir)
+    listed = [path for path in listed_checkpoints(model_dir) if path in whole]
+    return listed or whole
+
+
+def _saved_at(path: str) -> float:
+    """When a checkpoint was written, in seconds since the epoch."""
+    return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
+
+
+def _free_space(model_dir: str) -> str:
+    """How much room is left, for a directory on a local file system."""
+    try:
+        return f" ({shutil.disk_usage(model_dir).free:,} bytes free)"
+    except OSError:
+        return ""

@@ -1,0 +1,126 @@
+"""Inputs: from a user's input_fn to the Tensors of one step.
+
+Owns the reading of what an input_fn returned: a dataset, features, or features and labels. It does
+not split batches (`replicate.split` does). The batches of a training run are counted and restored
+by `input_position.py`. `estimator.py` calls it once per graph.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Nest, Tensor
+from replicate.estimator.calling import call_input_fn
+from replicate.estimator.checkpoints.input_position import SCOPE, InputPosition
+from replicate.estimator.run_config import RunConfig
+from replicate.nests import flatten
+from replicate.spec import ModeKeys
+
+v1 = tf.compat.v1
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """One batch of input, and the way to continue it.
+
+    Attributes:
+      features: Tensor or nest of Tensors, each [batch, ...].
+      labels: As `features`, or None.
+      position: The position in the dataset, which starts its iterator; None outside of training,
+        for Tensors, in processes that save nothing, and where the config does not want it.
+      operations: Names of the operations that input_fn made; empty outside of training.
+    """
+
+    features: Nest
+    labels: Nest
+    position: InputPosition | None
+    operations: frozenset[str] = frozenset()
+
+
+def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Inputs:
+    """Calls input_fn on the CPU and returns the Tensors of a batch.
+
+    Args:
+      input_fn: Returns a `tf.data.Dataset`, features, or (features, labels). It may name the
+        arguments mode, params and config.
+      mode: One of `ModeKeys`. In PREDICT labels are dropped.
+      params: Passed on.
+      config: Passed on.
+
+    Raises:
+      ValueError: input_fn returned nothing, or a tuple that is not (features, labels).
+      TypeError: It returned an iterator, or a Tensor that was made outside of it.
+    """
+    is_training = mode == ModeKeys.TRAIN
+    earlier = _operations() if is_training else frozenset()
+    with v1.device("/cpu:0"):
+        returned = call_input_fn(input_fn, mode, params, config)
+        position = None
+        is_counted = is_training and config.save_input_position and config.is_chief
+        with v1.name_scope(SCOPE):
+            if isinstance(returned, tf.data.Dataset) and is_counted:
+                position = InputPosition(returned)
+                returned = position.next
+            elif isinstance(returned, tf.data.Dataset):
+                iterator = v1.data.make_initializable_iterator(returned)
+                v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+                returned = iterator.get_next()
+    features, labels = _features_and_labels(returned, mode)
+    _check_leaves(features, labels)
+    operations = _operations() - earlier if is_training else earlier
+    return Inputs(features, labels, position, operations)
+
+
+def batch_size(features: Nest) -> int | Tensor | None:
+    """Returns the number of rows of a batch: an int if known now, else a Tensor.
+
+    None stands for "cannot be told", as for a sparse first feature.
+
+    Args:
+      features: Tensor or nest of Tensors, each [batch, ...].
+    """
+    first = next(iter(flatten(features)), None)
+    if not isinstance(first, tf.Tensor) or first.shape.rank in (None, 0):
+        return None
+    known = first.shape.as_list()[0]
+    return tf.shape(first, out_type=tf.int64)[0] if known is None else int(known)
+
+
+def _operations() -> frozenset[str]:
+    """The names of the operations of the default graph."""
+    return frozenset(operation.name for operation in v1.get_default_graph().get_operations())
+
+
+def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:
+    if returned is None:
+        raise ValueError(
+            f"input_fn returned None in mode {mode!r}. Return a tf.data.Dataset, features, or "
+            "(features, labels)."
+        )
+    if not isinstance(returned, (tuple, list)):
+        return returned, None
+    if mode == ModeKeys.PREDICT and returned:
+        return returned[0], None
+    if len(returned) != 2:
+        raise ValueError(
+            f"input_fn must give (features, labels) in mode {mode!r}, got {len(returned)} parts. "
+            "Put several features into a dict, (dict, labels)."
+        )
+    return returned[0], returned[1]
+
+
+def _check_leaves(*nests: Nest) -> None:
+    """Refuses what looks like a batch and cannot be one."""
+    for leaf in flatten(nests):
+        if isinstance(leaf, Iterator):
+            raise TypeError(
+                f"input_fn must return a tf.data.Dataset, features, or (features, labels), got the "
+                f"iterator {leaf!r}. Make a dataset of it with tf.data.Dataset.from_generator."
+            )
+        if isinstance(leaf, tf.Tensor) and not hasattr(leaf, "graph"):
+            raise TypeError(
+                f"input_fn returned a Tensor of shape {leaf.shape} that was made outside of it, "
+                "where TensorFlow executes eagerly. Make it inside of input_fn, or return an array."
+            )

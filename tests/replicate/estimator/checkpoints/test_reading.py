@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.checkpoints.reading import (
+    CheckpointError,
+    checkpoint_files,
+    damage_in,
+    read_variable,
+    restore_variables,
+)
+
+v1 = tf.compat.v1
+
+
+def build(shape=(2, 3), names=("w",)):
+    for name in names:
+        v1.get_variable(name, shape, initializer=v1.ones_initializer())
+    return v1.train.Saver(sharded=True, save_relative_paths=True)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A directory with checkpoints of steps 9 and 10."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        saver = build()
+        session.run(v1.global_variables_initializer())
+        for step in (9, 10):
+            saver.save(session, f"{tmp_path}/model.ckpt", step, write_meta_graph=False)
+    return tmp_path
+
+
+def restore(path, **model):
+    with tf.Graph().as_default(), v1.Session() as session:
+        saver = build(**model)
+        restore_variables(session, saver, path)
+        return session.run(v1.global_variables())
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_restores(saved):
+    (weights,) = restore(f"{saved}/model.ckpt-10")
+    np.testing.assert_array_equal(weights, np.ones([2, 3]))
+
+
+def truncate(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[0] ^= 4
+    path.write_bytes(bytes(data))
+
+
+DATA, INDEX = "model.ckpt-10.data-00000-of-00001", "model.ckpt-10.index"
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (flip, DATA),
+        (lambda path: truncate(path, 7), DATA),
+        (lambda path: truncate(path, 0), DATA),
+        (lambda path: truncate(path, 20), INDEX),
+        (lambda path: truncate(path, 0), INDEX),
+    ],
+    ids=["bit", "short data", "empty data", "short index", "empty index"],
+)
+def test_damaged_file_is_named_and_nothing_is_changed(saved, damage, name):
+    damage(saved / name)
+    before = contents(saved)
+    with pytest.raises(CheckpointError, match=f"damaged file .*{name}") as caught:
+        restore(f"{saved}/model.ckpt-10")
+    assert not isinstance(caught.value, tf.errors.OutOfRangeError)
+    assert contents(saved) == before
+
+
+def test_every_flipped_bit_of_the_data_is_found(saved):
+    path = f"{saved}/model.ckpt-10"
+    assert damage_in(path) is None
+    whole = (saved / DATA).read_bytes()
+    for place in range(len(whole)):
+        (saved / DATA).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert f"damaged file {saved}/{DATA}" in damage_in(path)
+    (saved / DATA).write_bytes(whole)
+    assert damage_in(path) is None
+
+
+def test_missing_files_are_damage(saved):
+    assert damage_in(f"{saved}/model.ckpt-8") == f"{saved}/model.ckpt-8.index does not exist"
+    (saved / DATA).unlink()
+    assert "model.ckpt-10.data-*, which does not exist" in damage_in(f"{saved}/model.ckpt-10")
+
+
+def test_files_of_a_checkpoint(saved):
+    (saved / "model.ckpt-10.meta").write_text("")
+    (saved / "model.ckpt-10.input_position").write_text("")
+    (saved / f"{DATA}.corrupt").write_text("")
+    names = [path.rpartition("/")[2] for path in checkpoint_files(f"{saved}/model.ckpt-10")]
+    assert names == [INDEX, DATA, "model.ckpt-10.input_position", "model.ckpt-10.meta"]
+    assert checkpoint_files("/absent/model.ckpt-1") == []
+
+
+def test_missing_data_file_is_named(saved):
+    (saved / DATA).unlink()
+    with pytest.raises(CheckpointError, match=r"model.ckpt-10.data-\*, which does not exist"):
+        restore(f"{saved}/model.ckpt-10")
+
+
+def test_missing_index_file_is_named(saved):
+    (saved / INDEX).unlink()
+    with pytest.raises(CheckpointError, match=r"model.ckpt-10.index does not exist"):
+        restore(f"{saved}/model.ckpt-10")
+
+
+NEITHER = r"Build the model that was saved, or .* with warm_start_from=replicate\.WarmStartSettings"
+
+
+def test_other_shape_names_the_variable_and_both_shapes(saved):
+    told = (
+        r"shapes differ for 1 of its 1 variables: w: saved \[2, 3\], wanted \[3, 3\]\. " + NEITHER
+    )
+    with pytest.raises(CheckpointError, match=told):
+        restore(f"{saved}/model.ckpt-10", shape=(3, 3))
+
+
+def test_missing_variables_are_named(saved):
+    told = r"lacks 2 of the 3 variables of this model: a, b\. It holds 1, of which .* lacks none\. "
+    with pytest.raises(CheckpointError, match=told + NEITHER):
+        restore(f"{saved}/model.ckpt-10", names=("w", "b", "a"))
+
+
+def test_of_many_variables_the_first_are_named(saved):
+    names = [f"v{number}" for number in range(8)]
+    told = (
+        r"lacks 8 of the 8 variables of this model: v0, v1, v2, v3, v4 and 3 more\. "
+        r"It holds 1, of which this model lacks w\. "
+    )
+    with pytest.raises(CheckpointError, match=told):
+        restore(f"{saved}/model.ckpt-10", names=names)
+
+
+def test_read_variable(saved):
+    for name in ("w", "w:0"):
+        np.testing.assert_array_equal(read_variable(f"{saved}/model.ckpt-9", name), np.ones([2, 3]))
+    with pytest.raises(CheckpointError, match=r"'v' of .*-9: it holds 1 others, most like it w\. "):
+        read_variable(f"{saved}/model.ckpt-9", "v")
+
+
+def test_read_variable_from_a_damaged_file(saved):
+    truncate(saved / DATA, 3)
+    with pytest.raises(CheckpointError, match=f"damaged file .*{DATA}"):
+        read_variable(f"{saved}/model.ckpt-10", "w")

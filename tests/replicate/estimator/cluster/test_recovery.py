@@ -1,0 +1,113 @@
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.cluster import recovery
+from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
+from replicate.estimator.cluster.servers import Abandoned, ClusterError
+from replicate.estimator.run_config import RunConfig
+
+v1 = tf.compat.v1
+
+
+class Clock:
+    """A clock that only sleeping moves on."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(recovery, "time", clock := Clock())
+    return clock
+
+
+def lost(text="Graph execution error:\n\n=====\nps 0 has left\nmore"):
+    return tf.errors.UnavailableError(None, None, text)
+
+
+def pauses(restarts, clock, count):
+    found = []
+    for _ in range(count):
+        before = clock.now
+        restarts.pause(bool)
+        found.append(clock.now - before)
+    return found
+
+
+def test_pauses_grow_up_to_a_minute(clock):
+    restarts = Restarts(RunConfig(max_restarts=8), SimpleNamespace(step=0))
+    assert pauses(restarts, clock, 8) == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
+
+
+def test_gives_up_and_tells_the_last_cause(clock):
+    restarts = Restarts(RunConfig(max_restarts=2), SimpleNamespace(step=7))
+    with pytest.raises(tf.errors.UnavailableError), restarts.noting():
+        raise lost()
+    pauses(restarts, clock, 2)
+    with pytest.raises(
+        ClusterError, match=r"at step 7: .* lost 3 times .* ps 0 has left\. "
+    ) as told:
+        restarts.pause(bool)
+    assert told.value.code == 138
+
+
+def test_counts_anew_when_training_got_further_than_ever(clock):
+    readings = SimpleNamespace(step=10)
+    restarts = Restarts(RunConfig(max_restarts=2), readings)
+    pauses(restarts, clock, 2)
+    readings.step = 11
+    assert pauses(restarts, clock, 2) == pytest.approx([1, 2])
+    readings.step = 9  # back at an older checkpoint
+    with pytest.raises(ClusterError, match="at step 11"):
+        restarts.pause(bool)
+
+
+def test_a_pause_ends_when_there_is_nothing_to_wait_for(clock):
+    restarts = Restarts(RunConfig(), SimpleNamespace(step=0))
+    with pytest.raises(Abandoned):
+        restarts.pause(lambda: True)
+    assert clock.now == 0
+
+
+class Creator:
+    """Fails with each error in turn, then makes a session of a kind."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+
+    def create_session(self):
+        if self.errors:
+            raise self.errors.pop(0)
+        return "session"
+
+
+def recovering(creator, **settings):
+    config = RunConfig(**settings)
+    return RecoveringSessionCreator(
+        creator, Restarts(config, SimpleNamespace(step=0)), config, is_over=bool
+    )
+
+
+def test_session_that_is_lost_while_it_is_made_is_made_again(clock):
+    aborted = tf.errors.AbortedError(None, None, "aborted")
+    creator = recovering(Creator(lost(), aborted))
+    assert creator.create_session() == "session"
+    assert clock.now == pytest.approx(3)
+    creator.create_session()
+    assert clock.now == pytest.approx(7), "a session was asked for since the last one was lost"
+
+
+def test_other_errors_are_passed_on(clock):
+    with pytest.raises(KeyError):
+        recovering(Creator(KeyError("x"))).create_session()
+    with pytest.raises(ClusterError, match="lost 1 times"):
+        recovering(Creator(lost()), max_restarts=0).create_session()

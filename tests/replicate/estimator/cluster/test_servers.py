@@ -1,0 +1,263 @@
+import dataclasses
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.cluster import servers
+from replicate.estimator.cluster.servers import (
+    Abandoned,
+    ClusterError,
+    absent_tasks,
+    delay_worker,
+    serve_until_done,
+    start_server,
+    tell_parameter_servers,
+    wait_for_parameter_servers,
+)
+from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.end_marker import announce_end
+from replicate.estimator.run_config import RunConfig
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def listening():
+    """A socket that listens on a free port."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield held.getsockname()[1]
+
+
+def config(port, task="chief", **settings):
+    jobs = {"chief": ("127.0.0.1:1",), "ps": (f"127.0.0.1:{port}",)}
+    if task == "ps":
+        jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",), **jobs}
+    return RunConfig(cluster=ClusterConfig(jobs, task, 0), **settings)
+
+
+def test_port_in_use_is_named(listening):
+    with pytest.raises(ClusterError, match=f"server of ps 0: port {listening}.* is in use"):
+        start_server(config(listening, "ps"))
+
+
+def test_waits_for_a_port_that_is_open(listening):
+    wait_for_parameter_servers(config(listening))
+
+
+def test_parameter_server_that_is_absent_is_named():
+    missing = config(1, session_creation_timeout_secs=0.01)
+    with pytest.raises(ClusterError, match=r"chief 0 has waited 0.01 seconds for ps 0 at '127.0"):
+        wait_for_parameter_servers(missing)
+
+
+def test_a_task_whose_address_is_not_known_is_not_asked():
+    jobs = {"chief": ("",), "worker": ("",), "ps": ("",)}
+    beside = RunConfig(cluster=ClusterConfig(jobs, "worker", 0, target="grpc://a:1"))
+    servers.wait_for_parameter_servers(beside)
+    assert servers.absent_tasks(beside, ["chief", "ps"]) == []
+
+
+def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog):
+    monkeypatch.setattr(servers, "SAY_SECS", 0)
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    answers = iter([False, False, True])
+    with pytest.raises(Abandoned, match="ps 0"):
+        wait_for_parameter_servers(config(1), lambda: next(answers))
+    assert caplog.text.count("Waiting for ps 0 at '127.0.0.1:1'") == 1
+
+
+def test_tasks_that_do_not_answer_are_named(listening, start_servers, monkeypatch):
+    monkeypatch.setattr(servers, "_ANSWER_SECS", 0.2)
+    role = start_servers(chief=1, worker=1, ps=1)["chief", 0]
+    assert absent_tasks(RunConfig(cluster=role), ["ps", "chief", "worker"]) == []
+    jobs = {**role.jobs, "worker": ("127.0.0.1:1", "", f"127.0.0.1:{listening}")}
+    absent = RunConfig(cluster=dataclasses.replace(role, jobs=jobs))
+    assert absent_tasks(absent, ["ps", "worker"]) == [
+        "worker 0 at '127.0.0.1:1'",
+        f"worker 2 at '127.0.0.1:{listening}'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "index", "role", "secs"),
+    [
+        (None, 0, "worker", 0),
+        (0, 0, "worker", 0),
+        (60, 0, "worker", 5),
+        (60, 2, "worker", 15),
+        (7, 2, "worker", 7),
+        (60, 0, "chief", 0),
+    ],
+)
+def test_workers_start_one_after_the_other_if_told_so(monkeypatch, limit, index, role, secs):
+    naps = []
+
+    class Clock:
+        """A clock that only sleeping moves on."""
+
+        @staticmethod
+        def monotonic():
+            return sum(naps)
+
+        @staticmethod
+        def sleep(seconds):
+            naps.append(seconds)
+
+    monkeypatch.setattr(servers, "time", Clock)
+    jobs = {"chief": ("a:1",), "worker": ("a:2", "a:3", "a:4")}
+    cluster = ClusterConfig(jobs, role, index)
+    delayed = RunConfig(cluster=cluster, experimental_max_worker_delay_secs=limit)
+    delay_worker(delayed)
+    assert sum(naps) == secs
+    naps.clear()
+    delay_worker(delayed, lambda: True)
+    assert naps == []
+
+
+def test_server_is_not_limited_by_the_device_filters_of_sessions(monkeypatch):
+    found = []
+    monkeypatch.setattr(v1.train, "Server", lambda *args, **settings: found.append(settings))
+    monkeypatch.setattr(servers, "_is_free", lambda port: True)
+    start_server(config(1, "ps"))
+    assert list(found[0]["config"].device_filters) == []
+
+
+def test_error_ends_a_process_with_its_code(monkeypatch):
+    codes = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    ClusterError("lost").exit()
+    assert codes == [138]
+
+
+@pytest.fixture(scope="module")
+def local_server():
+    """A server of this process, which plays the parameter server."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    return v1.train.Server({"ps": [f"127.0.0.1:{port}"]}, job_name="ps", task_index=0)
+
+
+def as_role(role, index=0, chief="127.0.0.1:1", **settings):
+    jobs = {"chief": (chief,), "worker": ("127.0.0.1:2",), "ps": ("",)}
+    return RunConfig(cluster=ClusterConfig(jobs, role, index), **settings)
+
+
+def start_serving(local_server):
+    thread = threading.Thread(target=serve_until_done, args=(local_server.target, as_role("ps")))
+    thread.start()
+    return thread
+
+
+def test_parameter_server_leaves_when_all_are_done(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    thread = start_serving(local_server)
+    tell_parameter_servers(local_server.target, as_role("worker"))
+    tell_parameter_servers(local_server.target, as_role("worker"))
+    thread.join(timeout=0.3)
+    assert thread.is_alive(), "the chief is not done"
+    tell_parameter_servers(local_server.target, as_role("chief"))
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+def test_parameter_server_that_has_left_is_not_told(local_server):
+    config = as_role("worker")
+    gone = dataclasses.replace(config.cluster, jobs={**config.cluster.jobs, "ps": ("127.0.0.1:1",)})
+    started = time.monotonic()
+    tell_parameter_servers(local_server.target, RunConfig(cluster=gone))
+    assert time.monotonic() - started < servers.LEAVE_SECS / 2
+
+
+def test_parameter_server_that_cannot_be_told_is_named(local_server, monkeypatch, caplog):
+    def fail(*arguments):
+        raise tf.errors.DeadlineExceededError(None, None, "late")
+
+    monkeypatch.setattr(v1.Session, "run", fail)
+    tell_parameter_servers(local_server.target, as_role("worker"))
+    assert "ps 0 was not told that worker 0 is done" in caplog.text
+    assert "DeadlineExceededError" in caplog.text
+
+
+def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "LEAVE_SECS", 0.2)
+    thread = start_serving(local_server)
+    tell_parameter_servers(local_server.target, as_role("chief"))
+    started = time.monotonic()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert time.monotonic() - started > 0.1
+
+
+def test_parameter_server_misses_those_who_train(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    config = as_role("ps", session_creation_timeout_secs=0.1)
+    text = r"ps 0 has waited 0.1 seconds .* chief 0 at '127.0.0.1:1', worker 0 at '127.0.0.1:2' acc"
+    with pytest.raises(ClusterError, match=text):
+        serve_until_done(local_server.target, config)
+
+
+def test_parameter_server_leaves_after_the_chief_if_nobody_is_there(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
+    tell_parameter_servers(local_server.target, as_role("chief"))
+    started = time.monotonic()
+    serve_until_done(local_server.target, as_role("ps"))
+    assert time.monotonic() - started < servers.LEAVE_SECS / 2
+
+
+def test_parameter_server_that_was_not_told_leaves_when_training_has_ended(
+    local_server, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
+    asked = []
+
+    def look(address, timeout):
+        asked.append(address)
+        if len(asked) == 3:
+            announce_end(str(tmp_path))
+        return False
+
+    monkeypatch.setattr(servers, "is_listening", look)
+    announce_end(str(tmp_path))  # of an earlier run
+    serve_until_done(local_server.target, as_role("ps", model_dir=str(tmp_path)))
+    assert len(asked) >= 3
+
+
+def test_parameter_server_that_is_asked_to_end_waits_for_those_who_train(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as chief:
+        config = as_role("ps", chief=f"127.0.0.1:{chief.getsockname()[1]}")
+        asked_at = []
+
+        def ask():
+            os.kill(os.getpid(), signal.SIGTERM)
+            asked_at.append(time.monotonic())
+            time.sleep(0.3)  # the chief saves
+            chief.close()
+
+        threading.Timer(0.1, ask).start()
+        with pytest.raises(SystemExit) as end:
+            serve_until_done(local_server.target, config)
+    assert end.value.code == 143
+    assert time.monotonic() - asked_at[0] >= 0.3
+
+
+def test_parameter_server_that_is_asked_to_end_does_not_wait_for_ever(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    monkeypatch.setattr(servers, "STOP_SECS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as chief:
+        config = as_role("ps", chief=f"127.0.0.1:{chief.getsockname()[1]}")
+        threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGTERM]).start()
+        with pytest.raises(SystemExit) as end:
+            serve_until_done(local_server.target, config)
+    assert end.value.code == 143

@@ -1,0 +1,153 @@
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.cluster import sync_replicas
+from replicate.estimator.cluster.sync_replicas import (
+    SyncReplicasHook,
+    is_synchronous,
+    with_orderly_ends,
+)
+
+v1 = tf.compat.v1
+
+
+class Model:
+    """One weight that a SyncReplicasOptimizer trains, in the default graph."""
+
+    def __init__(self, use_resource=True, rate=0.1, tokens=1):
+        with v1.variable_scope("", use_resource=use_resource):
+            weight = v1.get_variable("w", initializer=2.0)
+            self.step = v1.train.get_or_create_global_step()
+        descent = v1.train.GradientDescentOptimizer(rate)
+        self.sync = v1.train.SyncReplicasOptimizer(descent, 1, total_num_replicas=tokens)
+        self.train_op = self.sync.minimize(tf.square(weight), self.step)
+        names = {"dtypes": tf.int64, "shapes": (), "shared_name": "sync_token_q"}
+        self.queue = v1.FIFOQueue(-1, **names)
+        self.size, self.is_closed = self.queue.size(), self.queue.is_closed()
+
+    def train(self, hook, steps=3, target="", then=lambda session: None):
+        creator = v1.train.ChiefSessionCreator(master=target)
+        with v1.train.MonitoredSession(creator, [hook], stop_grace_period_secs=30) as session:
+            while session.run(self.step) < steps:
+                session.run(self.train_op)
+            then(session)
+
+
+def is_waiting():
+    return any(thread.name.startswith("QueueRunner") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda sync: sync,
+        lambda sync: lambda: sync,
+        lambda sync: sync.make_session_run_hook(is_chief=True),
+    ],
+    ids=["optimizer", "function", "hook"],
+)
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_session_closes_at_once_and_leaves_no_thread(graph, given, use_resource):
+    model = Model(use_resource)
+    started = []
+    model.train(
+        SyncReplicasHook(given(model.sync), is_chief=True),
+        then=lambda session: started.append(time.monotonic()),
+    )
+    assert time.monotonic() - started[0] < 5
+    deadline = time.monotonic() + 10
+    while is_waiting():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_error_of_the_chiefs_thread_is_told(graph):
+    model = Model(rate=v1.debugging.check_numerics(tf.constant(float("nan")), "no rate"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no rate"):
+        model.train(SyncReplicasHook(model.sync, is_chief=True))
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_chief_ends_the_others_unless_it_comes_back(start_servers, comes_back):
+    target = start_servers(chief=1)["chief", 0]
+    target = f"grpc://{target.jobs['chief'][0]}"
+    for steps in (3, 6):  # the second chief finds a queue that may be closed
+        with tf.Graph().as_default():
+            model = Model()
+            hook = SyncReplicasHook(model.sync, True, comes_back=lambda: comes_back)
+            model.train(hook, steps, target)
+            with v1.Session(target) as session:
+                assert session.run([model.is_closed, model.step]) == [not comes_back, steps]
+
+
+def test_worker_leaves_a_token_for_everybody(start_servers):
+    role = start_servers(chief=1)["chief", 0]
+    target = f"grpc://{role.jobs['chief'][0]}"
+    with tf.Graph().as_default():
+        model = Model(tokens=3)
+        with v1.Session(target) as session:
+            hook = SyncReplicasHook(model.sync, is_chief=False)
+            hook.begin()
+            session.run(v1.global_variables_initializer())
+            hook.end(session)
+            assert session.run([model.size, model.is_closed]) == [3, False]
+
+
+def test_hooks_of_tensorflow_get_an_orderly_end(graph, caplog):
+    model = Model()
+    other, own = v1.train.StepCounterHook(), SyncReplicasHook(model.sync, True)
+    given = [other, model.sync.make_session_run_hook(True), own]
+    first, second, third = with_orderly_ends(given, True, lambda: True)
+    assert (first, third) == (other, own)
+    assert isinstance(second, SyncReplicasHook)
+    assert second.comes_back()
+    assert own.comes_back()
+    assert is_synchronous(graph)
+    assert "its hook is missing" not in caplog.text
+
+
+def test_missing_hook_is_told(graph, caplog):
+    assert with_orderly_ends([], True, bool) == []
+    assert "its hook is missing" not in caplog.text
+    Model()
+    with_orderly_ends([v1.train.StepCounterHook()], True, bool)
+    assert "its hook is missing" in caplog.text
+    caplog.clear()
+
+    class Unknown(v1.train.SessionRunHook):
+        """May run the optimizer."""
+
+    with_orderly_ends([Unknown()], True, bool)
+    assert "its hook is missing" not in caplog.text
+
+
+def test_what_is_no_synchronous_optimizer(graph):
+    descent = v1.train.GradientDescentOptimizer(1.0)
+    with pytest.raises(TypeError, match=r"got <tensorflow.*GradientDescent.*lambda: optimizer.wr"):
+        SyncReplicasHook(lambda: descent, True).begin()
+    with pytest.raises(ValueError, match="the graph has no synchronous update"):
+        SyncReplicasHook(v1.train.SyncReplicasOptimizer(descent, 1), True).begin()
+
+
+def test_error_of_the_chiefs_thread_counts_until_the_end():
+    stops = []
+
+    class Session:
+        def close(self):
+            stops.append("session")
+
+    class Coordinator(v1.train.Coordinator):
+        def request_stop(self, ex=None):
+            stops.append(ex)
+
+    aggregation = sync_replicas._Aggregation(Session(), Coordinator())
+    error = tf.errors.CancelledError(None, None, "The queue is closed.")
+    aggregation.has_ended = True
+    aggregation.request_stop(error)
+    assert stops == []
+    aggregation.has_ended = False
+    aggregation.request_stop(error)
+    assert stops == [error, "session"]

@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.errors import NonFiniteError
+from replicate.estimator.hooks.finite import FiniteVariablesListener, require_finite_loss
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.finite_gradients import watched
+from replicate.model_fn import replicate_model_fn
+from replicate.skipping import NonFiniteSkipping
+from replicate.spec import EstimatorSpec
+from replicate.tower_optimizer import TowerOptimizer
+
+v1 = tf.compat.v1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_loss_that_is_not_finite_is_named_with_its_step(graph, bad):
+    readings = StepReadings(tf.no_op(), tf.constant(bad, name="my_loss"))
+    require_finite_loss(readings)
+    readings.take(np.array([7.0, 1.0]))
+    require_finite_loss(readings)
+    readings.take(np.array([8.0, bad]))
+    with pytest.raises(NonFiniteError, match=f"stopped at step 8: the loss my_loss is {bad}"):
+        require_finite_loss(readings)
+
+
+def test_loss_of_a_skipped_step_is_only_warned_about(graph, caplog):
+    step = v1.train.create_global_step()
+    loss = v1.placeholder(tf.float32, [], name="my_loss")
+    skipping = NonFiniteSkipping(3)
+    train_op = skipping.count(skipping.judge([watched(loss, "The loss", is_loss=True)]))
+    readings = StepReadings(train_op, loss)
+    readings.begin()
+    with v1.Session() as session:
+        session.run([v1.global_variables_initializer(), step.initializer])
+        for value, skipped in ((np.inf, ["The loss"]), (2.0, []), (np.nan, ["The loss"])):
+            readings.take(session.run(readings.fetch, {loss: value}))
+            assert readings.skipped == skipped
+            require_finite_loss(readings)
+    assert caplog.text.count("Skipped a batch after step 0: The loss is NaN or infinite.") == 2
+
+
+def test_variables_that_are_not_finite_are_named(graph):
+    v1.train.create_global_step()
+    bad = v1.get_variable("bad", initializer=[1.0, 2.0])
+    v1.get_variable("good", initializer=[1.0])
+    v1.get_variable("statistic", initializer=[np.inf], trainable=False)
+    listener = FiniteVariablesListener()
+    listener.begin()
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        listener.before_save(session, 3)
+        bad.load([1.0, np.nan], session)
+        with pytest.raises(NonFiniteError, match=r"at step 3: not finite: bad. This"):
+            listener.before_save(session, 3)
+
+
+def skipping_model_fn(features, labels, mode):
+    weights = v1.get_variable("w", [3, 1], initializer=v1.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(features @ weights - labels))
+    optimizer = TowerOptimizer(lambda: v1.train.MomentumOptimizer(0.05, 0.9), skip_nonfinite=2)
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+@pytest.fixture
+def train_on(linear, tmp_path):
+    """A function that trains on batches of 4 rows, of which some are numbered as bad."""
+
+    def train(model_dir, numbers, bad=()):
+        batches = []
+        for number in numbers:
+            rows = np.roll(linear.X, number, axis=0)[:4].copy()
+            rows[3, 0] = np.nan if number in bad else rows[3, 0]
+            batches.append((rows, np.roll(linear.Y, number, axis=0)[:4]))
+        features, labels = map(np.stack, zip(*batches, strict=True))
+        replicated = replicate_model_fn(skipping_model_fn, devices=["/cpu:0", "/cpu:1"])
+        estimator = linear.make_estimator(
+            tmp_path / model_dir, replicated, save_checkpoints_steps=1
+        )
+        return estimator, lambda: estimator.train(
+            lambda: tf.data.Dataset.from_tensor_slices((features, labels))
+        )
+
+    return train
+
+
+def test_skipped_batches_are_told_and_leave_no_trace(linear, train_on, caplog):
+    estimator, train = train_on("bad", range(6), bad=(1, 3, 4))
+    train()
+    calm, train = train_on("calm", (0, 2, 5))
+    train()
+    found, expected = linear.values(estimator), linear.values(calm)
+    for name in ("global_step", "w", "w/Momentum"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    assert found["skip_nonfinite/skipped_steps"] == 3
+    told = [record.getMessage() for record in caplog.records if "Skipped" in record.getMessage()]
+    where = r"In tower 1 (/device:CPU:1), the loss tower_1/Mean"
+    assert [message.split(":", 1)[0] for message in told] == [
+        f"Skipped a batch after step {step}" for step in (1, 2, 2)
+    ]
+    assert all(where in message for message in told)
+
+
+def test_one_more_than_may_be_skipped_in_a_row_stops_training(linear, train_on):
+    estimator, train = train_on("bad", range(6), bad=(2, 3, 4))
+    with pytest.raises(NonFiniteError, match=r"^In tower 1 .*the loss tower_1/Mean is NaN"):
+        train()
+    found = linear.values(estimator)
+    assert found["global_step"] == 2
+    assert np.isfinite(found["w"]).all()

@@ -1,0 +1,215 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+from replicate.estimator import Estimator, RunConfig
+from replicate.estimator.hooks.graph_files import GraphFiles, graph_without_data
+from replicate.estimator.hooks.saving import build_saver
+from replicate.model_fn import replicate_model_fn
+from replicate.spec import EstimatorSpec
+from replicate.tower_optimizer import TowerOptimizer
+
+v1 = tf.compat.v1
+
+DATA = b"data of the input.  " * 240
+"""4,800 bytes that no file may hold."""
+
+
+def input_fn():
+    """Data in constants, of numbers and strings, and in a function that the pipeline calls."""
+    rows = np.frombuffer(DATA, np.uint8).reshape(-1, 4)
+    texts = np.array([DATA[i : i + 40] for i in range(len(rows))])
+    dataset = tf.data.Dataset.from_tensor_slices({"x": rows, "text": texts})
+
+    def mixed(row):
+        text = tf.strings.join([row["text"], DATA])
+        return {"x": tf.cast(row["x"], tf.float32) / 255.0, "text": text}
+
+    return dataset.map(mixed).repeat().batch(2)
+
+
+def model_fn(features, labels, mode):
+    w = v1.get_variable("w", initializer=tf.zeros([4]))
+    table = tf.constant(np.arange(1000, dtype=np.float32), name="table")  # Not of the input.
+    output = tf.identity(tf.linalg.matvec(features["x"], w) + table[0], name="output")
+    loss = tf.reduce_mean((output - 1.0) ** 2)
+    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The directory of a model on two towers, trained for 4 steps."""
+    folder = tmp_path_factory.mktemp("trained")
+    replicated = replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:0"])
+    # One checkpoint is kept, so that the one before it is deleted while another is saved.
+    config = RunConfig(
+        str(folder),
+        save_checkpoints_steps=2,
+        keep_checkpoint_max=1,
+        progress="off",
+        save_input_position=False,
+    )
+    Estimator(replicated, config=config).train(input_fn, max_steps=4)
+    return folder
+
+
+def test_graph_is_written_by_default_beside_every_checkpoint(trained):
+    assert [path.name for path in trained.glob("*.meta")] == ["model.ckpt-4.meta"]
+    assert (trained / "graph.pbtxt").exists()
+
+
+def test_no_file_holds_the_data(trained):
+    for path in trained.iterdir():
+        content = path.read_bytes()
+        assert DATA[:40] not in content, path.name
+        assert DATA[40:80].decode() not in content.decode(errors="ignore"), path.name
+
+
+def test_large_constants_of_the_input_become_placeholders(trained):
+    meta_graph = v1.MetaGraphDef.FromString((trained / "model.ckpt-4.meta").read_bytes())
+    nodes = meta_graph.graph_def.node
+    found = sorted(
+        (node.attr["dtype"].type, [dim.size for dim in node.attr["shape"].shape.dim])
+        for node in nodes
+        if node.op == "Placeholder"
+    )
+    assert found == [
+        (tf.uint8.as_datatype_enum, [1200, 4]),
+        (tf.string.as_datatype_enum, [1200]),
+    ]
+    (table,) = (node for node in nodes if node.name == "table")
+    assert table.op == "Const", "constants of the model stay"
+
+
+def test_import_meta_graph_and_restore_continue_the_model(trained):
+    checkpoint = str(trained / "model.ckpt-4")
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        v1.train.import_meta_graph(f"{checkpoint}.meta").restore(session, checkpoint)
+        (w,) = v1.trainable_variables()
+        expected = tf.train.load_variable(checkpoint, "w")
+        np.testing.assert_array_equal(session.run(w), expected)
+        assert session.run(v1.train.get_global_step()) == 4
+        batch = next(op for op in graph.get_operations() if op.type == "IteratorGetNext")
+        feeds = {
+            output: np.ones([2, 4]) if output.dtype == tf.float32 else ["", ""]
+            for output in batch.outputs
+        }
+        (train_op,) = graph.get_collection(v1.GraphKeys.TRAIN_OP)
+        session.run(train_op, feeds)
+        assert session.run(v1.train.get_global_step()) == 5
+        assert (session.run(w) != expected).all()
+
+
+def test_graph_pbtxt_can_be_frozen(trained):
+    checkpoint = str(trained / "model.ckpt-4")
+    meta_graph = v1.MetaGraphDef.FromString((trained / "model.ckpt-4.meta").read_bytes())
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        graph_def = text_format.Parse((trained / "graph.pbtxt").read_text(), v1.GraphDef())
+        tf.import_graph_def(graph_def, name="")
+        saver_def = meta_graph.saver_def
+        session.run(saver_def.restore_op_name, {saver_def.filename_tensor_name: checkpoint})
+        frozen = v1.graph_util.convert_variables_to_constants(
+            session, graph.as_graph_def(), ["output"]
+        )
+    values = [tf.make_ndarray(node.attr["value"].tensor) for node in frozen.node if _is_w(node)]
+    np.testing.assert_array_equal(values[0], tf.train.load_variable(checkpoint, "w"))
+
+
+def _is_w(node):
+    return node.op == "Const" and node.name.split("/")[0] == "w"
+
+
+def test_graph_of_the_event_file_is_complete(trained):
+    events = EventAccumulator(str(trained)).Reload()
+    nodes = {node.name for node in events.Graph().node}
+    assert {"output", "table", "save/restore_all"} <= nodes
+
+
+def write(folder, **settings):
+    """Writes the files of a graph with one variable in two sessions; returns the GraphFiles."""
+    with tf.Graph().as_default() as graph:
+        w = v1.get_variable("w", initializer=1.0)
+        scaffold = v1.train.Scaffold()
+        saver = build_saver(scaffold, RunConfig())
+        own = {
+            "object": object(),
+            "variable": w,
+            "tensor": w.op.outputs[0],
+            "text": "a",
+            "rate": 2.5,
+        }
+        for name, value in own.items():
+            v1.add_to_collection(f"collection of {name}", value)
+        writer = v1.summary.FileWriter(str(folder))
+        files = GraphFiles(str(folder), saver, writer, (), **settings)
+        for _ in range(2):
+            with v1.Session() as session:
+                files.after_create_session(session, None)
+        files.write_meta(graph, f"{folder}/a")
+        writer.close()
+    return files, graph
+
+
+def test_graph_is_written_in_the_first_session_only(tmp_path, caplog, own_log):
+    write(tmp_path, for_checkpoints=True)
+    (path,) = tmp_path.glob("events.*")
+    events = EventFileLoader(str(path)).Load()
+    assert [event.HasField("graph_def") for event in events].count(True) == 1
+    assert caplog.text == "", "a collection that cannot be written is left out in silence"
+    with tf.Graph().as_default() as graph:
+        v1.train.import_meta_graph(f"{tmp_path}/a.meta")
+        assert graph.get_collection("collection of object") == []
+        assert graph.get_collection("collection of rate") == [2.5]
+        (variable,) = v1.trainable_variables()
+        assert variable.op.name == "w"
+
+
+def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
+    def full(*args):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.io, "write_graph", full)
+    write(tmp_path, for_checkpoints=True)
+    assert "graph.pbtxt cannot be written: No space left on device" in caplog.text
+    assert (tmp_path / "a.meta").exists()
+
+
+def test_meta_is_built_anew_if_the_one_before_is_gone(tmp_path):
+    files, graph = write(tmp_path, for_checkpoints=True)
+    files.write_meta(graph, f"{tmp_path}/b")
+    copied = (tmp_path / "b.meta").read_bytes()
+    assert copied == (tmp_path / "a.meta").read_bytes()
+    (tmp_path / "b.meta").unlink()
+    files.write_meta(graph, f"{tmp_path}/c")
+    expected, found = map(v1.MetaGraphDef.FromString, (copied, (tmp_path / "c.meta").read_bytes()))
+    assert found.saver_def == expected.saver_def
+    assert found.graph_def == expected.graph_def
+
+
+def test_event_file_alone_holds_the_graph_where_no_files_are_wanted(tmp_path):
+    write(tmp_path, for_checkpoints=False)
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith("events.")
+
+
+def test_small_constants_and_functions_of_the_model_keep_their_values(graph):
+    big = np.arange(1000, dtype=np.float32)
+
+    @tf.function
+    def shared(x):
+        return x + big[:500]
+
+    small = tf.constant([1.0, 2.0], name="small")
+    shared(small[0])
+    of_input = {operation.name for operation in graph.get_operations()}
+    shared(tf.constant(1.0))
+    stripped = graph_without_data(graph, of_input)
+    assert all(node.op != "Placeholder" for node in stripped.node)
+    bodies = [node for function in stripped.library.function for node in function.node_def]
+    assert any(node.op == "Const" for node in bodies)
+    assert all(node.op != "Placeholder" for node in bodies)

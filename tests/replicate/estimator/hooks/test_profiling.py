@@ -1,0 +1,93 @@
+import io
+import re
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.hooks.profiling import ProfileHook
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.stepping import Stepper, StopHook
+
+v1 = tf.compat.v1
+
+
+def costly_model():
+    """A step counter, and a loss made by one matrix product that outweighs everything else."""
+    step_op = v1.assign_add(v1.train.create_global_step(), 1).op
+    table = v1.get_variable("table", [300, 300], use_resource=True)
+    product = tf.matmul(table, table, name="heavy")
+    return StepReadings(step_op, tf.reduce_mean(product, name="light"))
+
+
+def run(readings, folder, steps, last_step, others=()):
+    stream = io.StringIO()
+    hook = ProfileHook(readings, str(folder), steps, stream)
+    stepper = Stepper(readings, [*others, hook, StopHook(readings, last_step)])
+    with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
+        stepper.run(session)
+    hook.close()
+    return stream.getvalue()
+
+
+def traces(folder):
+    return list(folder.glob("plugins/profile/*/*.xplane.pb"))
+
+
+@pytest.mark.parametrize("has_others", [True, False])
+def test_trace_and_table_of_the_costliest_operations(graph, tmp_path, has_others):
+    class Counting(v1.train.SessionRunHook):
+        steps = 0
+
+        def after_run(self, run_context, run_values):
+            self.steps += 1
+
+    others = [Counting()] if has_others else []
+    text = run(costly_model(), tmp_path, (3, 4), 9, others)
+    (trace,) = traces(tmp_path)
+    assert trace.read_bytes().count(b"heavy") >= 1
+    first, titles, *rows = text.splitlines()
+    assert re.fullmatch(r"\d+ operations took [\d.]+ ms in 2 steps; the costliest:", first)
+    assert titles.split() == ["operation", "type", "device", "count", "total", "ms", "share"]
+    assert 3 <= len(rows) <= 10
+    name, kind, device, count, milliseconds, share = rows[0].split()
+    assert (name, kind, device, count) == ("heavy", "MatMul", "CPU:0", "2")
+    assert 0 < float(milliseconds) < 1000
+    assert 20 < float(share.rstrip("%")) <= 100
+    assert others == [] or others[0].steps == 9
+
+
+def test_run_that_ends_in_the_middle_keeps_what_it_has(graph, tmp_path):
+    assert run(costly_model(), tmp_path, (2, 5), 3) == ""
+    (trace,) = traces(tmp_path)
+    assert b"heavy" in trace.read_bytes()
+
+
+def test_run_that_starts_later_records_nothing(graph, tmp_path):
+    readings = costly_model()
+    begin = readings.after_create_session
+    readings.after_create_session = lambda session: (
+        v1.train.get_global_step().load(7, session),
+        begin(session),
+    )
+    assert run(readings, tmp_path, (2, 3), 2) == ""
+    assert readings.step == 9
+    assert traces(tmp_path) == []
+
+
+def test_another_profiler_is_left_alone(graph, tmp_path, caplog):
+    tf.profiler.experimental.start(str(tmp_path / "other"))
+    try:
+        text = run(costly_model(), tmp_path / "own", (1, 1), 1)
+    finally:
+        tf.profiler.experimental.stop()
+    assert text == ""
+    assert "another profiler runs in this process" in caplog.text
+    assert len(traces(tmp_path / "other")) == 1
+    assert traces(tmp_path / "own") == []
+
+
+def test_estimator_writes_trace_and_table(linear, tmp_path, capsys):
+    estimator = linear.make_estimator(tmp_path, profile_steps=(2, 3))
+    estimator.train(linear.input_fn, steps=6)
+    assert len(traces(tmp_path)) == 1
+    assert "in 2 steps; the costliest:\noperation" in capsys.readouterr().err

@@ -1,0 +1,136 @@
+import io
+import os
+import pty
+import re
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.hooks.progress import ProgressHook
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.stepping import Stepper, StopHook
+
+v1 = tf.compat.v1
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+class Steps:
+    """A step counter with a loss, and a batch that counts how often its size is fetched."""
+
+    def __init__(self):
+        self.fetched = 0
+        step_op = v1.assign_add(v1.train.create_global_step(), 1).op
+        self.readings = StepReadings(step_op, tf.constant(0.21374))
+        self.batch_size = tf.numpy_function(self._batch_size, [], tf.int64)
+
+    def _batch_size(self):
+        self.fetched += 1
+        return 8
+
+    def run(self, count, stream, **settings):
+        hook = ProgressHook("train", self.readings, stream=stream, **settings)
+        stepper = Stepper(self.readings, [StopHook(self.readings, count), hook])
+        with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
+            stepper.run(session)
+        hook.close()
+        return stream
+
+
+@pytest.fixture
+def steps(graph):
+    return Steps()
+
+
+RATE = r"[\d.]+[kM]?"
+
+
+def test_a_line_per_interval_without_a_terminal(steps):
+    stream = steps.run(3, io.StringIO(), last_step=3, examples_per_step=64, interval=0.0)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    for number, line in enumerate(lines, 1):
+        pattern = rf"train  step {number}/3  {RATE} step/s  {RATE} ex/s  loss 0\.2137  ETA 00:00"
+        assert re.fullmatch(pattern, line)
+
+
+def test_steps_between_two_lines_fetch_nothing(steps):
+    settings = {"last_step": 20, "examples_per_step": steps.batch_size, "interval": 1e9}
+    lines = steps.run(20, io.StringIO(), **settings).getvalue().splitlines()
+    pattern = rf"train  step 20/20  {RATE} step/s  {RATE} ex/s  loss 0\.2137  ETA 00:00"
+    assert len(lines) == 1
+    assert re.fullmatch(pattern, lines[0])
+    assert steps.fetched == 1
+
+
+def test_without_a_known_end_there_is_no_eta_and_a_last_line(steps):
+    lines = steps.run(4, io.StringIO(), interval=1e9).getvalue().splitlines()
+    assert len(lines) == 1
+    assert re.fullmatch(rf"train  step 4  {RATE} step/s  loss 0\.2137", lines[0])
+
+
+def test_batch_size_is_fetched_with_the_step(steps):
+    text = steps.run(1, io.StringIO(), examples_per_step=steps.batch_size, interval=0.0).getvalue()
+    rates = re.search(rf"({RATE}) step/s  ({RATE}) ex/s", text).groups()
+    step_rate, example_rate = (float(rate.replace("k", "e3")) for rate in rates)
+    assert example_rate == pytest.approx(8 * step_rate, rel=0.02)
+
+
+@pytest.mark.parametrize("mode", ["log", "bar"])
+def test_steps_beyond_the_end_are_not_shown(steps, mode):
+    text = steps.run(4, io.StringIO(), last_step=2, mode=mode, interval=0.0).getvalue()
+    assert re.findall(r"\d/2", text)[-3:] == ["2/2"] * 3
+    assert not re.search(r"[34]/2", text)
+
+
+def test_a_number_of_steps_is_shown_as_the_end(steps):
+    text = steps.run(2, io.StringIO(), num_steps=2, interval=1e9).getvalue()
+    assert text.startswith("train  step 2/2  ")
+
+
+def test_bar_on_a_terminal(steps):
+    text = steps.run(5, Terminal(), last_step=10, examples_per_step=64, interval=0.0).getvalue()
+    pattern = (
+        rf"train   50%\|█████     \| 5/10 \[\d\d:\d\d<\d\d:\d\d, {RATE} step/s, {RATE} ex/s, "
+        r"loss 0\.2137\]"
+    )
+    assert re.search(pattern, text)
+    assert text.endswith("\n")
+
+
+def test_bar_without_a_known_end(steps):
+    text = steps.run(5, Terminal(), interval=0.0).getvalue()
+    assert re.search(rf"train  5 \[\d\d:\d\d, {RATE} step/s, loss 0\.2137\]", text)
+
+
+def test_bar_on_a_pseudo_terminal(steps):
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as stream:
+        steps.run(3, stream, last_step=3)
+    shown = "".join(iter(lambda: read_terminal(ours), ""))
+    os.close(ours)
+    assert "| 3/3 [" in shown
+
+
+def read_terminal(terminal):
+    """The next part of what was written; "" when the other end is closed and all is read."""
+    try:
+        return os.read(terminal, 65536).decode()
+    except OSError:
+        return ""
+
+
+def test_mode_overrides_what_the_stream_is(steps):
+    assert "\r" in steps.run(1, io.StringIO(), mode="bar", interval=0.0).getvalue()
+    assert "\r" not in steps.run(1, Terminal(), mode="log", interval=0.0).getvalue()
+
+
+def test_off_shows_nothing_and_fetches_nothing(steps):
+    settings = {"last_step": 5, "examples_per_step": steps.batch_size}
+    assert steps.run(5, Terminal(), mode="off", **settings).getvalue() == ""
+    assert steps.fetched == 0

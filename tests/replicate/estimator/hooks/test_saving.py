@@ -1,0 +1,194 @@
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.checkpoints.reading import CheckpointError
+from replicate.estimator.checkpoints.retention import remove_unlisted
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
+from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.run_config import RunConfig
+
+v1 = tf.compat.v1
+
+
+class Recorder(v1.train.CheckpointSaverListener):
+    """Notes every call."""
+
+    def __init__(self, stop_at=None):
+        self.calls = []
+        self.stop_at = stop_at
+
+    def begin(self):
+        self.calls.append("begin")
+
+    def before_save(self, session, global_step_value):
+        self.calls.append(f"before {global_step_value}")
+
+    def after_save(self, session, global_step_value):
+        self.calls.append(f"after {global_step_value}")
+        return global_step_value == self.stop_at
+
+    def end(self, session, global_step_value):
+        self.calls.append(f"end {global_step_value}")
+
+
+class Position:
+    """The position of an input, as far as the hook knows it."""
+
+    def save(self, session, checkpoint):
+        pathlib.Path(f"{checkpoint}.input_position").write_text("")
+
+
+def run(folder, steps, *listeners, restore=None, goes_on=False, **settings):
+    """Counts steps in a new graph and returns the number reached."""
+    config = RunConfig(**{"save_checkpoints_steps": 2, **settings})
+    with tf.Graph().as_default():
+        step = v1.train.create_global_step()
+        train_op = v1.assign_add(step, 1).op
+        scaffold = v1.train.Scaffold()
+        saver = build_saver(scaffold, config)
+        readings = StepReadings(train_op, tf.constant(1.0))
+        hook = CheckpointHook(
+            str(folder), saver, readings, config, Position(), listeners, lambda: goes_on
+        )
+        creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
+        stepper = Stepper(readings, [StopHook(readings, steps), hook])
+        with v1.train.MonitoredSession(creator, stepper.hooks) as session:
+            stepper.run(session)
+        return hook.saved
+
+
+def saved_steps(folder):
+    return sorted(int(path.stem.split("-")[1]) for path in folder.glob("*.index"))
+
+
+def test_saves_first_last_and_one_per_interval(tmp_path):
+    assert run(tmp_path, 5) == (5, f"{tmp_path}/model.ckpt-5")
+    assert saved_steps(tmp_path) == [0, 2, 4, 5]
+    assert v1.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-5"
+
+
+def test_seconds_interval_saves_first_and_last_only_in_a_short_run(tmp_path):
+    run(tmp_path, 5, save_checkpoints_steps=None, save_checkpoints_secs=1e6)
+    assert saved_steps(tmp_path) == [0, 5]
+
+
+def test_last_step_is_not_saved_twice(tmp_path):
+    recorder = Recorder()
+    run(tmp_path, 2, recorder)
+    assert recorder.calls == ["begin", "before 0", "after 0", "before 2", "after 2", "end 2"]
+
+
+def positions(folder):
+    return sorted(int(path.stem.split("-")[1]) for path in folder.glob("*.input_position"))
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_position_of_the_last_step_is_for_interrupted_runs_only(tmp_path, steps):
+    for name in ("ended", "interrupted"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "ended", steps)
+    assert positions(tmp_path / "ended") == [0, 2, 4][: (steps + 1) // 2]
+    run(tmp_path / "interrupted", steps, goes_on=True)
+    assert positions(tmp_path / "interrupted") == saved_steps(tmp_path / "interrupted")
+
+
+def test_positions_are_deleted_with_their_checkpoints(tmp_path):
+    run(tmp_path, 7, keep_checkpoint_max=2)
+    assert saved_steps(tmp_path) == [6, 7]
+    assert positions(tmp_path) == [6]
+
+
+def test_end_without_a_step_removes_the_position_it_began_with(tmp_path):
+    _, path = run(tmp_path, 4, goes_on=True)
+    assert positions(tmp_path) == [0, 2, 4]
+    run(tmp_path, 0, restore=path, save_input_position=False)
+    assert positions(tmp_path) == [0, 2]
+
+
+def test_a_listener_can_stop_training(tmp_path):
+    assert run(tmp_path, 9, Recorder(stop_at=4))[0] == 4
+
+
+def test_restored_step_is_not_saved_again(tmp_path):
+    _, path = run(tmp_path, 2)
+    recorder = Recorder()
+    run(tmp_path, 1, recorder, restore=path)
+    assert recorder.calls == ["begin", "before 3", "after 3", "end 3"]
+
+
+def test_kept_list_survives_a_restart(tmp_path):
+    _, path = run(tmp_path, 5, keep_checkpoint_max=3)
+    assert saved_steps(tmp_path) == [2, 4, 5]
+    run(tmp_path, 3, restore=path, keep_checkpoint_max=3)
+    assert saved_steps(tmp_path) == [5, 7, 8]
+
+
+def test_kept_list_survives_a_restart_without_state_file(tmp_path):
+    _, path = run(tmp_path, 5, keep_checkpoint_max=3)
+    (tmp_path / "checkpoint").unlink()
+    run(tmp_path, 3, restore=path, keep_checkpoint_max=3)
+    assert saved_steps(tmp_path) == [5, 7, 8]
+
+
+def test_keeps_all_if_told_so(tmp_path):
+    run(tmp_path, 14, keep_checkpoint_max=None)
+    assert len(saved_steps(tmp_path)) == 8
+
+
+def test_checkpoints_that_are_kept_for_ever_stay(tmp_path):
+    run(tmp_path, 8, keep_checkpoint_max=2, keep_checkpoint_every_n_hours=1e-9)
+    assert len(saved_steps(tmp_path)) == 5
+    assert remove_unlisted(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"save_checkpoints_steps": None}, False),
+        ({"save_checkpoints_steps": 0}, False),
+        ({"save_checkpoints_secs": 0}, False),
+        ({"save_checkpoints_steps": 5}, True),
+        ({}, True),
+    ],
+)
+def test_a_run_saves_checkpoints_if_there_is_an_interval(settings, expected):
+    assert saves_checkpoints(RunConfig(**settings)) == expected
+
+
+def test_directory_may_be_moved(tmp_path):
+    (tmp_path / "a").mkdir()
+    run(tmp_path / "a", 2)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert v1.train.latest_checkpoint(f"{tmp_path}/b") == f"{tmp_path}/b/model.ckpt-2"
+
+
+def test_full_disk_is_told_with_path_and_free_bytes(tmp_path, monkeypatch):
+    def full(self, *args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(v1.train.Saver, "save", full)
+    with pytest.raises(CheckpointError, match=r"model.ckpt-0: No space left .*[\d,]+ bytes free"):
+        run(tmp_path, 1)
+
+
+@pytest.mark.parametrize("in_scaffold", [True, False])
+def test_a_saver_of_the_model_is_used(graph, in_scaffold):
+    v1.get_variable("w", initializer=np.float32(1))
+    own = v1.train.Saver()
+    scaffold = v1.train.Scaffold(saver=own if in_scaffold else None)
+    if not in_scaffold:
+        v1.add_to_collection(v1.GraphKeys.SAVERS, own)
+    assert build_saver(scaffold, RunConfig()) is own
+    scaffold.finalize()
+    assert scaffold.saver is own
+
+
+def test_nothing_saved_yet(graph, tmp_path):
+    v1.train.create_global_step()
+    saver = build_saver(v1.train.Scaffold(), RunConfig())
+    with pytest.raises(RuntimeError, match="No step has been saved"):
+        _ = CheckpointHook(str(tmp_path), saver, None, RunConfig()).saved

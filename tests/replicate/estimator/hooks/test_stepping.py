@@ -1,0 +1,207 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.stepping import Due, PatientHook, Stepper, StopHook
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def readings(graph):
+    """Of a step counter; the loss is the step before."""
+    step = v1.train.create_global_step()
+    loss = tf.cast(step.read_value(), tf.float32)
+    with tf.control_dependencies([loss]):
+        return StepReadings(v1.assign_add(step, 1).op, loss)
+
+
+class Every(PatientHook):
+    """Is due at every multiple of a number, and notes when it is called with what."""
+
+    def __init__(self, readings, number):
+        self.readings = readings
+        self.number = number
+        self.asked = []
+        self.told = []
+
+    def due(self):
+        return Due(step=(self.readings.step // self.number + 1) * self.number)
+
+    def before_run(self, run_context):
+        self.asked.append(self.readings.step + 1)
+        if self.asked[-1] % self.number:
+            return None
+        return v1.train.SessionRunArgs({"loss": self.readings.loss_tensor})
+
+    def after_run(self, run_context, run_values):
+        self.told.append((self.readings.step, run_values.results))
+
+
+class Counting(v1.train.SessionRunHook):
+    """A hook of a user: counts its calls, and asks for the loss."""
+
+    def __init__(self, loss, stop_at=None):
+        self.loss = loss
+        self.stop_at = stop_at
+        self.seen = []
+
+    def before_run(self, run_context):
+        return v1.train.SessionRunArgs(self.loss)
+
+    def after_run(self, run_context, run_values):
+        self.seen.append(run_values.results)
+        if len(self.seen) == self.stop_at:
+            run_context.request_stop()
+
+
+def run(readings, hooks, creator=None, **settings):
+    stepper = Stepper(readings, hooks, **settings)
+    with v1.train.MonitoredSession(creator, stepper.hooks) as session:
+        stepper.run(session)
+
+
+def test_patient_hooks_are_left_out_until_one_is_due(readings):
+    rare, rarer = Every(readings, 3), Every(readings, 6)
+    run(readings, [rare, rarer, StopHook(readings, 7)])
+    assert rare.asked == rarer.asked == [3, 6, 7]
+    assert rare.told == [(3, {"loss": 2.0}), (6, {"loss": 5.0}), (7, None)]
+    assert rarer.told == [(3, None), (6, {"loss": 5.0}), (7, None)]
+
+
+def test_hooks_of_others_are_called_around_every_step(readings):
+    others, rare = Counting(readings.loss_tensor), Every(readings, 3)
+    run(readings, [others, rare, StopHook(readings, 4)])
+    assert others.seen == [0, 1, 2, 3]
+    assert rare.told == [(3, {"loss": 2.0}), (4, None)]
+
+
+def test_a_hook_of_others_can_stop(readings):
+    others = Counting(readings.loss_tensor, stop_at=2)
+    run(readings, [others])
+    assert (len(others.seen), readings.step) == (2, 2)
+
+
+def test_hook_is_told_when_others_moved_the_step_past_its_own(graph):
+    step = v1.train.create_global_step()
+    readings = StepReadings(v1.assign_add(step, 5).op, tf.constant(1.0))
+    rare = Every(readings, 3)
+    run(readings, [rare, StopHook(readings, last_step=10)])
+    assert rare.told == [(5, None), (10, {"loss": 1.0})]
+
+
+def test_time_makes_a_hook_due(readings):
+    class Clocked(PatientHook):
+        told = 0
+
+        def due(self):
+            return Due(time=0.0)
+
+        def after_run(self, run_context, run_values):
+            self.told += 1
+
+    hook = Clocked()
+    run(readings, [hook, StopHook(readings, 3)])
+    assert hook.told == 3
+
+
+def test_check_runs_after_every_step_and_its_error_ends_the_run(readings):
+    steps = []
+
+    def check():
+        steps.append(readings.step)
+        if readings.step == 3:
+            raise ArithmeticError("three")
+
+    with pytest.raises(ArithmeticError, match="three"):
+        run(readings, [StopHook(readings, 9)], check=check)
+    assert steps == [1, 2, 3]
+
+
+@pytest.mark.parametrize("has_others", [True, False])
+def test_a_lost_session_is_replaced_and_its_steps_are_made_again(readings, has_others):
+    class Lose(PatientHook):
+        sessions = 0
+
+        def due(self):
+            return Due(step=3)
+
+        def after_create_session(self, session, coord):
+            self.sessions += 1
+
+        def after_run(self, run_context, run_values):
+            if self.sessions == 1:
+                raise tf.errors.AbortedError(None, None, "lost")
+
+    lose = Lose()
+    others = [Counting(readings.loss_tensor)] if has_others else []
+    run(readings, [*others, lose, StopHook(readings, last_step=4)])
+    assert (lose.sessions, readings.step) == (2, 4)
+
+
+def test_the_end_of_the_input_ends_the_run(graph):
+    v1.train.create_global_step()
+    dataset = tf.data.Dataset.range(3)
+    batch = v1.data.make_one_shot_iterator(dataset).get_next()
+    readings = StepReadings(batch, batch)
+    run(readings, [])
+    assert readings.loss == 2.0
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_an_error_of_a_queue_runner_is_told(graph, others):
+    step = v1.train.create_global_step()
+    queue = v1.FIFOQueue(10, [tf.float32], shapes=[[]])
+    bad = tf.numpy_function(lambda: np.float32(int("x")), [], tf.float32)
+    v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(bad)]))
+    readings = StepReadings(v1.assign_add(step, 1).op, queue.dequeue())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="invalid literal"):
+        run(readings, [Counting(readings.loss_tensor)] if others else [])
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_goes_on_after_a_loss_that_a_thread_reports(graph, others):
+    step = v1.train.create_global_step()
+    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0))
+
+    class Lose(v1.train.SessionRunHook):
+        """Counts the sessions."""
+
+        sessions = 0
+
+        def after_create_session(self, session, coord):
+            self.sessions += 1
+            self.coord = coord
+
+    lose = Lose()
+
+    def is_over():
+        if readings.step == 3 and lose.sessions == 1:
+            with lose.coord.stop_on_exception():
+                raise tf.errors.UnavailableError(None, None, "lost")
+        return False
+
+    hooks = [lose, StopHook(readings, last_step=6)]
+    stepper = Stepper(readings, [*hooks, Counting(readings.loss_tensor)] if others else hooks)
+    with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(), stepper.hooks) as session:
+        stepper.run(session, is_over)
+    assert (readings.step, lose.sessions) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "last"), [({"num_steps": 2}, 7), ({"last_step": 7}, 7), ({"last_step": 5}, 5)]
+)
+def test_training_ends_at_its_last_step(graph, limits, last):
+    step = v1.train.create_global_step()
+    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0))
+    creator = v1.train.ChiefSessionCreator(v1.train.Scaffold(init_op=step.assign(5)))
+    run(readings, [StopHook(readings, **limits)], creator)
+    assert readings.step == last
+
+
+def test_any_signal_of_the_caller_ends_the_run(readings):
+    stepper = Stepper(readings, [])
+    with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
+        stepper.run(session, lambda: readings.step == 3)
+    assert readings.step == 3
