@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from absl import app, flags
 
-ROOT = pathlib.Path(__file__).parents[1]
-PYTHON_TF215 = ROOT / ".venv-tf215" / "bin" / "python"
+from benchmarks import harness
+
+PYTHON_TF215 = harness.ROOT / ".venv-tf215" / "bin" / "python"
 JSON = "--json={file}.json"
 PICTURE = "--picture={file}.png"
 GRACE_SECS = 10.0
@@ -72,7 +73,7 @@ PLANS: Mapping[str, Plan] = {
     "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),
-    "cluster_points": Plan("cluster_points", 15, files=(JSON,)),
+    "cluster_points": Plan("scaling.cluster_points", 15, files=(JSON,)),
     "scaling": Plan("scaling", 5, files=("--points={folder}/cluster_points.json", PICTURE)),
 }
 """By name, in the order in which they are run."""
@@ -114,7 +115,7 @@ def run(arguments: Sequence[str], log: pathlib.Path, seconds: float) -> str:
     """
     with log.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(  # noqa: S603  # the programs are those of this package
-            arguments, cwd=ROOT, stderr=file, start_new_session=True
+            arguments, cwd=harness.ROOT, stderr=file, start_new_session=True
         )
         try:
             code = process.wait(seconds)
@@ -176,7 +177,7 @@ def main(_: Sequence[str]) -> int:
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
     flags.DEFINE_multi_enum("name", list(PLANS), list(PLANS), "What to run; may be repeated.")
-    flags.DEFINE_string("folder", str(ROOT / "runs" / "bench"), "Where the files go.")
+    flags.DEFINE_string("folder", str(harness.ROOT / "runs" / "bench"), "Where the files go.")
     flags.DEFINE_string("python_tf215", str(PYTHON_TF215), "Python of TensorFlow 2.15.")
 
 

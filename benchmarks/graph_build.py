@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import logical_devices, record, timing
+from benchmarks import harness
 
 BATCH_PER_TOWER = 2
 SIDE = 64
@@ -26,15 +26,15 @@ FLAGS = flags.FLAGS
 
 def measure(network: str, towers: int, repeats: int) -> dict[str, list[float]]:
     """Builds both graphs in turn; returns the seconds that each took."""
-    from benchmarks import tower_models, tower_programs  # noqa: PLC0415
+    from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
 
     model = tower_models.Network(network, SIDE, BATCH_PER_TOWER * towers)
-    devices = logical_devices.cpu_names(towers)
+    devices = harness.cpu_names(towers)
     ways = {
         "replicated": tower_programs.GraphBuild(model, devices, tower_programs.replicated),
         "by hand": tower_programs.GraphBuild(model, devices, tower_programs.by_hand),
     }
-    return timing.take_turns(ways, repeats, block=1, warm_up=0)
+    return harness.take_turns(ways, repeats, block=1, warm_up=0)
 
 
 def lines(found: Mapping[int, Times]) -> Iterator[str]:
@@ -43,24 +43,24 @@ def lines(found: Mapping[int, Times]) -> Iterator[str]:
     for towers, times in found.items():
         ours, theirs = times.values()
         yield (
-            f"{towers:>6}{timing.spread(ours, 2):>24}{timing.spread(theirs, 2):>24}"
-            f"{timing.spread(timing.ratios(ours, theirs), 2):>20}"
+            f"{towers:>6}{harness.spread(ours, 2):>24}{harness.spread(theirs, 2):>24}"
+            f"{harness.spread(harness.ratios(ours, theirs), 2):>20}"
             f"{statistics.median(ours) / towers:>14.2f}"
         )
 
 
 def main(_: Sequence[str]) -> None:
     """Measures, prints, writes, draws."""
-    logical_devices.divide_cpu(max(FLAGS.towers))
+    harness.divide_cpu(max(FLAGS.towers))
     measure(FLAGS.network, towers=1, repeats=1)  # What TensorFlow does once is done.
     found = {n: measure(FLAGS.network, n, FLAGS.repeats) for n in FLAGS.towers}
     print("\n".join(lines(found)))
     if FLAGS.json:
-        record.write(FLAGS.json, found)
+        harness.write_record(FLAGS.json, found)
     if FLAGS.picture:
         groups = {str(towers): times for towers, times in found.items()}
         title = f"Building the graph of {FLAGS.network}, by towers"
-        record.draw_bars(FLAGS.picture, groups, title, "seconds")
+        harness.draw_bars(FLAGS.picture, groups, title, "seconds")
 
 
 def define_flags() -> None:

@@ -8,7 +8,6 @@ a constant is subtracted. Global batches are the same for all numbers of towers.
 """
 
 import json
-import resource
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import children, logical_devices, record, timing
+from benchmarks import harness
 
 TOWERS = {"1 tower": 1, "2 towers": 2, "4 towers": 4}
 OPTIMIZERS = {"momentum": "momentum", "K-FAC": "kfac"}
@@ -35,32 +34,19 @@ FLAGS = flags.FLAGS
 def peak_here(group: str, case: str, steps: int) -> int:
     """Trains in this process; returns the bytes that it had at most, TensorFlow included."""
     if group == ALONE:
-        run_constant()
+        harness.run_constant()
     elif group in KFAC_GROUPS:
-        from benchmarks import step_programs  # noqa: PLC0415
+        from benchmarks.kfac_step import step_programs  # noqa: PLC0415
 
         step_programs.Program(KFAC_GROUPS[group], OPTIMIZERS[case], BATCH_SIZE).run(steps)
     else:
         _train_on_towers(group, TOWERS[case], steps)
-    return peak_so_far()
-
-
-def peak_so_far() -> int:
-    """Returns the bytes that this process had at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def run_constant() -> None:
-    """Has TensorFlow do as little as it can, so that the process has what it needs at least."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(tf.constant(0))
+    return harness.peak_bytes()
 
 
 def _train_on_towers(group: str, towers: int, steps: int) -> None:
-    devices = logical_devices.divide_cpu(towers)
-    from benchmarks import tower_models, tower_programs  # noqa: PLC0415
+    devices = harness.divide_cpu(towers)
+    from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
 
     model: tower_models.Model
     if group == "MLP":
@@ -76,7 +62,7 @@ def peak_elsewhere(group: str, case: str) -> int:
     """Has another process find out a peak; returns it in bytes."""
     options = ["--here", f"--group={group}", f"--case={case}", f"--steps={FLAGS.steps}"]
     command = [sys.executable, "-m", "benchmarks.memory", *options]
-    peak: int = children.read_json(command, f"find the peak of {group}, {case}")
+    peak: int = harness.read_json(command, f"find the peak of {group}, {case}")
     return peak
 
 
@@ -108,12 +94,12 @@ def lines(found: Peaks) -> Iterator[str]:
         for case, own in peaks.items():
             yield (
                 f"{f'{group}, {case}':<32}{_megabytes(found[group][case]):>22}"
-                f"{timing.spread(own, 0):>22}{statistics.median(own) / base:>8.2f}"
+                f"{harness.spread(own, 0):>22}{statistics.median(own) / base:>8.2f}"
             )
 
 
 def _megabytes(values: Sequence[int]) -> str:
-    return timing.spread([value / 1e6 for value in values], 0)
+    return harness.spread([value / 1e6 for value in values], 0)
 
 
 def main(_: Sequence[str]) -> None:
@@ -130,9 +116,9 @@ def main(_: Sequence[str]) -> None:
                 values.append(peak_elsewhere(group, case))
     print("\n".join(lines(found)))
     if FLAGS.json:
-        record.write(FLAGS.json, found)
+        harness.write_record(FLAGS.json, found)
     if FLAGS.picture:
-        record.draw_bars(FLAGS.picture, beyond(found), "Memory beyond TensorFlow's own", "MB")
+        harness.draw_bars(FLAGS.picture, beyond(found), "Memory beyond TensorFlow's own", "MB")
 
 
 def define_flags() -> None:

@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import children, kfac_step, memory, record, rival_environments, timing
+from benchmarks import harness, kfac_step
+from benchmarks.rivals import environments
 
 OPTIMIZERS = ("momentum", "kfac")
 OURS, THEIRS = "ours", "tensorflow-kfac"
@@ -29,12 +30,12 @@ FLAGS = flags.FLAGS
 
 def peak_here(model: str, optimizer: str) -> dict[str, int]:
     """Trains in this process; returns the bytes at its peak, and "alone" before the model."""
-    from benchmarks import step_programs  # noqa: PLC0415
+    from benchmarks.kfac_step import step_programs  # noqa: PLC0415
 
-    memory.run_constant()
-    alone = memory.peak_so_far()
+    harness.run_constant()
+    alone = harness.peak_bytes()
     step_programs.Program(model, optimizer, FLAGS.batch_size).run(FLAGS.steps)
-    return {"alone": alone, "peak": memory.peak_so_far()}
+    return {"alone": alone, "peak": harness.peak_bytes()}
 
 
 def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
@@ -50,7 +51,7 @@ def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
     numbers = (str(FLAGS.batch_size), "1", str(FLAGS.steps))
     return {
         OURS: [sys.executable, "-m", "benchmarks.rival_memory", *options, *case],
-        THEIRS: rival_environments.command(THEIRS, python, "steps", model, *numbers, optimizer),
+        THEIRS: environments.command(THEIRS, python, "steps", model, *numbers, optimizer),
     }
 
 
@@ -60,14 +61,14 @@ def lines(found: Peaks) -> Iterator[str]:
     for case, peaks in found.items():
         ours, theirs = ([value / 1e6 for value in peaks[name]] for name in (OURS, THEIRS))
         yield (
-            f"{case:<32}{timing.spread(ours, 0):>24}{timing.spread(theirs, 0):>24}"
+            f"{case:<32}{harness.spread(ours, 0):>24}{harness.spread(theirs, 0):>24}"
             f"{statistics.median(ours) / statistics.median(theirs):>8.2f}"
         )
 
 
 def measure() -> dict[str, dict[str, list[int]]]:
     """Finds out all peaks in processes that take turns."""
-    python = rival_environments.install(THEIRS, FLAGS.environments)
+    python = environments.install(THEIRS, FLAGS.environments)
     found: dict[str, dict[str, list[int]]] = {}
     for model in FLAGS.model:
         for optimizer in OPTIMIZERS:
@@ -76,7 +77,7 @@ def measure() -> dict[str, dict[str, list[int]]]:
             programs = commands(model, optimizer, python)
             for _ in range(FLAGS.repeats):
                 for name, command in programs.items():
-                    peak = children.read_json(command, f"find the peak of {case}, {name}")
+                    peak = harness.read_json(command, f"find the peak of {case}, {name}")
                     found[case][name].append(peak["peak"] - peak["alone"])
     return found
 
@@ -89,19 +90,19 @@ def main(_: Sequence[str]) -> None:
     found = measure()
     print("\n".join(lines(found)))
     if FLAGS.json:
-        record.write(FLAGS.json, found)
+        harness.write_record(FLAGS.json, found)
     if FLAGS.picture:
         megabytes = {
             case: {name: [value / 1e6 for value in values] for name, values in peaks.items()}
             for case, peaks in found.items()
         }
-        record.draw_bars(FLAGS.picture, megabytes, "Memory beyond TensorFlow's own", "MB")
+        harness.draw_bars(FLAGS.picture, megabytes, "Memory beyond TensorFlow's own", "MB")
 
 
 def define_flags() -> None:
     """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    rival_environments.define_flags()
-    flags.adopt_module_key_flags(rival_environments)
+    environments.define_flags()
+    flags.adopt_module_key_flags(environments)
     flags.DEFINE_multi_enum(
         "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
     )

@@ -1,6 +1,6 @@
 """Has kfac-jax 0.0.8 and Adam race to a training loss; prints their curves as JSON.
 
-Both are compiled. Runs on the Python of the environment that `benchmarks.rival_environments` makes;
+Both are compiled. Runs on the Python of the environment that `benchmarks.rivals.environments` makes;
 the command line is that of `tensorflow_kfac_losses.py`.
 
     python -E -s kfac_jax_losses.py digits.npz '{"problem": "convnet", ...}'
@@ -47,7 +47,7 @@ class Program:
 
         Args:
           digits: Examples, and weights to start from.
-          race: What `benchmarks.rival_races` said.
+          race: What `benchmarks.time_to_loss.loss_race` said.
           optimizer: "adam" or "kfac".
           setting: Of "adam" the learning rate, of "kfac" the damping at first.
         """

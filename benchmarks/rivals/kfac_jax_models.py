@@ -2,7 +2,7 @@
 
 Parameters are a list of weights and biases by layer, which kfac-jax finds in the program by itself.
 `kfac_jax_steps.py` and `kfac_jax_losses.py` train them, in the environment that
-`benchmarks.rival_environments` makes.
+`benchmarks.rivals.environments` makes.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Times steps of kfac-jax 0.0.8 and of momentum SGD on one model; prints seconds as JSON.
 
-Both are compiled. Runs on the Python of the environment that `benchmarks.rival_environments` makes.
+Both are compiled. Runs on the Python of the environment that `benchmarks.rivals.environments` makes.
 
     python -E -s kfac_jax_steps.py convnet 256 7 10
 """

@@ -42,7 +42,7 @@ class Digits(NamedTuple):
 
 
 def load(path: str) -> Digits:
-    """Loads what `benchmarks.rival_races` wrote for a problem and a seed."""
+    """Loads what `benchmarks.time_to_loss.loss_race` wrote for a problem and a seed."""
     with np.load(path) as arrays:
         count = len(arrays.files) - 2
         start = [arrays[f"start_{index}"] for index in range(count)]

@@ -1,7 +1,7 @@
 """Has tensorflow/kfac 0.2.4 and Adam race to a training loss; prints their curves as JSON.
 
-Runs on the Python of the environment that `benchmarks.rival_environments` makes, where `kfac` is
-that package and not this project's. `benchmarks.rival_races` writes the digits and the weights to
+Runs on the Python of the environment that `benchmarks.rivals.environments` makes, where `kfac` is
+that package and not this project's. `benchmarks.time_to_loss.loss_race` writes the digits and the weights to
 start from, and says who races: {"problem", "seed", "batch_size", "warm_up", "grid", "blocks",
 "rounds"}.
 
@@ -49,7 +49,7 @@ class Program:
 
         Args:
           digits: Examples, and weights to start from.
-          race: What `benchmarks.rival_races` said.
+          race: What `benchmarks.time_to_loss.loss_race` said.
           optimizer: "adam" or "kfac".
           setting: Of "adam" the learning rate, of "kfac" the damping at first.
         """

@@ -1,7 +1,7 @@
 """The benchmarks' models in TensorFlow, and their layers as tensorflow/kfac is told of them.
 
 `tensorflow_kfac_steps.py` and `tensorflow_kfac_losses.py` train them, in the environment that
-`benchmarks.rival_environments` makes.
+`benchmarks.rivals.environments` makes.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 With the name of one of the two at the end, trains by that alone, and prints the bytes that the
 process had at its peak, and those that it had before there was a model.
 
-Runs on the Python of the environment that `benchmarks.rival_environments` makes, where `kfac` is
+Runs on the Python of the environment that `benchmarks.rivals.environments` makes, where `kfac` is
 that package and not this project's.
 
     python -E -s tensorflow_kfac_steps.py convnet 256 7 10

@@ -1,6 +1,6 @@
 """Programs that take turns: how a rival's steps are timed, and how its optimizers race to a loss.
 
-As `benchmarks.timing` and `benchmarks.loss_race` do it, for programs of any framework. Used in the
+As `benchmarks.harness` and `benchmarks.time_to_loss.loss_race` do it, for programs of any framework. Used in the
 environments of the rivals, where no module of this project is.
 """
 

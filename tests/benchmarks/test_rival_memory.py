@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import children, rival_environments, rival_memory
+from benchmarks import harness, rival_memory
+from benchmarks.rivals import environments
 
 
 def test_lines_compare_what_is_beyond_tensorflow():
@@ -27,9 +28,9 @@ def test_processes_of_both_take_turns(monkeypatch):
 
     monkeypatch.setattr(rival_memory, "FLAGS", options)
     monkeypatch.setattr(rival_memory, "commands", commands)
-    monkeypatch.setattr(children, "read_json", read_json)
+    monkeypatch.setattr(harness, "read_json", read_json)
     monkeypatch.setattr(
-        rival_environments, "install", lambda name, folder: f"python of {name} in {folder}"
+        environments, "install", lambda name, folder: f"python of {name} in {folder}"
     )
     found = rival_memory.measure()
     assert cases[:3] == ["momentum, ours", "momentum, tensorflow-kfac", "momentum, ours"]
@@ -45,10 +46,10 @@ def test_peaks_are_found_with_our_kfac():
         "rival_memory.define_flags(); app.run(rival_memory.main)"
     )
     options = ["--here", "--model=autoencoder", "--optimizer=kfac", "--steps=1", "--batch_size=2"]
-    ours = children.read_json([sys.executable, "-c", code, *options], "find a peak")
+    ours = harness.read_json([sys.executable, "-c", code, *options], "find a peak")
     numbers = ["autoencoder", "2", "1", "1", "kfac"]
-    program = rival_environments.command("tensorflow-kfac", sys.executable, "steps", *numbers)
-    theirs = children.read_json(program, "find a peak")
+    program = environments.command("tensorflow-kfac", sys.executable, "steps", *numbers)
+    theirs = harness.read_json(program, "find a peak")
     for peaks in (ours, theirs):
         assert peaks["alone"] > 100e6
         assert peaks["peak"] - peaks["alone"] > 4 * 4 * (785**2 + 1001**2)
