@@ -1,8 +1,8 @@
-"""How much memory training takes at its peak: by number of towers, and of K-FAC.
+"""Peak memory of training, by number of towers and with K-FAC.
 
-Each case has a process of its own, which builds the model, makes some steps and tells the largest
-amount of memory that it had (`ru_maxrss`). What a process has that only imports TensorFlow and runs
-a constant is subtracted. Global batches are the same for all numbers of towers. For Linux.
+Each case has its own process, which builds the model, runs some steps and returns its peak memory
+(`ru_maxrss`). The peak of a process that only runs a constant is subtracted. The global batch is
+the same for all numbers of towers. Linux only.
 
     python -m benchmarks.memory --group=MLP --group="K-FAC, autoencoder" --repeats=3
 """
@@ -26,13 +26,13 @@ RESNET_BATCH_SIZE = 32
 ALONE = "TensorFlow alone"
 
 Peaks: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
-"""Group -> case -> bytes at the peak, by repeat; the first case is what the others stand beside."""
+"""Peak bytes of each repeat, by group and case. The first case is the baseline of a group."""
 
 FLAGS = flags.FLAGS
 
 
 def peak_here(group: str, case: str, steps: int) -> int:
-    """Trains in this process; returns the bytes that it had at most, TensorFlow included."""
+    """Trains in this process and returns its peak bytes, including TensorFlow's own."""
     if group == ALONE:
         harness.run_constant()
     elif group in KFAC_GROUPS:
@@ -59,7 +59,7 @@ def _train_on_towers(group: str, towers: int, steps: int) -> None:
 
 
 def peak_elsewhere(group: str, case: str) -> int:
-    """Has another process find out a peak; returns it in bytes."""
+    """Runs `peak_here` in another process and returns the peak in bytes."""
     options = ["--here", f"--group={group}", f"--case={case}", f"--steps={FLAGS.steps}"]
     command = [sys.executable, "-m", "benchmarks.memory", *options]
     peak: int = harness.read_json(command, f"find the peak of {group}, {case}")
@@ -67,13 +67,13 @@ def peak_elsewhere(group: str, case: str) -> int:
 
 
 def cases(groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Returns the cases of each group, TensorFlow alone before them."""
+    """Returns the cases of each group, after those of TensorFlow alone."""
     chosen = {group: tuple(OPTIMIZERS if group in KFAC_GROUPS else TOWERS) for group in groups}
     return {ALONE: (ALONE,), **chosen}
 
 
 def beyond(found: Peaks) -> dict[str, dict[str, list[float]]]:
-    """Returns peaks without what TensorFlow alone has, in MB."""
+    """Returns the peaks minus the peak of TensorFlow alone, in MB."""
     alone = statistics.median(found[ALONE][ALONE])
     return {
         group: {case: [(value - alone) / 1e6 for value in peaks[case]] for case in peaks}
@@ -83,9 +83,9 @@ def beyond(found: Peaks) -> dict[str, dict[str, list[float]]]:
 
 
 def lines(found: Peaks) -> Iterator[str]:
-    """Yields the lines of a table: peaks, what is beyond TensorFlow's own, and its ratio.
+    """Yields the lines of a table: peak, peak beyond TensorFlow's own, and ratio.
 
-    The ratio is that to the first case of a group, of medians.
+    The ratio compares the medians beyond TensorFlow's own with the first case of the group.
     """
     yield f"{'peak, MB':<32}{'in all':>22}{'beyond TensorFlow':>22}{'ratio':>8}"
     yield f"{ALONE:<32}{_megabytes(found[ALONE][ALONE]):>22}"
@@ -103,7 +103,7 @@ def _megabytes(values: Sequence[int]) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    """Finds out one peak here, or all of them elsewhere; prints, writes, draws."""
+    """Measures one case in this process with --here; else measures all and saves the results."""
     if FLAGS.here:
         print(json.dumps(peak_here(FLAGS.group[0], FLAGS.case, FLAGS.steps)))
         return
@@ -122,15 +122,17 @@ def main(_: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
     groups = [*TOWER_GROUPS, *KFAC_GROUPS]
-    flags.DEFINE_multi_enum("group", groups, [*groups, ALONE], "Of cases; may be repeated.")
+    flags.DEFINE_multi_enum("group", groups, [*groups, ALONE], "Group of cases; may be repeated.")
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 3, "Processes of each case.", lower_bound=1)
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
-    flags.DEFINE_bool("here", False, "Find out the peak of one case in this process; print JSON.")
-    flags.DEFINE_enum("case", ALONE, [*TOWERS, *OPTIMIZERS, ALONE], "Which, of the group; here.")
+    flags.DEFINE_bool("here", False, "Measure one case in this process and print JSON.")
+    flags.DEFINE_enum(
+        "case", ALONE, [*TOWERS, *OPTIMIZERS, ALONE], "Case of the group, with --here."
+    )
 
 
 if __name__ == "__main__":

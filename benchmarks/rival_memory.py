@@ -1,9 +1,9 @@
-"""How much memory training by K-FAC takes at its peak, ours and tensorflow/kfac's.
+"""Peak memory of training with our K-FAC and with tensorflow/kfac.
 
-The same models and batches as in `benchmarks.rival_step`, each in a process of its own, which tells
-the largest amount of memory that it had (`ru_maxrss`). What it had with TensorFlow and a constant
-only is subtracted, since the two need different versions of TensorFlow. Momentum SGD in both
-shows what a version of TensorFlow takes itself. For Linux.
+The models and batches are those of `benchmarks.rival_step`. Each case has its own process, which
+returns its peak memory (`ru_maxrss`). The peak after TensorFlow runs a constant is subtracted,
+because the two need different versions of TensorFlow. Momentum SGD in both shows the effect of the
+version on a model. Linux only.
 
     python -m benchmarks.rival_memory --model=autoencoder --repeats=3
 """
@@ -23,13 +23,13 @@ OPTIMIZERS = ("momentum", "kfac")
 OURS, THEIRS = "ours", "tensorflow-kfac"
 
 Peaks: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
-"""Model and optimizer -> ours or theirs -> bytes at the peak beyond TensorFlow, by repeat."""
+"""Peak bytes beyond TensorFlow of each repeat, by "model, optimizer" and by `OURS` or `THEIRS`."""
 
 FLAGS = flags.FLAGS
 
 
 def peak_here(model: str, optimizer: str) -> dict[str, int]:
-    """Trains in this process; returns the bytes at its peak, and "alone" before the model."""
+    """Trains in this process and returns the peak bytes: "alone" before the model, and "peak"."""
     from benchmarks.kfac_step import step_programs  # noqa: PLC0415
 
     harness.run_constant()
@@ -39,12 +39,12 @@ def peak_here(model: str, optimizer: str) -> dict[str, int]:
 
 
 def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
-    """Returns the command lines that find out our peak and theirs.
+    """Returns the command lines that measure our peak and theirs.
 
     Args:
       model: One of `kfac_step.MODELS`.
       optimizer: One of `OPTIMIZERS`.
-      python: Of their environment.
+      python: Interpreter of their environment.
     """
     options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "steps")]
     case = ["--here", f"--model={model}", f"--optimizer={optimizer}"]
@@ -56,7 +56,7 @@ def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
 
 
 def lines(found: Peaks) -> Iterator[str]:
-    """Yields the lines of a table: what is beyond TensorFlow, and ours over theirs, of medians."""
+    """Yields the lines of a table: peaks beyond TensorFlow, and the ratio of their medians."""
     yield f"{'beyond TensorFlow, MB':<32}{OURS:>24}{THEIRS:>24}{'ratio':>8}"
     for case, peaks in found.items():
         ours, theirs = ([value / 1e6 for value in peaks[name]] for name in (OURS, THEIRS))
@@ -67,7 +67,7 @@ def lines(found: Peaks) -> Iterator[str]:
 
 
 def measure() -> dict[str, dict[str, list[int]]]:
-    """Finds out all peaks in processes that take turns."""
+    """Measures all peaks, each in its own process."""
     python = environments.install(THEIRS, FLAGS.environments)
     found: dict[str, dict[str, list[int]]] = {}
     for model in FLAGS.model:
@@ -83,7 +83,7 @@ def measure() -> dict[str, dict[str, list[int]]]:
 
 
 def main(_: Sequence[str]) -> None:
-    """Finds out one peak here, or all of them elsewhere; prints, writes, draws."""
+    """Measures one case in this process with --here; else measures all and saves the results."""
     if FLAGS.here:
         print(json.dumps(peak_here(FLAGS.model[0], FLAGS.optimizer)))
         return
@@ -100,19 +100,19 @@ def main(_: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
     environments.define_flags()
     flags.adopt_module_key_flags(environments)
     flags.DEFINE_multi_enum(
-        "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
+        "model", list(kfac_step.MODELS), kfac_step.MODELS, "Model to train; may be repeated."
     )
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 1, "Processes of each case.", lower_bound=1)
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the peaks to.")
-    flags.DEFINE_bool("here", False, "Find out our peak of one case in this process; print JSON.")
-    flags.DEFINE_enum("optimizer", "kfac", OPTIMIZERS, "Which; here.")
+    flags.DEFINE_bool("here", False, "Measure one of our cases in this process; print JSON.")
+    flags.DEFINE_enum("optimizer", "kfac", OPTIMIZERS, "Optimizer, with --here.")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How long it takes to save and to restore a network with K-FAC's factors.
+"""Time to save and to restore a network with K-FAC's factors.
 
-The Estimator's checkpoints, beside a plain `tf.compat.v1.train.Saver` of the same variables. Both
-work on the same session and take turns; who is first changes from round to round.
+Compares the Estimator's checkpoints with a plain `tf.compat.v1.train.Saver` of the same variables.
+Both use the same session and take turns. They alternate in going first.
 
     python -m benchmarks.checkpoint_time --network=resnet_v1_50 --rounds=5
 """
@@ -17,10 +17,10 @@ from benchmarks import harness
 
 WAYS = ("replicate", "plain Saver")
 DOINGS = {"save": "save", "restore": "restore", "find, restore": "find_and_restore"}
-"""Methods of a way, by what they are called in the table."""
+"""Methods of a `Way`, by name in the table."""
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
-"""Seconds of each round, by way."""
+"""Seconds of each round, by way of saving."""
 
 FLAGS = flags.FLAGS
 
@@ -29,13 +29,13 @@ def measure(network: str, towers: int, rounds: int, folder: str) -> dict[str, An
     """Times both ways in this process.
 
     Args:
-      network: One of `examples.slim.networks`.
-      towers: How many there are; as many logical devices there must be.
-      rounds: How often each way saves and restores, after a first round that is not counted.
-      folder: Where checkpoints go.
+      network: Network of `examples.slim.networks`.
+      towers: Number of towers. There must be as many logical devices.
+      rounds: Timed rounds of saving and restoring, after one untimed round.
+      folder: Folder of the checkpoints.
 
     Returns:
-      "times": what is done -> `Times`; "variables"; "numbers".
+      {"times": `Times` by operation, "variables": their number, "numbers": their elements}.
     """
     from benchmarks.checkpoint_time import checkpoint_programs as programs  # noqa: PLC0415
 
@@ -67,7 +67,7 @@ def measure(network: str, towers: int, rounds: int, folder: str) -> dict[str, An
 
 
 def lines(network: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of a table of seconds, and of ratios round by round."""
+    """Yields the lines of a table: seconds, and ratios by round."""
     yield (
         f"{network} with K-FAC, towers: {towers}; {found['variables']:,} variables, "
         f"{found['numbers']:,} numbers"
@@ -83,7 +83,7 @@ def lines(network: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def main(_: Sequence[str]) -> None:
-    """Measures, prints, writes, draws."""
+    """Runs the benchmark, then prints, saves and draws the results."""
     harness.divide_cpu(FLAGS.towers)
     with tempfile.TemporaryDirectory(dir=FLAGS.checkpoints) as folder:
         found = measure(FLAGS.network, FLAGS.towers, FLAGS.rounds, folder)
@@ -96,12 +96,14 @@ def main(_: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    flags.DEFINE_string("network", "resnet_v1_50", "One of examples.slim.networks.")
-    flags.DEFINE_integer("side", 32, "Of the images, in pixels.", lower_bound=1)
-    flags.DEFINE_integer("towers", 2, "How many.", lower_bound=1)
-    flags.DEFINE_integer("rounds", 5, "How often each way saves and restores.", lower_bound=1)
-    flags.DEFINE_string("checkpoints", None, "Directory for them; they are removed at the end.")
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    flags.DEFINE_string("network", "resnet_v1_50", "Network of examples.slim.networks.")
+    flags.DEFINE_integer("side", 32, "Side of the images, in pixels.", lower_bound=1)
+    flags.DEFINE_integer("towers", 2, "Number of towers.", lower_bound=1)
+    flags.DEFINE_integer("rounds", 5, "Rounds of saving and restoring.", lower_bound=1)
+    flags.DEFINE_string(
+        "checkpoints", None, "Folder of the checkpoints, which are removed at the end."
+    )
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
 

@@ -1,8 +1,8 @@
-"""A network with K-FAC's factors on several towers, saved and restored in two ways.
+"""Two ways of saving and restoring a network with K-FAC's factors on several towers.
 
-By what `Estimator.train` uses, and by a plain `Saver` of the same variables. Both work on the same
-session and do the same at each end: one data file, no graph, one checkpoint kept. Who takes turns
-when is the business of `benchmarks.checkpoint_time`.
+`EstimatorWay` does what `Estimator.train` does, `PlainWay` uses a plain `Saver` of the same
+variables. Both use the same session, write one data file without the graph, and keep one
+checkpoint.
 """
 
 from typing import Any, Protocol
@@ -27,36 +27,36 @@ CLASSES = 10
 
 
 class Way(Protocol):
-    """A way to save a session and to restore it; made and used where its graph is the default."""
+    """Way to save and restore a session. Construct and call it with its graph as default."""
 
     def save(self) -> None:
-        """Saves all variables under the present step."""
+        """Saves all variables at the current step."""
 
     def restore(self) -> None:
-        """Loads what was saved last into the session."""
+        """Restores the last saved checkpoint by its path."""
 
     def find_and_restore(self) -> None:
-        """Does the same without being told which checkpoint is the newest."""
+        """Finds the newest checkpoint and restores it."""
 
 
 class Trained:
-    """A network in a graph and a session of its own, with what K-FAC remembers of it.
+    """Network with K-FAC's variables, in its own graph and session.
 
     Attributes:
-      graph: Of towers and optimizer.
-      session: With every variable initialized; no step is made.
-      spec: Of the training.
-      number_count: Numbers in all variables that are saved.
-      variable_count: How many these are.
+      graph: Graph of towers and optimizer.
+      session: Session with initialized variables. No step is run.
+      spec: EstimatorSpec for training.
+      number_count: Elements of all saved variables.
+      variable_count: Number of saved variables.
     """
 
     def __init__(self, network: str, side: int, towers: int) -> None:
-        """Builds and initializes it.
+        """Builds the graph and initializes the variables.
 
         Args:
-          network: One of `examples.slim.networks`.
-          side: Of the images, in pixels; what is saved hardly depends on it.
-          towers: As many logical CPU devices must there be.
+          network: Network of `examples.slim.networks`.
+          side: Side of the images in pixels. It hardly changes the size of the checkpoint.
+          towers: Number of towers. There must be as many logical CPU devices.
         """
         model = tower_models.Network(network, side, 2 * towers)
         replicated = replicate.replicate_model_fn(
@@ -81,18 +81,18 @@ class Trained:
         self.session.run(initializer)
 
     def advance(self) -> int:
-        """Counts a step that changes nothing else; returns its number."""
+        """Increments the global step without training and returns it."""
         return int(self.session.run(self._next_step))
 
 
 class EstimatorWay:
-    """What `Estimator.train` uses, with its search for damage and for numbers that are not finite.
+    """Saving and restoring as in `Estimator.train`.
 
-    The Estimator restores by `find_and_restore`.
+    Saving includes the check for finite values, `find_and_restore` the check for damaged files.
     """
 
     def __init__(self, trained: Trained, folder: str) -> None:
-        """Saves a first checkpoint into a folder."""
+        """Saves a first checkpoint to `folder`."""
         config = replicate.RunConfig(
             model_dir=folder, keep_checkpoint_max=1, checkpoint_save_graph_def=False
         )
@@ -108,15 +108,15 @@ class EstimatorWay:
         self._hook.after_create_session(trained.session, None)
 
     def save(self) -> None:
-        """Saves all variables under the present step, which must be a new one."""
+        """Saves all variables at the current step, which must be new."""
         self._hook.end(self._trained.session)
 
     def restore(self) -> None:
-        """Loads what was saved last."""
+        """Restores the last saved checkpoint by its path."""
         self._load(self._hook.saved[1])
 
     def find_and_restore(self) -> None:
-        """Looks for the newest checkpoint, reads all of it to see if it is whole, and loads it."""
+        """Finds the newest checkpoint, reads all of it to verify it, and restores it."""
         path = newest_checkpoint(self._folder)
         if path is None:
             raise RuntimeError(f"{self._folder} holds no checkpoint, though one was saved there.")
@@ -127,10 +127,10 @@ class EstimatorWay:
 
 
 class PlainWay:
-    """A `tf.compat.v1.train.Saver` of the same variables."""
+    """Plain `tf.compat.v1.train.Saver` of the same variables."""
 
     def __init__(self, trained: Trained, folder: str) -> None:
-        """Saves a first checkpoint into a folder."""
+        """Saves a first checkpoint to `folder`."""
         self._session = trained.session
         self._folder = folder
         self._path = ""
@@ -139,29 +139,29 @@ class PlainWay:
         self.save()
 
     def save(self) -> None:
-        """Saves all variables under the present step."""
+        """Saves all variables at the current step."""
         self._path = self._saver.save(
             self._session, f"{self._folder}/model.ckpt", self._step, write_meta_graph=False
         )
 
     def restore(self) -> None:
-        """Loads what was saved last."""
+        """Restores the last saved checkpoint by its path."""
         self._saver.restore(self._session, self._path)
 
     def find_and_restore(self) -> None:
-        """Loads the checkpoint that the state file calls the newest."""
+        """Restores the newest checkpoint according to the state file."""
         self._saver.restore(self._session, v1.train.latest_checkpoint(self._folder))
 
 
 class Timed:
-    """One of a way's doings, as `benchmarks.harness` takes it."""
+    """Method of a `Way` as a `harness.Program`."""
 
     def __init__(self, way: Way, doing: str) -> None:
-        """Takes the way and the name of its method."""
+        """Takes the way and the name of the method."""
         self._do = getattr(way, doing)
 
     def run(self, steps: int) -> float:
-        """Does it some times; returns the mean number of seconds that it took."""
+        """Calls the method `steps` times and returns the mean seconds per call."""
         return harness.mean_seconds(self._do, steps)
 
 

@@ -1,8 +1,8 @@
-"""What Estimator.train adds to each step of a tiny model, beside what tf.estimator adds.
+"""Overhead of `Estimator.train` per step of a tiny model, compared with `tf.estimator`.
 
-Times a bare loop of session.run, and training with default logging, without and with a hook of the
-user's. tf.estimator is in TensorFlow 2.15 and not in later versions, so both runtimes are timed
-there, in processes of their own that take turns.
+Times a bare loop of `session.run`, and training with default logging, without and with a hook of
+the user's. TensorFlow 2.15 is the last version with `tf.estimator`, so both run there, in separate
+processes that take turns.
 
     python -m benchmarks.estimator_overhead --python=PATH/TO/TF215/bin/python --repeats=3
 """
@@ -36,7 +36,7 @@ def time_here(runtime: str) -> Times:
 
 
 def time_both() -> dict[str, Times]:
-    """Times the runtimes in processes that take turns; returns the blocks of all of them."""
+    """Times both runtimes in alternating processes and returns the times of all blocks."""
     found: dict[str, dict[str, list[float]]] = {
         runtime: {loop: [] for loop in LOOPS} for runtime in RUNTIMES
     }
@@ -52,7 +52,7 @@ def time_both() -> dict[str, Times]:
 def table(found: Mapping[str, Times]) -> Iterator[str]:
     """Yields the lines of a table: the median of each loop's blocks and the lowest decile.
 
-    The last line compares the medians, less that of all bare loops, which are the same for both.
+    The last line compares overheads: medians minus the median of all bare loops.
     """
     yield f"{'microseconds per step':<24}{'bare':>16}{'no hook':>16}{'a hook':>16}"
     for runtime, loops in found.items():
@@ -67,12 +67,12 @@ def table(found: Mapping[str, Times]) -> Iterator[str]:
 
 
 def _decile(times: Sequence[float], number: int) -> float:
-    """A decile in microseconds; the fifth is the median."""
+    """Returns a decile in microseconds. The fifth is the median."""
     return 1e6 * statistics.quantiles(times, n=10)[number - 1]
 
 
 def main(_: Sequence[str]) -> None:
-    """Times one runtime here and prints JSON; or both, and prints, writes, draws."""
+    """Times the runtime of --runtime in this process; else times both and saves the results."""
     if FLAGS.runtime is not None:
         print(json.dumps(time_here(FLAGS.runtime)))
         return
@@ -93,13 +93,15 @@ def main(_: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
     flags.DEFINE_string("python", sys.executable, "Python of TensorFlow 2.15.")
-    flags.DEFINE_integer("repeats", 3, "Processes of each runtime.", lower_bound=1)
+    flags.DEFINE_integer("repeats", 3, "Number of processes of each runtime.", lower_bound=1)
     flags.DEFINE_integer("steps", 4000, "Steps of each loop.", lower_bound=500)
     flags.DEFINE_string("json", None, "File to write the times to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
-    flags.DEFINE_enum("runtime", None, RUNTIMES, "Time this one here, and print JSON.")
+    flags.DEFINE_enum(
+        "runtime", None, RUNTIMES, "Time this runtime in this process and print JSON."
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The loops that estimator_overhead.py times: one tiny model, trained in three ways.
+"""Training loops of the overhead benchmark: one tiny model, trained in three ways.
 
-Runs in a process of its own, on any TensorFlow that has the runtime in question.
+Runs in its own process, on TensorFlow 2.15 or later.
 """
 
 import itertools
@@ -15,14 +15,14 @@ import tensorflow as tf
 v1 = tf.compat.v1
 
 BLOCK = 100
-"""Steps that are timed together; also what both runtimes log by default."""
+"""Steps in a timed block. Both runtimes log once in as many steps by default."""
 
 
 class Clock(v1.train.SessionRunHook):
-    """A hook as users write it, called around every step: notes the time of each block."""
+    """Hook like those of users, called around every step. Records the time of each block."""
 
     def __init__(self) -> None:
-        """Starts without a step."""
+        """Starts at step 0."""
         self.steps = 0
         self.times: list[float] = []
 
@@ -38,15 +38,15 @@ class Clock(v1.train.SessionRunHook):
         self.steps += 1
 
     def per_step(self) -> list[float]:
-        """Seconds per step of all blocks but the first, which warms up."""
+        """Returns the seconds per step of all blocks except the first, which is the warm-up."""
         return [(end - start) / BLOCK for start, end in itertools.pairwise(self.times[1:])]
 
 
 class Loops:
-    """The three loops of one runtime."""
+    """Three training loops of one runtime."""
 
     def __init__(self, runtime: str, steps: int):
-        """Takes "replicate" or "tf.estimator", and the length of a loop."""
+        """Takes "replicate" or "tf.estimator", and the number of steps of a loop."""
         self._steps = steps
         if runtime == "replicate":
             import replicate  # noqa: PLC0415
@@ -56,7 +56,7 @@ class Loops:
             self._api = v1.estimator
 
     def bare(self) -> list[float]:
-        """Seconds per step of session.run and nothing else."""
+        """Returns the seconds per step of bare `session.run` calls."""
         clock = Clock()
         with tf.Graph().as_default(), v1.Session() as session:
             v1.train.create_global_step()
@@ -69,7 +69,7 @@ class Loops:
         return clock.per_step()
 
     def without_hooks(self) -> list[float]:
-        """Seconds per step of training, as its own event file tells them."""
+        """Returns the seconds per step of training without hooks, from its event file."""
         folder = self._train([])
         speeds = [
             value.simple_value
@@ -81,7 +81,7 @@ class Loops:
         return [1 / speed for speed in speeds[1:]]
 
     def with_a_hook(self) -> list[float]:
-        """Seconds per step of training with a hook of the user's."""
+        """Returns the seconds per step of training with a hook of the user's."""
         clock = Clock()
         self._train([clock])
         return clock.per_step()

@@ -1,8 +1,8 @@
-"""The other K-FACs, and the virtual environments that they run in.
+"""Virtual environments of the other K-FACs.
 
-Each is installed into an environment of its own, which is made once with pip; none is ever imported
-here. Their programs are in `benchmarks/rivals`, and no module of this project runs there. Called by
-the benchmarks that compare with them.
+Each rival is installed with pip into its own environment, which is created once. This project never
+imports a rival. The programs that run in the environments are the other modules of this folder;
+they import no module of this project outside of it.
 """
 
 import pathlib
@@ -15,18 +15,18 @@ from benchmarks import harness
 
 PROGRAMS = harness.ROOT / "benchmarks" / "rivals"
 FOLDER = harness.ROOT / "runs" / "bench" / "venvs"
-"""Where the environments are unless a command line says otherwise."""
+"""Default folder of the environments."""
 
 
 class Rival(NamedTuple):
-    """Another K-FAC.
+    """Another implementation of K-FAC.
 
     Attributes:
-      prefix: Of the names of its programs.
-      python: For `tools/find_python.sh`: which Python the environment is made with.
-      models: What it trains here.
-      packages: What pip installs.
-      alone: What pip installs after them without what these say that they need.
+      prefix: Prefix of the names of its programs.
+      python: Argument of `tools/find_python.sh`, which finds the Python of the environment.
+      models: Models that it trains here.
+      packages: Requirements for pip.
+      alone: Requirements that pip installs afterwards without their dependencies.
     """
 
     prefix: str
@@ -42,22 +42,22 @@ RIVALS = {
         "tf215",
         ("convnet", "autoencoder"),
         ("tensorflow-cpu==2.15.*", "tensorflow-probability==0.23.*"),
-        ("kfac==0.2.4",),  # It asks for TensorFlow Probability of 2019, and works with a later one.
+        ("kfac==0.2.4",),  # Requires TensorFlow Probability of 2019, but works with a later one.
     ),
     "kfac-jax": Rival(
         "kfac_jax",
         "cpu",
-        ("autoencoder",),  # A step of the ConvNet takes it many seconds on two cores.
+        ("autoencoder",),  # A step of the ConvNet takes many seconds on two cores.
         ("jax==0.8.3", "kfac-jax==0.0.8"),
     ),
 }
 
 
 def install(name: str, folder: str) -> str:
-    """Makes the environment of a rival, unless it is there; returns its Python.
+    """Creates the environment of a rival if it does not exist, and returns its Python.
 
     Raises:
-      harness.ChildError: There is no Python for it, or pip failed.
+      harness.ChildError: No suitable Python was found, or pip failed.
     """
     rival = RIVALS[name]
     environment = pathlib.Path(folder).resolve() / name
@@ -77,27 +77,27 @@ def install(name: str, folder: str) -> str:
 
 
 def define_flags(chosen: Sequence[str] | None = None) -> None:
-    """Defines --environments; and --rival, for programs that can do without some of the rivals.
+    """Defines --environments and, if `chosen` is given, --rival.
 
-    They are shown by --help of a program that adopts the key flags of this module.
+    A program that adopts the key flags of this module shows them in --help.
 
     Args:
-      chosen: Which rivals unless a command line says otherwise; None for programs without --rival.
+      chosen: Default of --rival, or None to leave that flag out.
     """
-    flags.DEFINE_string("environments", str(FOLDER), "Where the rivals' environments are.")
+    flags.DEFINE_string("environments", str(FOLDER), "Folder of the rivals' environments.")
     if chosen is not None:
-        flags.DEFINE_multi_enum("rival", chosen, list(RIVALS), "Other K-FACs; may be repeated.")
+        flags.DEFINE_multi_enum("rival", chosen, list(RIVALS), "Another K-FAC; may be repeated.")
 
 
 def command(name: str, python: str, kind: str, *arguments: str) -> list[str]:
     """Returns the command line of a rival's program.
 
     Args:
-      name: Of the rival.
-      python: Of its environment.
+      name: Key of `RIVALS`.
+      python: Interpreter of its environment.
       kind: "steps" or "losses".
-      arguments: Of the program.
+      arguments: Arguments of the program.
     """
     program = PROGRAMS / f"{RIVALS[name].prefix}_{kind}.py"
-    # -E, -s: neither PYTHONPATH nor the user's own packages, where another `kfac` may be.
+    # -E, -s: ignore PYTHONPATH and the user's packages, which may contain another `kfac`.
     return [python, "-E", "-s", str(program), *arguments]

@@ -1,10 +1,10 @@
-"""How far training scales: measured points beside simulated ones, and curves to 1,024 workers.
+"""Scaling of training: measured and simulated steps, and simulated curves to 1,024 workers.
 
-Reads what `benchmarks.scaling.cluster_points` wrote, fits the constants of `benchmarks.scaling.training_plans` to
-it, and prints tables in Markdown: the constants, what processes take from each other on the machine
-that they share, and each point with the error of the simulation. The curves are of a network of
-about the size of ResNet-50 on hosts of their own, which share nothing, and whose links and cores
-are assumed: see the flags. Nothing here needs TensorFlow.
+Reads the measurements of `benchmarks.scaling.cluster_points`, fits the constants of the simulator,
+and prints Markdown tables: the constants, the slowdown of processes that share the machine, and
+the error of the simulation at each point. The curves are for a network of about the size of
+ResNet-50, with each process on its own host. The bandwidth and cores of these hosts are
+assumptions, given by flags. Does not need TensorFlow.
 
     python -m benchmarks.scaling --points=points.json --picture=docs/scaling.png
 """
@@ -28,7 +28,7 @@ from benchmarks.scaling.training_plans import PLANS, Constants, Costs, Hosts, Tr
 FLAGS = flags.FLAGS
 
 COUNTS = tuple(2**power for power in range(11))
-"""Of workers, in the picture."""
+"""Numbers of workers in the picture."""
 NETWORK = Training(
     parameters=102e6,
     tensors=161,
@@ -38,7 +38,7 @@ NETWORK = Training(
     inversion=0.9,
     preconditioning=0.05,
 )
-"""As large as ResNet-50, its factors as well; the seconds are assumed."""
+"""Network with the parameters and factors of ResNet-50. The seconds are assumptions."""
 
 _GOAL = 0.2
 _COPIED_NUMBERS = 16_000_000
@@ -51,11 +51,11 @@ _CURVES = {
     "chief_worker": ("#999999", ":"),
     "dedicated_workers": ("#E69F00", "--"),
 }
-"""Colour, from Okabe and Ito's, and dashes."""
+"""Colour (Okabe and Ito) and line style of each mode."""
 
 
 def constant_lines(fitted: Constants, copied: float) -> Iterator[str]:
-    """Yields the lines of a table of the constants."""
+    """Yields the lines of a table of the fitted constants."""
     yield "| constant | per step, µs | per message or tensor, µs | per byte, ns |"
     yield "|---|---|---|---|"
     names = {
@@ -73,7 +73,7 @@ def constant_lines(fitted: Constants, copied: float) -> Iterator[str]:
 
 
 def contention_lines(found: Mapping[Case, Point], cores: float) -> Iterator[str]:
-    """Yields the lines of a table: how workers that exchange nothing slow each other down."""
+    """Yields the lines of a table: slowdown of workers that share cores and exchange nothing."""
     beside = {
         case: point
         for case, point in found.items()
@@ -95,7 +95,7 @@ def contention_lines(found: Mapping[Case, Point], cores: float) -> Iterator[str]
 
 
 def comparison_lines(compared: Sequence[Comparison]) -> Iterator[str]:
-    """Yields the lines of a table: a way of training per row, a number of workers per column."""
+    """Yields the lines of a table with modes as rows and numbers of workers as columns."""
     counts = sorted({each.case.workers for each in compared})
     yield "| mode | layers × width², batch | " + " | ".join(f"{n}" for n in counts) + " |"
     yield "|---|---|" + "---|" * len(counts)
@@ -123,13 +123,13 @@ def _within(errors: Sequence[float]) -> str:
 def speedups(
     fitted: Constants, workers_per_server: int | None, cores: float, gigabits: float
 ) -> dict[str, list[tuple[int, float]]]:
-    """Returns (workers, gradients per second by those of one worker alone), by mode.
+    """Returns (workers, throughput relative to one worker alone) of each mode.
 
     Args:
-      fitted: The constants.
-      workers_per_server: For how many workers there is a parameter server; None: one for all.
-      cores: Of each server's host.
-      gigabits: Per second, of each host's link, in each direction.
+      fitted: Fitted constants.
+      workers_per_server: Workers for each parameter server, or None for one server in all.
+      cores: Cores of each server's host.
+      gigabits: Bandwidth of each host's link in each direction, Gbit/s.
     """
     curves: dict[str, list[tuple[int, float]]] = {}
     for mode in _CURVES:
@@ -146,7 +146,7 @@ def speedups(
 
 
 def draw(path: str, panels: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]) -> None:
-    """Draws curves by mode, a panel for each title, into a PNG file."""
+    """Draws the curves of all modes to a PNG file, with a panel for each title."""
     from matplotlib import figure  # noqa: PLC0415
 
     picture = figure.Figure(figsize=(5 * len(panels), 4.2), layout="constrained")
@@ -171,7 +171,7 @@ def draw(path: str, panels: Mapping[str, Mapping[str, Sequence[tuple[int, float]
 
 
 def copied_bytes_per_second() -> float:
-    """Returns how fast one thread adds a large array to another one, by the bytes of one."""
+    """Measures the bytes per second at which one thread adds an array to another."""
     total, part = np.zeros(_COPIED_NUMBERS, "float32"), np.ones(_COPIED_NUMBERS, "float32")
     seconds = []
     for _ in range(_REPEATS):
@@ -182,7 +182,7 @@ def copied_bytes_per_second() -> float:
 
 
 def circumstances(found: Mapping[str, Any], points: Iterable[Point]) -> str:
-    """Returns when and where the points were measured, in two sentences."""
+    """Returns two sentences on the date, machine and load of the measurements."""
     others = [point.others for point in points]
     version = found["versions"].get("tensorflow-cpu") or found["versions"].get("tensorflow")
     return (
@@ -193,7 +193,7 @@ def circumstances(found: Mapping[str, Any], points: Iterable[Point]) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    """Fits, prints, draws."""
+    """Fits the constants, prints the tables and draws the curves."""
     files = [json.loads(pathlib.Path(path).read_text("utf-8")) for path in FLAGS.points]
     points = [Point.from_json(each) for file in files for each in file["measured"]]
     found = cost_fit.medians(points)
@@ -213,17 +213,19 @@ def main(_: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
     flags.DEFINE_multi_string(
         "points",
         None,
-        "What benchmarks.scaling.cluster_points wrote; may be repeated.",
+        "JSON file of benchmarks.scaling.cluster_points; may be repeated.",
         required=True,
     )
     flags.DEFINE_string("picture", None, "PNG file to draw the curves to.")
-    flags.DEFINE_integer("workers_per_server", 4, "In the second panel.", lower_bound=1)
-    flags.DEFINE_float("server_cores", 8, "Of each parameter server's host.", lower_bound=1)
-    flags.DEFINE_float("gigabits", 10, "Per second, of each host's link.", lower_bound=0.1)
+    flags.DEFINE_integer(
+        "workers_per_server", 4, "Workers for each server in the second panel.", lower_bound=1
+    )
+    flags.DEFINE_float("server_cores", 8, "Cores of each parameter server's host.", lower_bound=1)
+    flags.DEFINE_float("gigabits", 10, "Bandwidth of each host's link, Gbit/s.", lower_bound=0.1)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How long steps of a small cluster of real processes take, and what they cost.
+"""Time and cost of a step on a small cluster of real processes.
 
-One parameter server and 1 to 4 workers on 127.0.0.1 train chains of layers in each way of
-`benchmarks.scaling.cluster_cases`, or compute side by side without it. Each case runs until it is steady
-and is measured for a second or more: time per step, CPU seconds of workers and server, bytes. Give
-it the machine for itself. `benchmarks.scaling` takes it from there.
+One parameter server and up to four workers on 127.0.0.1 train chains of layers in the modes of
+`benchmarks.scaling.cluster_cases`. Each case is measured for about a second after it has settled:
+time per step, CPU seconds of workers and server, bytes. Run it on an otherwise idle machine.
+`benchmarks.scaling` reads the result.
 
     python -m benchmarks.scaling.cluster_points --workers=4 --json=points.json
 """
@@ -21,13 +21,13 @@ FLAGS = flags.FLAGS
 
 
 def measure(workers: int, settle: float, window: float, tries: int) -> Iterator[Point]:
-    """Yields what was found in each case; prints nothing.
+    """Yields the measurements of each case.
 
     Args:
-      workers: The greatest number of them.
-      settle: Seconds before the window.
-      window: Seconds that are measured.
-      tries: How many windows a case may have until other programs are quiet.
+      workers: Greatest number of workers.
+      settle: Seconds before the measured window.
+      window: Seconds of the measured window.
+      tries: Maximum windows of a case until other programs are quiet.
     """
     with cluster_processes.Cluster(workers) as cluster:
         for case in cluster_cases.all_cases(workers):
@@ -35,7 +35,7 @@ def measure(workers: int, settle: float, window: float, tries: int) -> Iterator[
 
 
 def line(point: Point) -> str:
-    """Returns what was found in a case as a line of text."""
+    """Formats the measurements of a case as a line of text."""
     case = point.case
     shape = f"{case.layers} x {case.width}², batch {case.batch}"
     return (
@@ -46,7 +46,7 @@ def line(point: Point) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    """Measures, prints, writes."""
+    """Runs the measurements, then prints and saves them."""
     started = time.monotonic()
     found = []
     for point in measure(FLAGS.workers, FLAGS.settle_secs, FLAGS.window_secs, FLAGS.tries):
@@ -58,11 +58,13 @@ def main(_: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    flags.DEFINE_integer("workers", 4, "The greatest number of workers.", lower_bound=1)
-    flags.DEFINE_float("settle_secs", 0.3, "Seconds before the window.", lower_bound=0)
-    flags.DEFINE_float("window_secs", 1.2, "Seconds that are measured.", lower_bound=0.1)
-    flags.DEFINE_integer("tries", 4, "Windows until other programs are quiet.", lower_bound=1)
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    flags.DEFINE_integer("workers", 4, "Greatest number of workers.", lower_bound=1)
+    flags.DEFINE_float("settle_secs", 0.3, "Seconds before the measured window.", lower_bound=0)
+    flags.DEFINE_float("window_secs", 1.2, "Seconds of the measured window.", lower_bound=0.1)
+    flags.DEFINE_integer(
+        "tries", 4, "Maximum windows until other programs are quiet.", lower_bound=1
+    )
     flags.DEFINE_string("json", None, "File to write the measurements to.")
 
 

@@ -1,9 +1,8 @@
-"""A cluster of real processes on this machine, for `benchmarks.scaling.cluster_points`.
+"""Cluster of real processes on this machine, for `benchmarks.scaling.cluster_points`.
 
-One parameter server and some workers, which live as long as the cluster and train one case after
-the other. Owns their start and end, what is said to them, and what the kernel knows of them: CPU
-seconds, bytes over the loopback interface, and how busy other programs keep the machine. Linux
-only.
+One parameter server and some workers run as long as the cluster and train one case after the other.
+This module starts and ends them, exchanges messages with them, and reads from the kernel their CPU
+seconds, the bytes over the loopback interface and the load of other programs. Linux only.
 """
 
 import contextlib
@@ -22,19 +21,19 @@ from benchmarks.scaling.cluster_cases import Case, Point
 from replicate.launch import cluster_plan
 
 _PATIENCE_SECS = 120
-"""How long a process may take to say what it is expected to say."""
+"""Time limit for an expected message of a process."""
 _END_SECS = 5
 _QUIET_CORES = 0.1
-"""How much of a core other programs may take."""
+"""Maximum cores used by other programs in a quiet window."""
 
 
 class Snapshot(NamedTuple):
-    """What the kernel has counted so far.
+    """Counters of the kernel at one time.
 
     Attributes:
-      time: Of the monotonic clock, seconds.
-      cpu: CPU seconds of each process, the server's first.
-      busy: CPU seconds of all programs of the machine.
+      time: Monotonic clock, seconds.
+      cpu: CPU seconds of each process, starting with the server.
+      busy: CPU seconds of all programs on the machine.
       sent: Bytes over the loopback interface.
     """
 
@@ -44,16 +43,16 @@ class Snapshot(NamedTuple):
     sent: int
 
     def others_until(self, later: "Snapshot") -> float:
-        """Returns how many cores other programs took from here to a later snapshot."""
+        """Returns the mean cores used by other programs between two snapshots."""
         own = sum(later.cpu) - sum(self.cpu)
         return (later.busy - self.busy - own) / (later.time - self.time)
 
 
 class Cluster:
-    """The processes; a context manager that leaves none behind."""
+    """Context manager that starts the processes and ends all of them on exit."""
 
     def __init__(self, workers: int) -> None:
-        """Takes how many workers there shall be, ≥ 1."""
+        """Takes the number of workers, ≥ 1."""
         self._workers = workers
         self._processes: list[_Process] = []
 
@@ -80,14 +79,17 @@ class Cluster:
         """Measures a case.
 
         Args:
-          case: Of no more workers than the cluster has.
-          settle: Seconds that all workers run before the window.
-          window: Seconds that are measured.
-          tries: How many windows there may be until one is quiet; the quietest counts.
+          case: Case with at most as many workers as the cluster.
+          settle: Seconds that all workers run before the measured window.
+          window: Seconds of the measured window.
+          tries: Maximum windows until one is quiet. The quietest one counts.
+
+        Raises:
+          SystemExit: A process failed, or no worker made two steps in the window.
         """
         workers = self._processes[1 : 1 + case.workers]
         order = json.dumps({name: getattr(case, name) for name in case.__dataclass_fields__})
-        for worker in workers:  # The chief, who is the first, makes the variables.
+        for worker in workers:  # The first worker is the chief, which creates the variables.
             worker.tell(order)
             worker.expect("session")
         for worker in workers:
@@ -115,7 +117,7 @@ class Cluster:
         )
 
     def _quietest(self, window: float, tries: int) -> tuple[Snapshot, Snapshot]:
-        """Begin and end of a window in which others do little, or of the one of the least."""
+        """Returns start and end of the first quiet window, or of the quietest one."""
         found: list[tuple[Snapshot, Snapshot]] = []
         while len(found) < tries:
             before = self._snapshot()
@@ -131,7 +133,7 @@ class Cluster:
 
 
 class _Process:
-    """One of them, and what it says."""
+    """Process of the cluster and its messages."""
 
     def __init__(self, *arguments: str) -> None:
         outer = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
@@ -149,17 +151,17 @@ class _Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id."""
         return self._child.pid
 
     def tell(self, line: str) -> None:
-        """Writes a line to it."""
+        """Writes a line to the standard input of the process."""
         assert self._child.stdin is not None  # noqa: S101  # it is a pipe
         self._child.stdin.write(line + "\n")
         self._child.stdin.flush()
 
     def expect(self, key: str) -> dict[str, Any]:
-        """Returns its next message with this key; ends the program if there is none in time."""
+        """Returns the next message with `key`. Exits if none arrives in time."""
         deadline = time.monotonic() + _PATIENCE_SECS
         message: dict[str, Any] | None = {}
         while message is not None and key not in message:
@@ -175,7 +177,7 @@ class _Process:
         return message
 
     def end(self) -> None:
-        """Ends it: its input ends, and if that is not enough it is killed."""
+        """Closes the standard input of the process, and kills it if it does not end then."""
         with contextlib.suppress(OSError):
             assert self._child.stdin is not None  # noqa: S101  # it is a pipe
             self._child.stdin.close()
@@ -193,20 +195,20 @@ class _Process:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """User and system seconds that a process has taken so far."""
+    """Returns the user and system seconds of a process so far."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _busy_seconds() -> float:
-    """CPU seconds that the machine has not been idle so far."""
+    """Returns the busy CPU seconds of the machine so far."""
     first, *_ = pathlib.Path("/proc/stat").read_text("ascii").splitlines()
     user, nice, system, _, _, irq, softirq, steal, *_ = map(int, first.split()[1:])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def _loopback_bytes() -> int:
-    """Bytes that went over the loopback interface so far, anybody's."""
+    """Returns the bytes sent over the loopback interface so far, by any program."""
     lines = pathlib.Path("/proc/net/dev").read_text("ascii").splitlines()
     (counts,) = (line.split(":")[1] for line in lines if line.strip().startswith("lo:"))
     return int(counts.split()[8])

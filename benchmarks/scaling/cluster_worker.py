@@ -1,9 +1,9 @@
-"""A process of the cluster that `benchmarks.scaling.cluster_points` measures: what it trains, and when.
+"""Process of the cluster that `benchmarks.scaling.cluster_points` measures.
 
-Reads one JSON object per line and writes one per line. A parameter server reads nothing; both end
-when their input ends, so none is left when the measuring program is gone. The model is a chain of
-square layers, whose computation (batch), bytes (width) and number of variables (layers) can be
-chosen. One thread computes, so that a process takes one core.
+Reads one JSON object per line and writes one per line. A parameter server reads nothing. Both end
+at the end of their input, so none outlives the measuring program. The model is a chain of square
+layers: the batch size sets the computation, the width the bytes, and the number of layers the
+number of variables. Computation uses one thread, so a process uses one core.
 
     python -m benchmarks.scaling.cluster_worker CLUSTER_AS_JSON worker 0
 """
@@ -28,20 +28,20 @@ v1 = tf.compat.v1
 
 _RATE = 1e-6
 _RUNS_AT = 3
-"""Steps after which a worker says that it runs."""
+"""Steps before a worker reports "running"."""
 _LEAST_ENDS = 2
 
 
 class Worker:
-    """One worker's part of a case: its graph, and its loop."""
+    """Graph and training loop of one worker in a case."""
 
     def __init__(self, case: Case, task: int, target: str) -> None:
-        """Builds the graph; asks nothing of the servers.
+        """Builds the graph without contacting the servers.
 
         Args:
-          case: What is trained.
-          task: Which worker this is; 0 is the chief.
-          target: Of this process's server.
+          case: Case to train.
+          task: Index of this worker. 0 is the chief.
+          target: Target of this process's server.
         """
         self._case, self._task, self._target = case, task, target
         self._device = f"/job:worker/task:{task}"
@@ -53,37 +53,37 @@ class Worker:
             self._step = v1.train.get_or_create_global_step()
             self._build()
 
-    def run(self, say: Callable[[Mapping[str, Any]], None], told: "Orders") -> dict[str, Any]:
-        """Makes steps until it is told to stop, or the chief has ended.
+    def run(self, send: Callable[[Mapping[str, Any]], None], orders: "Orders") -> dict[str, Any]:
+        """Runs steps until told to stop or until the chief ends.
 
         Args:
-          say: Reports "session" when there is one, and "running" when steps are made.
-          told: When to stop.
+          send: Sends messages: "session" once there is a session, "running" after some steps.
+          orders: Orders of the measuring program.
 
         Returns:
-          The steps, and the seconds from the first to the last, of the window that it is told.
+          "steps" in the measured window, and "seconds" from the first to the last of them.
         """
-        ends = list(self.steps(say, told))
-        told.stop.wait()
-        first, last = told.window
+        ends = list(self.steps(send, orders))
+        orders.stop.wait()
+        first, last = orders.window
         inside = [end for end in ends if first <= end <= last]
         if len(inside) < _LEAST_ENDS:
             return {"steps": 0, "seconds": last - first}
         return {"steps": len(inside) - 1, "seconds": inside[-1] - inside[0]}
 
-    def steps(self, say: Callable[[Mapping[str, Any]], None], told: "Orders") -> Iterator[float]:
-        """Makes the steps of `run`; yields when each of them ended, by the monotonic clock."""
+    def steps(self, send: Callable[[Mapping[str, Any]], None], orders: "Orders") -> Iterator[float]:
+        """Runs the steps of `run` and yields the end of each by the monotonic clock."""
         waits = self._case.waits and self._task < self._case.gradients
-        heeds = self._task == 0 or not waits
+        can_stop = self._task == 0 or not waits
         with self._session() as session:
-            say({"session": True})
+            send({"session": True})
             for step in itertools.count(1):
-                if session.should_stop() or (heeds and told.stop.is_set()):
+                if session.should_stop() or (can_stop and orders.stop.is_set()):
                     break
                 session.run(self._train_op)
                 yield time.monotonic()
                 if step == _RUNS_AT:
-                    say({"running": True})
+                    send({"running": True})
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[Any]:
@@ -128,8 +128,8 @@ def chain_loss(case: Case, layers: kfac.LayerCollection | None = None) -> Any:
     """Returns the loss of a chain of square layers on one random batch, shape [].
 
     Args:
-      case: Says how many, how wide, and how large the batch is.
-      layers: Where to register layers and loss, or None.
+      case: Number and width of the layers, and size of the batch.
+      layers: Collection to register layers and loss in, or None.
     """
     random = np.random.default_rng(0)
     batch = random.standard_normal([case.batch, case.width], "float32")
@@ -147,7 +147,7 @@ def chain_loss(case: Case, layers: kfac.LayerCollection | None = None) -> Any:
 
 
 class Orders:
-    """What the measuring program says: cases, and when each one's window was."""
+    """Orders of the measuring program: cases, and the measured window of each."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -155,7 +155,7 @@ class Orders:
         self.window = (0.0, 0.0)
 
     def cases(self) -> Iterator[Case]:
-        """Yields the cases; a thread listens while one runs."""
+        """Yields the cases. While one runs, a thread waits for the order to stop."""
         for line in self._lines:
             self.stop.clear()
             listener = threading.Thread(target=self._listen, daemon=True)
@@ -180,28 +180,28 @@ def _kfac_settings(case: Case, layers: kfac.LayerCollection | None) -> dict[str,
     }
 
 
-def _say(message: Mapping[str, Any]) -> None:
+def _send(message: Mapping[str, Any]) -> None:
     print(json.dumps(message), flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves until the input ends; a worker runs the cases that it reads.
+    """Runs a server until the input ends. A worker also runs the cases that it reads.
 
     Args:
-      arguments: The cluster as JSON, the job, and the number of the task.
+      arguments: Cluster as JSON, job name, task index.
     """
     cluster, job, task = json.loads(arguments[0]), arguments[1], int(arguments[2])
     config = v1.ConfigProto(intra_op_parallelism_threads=1)
     if job == "worker":
         config.inter_op_parallelism_threads = 1
     server = v1.train.Server(cluster, job, task, config=config)
-    _say({"serves": True})
+    _send({"serves": True})
     orders = Orders(iter(sys.stdin.readline, ""))
     if job == "ps":
         sys.stdin.read()
         return
     for case in orders.cases():
-        _say(Worker(case, task, server.target).run(_say, orders))
+        _send(Worker(case, task, server.target).run(_send, orders))
 
 
 if __name__ == "__main__":

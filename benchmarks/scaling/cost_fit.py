@@ -1,10 +1,9 @@
-"""The constants of `benchmarks.scaling.training_plans`, from what `benchmarks.scaling.cluster_points` found.
+"""Constants of `training_plans`, fitted to the measurements of `cluster_points`.
 
-None of them comes from a point that the simulator is to reproduce with several workers: they are
-fitted to one worker, to workers that compute side by side and exchange nothing, and to two workers,
-or three where a mode takes as many, with tiny variables, for which only messages count. What other
-programs took of the machine while a point was measured, the simulation of it does without. Called
-by `benchmarks.scaling`.
+No constant is fitted to a point with several workers that the simulator is to reproduce. The fit
+uses one worker, workers that compute side by side and exchange nothing, and two workers with tiny
+variables (three in modes that need as many), where only messages take time. Each simulation runs on
+the cores that other programs left free during the measurement.
 """
 
 import dataclasses
@@ -27,12 +26,12 @@ _HAS_SMALL = ("averaging", *KFAC_MODES)
 
 
 class Comparison(NamedTuple):
-    """A point beside the simulation of it.
+    """Measured and simulated time of a case.
 
     Attributes:
-      case: What was trained.
-      measured: Seconds per step of a worker.
-      simulated: Likewise.
+      case: Case that was measured.
+      measured: Measured seconds per step of a worker.
+      simulated: Simulated seconds per step of a worker.
     """
 
     case: Case
@@ -41,12 +40,12 @@ class Comparison(NamedTuple):
 
     @property
     def error(self) -> float:
-        """By which part of the measured time the simulated one is off."""
+        """Relative error of the simulated time."""
         return self.simulated / self.measured - 1
 
 
 def medians(points: Iterable[Point]) -> dict[Case, Point]:
-    """Returns one point per case: of each value the median over the times it was measured."""
+    """Returns one point per case, with the median of each value over repeated measurements."""
     grouped: dict[Case, list[Point]] = {}
     for point in points:
         grouped.setdefault(point.case, []).append(point)
@@ -57,22 +56,23 @@ def medians(points: Iterable[Point]) -> dict[Case, Point]:
 
 
 def constants(found: Mapping[Case, Point], cores: float) -> Constants:
-    """Fits the constants; non-negative, with the least relative errors.
+    """Fits the non-negative constants with the least squared relative errors.
 
     Args:
-      found: Of all cases with one worker, and of those with tiny variables.
-      cores: Of the machine.
+      found: Points of all cases with one worker and of those with tiny variables.
+      cores: Cores of the machine.
 
     Raises:
-      ValueError: One of them is missing.
+      ValueError: A point is missing.
     """
     alone = _beside(found, "asynchronous", "local", most=1)
     merged = _beside(found, "synchronous", "asynchronous", most=2)
     one = [(p, other) for p, other in merged if p.case.workers == 1]
     if not alone or not one:
         raise ValueError(
-            "Cannot fit the constants: the points must have the settings with one worker in the "
-            "modes local, asynchronous and synchronous. Measure with benchmarks.scaling.cluster_points."
+            "Cannot fit the constants: the points must include the settings with one worker in the "
+            "modes local, asynchronous and synchronous. Measure them with "
+            "benchmarks.scaling.cluster_points."
         )
     return Constants(
         exchange=_fit(2, [(p, p.seconds - local.worker) for p, local in alone]),
@@ -85,18 +85,18 @@ def constants(found: Mapping[Case, Point], cores: float) -> Constants:
 
 
 def cores_in_use(found: Mapping[Case, Point], workers: int, cores: float) -> float:
-    """Returns how many cores some workers keep busy that do nothing but compute, each on one.
+    """Returns the number of cores that `workers` computing workers keep busy.
 
-    Where there are as many of them as cores, or a few more, one at times waits for a core while
-    another core is idle.
+    With as many workers as cores, or a few more, a worker sometimes waits for a core while another
+    core is idle.
 
     Args:
-      found: Where there are points of so many workers that exchange nothing.
-      workers: How many.
-      cores: Of the machine.
+      found: All points. Those of `workers` workers that exchange nothing are used.
+      workers: Number of workers, each with one thread.
+      cores: Cores of the machine.
 
     Returns:
-      The median over these points; with one worker, or without such points, all cores.
+      The median over these points, or `cores` for one worker or without such points.
     """
     busy = [
         workers * point.worker / point.seconds
@@ -107,7 +107,7 @@ def cores_in_use(found: Mapping[Case, Point], workers: int, cores: float) -> flo
 
 
 def compare(found: Mapping[Case, Point], fitted: Constants) -> list[Comparison]:
-    """Simulates all cases that exchange something on this machine, but those that are tiny."""
+    """Simulates all cases that exchange something, except those with tiny variables."""
     compared = []
     for case, point in found.items():
         if case.is_exchanged and not case.is_tiny:
@@ -118,18 +118,19 @@ def compare(found: Mapping[Case, Point], fitted: Constants) -> list[Comparison]:
 
 
 def training_of(case: Case, found: Mapping[Case, Point], fitted: Constants) -> Training:
-    """Returns what a case trains.
+    """Returns the training of a case.
 
-    What a worker computes takes as long as beside as many others with nothing to exchange, so it
-    contains what they take from each other's caches. K-FAC's work is what it takes besides,
-    divided by multiplications. What is small in K-FAC and in averaging comes from tiny variables.
+    The computing time is that of as many workers side by side that exchange nothing, so it includes
+    the slowdown by shared caches. K-FAC's own time is the difference to plain training, split in
+    proportion to multiplications. The small work of K-FAC and of averaging is fitted to the cases
+    with tiny variables.
     """
     training = _computing(case, found)
     return _with_small(training, case, found, fitted) if case.mode in _HAS_SMALL else training
 
 
 def _computing(case: Case, found: Mapping[Case, Point]) -> Training:
-    """What a case trains, without what is small."""
+    """Returns the training of a case without the small work."""
     computing = _local(case, found, "local").worker
     training = Training(case.parameters, case.layers, computing, case.interval)
     if case.is_kfac:
@@ -139,7 +140,7 @@ def _computing(case: Case, found: Mapping[Case, Point]) -> Training:
 
 
 def _local(case: Case, found: Mapping[Case, Point], mode: str) -> Point:
-    """The point of as many workers, or else of one, that exchange nothing."""
+    """Returns the point of as many workers that exchange nothing, or else of one worker."""
     side_by_side = dataclasses.replace(case, mode=mode)
     return found.get(side_by_side) or found[dataclasses.replace(side_by_side, workers=1)]
 
@@ -147,10 +148,11 @@ def _local(case: Case, found: Mapping[Case, Point], mode: str) -> Point:
 def _with_small(
     training: Training, case: Case, found: Mapping[Case, Point], fitted: Constants
 ) -> Training:
-    """Adds what simulations of tiny variables lack.
+    """Adds the small work: the difference between measurement and simulation of tiny variables.
 
-    The chief's part is that of one worker, and the others' what a second one adds. Where the mode
-    takes more workers they have equal parts, with which the simulated time is the measured one.
+    The chief's part comes from one worker, the part of the others from a second worker. In modes
+    that need more workers, all have equal parts, chosen so that the simulated time is the measured
+    one.
     """
     tiny = [p for other, p in found.items() if other.is_tiny and _is_like(other, case.tiny)]
     if not tiny:
@@ -175,7 +177,7 @@ def _with_small(
 def _equal_parts(
     plain: Training, point: Point, found: Mapping[Case, Point], fitted: Constants
 ) -> float:
-    """Seconds of what is small for each worker, with which the simulation takes as long."""
+    """Returns the seconds of small work per worker for which the simulated time is right."""
     low, high = 0.0, point.seconds
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -186,7 +188,7 @@ def _equal_parts(
 
 
 def _missing_cpu(plain: Training, point: Point, fitted: Constants) -> float:
-    """CPU seconds of all processes in a step that a simulation lacks."""
+    """Returns the CPU seconds of a step that are missing in the simulation."""
     plan = training_plans.PLANS[point.case.mode](plain, point.case.workers)
     return max(0.0, _cpu(point) - training_plans.cpu_seconds_per_step(plan, fitted))
 
@@ -194,7 +196,7 @@ def _missing_cpu(plain: Training, point: Point, fitted: Constants) -> float:
 def _simulate(
     training: Training, point: Point, found: Mapping[Case, Point], fitted: Constants
 ) -> float:
-    """Seconds per step, on the cores that others left when the point was measured."""
+    """Returns seconds per step, on the cores that other programs left free at measurement."""
     case = point.case
     cores = cores_in_use(found, case.workers, fitted.cores) - max(0.0, point.others)
     plan = training_plans.PLANS[case.mode](training, case.workers)
@@ -202,7 +204,7 @@ def _simulate(
 
 
 def _with_kfac(training: Training, case: Case, own: float) -> Training:
-    """Divides the seconds of K-FAC's own work in a step by multiplications."""
+    """Splits the seconds of K-FAC's own work in proportion to multiplications."""
     statistics = 2 * case.batch * case.width**2
     preconditioning = inversion = 2 * case.width**3
     second = own / (statistics + preconditioning + inversion / case.interval)
@@ -217,13 +219,13 @@ def _with_kfac(training: Training, case: Case, own: float) -> Training:
 def _beside(
     found: Mapping[Case, Point], mode: str, other: str, most: int
 ) -> list[tuple[Point, Point]]:
-    """The points of a mode that constants may come from, each with that of another mode.
+    """Returns pairs of points in two modes that constants may be fitted to.
 
     Args:
       found: All points.
-      mode: Of the first of each pair.
-      other: Of the second.
-      most: Up to how many workers there are if variables are tiny; otherwise there is one.
+      mode: Mode of the first point of each pair.
+      other: Mode of the second point.
+      most: Maximum workers of points with tiny variables. Other points have one worker.
     """
     points = [
         (point, found.get(dataclasses.replace(case, mode=other)))
@@ -234,12 +236,12 @@ def _beside(
 
 
 def _fit(times: int, extra: Sequence[tuple[Point, float]], for_all: bool = False) -> Costs:
-    """Fits what some points take more than others: per step, per tensor and per byte.
+    """Fits extra seconds of some points by costs per step, per tensor and per byte.
 
     Args:
-      times: How often the parameters are in it.
-      extra: The points, whose cases say how many tensors and bytes those are, and the seconds.
-      for_all: Whether tensors and bytes are those of all workers.
+      times: Transfers of the parameters in these seconds.
+      extra: Points, whose cases give the tensors and bytes, and their extra seconds.
+      for_all: True if the tensors and bytes of all workers count.
     """
     counts = [times * (point.case.workers if for_all else 1) for point, _ in extra]
     rows = np.array(
@@ -254,7 +256,7 @@ def _fit(times: int, extra: Sequence[tuple[Point, float]], for_all: bool = False
 
 
 def _non_negative(columns: Floats, wanted: Floats) -> list[float]:
-    """The least squares without negative numbers: the best over all choices of columns."""
+    """Solves non-negative least squares by trying all subsets of columns."""
     number = columns.shape[1]
     best, least = [0.0] * number, float(wanted @ wanted)
     for count in range(1, number + 1):
@@ -269,10 +271,10 @@ def _non_negative(columns: Floats, wanted: Floats) -> list[float]:
 
 
 def _cpu(point: Point) -> float:
-    """CPU seconds of all processes in a step of all workers."""
+    """Returns the CPU seconds of all processes in a step of all workers."""
     return point.case.gradients * (point.worker + point.server)
 
 
 def _is_like(case: Case, other: Case) -> bool:
-    """Whether two cases differ in the number of workers at most."""
+    """Returns True if the cases differ at most in the number of workers."""
     return dataclasses.replace(case, workers=other.workers) == other

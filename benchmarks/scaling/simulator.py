@@ -1,13 +1,13 @@
-"""A simulator of processes that take turns at what they share: cores, links.
+"""Simulator of processes that compete for shared resources such as cores and links.
 
-Each process goes through the phases of its round again and again. A phase has a length, which it
-takes if nothing else runs, and asks for a share of some resources all that time. Where more is
-asked of a resource than there is, everybody who asks slows down by the same factor. Some processes
-wait for each other at the end of a round, and for a closing part that one of them does. Time goes
-from the end of one phase to the next, so nothing is drawn at random.
+Each process repeats the phases of its round. A phase takes its length if nothing else runs, and
+demands a share of some resources during that time. If the demand for a resource exceeds its
+capacity, all phases that use it slow down by the same factor. Some processes wait for each other at
+the end of a round, and for a closing part that one process does. Time advances from the end of one
+phase to the next, and nothing is random.
 
-What the phases of training are is said by `benchmarks.scaling.training_plans`; nothing of TensorFlow or of
-training is known here.
+This module knows nothing of TensorFlow or training. `benchmarks.scaling.training_plans` defines the
+phases of training.
 """
 
 import math
@@ -28,9 +28,9 @@ class Phase(NamedTuple):
     """A part of a round.
 
     Attributes:
-      seconds: How long it takes if nothing else runs.
-      demands: By resource, how many seconds of one unit of it this takes: CPU seconds of cores,
-        transfer seconds of a link.
+      seconds: Length if nothing else runs.
+      demands: Seconds of one unit of each resource: CPU seconds of cores, transfer seconds of a
+        link.
     """
 
     seconds: float
@@ -38,14 +38,13 @@ class Phase(NamedTuple):
 
 
 class Process(NamedTuple):
-    """Some equal processes.
+    """Group of equal processes.
 
     Attributes:
-      phases: Of a round, in order.
-      number: How many there are.
-      waits: Whether they wait at the end of a round for all others that do, and for the closing
-        part. Those that do not are spread evenly over their round at the start, as it is when
-        all of them are busy.
+      phases: Phases of a round, in order.
+      number: Number of processes.
+      waits: True if they wait at the end of a round for all other waiting processes and for the
+        closing part. Processes that do not wait start at evenly spread places of their round.
     """
 
     phases: Sequence[Phase]
@@ -59,16 +58,16 @@ def seconds_per_round(
     closing: Sequence[Phase] = (),
     rounds: int = 4,
 ) -> float:
-    """Returns the mean time that a round takes the processes of the first kind.
+    """Returns the mean seconds per round of the first group of processes.
 
     Args:
-      processes: All of them; those of the first kind make the rounds that count.
-      capacities: Units of each resource: a machine's cores, 1 of a link. May be infinite.
-      closing: What is done once all have come who wait, while they wait.
-      rounds: How many to time of each process of the first kind, ≥ 1.
+      processes: All groups. The rounds of the first one are timed.
+      capacities: Units of each resource: cores of a machine, 1 for a link. May be infinite.
+      closing: Phases that run once all waiting processes have finished their round.
+      rounds: Timed rounds of each process of the first group, ≥ 1.
 
     Raises:
-      ValueError: A round takes no time, or a phase asks for a resource that there is not.
+      ValueError: A round takes no time, or a phase demands a resource that is not in `capacities`.
     """
     run = _Run(processes, capacities, closing)
     first = processes[0].number
@@ -81,11 +80,11 @@ def seconds_per_round(
 
 
 class _Run:
-    """The state of a simulation: where each process is in its round.
+    """State of a simulation: the place of each process in its round.
 
     Attributes:
       now: Seconds since the start.
-      finished: Rounds that processes of the first kind have made.
+      finished: Finished rounds of the first group.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class _Run:
         self.now, self.finished = 0.0, 0
 
     def advance(self) -> None:
-        """Goes to the end of the phases that end next."""
+        """Advances to the next end of a phase."""
         slow = self._slowdown()
         pace = np.where(self._runs, self._left * slow, np.inf)
         step = float(pace.min())
@@ -134,7 +133,7 @@ class _Run:
         self._end_rounds(is_over)
 
     def _slowdown(self) -> Floats:
-        """By which factor each process is slower than alone, ≥ 1."""
+        """Returns the slowdown factor of each process, ≥ 1."""
         width = self._width[:, self._kind, self._place] * self._runs
         factors = np.maximum(1.0, width.sum(axis=1, keepdims=True) / self._capacity)
         slow: Floats = np.where(width > 0, factors, 1.0).max(axis=0, initial=1.0)
@@ -161,7 +160,7 @@ class _Run:
         self.finished += int(np.count_nonzero(done & (self._kind == 0)))
 
     def _spread(self, counts: Sequence[int]) -> None:
-        """Lets those who do not wait begin at different places of their rounds."""
+        """Starts the processes that do not wait at different places of their rounds."""
         asked = (self._width * self._seconds / self._capacity[:, np.newaxis]).max(axis=0, initial=0)
         busy = np.maximum(self._seconds, np.array(counts)[:, np.newaxis] * asked)
         parts = np.concatenate([np.arange(count) / count for count in counts])
@@ -179,7 +178,7 @@ def _check(
 ) -> None:
     if not all(math.fsum(phase.seconds for phase in phases) > 0 for phases in kinds):
         raise ValueError(
-            "Cannot simulate: a process has no phase of more than 0 seconds, so that its rounds "
+            "Cannot simulate: a process has no phase of more than 0 seconds, so its rounds "
             "take no time. Give it one."
         )
     asked = {name for phases in (*kinds, closing) for phase in phases for name in phase.demands}

@@ -1,8 +1,8 @@
-"""What the processes of a cluster do in a round of training, in bytes and seconds, by mode.
+"""Computation and communication of each process in a round of training, by mode.
 
-Owns the formulas of docs/scaling.md: `PLANS` says who computes what and exchanges how many bytes
-with the parameter servers, `links` adds these up by link, `seconds_per_step` gives them to the
-simulator with the constants of a machine. `benchmarks.scaling` measures those and draws.
+Implements the formulas of docs/scaling.md. `PLANS` gives the stages of each process and the bytes
+that it exchanges with the parameter servers. `links` sums the bytes of each link.
+`seconds_per_step` runs the simulator with the measured constants of a machine.
 """
 
 import math
@@ -13,21 +13,21 @@ from benchmarks.scaling.simulator import Phase, Process, seconds_per_round
 
 
 class Training(NamedTuple):
-    """What is trained, and what it costs a worker that has nobody to talk to.
+    """Model to train, and the cost of its computation on an otherwise idle machine.
 
     Attributes:
       parameters: Bytes of all trained variables, P.
-      tensors: How many variables, T.
-      computing: Seconds of a step's forward and backward pass and update.
-      interval: Steps between two averagings, or between two inverses of K-FAC, k.
-      factors: Bytes of all of K-FAC's factors, F: of a layer a² + g² numbers.
+      tensors: Number of variables, T.
+      computing: Seconds of a step's forward pass, backward pass and update.
+      interval: Steps between two averagings, or between two inversions of K-FAC, k.
+      factors: Bytes of all factors of K-FAC, F. A layer has a² + g² numbers.
       statistics: Seconds of K-FAC's statistics of a batch.
       inversion: Seconds of all inverses.
       preconditioning: Seconds of the products with the inverses.
-      small: Seconds of each step for all that is small and not counted one by one: counters of
-        K-FAC, what workers tell each other for averaging.
-      chief_cpu: CPU seconds of the chief's part of it, and of the servers' in that.
-      other_cpu: The same of each other worker.
+      small: Seconds per step of small work that is not modelled: counters of K-FAC, messages that
+        coordinate averaging.
+      chief_cpu: CPU seconds of the small work of the chief and of the servers for it.
+      other_cpu: CPU seconds of the small work of each other worker.
     """
 
     parameters: float
@@ -43,19 +43,19 @@ class Training(NamedTuple):
     other_cpu: float = 0.0
 
 
-class Work(NamedTuple):
-    """A part of a process's round; its kinds follow one another.
+class Stage(NamedTuple):
+    """Part of a process's round: computation, then communication, then merging.
 
     Attributes:
-      seconds: In which one thread computes, or as many as `cpu` needs.
-      cpu: CPU seconds of it; None stands for `seconds`.
+      seconds: Seconds of computation.
+      cpu: CPU seconds of the computation. None means `seconds`.
       down: Bytes from the parameter servers.
       up: Bytes to the parameter servers.
-      requests: Messages in which they go.
-      starts: How often a step is begun that the servers have a part in.
-      merged: Bytes that the servers put together for all, in `merges` tensors.
-      merges: See `merged`.
-      givers: How many workers have sent that.
+      requests: Messages that carry these bytes.
+      starts: Started steps that involve the servers.
+      merged: Bytes of the tensors that the servers merge for all workers.
+      merges: Number of these tensors.
+      givers: Number of workers that sent them.
     """
 
     seconds: float = 0.0
@@ -70,31 +70,31 @@ class Work(NamedTuple):
 
 
 class Role(NamedTuple):
-    """Some processes that do the same.
+    """Group of processes that do the same.
 
     Attributes:
-      number: How many.
-      works: In a round, in order.
-      waits: Whether they wait for the others at the end of each round.
+      number: Number of processes.
+      stages: Stages of a round, in order.
+      waits: True if they wait for the others at the end of each round.
     """
 
     number: int
-    works: tuple[Work, ...]
+    stages: tuple[Stage, ...]
     waits: bool
 
 
 class Plan(NamedTuple):
-    """A round of a cluster.
+    """Round of a cluster.
 
     Attributes:
-      roles: Who takes part. Rounds are those of the first role.
-      closing: What the chief does when all have come who wait.
-      steps: Gradients that a worker computes in a round.
-      gradients: How many workers compute gradients.
+      roles: All roles. Rounds are those of the first role.
+      closing: Stages of the chief once all waiting processes have finished their round.
+      steps: Gradients of each worker in a round.
+      gradients: Number of workers that compute gradients.
     """
 
     roles: tuple[Role, ...]
-    closing: tuple[Work, ...] = ()
+    closing: tuple[Stage, ...] = ()
     steps: int = 1
     gradients: int = 1
 
@@ -103,9 +103,9 @@ class Costs(NamedTuple):
     """Seconds per step, per message and per byte.
 
     Attributes:
-      start: Per step in which there are any.
-      each: Per message, or per tensor.
-      byte: Per byte.
+      start: Seconds per step.
+      each: Seconds per message or tensor.
+      byte: Seconds per byte.
     """
 
     start: float
@@ -113,20 +113,20 @@ class Costs(NamedTuple):
     byte: float
 
     def of(self, starts: float, number: float, size: float) -> float:
-        """Returns the seconds of some messages with `size` bytes in all."""
+        """Returns the seconds of `number` messages with `size` bytes in all."""
         return starts * self.start + number * self.each + size * self.byte
 
 
 class Constants(NamedTuple):
-    """What it takes to exchange something, measured.
+    """Measured costs of communication.
 
     Attributes:
-      exchange: From begin to end, between one worker and one server.
-      worker: CPU seconds of the worker in it.
-      server: CPU seconds of the server in it.
-      merge: From begin to end, for the servers to put gradients together at the chief's command.
-      merge_cpu: CPU seconds of all in it; per tensor and byte of each worker's gradient.
-      cores: Of this machine, which processes that share it can really use.
+      exchange: Duration of an exchange between one worker and one server.
+      worker: CPU seconds of the worker in an exchange.
+      server: CPU seconds of the server in an exchange.
+      merge: Duration of merging gradients on the servers at the chief's command.
+      merge_cpu: CPU seconds of merging, per tensor and byte of each worker's gradient.
+      cores: Cores of this machine that processes can use in practice.
     """
 
     exchange: Costs
@@ -138,13 +138,13 @@ class Constants(NamedTuple):
 
 
 class Hosts(NamedTuple):
-    """Where the processes are: each on a host of its own.
+    """Hosts of the processes. Each process has its own.
 
     Attributes:
-      servers: Parameter servers, S.
-      cores: Of each server's host.
-      bandwidth: Of each host's link, bytes per second and direction.
-      latency: Seconds that a round trip adds.
+      servers: Number of parameter servers, S.
+      cores: Cores of each server's host.
+      bandwidth: Bandwidth of each host's link, bytes per second and direction.
+      latency: Seconds of a round trip.
     """
 
     servers: int = 1
@@ -154,55 +154,55 @@ class Hosts(NamedTuple):
 
 
 def asynchronous(training: Training, workers: int) -> Plan:
-    """Everybody fetches the variables, and applies a gradient, without a look at the others."""
+    """Each worker fetches the variables and applies its gradient, independently of the others."""
     return Plan((Role(workers, _step(training), waits=False),), gradients=workers)
 
 
 def synchronous(training: Training, workers: int) -> Plan:
-    """The servers apply the mean of all gradients, at the chief's command."""
+    """The servers apply the mean of all gradients at the chief's command."""
     role = Role(workers, _step(training), waits=True)
     return Plan((role,), (_merge(training, workers),), gradients=workers)
 
 
 def averaging(training: Training, workers: int) -> Plan:
-    """In every k-th step weights go to the servers, and their means come back.
+    """Workers send their weights to the servers and fetch the mean in every k-th step.
 
-    In the other steps the same messages are exchanged, but they are empty.
+    In the other steps they exchange the same messages without content.
     """
     size, tensors, steps = training.parameters, training.tensors, training.interval
-    works = (
-        Work(down=size, requests=tensors, starts=1),
-        Work(seconds=steps * training.computing),
-        Work(requests=2 * tensors * (steps - 1), starts=steps - 1),
-        Work(up=size, requests=tensors),
+    stages = (
+        Stage(down=size, requests=tensors, starts=1),
+        Stage(seconds=steps * training.computing),
+        Stage(requests=2 * tensors * (steps - 1), starts=steps - 1),
+        Stage(up=size, requests=tensors),
     )
     roles = (
-        Role(1, (*works, _small(training, training.chief_cpu, steps)), waits=True),
-        Role(workers - 1, (*works, _small(training, training.other_cpu, steps)), waits=True),
+        Role(1, (*stages, _small(training, training.chief_cpu, steps)), waits=True),
+        Role(workers - 1, (*stages, _small(training, training.other_cpu, steps)), waits=True),
     )
     return Plan(roles, (_merge(training, workers),), steps, workers)
 
 
 def chief_worker(training: Training, workers: int) -> Plan:
-    """K-FAC whose chief alone updates averages and inverses."""
+    """K-FAC where only the chief updates averages and inverses."""
     chief = Role(1, _step(training, _statistics(training), _inverses(training, 1.0)), waits=True)
     others = Role(workers - 1, (*_step(training), _others_small(training)), waits=True)
     return Plan((chief, others), _kfac_closing(training, workers), gradients=workers)
 
 
 def shared(training: Training, workers: int) -> Plan:
-    """K-FAC in which every worker adds statistics and inverts its part of the factors."""
-    works = _step(training, _statistics(training), _inverses(training, 1 / workers))
-    others = Role(workers - 1, (*works, _others_small(training)), waits=True)
-    roles = (Role(1, works, waits=True), others)
+    """K-FAC where each worker adds statistics and inverts its part of the factors."""
+    stages = _step(training, _statistics(training), _inverses(training, 1 / workers))
+    others = Role(workers - 1, (*stages, _others_small(training)), waits=True)
+    roles = (Role(1, stages, waits=True), others)
     return Plan(roles, _kfac_closing(training, workers), gradients=workers)
 
 
 def dedicated_workers(training: Training, workers: int) -> Plan:
-    """K-FAC in which 60 % of the workers compute gradients, the rest averages or inverses.
+    """K-FAC where 60 % of the workers compute gradients, and the others averages or inverses.
 
     Raises:
-      ValueError: There are fewer than three workers.
+      ValueError: `workers` is less than 3.
     """
     if workers < 3:
         raise ValueError(
@@ -212,15 +212,15 @@ def dedicated_workers(training: Training, workers: int) -> Plan:
     inverting = max(1, workers - -(-4 * workers // 5))
     adding = workers - gradients - inverting
     small = _others_small(training)
-    fetch = Work(down=training.parameters, requests=training.tensors, starts=1)
-    adds = (fetch, Work(seconds=training.computing), *_statistics(training))
+    fetch = Stage(down=training.parameters, requests=training.tensors, starts=1)
+    adds = (fetch, Stage(seconds=training.computing), *_statistics(training))
     inverts = _inverses(training._replace(interval=1), 1.0)
     aside = [(adding, adds), (inverting, inverts)] if adding else [(1, (*adds, *inverts))]
     trains = [
         Role(1, _step(training), waits=True),
         Role(gradients - 1, (*_step(training), small), waits=True),
     ]
-    roles = (*trains, *(Role(count, (*works, small), waits=False) for count, works in aside))
+    roles = (*trains, *(Role(count, (*stages, small), waits=False) for count, stages in aside))
     return Plan(roles, _kfac_closing(training, gradients), gradients=gradients)
 
 
@@ -235,27 +235,27 @@ PLANS: Mapping[str, Callable[[Training, int], Plan]] = {
 
 
 def towers(training: Training, count: int, copied_bytes_per_second: float) -> float:
-    """Returns the seconds of a step of some towers in one process, each on its own device.
+    """Returns the seconds of a step of towers in one process, each on its own device.
 
     Args:
-      training: Of one tower.
-      count: How many towers.
-      copied_bytes_per_second: To add up their gradients, one after the other.
+      training: Training of one tower.
+      count: Number of towers.
+      copied_bytes_per_second: Speed of summing their gradients, one after the other.
     """
     return training.computing + (count - 1) * training.parameters / copied_bytes_per_second
 
 
 def links(plan: Plan) -> dict[str, float]:
-    """Returns the bytes of a round over each link, in the direction that its name tells.
+    """Returns the bytes of a round over each link, by direction.
 
-    The servers' are those of all servers; "worker" is any but the chief, of the first role that has
-    one. The chief's are those of a worker and of what it does for all.
+    "servers" is the sum over all servers. "worker" is a worker other than the chief, of the first
+    role that has one. "chief" includes the closing stages.
     """
     first = plan.roles[0]
     other = first if first.number > 1 or len(plan.roles) == 1 else plan.roles[1]
     closing_down, closing_up = _bytes(plan.closing)
-    parts = [(role.number, *_bytes(role.works)) for role in plan.roles]
-    chief, worker = _bytes(first.works), _bytes(other.works)
+    parts = [(role.number, *_bytes(role.stages)) for role in plan.roles]
+    chief, worker = _bytes(first.stages), _bytes(other.stages)
     return {
         "from servers": sum(n * down for n, down, _ in parts) + closing_down,
         "to servers": sum(n * up for n, _, up in parts) + closing_up,
@@ -267,40 +267,40 @@ def links(plan: Plan) -> dict[str, float]:
 
 
 def seconds_per_step(plan: Plan, constants: Constants, hosts: Hosts | None = None) -> float:
-    """Returns the simulated time that a step takes, from a worker's gradient to its next one.
+    """Returns the simulated seconds between two gradients of a worker.
 
     Args:
-      plan: Who does what.
-      constants: Of the machines.
-      hosts: Where the processes are; None stands for all on one machine.
+      plan: Round of the cluster.
+      constants: Constants of the machines.
+      hosts: Hosts of the processes, or None if all share one machine.
     """
     machines = _together(constants) if hosts is None else _apart(hosts, constants)
     roles = [role for role in plan.roles if role.number]
-    processes = [Process(machines.phases(role.works), role.number, role.waits) for role in roles]
+    processes = [Process(machines.phases(role.stages), role.number, role.waits) for role in roles]
     closing = machines.phases(plan.closing)
     return seconds_per_round(processes, machines.capacities, closing) / plan.steps
 
 
 def cpu_seconds_per_step(plan: Plan, constants: Constants) -> float:
-    """Returns the CPU seconds of all processes in a step of each worker, on one machine."""
+    """Returns the CPU seconds of all processes for a step of each worker, on one machine."""
     machines = _together(constants)
-    parts = [*((role.number, role.works) for role in plan.roles), (1, plan.closing)]
+    parts = [*((role.number, role.stages) for role in plan.roles), (1, plan.closing)]
     taken = [
         number * phase.demands.get("cores", 0.0)
-        for number, works in parts
-        for phase in machines.phases(works)
+        for number, stages in parts
+        for phase in machines.phases(stages)
     ]
     return sum(taken) / plan.steps
 
 
 class _Machines(NamedTuple):
-    """Turns works into phases.
+    """Converter of stages to phases of the simulator.
 
     Attributes:
-      constants: Of the machines.
-      capacities: Of the resources.
-      hosts: Where the processes are.
-      are_one: Whether all processes share one machine's cores.
+      constants: Constants of the machines.
+      capacities: Capacities of the resources.
+      hosts: Hosts of the processes.
+      are_one: True if all processes share one machine's cores.
     """
 
     constants: Constants
@@ -308,39 +308,39 @@ class _Machines(NamedTuple):
     hosts: Hosts
     are_one: bool
 
-    def phases(self, works: Iterable[Work]) -> list[Phase]:
-        return [phase for work in works for phase in self._of(work)]
+    def phases(self, stages: Iterable[Stage]) -> list[Phase]:
+        return [phase for stage in stages for phase in self._of(stage)]
 
-    def _of(self, work: Work) -> list[Phase]:
-        costs, begun, givers = self.constants, bool(work.merges), work.givers
-        merging = costs.merge.of(begun, work.merges, work.merged)
-        merging_cpu = costs.merge_cpu.of(begun, givers * work.merges, givers * work.merged)
-        cpu = work.seconds if work.cpu is None else work.cpu
+    def _of(self, stage: Stage) -> list[Phase]:
+        costs, begun, givers = self.constants, bool(stage.merges), stage.givers
+        merging = costs.merge.of(begun, stage.merges, stage.merged)
+        merging_cpu = costs.merge_cpu.of(begun, givers * stage.merges, givers * stage.merged)
+        cpu = stage.seconds if stage.cpu is None else stage.cpu
         computing = {"cores": cpu} if self.are_one else {}
         named = "cores" if self.are_one else "servers' cores"
         return [
-            Phase(work.seconds, computing),
-            Phase(self._exchange_seconds(work), self._exchange(work)),
+            Phase(stage.seconds, computing),
+            Phase(self._exchange_seconds(stage), self._exchange(stage)),
             Phase(merging / self.hosts.servers, {named: merging_cpu / self.hosts.servers}),
         ]
 
-    def _exchange_seconds(self, work: Work) -> float:
+    def _exchange_seconds(self, stage: Stage) -> float:
         costs = self.constants.exchange
         costs = costs._replace(byte=max(costs.byte, 1 / self.hosts.bandwidth))
-        length = costs.of(work.starts, work.requests, work.down + work.up)
-        return length + bool(work.requests) * self.hosts.latency
+        length = costs.of(stage.starts, stage.requests, stage.down + stage.up)
+        return length + bool(stage.requests) * self.hosts.latency
 
-    def _exchange(self, work: Work) -> dict[str, float]:
-        size, servers = work.down + work.up, self.hosts.servers
+    def _exchange(self, stage: Stage) -> dict[str, float]:
+        size, servers = stage.down + stage.up, self.hosts.servers
         if self.are_one:
             parts = (self.constants.worker, self.constants.server)
-            return {"cores": sum(part.of(work.starts, work.requests, size) for part in parts)}
+            return {"cores": sum(part.of(stage.starts, stage.requests, size) for part in parts)}
         second = servers * self.hosts.bandwidth
-        share = work.requests / servers, size / servers
+        share = stage.requests / servers, size / servers
         return {
-            "servers' cores": self.constants.server.of(work.starts, *share),
-            "from servers": work.down / second,
-            "to servers": work.up / second,
+            "servers' cores": self.constants.server.of(stage.starts, *share),
+            "from servers": stage.down / second,
+            "to servers": stage.up / second,
         }
 
 
@@ -353,59 +353,60 @@ def _apart(hosts: Hosts, constants: Constants) -> _Machines:
     return _Machines(constants, capacities, hosts, are_one=False)
 
 
-def _step(training: Training, *before_sending: tuple[Work, ...]) -> tuple[Work, ...]:
-    """A worker fetches the variables, computes, and sends a gradient."""
-    fetch = Work(down=training.parameters, requests=training.tensors, starts=1)
-    compute = Work(seconds=training.computing)
-    send = Work(up=training.parameters, requests=training.tensors)
-    return (fetch, compute, *(work for works in before_sending for work in works), send)
+def _step(training: Training, *before_sending: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Stages of a worker that fetches the variables, computes a gradient and sends it."""
+    fetch = Stage(down=training.parameters, requests=training.tensors, starts=1)
+    compute = Stage(seconds=training.computing)
+    send = Stage(up=training.parameters, requests=training.tensors)
+    return (fetch, compute, *(stage for stages in before_sending for stage in stages), send)
 
 
-def _merge(training: Training, givers: int) -> Work:
-    return Work(merged=training.parameters, merges=training.tensors, givers=givers)
+def _merge(training: Training, givers: int) -> Stage:
+    return Stage(merged=training.parameters, merges=training.tensors, givers=givers)
 
 
-def _small(training: Training, cpu: float, steps: int = 1) -> Work:
-    return Work(seconds=steps * training.small, cpu=steps * cpu)
+def _small(training: Training, cpu: float, steps: int = 1) -> Stage:
+    return Stage(seconds=steps * training.small, cpu=steps * cpu)
 
 
-def _others_small(training: Training) -> Work:
-    """Of a worker that is not the chief, beside K-FAC: no more than its CPU takes."""
-    return Work(seconds=training.other_cpu)
+def _others_small(training: Training) -> Stage:
+    """Small work of K-FAC on a worker other than the chief. Lasts as long as its CPU time."""
+    return Stage(seconds=training.other_cpu)
 
 
-def _statistics(training: Training) -> tuple[Work, ...]:
+def _statistics(training: Training) -> tuple[Stage, ...]:
     factors = 2 * training.tensors
-    return (Work(seconds=training.statistics), Work(up=training.factors, requests=factors))
+    return (Stage(seconds=training.statistics), Stage(up=training.factors, requests=factors))
 
 
-def _inverses(training: Training, part: float) -> tuple[Work, ...]:
-    """In every k-th step, but a k-th of them in every step here. Messages are empty in others."""
+def _inverses(training: Training, part: float) -> tuple[Stage, ...]:
+    """Inverses of every k-th step, spread evenly over all steps. The others send empty messages."""
     requests, part = part * 2 * training.tensors, part / training.interval
     return (
-        Work(down=part * training.factors, requests=requests),
-        Work(seconds=part * training.inversion),
-        Work(up=part * training.factors, requests=requests),
+        Stage(down=part * training.factors, requests=requests),
+        Stage(seconds=part * training.inversion),
+        Stage(up=part * training.factors, requests=requests),
     )
 
 
-def _kfac_closing(training: Training, givers: int) -> tuple[Work, ...]:
-    """The chief fetches gradients and inverses, multiplies them, and sends the change.
+def _kfac_closing(training: Training, givers: int) -> tuple[Stage, ...]:
+    """Closing stages of K-FAC.
 
-    Before that the servers fold what was added to the statistics into the averages.
+    The servers add the statistics to the averages. The chief then fetches gradients and inverses,
+    multiplies them, and sends the update.
     """
     size, tensors = training.parameters, training.tensors
     return (
         _merge(training, givers),
-        Work(merged=training.factors, merges=2 * tensors),
-        Work(down=size + training.factors, requests=3 * tensors, starts=1),
-        Work(seconds=training.preconditioning),
+        Stage(merged=training.factors, merges=2 * tensors),
+        Stage(down=size + training.factors, requests=3 * tensors, starts=1),
+        Stage(seconds=training.preconditioning),
         _small(training, training.chief_cpu),
-        Work(up=size, requests=tensors),
+        Stage(up=size, requests=tensors),
     )
 
 
-def _bytes(works: Iterable[Work]) -> tuple[float, float]:
-    """Bytes down and up."""
-    all_works = list(works)
-    return sum(work.down for work in all_works), sum(work.up for work in all_works)
+def _bytes(stages: Iterable[Stage]) -> tuple[float, float]:
+    """Returns the bytes (down, up)."""
+    all_stages = list(stages)
+    return sum(stage.down for stage in all_stages), sum(stage.up for stage in all_stages)

@@ -1,9 +1,10 @@
-"""How long a step takes on several towers: replicated, by hand, by MirroredStrategy, on one tower.
+"""Time of a training step on several towers, compared with other ways of training.
 
-The ways of training take turns in one process; each model and number of towers has a process of
-its own, since a process fixes its logical devices once, and its strategy.
+The alternatives are towers written by hand, `MirroredStrategy`, and one tower. They train in one
+process, in alternating blocks. Each model and number of towers has its own process, because a
+process can set its logical devices and its strategy only once.
 
-    python -m benchmarks.tower_step --towers=2 --towers=4 --model=mlp --rounds=15
+    python -m benchmarks.tower_step --towers=2 --towers=4 --model=MLP --rounds=15
 """
 
 import json
@@ -29,7 +30,7 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
     """Times all ways of training a model in this process.
 
     Returns:
-      "times" and, of the embedding model, "largest_tensor": bytes, by way of training.
+      {"times": `Times`} and, for the embedding model, "largest_tensor": bytes by way of training.
     """
     devices = harness.divide_cpu(towers)
     from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
@@ -55,7 +56,7 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
 
 
 def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
-    """Has another process time a model; returns what it found."""
+    """Runs `time_here` in another process and returns its result."""
     options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "rounds", "block")]
     case = ["--here", f"--model={model}", f"--towers={towers}"]
     command = [sys.executable, "-m", "benchmarks.tower_step", *options, *case]
@@ -64,7 +65,7 @@ def time_elsewhere(model: str, towers: int) -> dict[str, Any]:
 
 
 def lines(model: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of one model and number of towers: times, and ratios to the others."""
+    """Yields lines with the times of all ways, and the ratios of "replicated" to the others."""
     times: Times = found["times"]
     ours = times[WAYS[0]]
     yield f"{model}, towers: {towers}"
@@ -78,7 +79,7 @@ def lines(model: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def main(_: Sequence[str]) -> None:
-    """Times one case here, or all of them elsewhere; prints, writes, draws."""
+    """Times one case in this process with --here; else times all cases and saves the results."""
     if FLAGS.here:
         print(json.dumps(time_here(FLAGS.model[0], FLAGS.towers[0])))
         return
@@ -102,20 +103,22 @@ def main(_: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "What to train; may be repeated.")
-    flags.DEFINE_multi_integer("towers", [2, 4], "How many; may be repeated.", lower_bound=2)
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    flags.DEFINE_multi_enum("model", list(MODELS), MODELS, "Model to train; may be repeated.")
+    flags.DEFINE_multi_integer(
+        "towers", [2, 4], "Number of towers; may be repeated.", lower_bound=2
+    )
     flags.DEFINE_integer("batch_size", 256, "Examples in a global batch.", lower_bound=2)
-    flags.DEFINE_integer("rounds", 15, "Blocks of each way to train.", lower_bound=1)
+    flags.DEFINE_integer("rounds", 15, "Blocks of each way of training.", lower_bound=1)
     flags.DEFINE_integer(
         "block",
         30,
-        "Steps in a block; the first few follow what others left in the caches.",
+        "Steps in a block. The first few find the caches filled by another program.",
         lower_bound=1,
     )
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
-    flags.DEFINE_bool("here", False, "Time one model and number in this process; print JSON.")
+    flags.DEFINE_bool("here", False, "Time one case in this process and print JSON.")
 
 
 if __name__ == "__main__":

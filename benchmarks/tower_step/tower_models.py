@@ -1,7 +1,7 @@
-"""Models as functions of their parameters, with a batch of data, for the benchmarks of towers.
+"""Models of the tower benchmarks, as functions of their parameters, each with a batch of data.
 
-Each way of training makes the variables as it does and hands them over, so that all compute the
-same.
+Each way of training creates the variables itself and passes them to `Model.loss`, so all ways
+compute the same loss.
 """
 
 from collections.abc import Mapping
@@ -16,26 +16,26 @@ Parameters: TypeAlias = Mapping[str, Any]
 
 
 class Model:
-    """A model: its parameters at the start, a batch of data, and its loss.
+    """Model with initial parameters, a batch of data, and a loss.
 
     Attributes:
-      parameters: Initial values, by name.
-      batch: Features and labels, arrays of equal first dimension.
+      parameters: Initial values by name.
+      batch: Features and labels, [batch, ...] each.
     """
 
     parameters: Mapping[str, np.ndarray]
     batch: tuple[np.ndarray, np.ndarray]
 
     def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean loss over some examples, shape []."""
+        """Returns the mean loss of the examples, shape []."""
         raise NotImplementedError
 
 
 class ConvNet(Model):
-    """Two convolutions 5×5×16 with pooling, and a linear layer: the ConvNet of the examples."""
+    """The examples' ConvNet: two 5×5×16 convolutions with pooling and a linear layer."""
 
     def __init__(self, side: int, batch_size: int) -> None:
-        """Takes the side of the images in pixels, a multiple of 4, and the size of the batch."""
+        """Takes the side of the images in pixels, a multiple of 4, and the batch size."""
         self._features = (side // 4) ** 2 * 16
         self.parameters = {
             **_layer("conv1", 5, 5, 1, 16),
@@ -55,10 +55,10 @@ class ConvNet(Model):
 
 
 class Mlp(Model):
-    """784-256-128-10 with rectifiers."""
+    """Fully connected network 784-256-128-10 with ReLUs."""
 
     def __init__(self, batch_size: int) -> None:
-        """Takes the size of the batch."""
+        """Takes the batch size."""
         self.parameters = {
             **_layer("hidden1", 784, 256),
             **_layer("hidden2", 256, 128),
@@ -75,10 +75,10 @@ class Mlp(Model):
 
 
 class Embedding(Model):
-    """The mean of an example's embeddings and a linear layer; gradients of the table are sparse."""
+    """Mean of an example's embeddings and a linear layer. The table has sparse gradients."""
 
     def __init__(self, rows: int, width: int, words: int, batch_size: int) -> None:
-        """Takes the size of the table, the words in an example, and the size of the batch."""
+        """Takes the rows and width of the table, the words of an example, and the batch size."""
         self.parameters = {"table": _uniform(rows, width) - 0.5, **_layer("linear", width, 10)}
         ids = np.random.default_rng(0).integers(rows, size=[batch_size, words], dtype=np.int32)
         self.batch = (ids, _labels(batch_size))
@@ -90,13 +90,13 @@ class Embedding(Model):
 
 
 class Network(Model):
-    """A network of the image classifier, with batch normalization and weight decay.
+    """Network of the image classifier, with batch normalization and weight decay.
 
-    It makes its variables itself, so only ways to train that use `get_variable` can train it.
+    It creates its variables with `get_variable`, so `MirroredProgram` cannot train it.
     """
 
     def __init__(self, name: str, side: int, batch_size: int) -> None:
-        """Takes a name of `examples.slim.networks`, the side of an image, and the batch size."""
+        """Takes a network name of `examples.slim.networks`, the image side and the batch size."""
         self._network = factory.get_network_fn(name, 10, weight_decay=1e-4, is_training=True)
         self.parameters = {}
         self.batch = (_uniform(batch_size, side, side, 3), _labels(batch_size))
@@ -110,7 +110,7 @@ class Network(Model):
 
 
 def _layer(name: str, *shape: int) -> dict[str, np.ndarray]:
-    """Weights of variance 1 / inputs, and biases that are 0."""
+    """Weights with variance 1 / inputs and zero biases."""
     inputs = np.prod(shape[:-1])
     weights = np.random.default_rng(0).normal(0.0, inputs**-0.5, shape).astype(np.float32)
     return {f"{name}/weights": weights, f"{name}/bias": np.zeros(shape[-1:], np.float32)}

@@ -1,6 +1,7 @@
-"""The same models trained in four ways: one tower, replicated, towers by hand, MirroredStrategy.
+"""Four ways of training a model: one tower, replicated, towers by hand, `MirroredStrategy`.
 
-Data stay in memory: what is timed is a step, not its input. What they train is in `tower_models`.
+The data stay in memory, so only the step is timed and not its input. The models are in
+`tower_models`.
 """
 
 import gc
@@ -21,20 +22,20 @@ MOMENTUM = 0.9
 
 
 Build: TypeAlias = Callable[[Model, Sequence[str], Any, Any], Any]
-"""Function of model, devices, features and labels; returns the op that makes a step."""
+"""Function of model, devices, features and labels that returns a train op."""
 
 
 class GraphBuild:
-    """A train op that is built again and again, which is what is timed."""
+    """Program whose step builds the training graph."""
 
     def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
-        """Builds nothing yet."""
+        """Stores the arguments of `build`."""
         self._arguments = model, devices
         self._build = build
 
     def run(self, steps: int) -> float:
-        """Builds graphs; returns the mean number of seconds that one took."""
-        gc.collect()  # Graphs of earlier turns are garbage, which this turn should not pay for.
+        """Builds graphs and returns the mean seconds per graph."""
+        gc.collect()  # Frees the graphs of earlier turns outside of the timing.
         return harness.mean_seconds(self._build_anew, steps)
 
     def _build_anew(self) -> None:
@@ -43,10 +44,10 @@ class GraphBuild:
 
 
 class GraphProgram:
-    """A train op in a graph and a session of its own, on some logical CPU devices."""
+    """Train op in its own graph and session, on logical CPU devices."""
 
     def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
-        """Builds and initializes it."""
+        """Builds the graph and initializes the variables."""
         self.graph = tf.Graph()
         with self.graph.as_default():
             self._train = _build_in_graph(model, devices, build)
@@ -59,19 +60,19 @@ class GraphProgram:
         self._session.run(initializer)
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the mean number of seconds that one took."""
+        """Runs some steps and returns the mean seconds per step."""
         return harness.mean_seconds(lambda: self._session.run(self._train), steps)
 
     def parameters(self) -> list[np.ndarray]:
-        """Returns the trained values, in the order in which the variables were made."""
+        """Returns the trained values, in order of creation."""
         with self.graph.as_default():
             values: list[np.ndarray] = self._session.run(v1.trainable_variables())
         return values
 
     def largest_tensor(self) -> int:
-        """Makes a step; returns the bytes of the largest tensor that an op of it made.
+        """Runs a step and returns the bytes of the largest tensor that an op allocates.
 
-        Call it after a first step: in that, TensorFlow copies a table once.
+        Call this after a first step, because TensorFlow copies an embedding table in that one.
         """
         metadata = v1.RunMetadata()
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
@@ -94,13 +95,13 @@ def _build_in_graph(model: Model, devices: Sequence[str], build: Build) -> Any:
 
 
 def one_tower(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
-    """Trains on the whole batch, on the first device."""
+    """Trains on the whole batch on the first device."""
     with v1.device(devices[0]):
         return _optimizer().minimize(model.loss(_get_variables(model), features, labels))
 
 
 def replicated(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
-    """Trains with replicate_model_fn and TowerOptimizer."""
+    """Trains with `replicate_model_fn` and `TowerOptimizer`."""
 
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         loss = model.loss(_get_variables(model), features, labels)
@@ -112,9 +113,9 @@ def replicated(model: Model, devices: Sequence[str], features: Any, labels: Any)
 
 
 def by_hand(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
-    """Trains as multi-GPU programs of TensorFlow 1 are written: a loop over the devices.
+    """Trains in a loop over the devices, as in multi-GPU programs of TensorFlow 1.
 
-    Adding up sparse gradients there makes them dense. Batch normalization follows the first tower.
+    Sums of sparse gradients are dense here. Batch normalization uses the first tower's statistics.
     """
     optimizer = _optimizer()
     with v1.device(devices[0]):
@@ -135,10 +136,10 @@ def by_hand(model: Model, devices: Sequence[str], features: Any, labels: Any) ->
 
 
 class MirroredProgram:
-    """A loop of one's own over `tf.distribute.MirroredStrategy`, the step in one tf.function."""
+    """Custom training loop with `tf.distribute.MirroredStrategy` and one `tf.function`."""
 
     def __init__(self, model: Model, devices: Sequence[str]) -> None:
-        """Makes the variables; the first step traces."""
+        """Creates the variables. The first step traces the function."""
         self._strategy = tf.distribute.MirroredStrategy(devices)
         with self._strategy.scope():
             self._parameters = {n: tf.Variable(value) for n, value in model.parameters.items()}
@@ -150,7 +151,7 @@ class MirroredProgram:
         self._step = tf.function(self._make_step)
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the mean number of seconds that one took."""
+        """Runs some steps and returns the mean seconds per step."""
         return harness.mean_seconds(lambda: self._step(*self._shard), steps)
 
     def parameters(self) -> list[np.ndarray]:

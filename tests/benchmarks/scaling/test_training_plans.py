@@ -59,10 +59,10 @@ def test_bytes_of_five_workers(mode, servers, chief, worker):
 def test_what_leaves_the_servers_arrives(mode, workers):
     plan = PLANS[mode](WITH_KFAC, workers)
     links = training_plans.links(plan)
-    parts = [(role.number, work) for role in plan.roles for work in role.works]
-    parts += [(1, work) for work in plan.closing]
-    assert links["from servers"] == pytest.approx(sum(n * work.down for n, work in parts))
-    assert links["to servers"] == pytest.approx(sum(n * work.up for n, work in parts))
+    parts = [(role.number, stage) for role in plan.roles for stage in role.stages]
+    parts += [(1, stage) for stage in plan.closing]
+    assert links["from servers"] == pytest.approx(sum(n * stage.down for n, stage in parts))
+    assert links["to servers"] == pytest.approx(sum(n * stage.up for n, stage in parts))
     assert sum(role.number for role in plan.roles) == workers
 
 
