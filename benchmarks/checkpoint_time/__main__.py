@@ -16,7 +16,7 @@ from absl import app, flags
 from benchmarks import harness
 
 WAYS = ("replicate", "plain Saver")
-DOINGS = {"save": "save", "restore": "restore", "find, restore": "find_and_restore"}
+OPERATIONS = {"save": "save", "restore": "restore", "find, restore": "find_and_restore"}
 """Methods of a `Way`, by name in the table."""
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
@@ -45,7 +45,7 @@ def measure(network: str, towers: int, rounds: int, folder: str) -> dict[str, An
     ours, plain = map(str, folders)
     trained = programs.Trained(network, FLAGS.side, towers)
     times: dict[str, dict[str, list[float]]] = {
-        doing: {way: [] for way in WAYS} for doing in DOINGS
+        operation: {way: [] for way in WAYS} for operation in OPERATIONS
     }
     with trained.graph.as_default():
         ways: tuple[programs.Way, ...] = (
@@ -54,11 +54,11 @@ def measure(network: str, towers: int, rounds: int, folder: str) -> dict[str, An
         )
         for turn in range(rounds + 1):
             trained.advance()
-            for doing, method in DOINGS.items():
+            for operation, method in OPERATIONS.items():
                 both = {n: programs.Timed(w, method) for n, w in zip(WAYS, ways, strict=True)}
                 order = dict(reversed(both.items())) if turn % 2 else both
                 for name, seconds in harness.take_turns(order, 1, block=1, warm_up=0).items():
-                    times[doing][name] += seconds if turn else []
+                    times[operation][name] += seconds if turn else []
     return {
         "times": times,
         "variables": trained.variable_count,
@@ -74,10 +74,10 @@ def lines(network: str, towers: int, found: Mapping[str, Any]) -> Iterator[str]:
     )
     yield f"{'':<16}" + "".join(f"{way + ' s':>24}" for way in WAYS) + f"{'ratio':>20}"
     times: Mapping[str, Times] = found["times"]
-    for doing, by_way in times.items():
+    for operation, by_way in times.items():
         ours, plain = (by_way[way] for way in WAYS)
         yield (
-            f"{doing:<16}{harness.spread(ours, 3):>24}{harness.spread(plain, 3):>24}"
+            f"{operation:<16}{harness.spread(ours, 3):>24}{harness.spread(plain, 3):>24}"
             f"{harness.spread(harness.ratios(ours, plain), 2):>20}"
         )
 

@@ -156,13 +156,13 @@ class PlainWay:
 class Timed:
     """Method of a `Way` as a `harness.Program`."""
 
-    def __init__(self, way: Way, doing: str) -> None:
+    def __init__(self, way: Way, method: str) -> None:
         """Takes the way and the name of the method."""
-        self._do = getattr(way, doing)
+        self._call = getattr(way, method)
 
     def run(self, steps: int) -> float:
         """Calls the method `steps` times and returns the mean seconds per call."""
-        return harness.mean_seconds(self._do, steps)
+        return harness.mean_seconds(self._call, steps)
 
 
 def _model_fn(network: str) -> Any:

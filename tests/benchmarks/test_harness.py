@@ -12,29 +12,29 @@ def program(code):
     return [sys.executable, "-c", code]
 
 
-def test_the_last_line_is_what_counts():
+def test_read_json_parses_the_last_line():
     said = program("print('loading'); print('[1, {\"a\": 2.5}]')")
     assert harness.run_program(said, "talk") == 'loading\n[1, {"a": 2.5}]\n'
     assert harness.read_json(said, "talk") == [1, {"a": 2.5}]
 
 
-def test_programs_start_in_the_root_of_the_project():
+def test_programs_start_in_the_root_folder():
     there = harness.run_program(program("import os; print(os.path.isdir('benchmarks'))"), "look")
     assert there == "True\n"
 
 
-def test_failures_show_what_the_program_said():
+def test_failure_shows_standard_error():
     with pytest.raises(harness.ChildError, match=r"(?s)Could not time it; .* said:.*out of luck"):
         harness.read_json(program("raise SystemExit('out of luck')"), "time it")
 
 
-def test_what_takes_too_long_is_ended():
+def test_slow_program_is_ended():
     with pytest.raises(SystemExit, match=r"Could not wait in 0 s\."):
         harness.run_program(program("import time; time.sleep(100)"), "wait", seconds=0.1)
 
 
 class Clock:
-    """A program whose steps take a second more in each block."""
+    """Program whose steps take a second more in each block."""
 
     def __init__(self, calls, name):
         self.calls, self.name = calls, name
@@ -46,7 +46,7 @@ class Clock:
         return self.seconds
 
 
-def test_mean_of_steps(monkeypatch):
+def test_mean_seconds(monkeypatch):
     times = iter([10.0, 16.0])
     monkeypatch.setattr(harness.time, "perf_counter", lambda: next(times))
     steps = []
@@ -68,7 +68,7 @@ def test_ratios_and_their_spread():
     assert harness.spread(found, 2) == "1.00 [0.50, 3.00]"
 
 
-def test_measurements_are_written_with_their_circumstances(tmp_path):
+def test_record_holds_date_machine_and_versions(tmp_path):
     path = tmp_path / "found.json"
     harness.write_record(str(path), {"a": [1.0]})
     found = json.loads(path.read_text())
@@ -77,7 +77,7 @@ def test_measurements_are_written_with_their_circumstances(tmp_path):
     assert set(found) == {"cores", "date", "load", "measured", "processor", "versions"}
 
 
-def test_bars_are_drawn(tmp_path):
+def test_draw_bars_writes_a_picture(tmp_path):
     path = tmp_path / "bars.png"
     groups = {"one": {"x": [1.0, 2.0], "y": [3.0]}, "two": {"y": [1.0, 5.0], "z": [2.0]}}
     harness.draw_bars(str(path), groups, "Title", "ratio")
@@ -86,7 +86,7 @@ def test_bars_are_drawn(tmp_path):
     assert image.std() > 0.05
 
 
-def test_the_cpu_is_divided(monkeypatch):
+def test_divide_cpu_sets_logical_devices(monkeypatch):
     made = []
     monkeypatch.setattr(
         tf.config, "set_logical_device_configuration", lambda *arguments: made.append(arguments)
@@ -97,5 +97,5 @@ def test_the_cpu_is_divided(monkeypatch):
     assert len(parts) == 3
 
 
-def test_names():
+def test_cpu_names():
     assert harness.cpu_names(2) == ["/cpu:0", "/cpu:1"]

@@ -7,14 +7,14 @@ from benchmarks import harness, rival_memory
 from benchmarks.rivals import environments
 
 
-def test_lines_compare_what_is_beyond_tensorflow():
+def test_lines_compare_peaks_beyond_tensorflow():
     found = {"convnet, kfac": {"ours": [9_000_000, 10_000_000, 20_000_000]}}
     found["convnet, kfac"]["tensorflow-kfac"] = [40_000_000]
     _, line = rival_memory.lines(found)
     assert line.split() == ["convnet,", "kfac", "10", "[9,", "20]", "40", "[40,", "40]", "0.25"]
 
 
-def test_processes_of_both_take_turns(monkeypatch):
+def test_our_and_their_processes_alternate(monkeypatch):
     options = SimpleNamespace(model=["convnet"], environments="there", repeats=2)
     cases = []
 
@@ -39,7 +39,7 @@ def test_processes_of_both_take_turns(monkeypatch):
 
 
 @pytest.mark.slow
-def test_peaks_are_found_with_our_kfac():
+def test_programs_measure_peaks_with_our_kfac():
     # 6 averages and inverses of 785² and 1001² float32 numbers in the two widest layers alone.
     code = (
         "from absl import app; from benchmarks import rival_memory\n"

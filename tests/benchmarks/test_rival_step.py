@@ -16,7 +16,7 @@ def test_lines_compare_with_momentum():
     assert line.endswith("2.00 [1.50, 4.00]")
 
 
-def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
+def test_failed_rival_does_not_stop_others(monkeypatch, tmp_path):
     options = SimpleNamespace(
         rival=["absent", "kfac-jax", "tensorflow-kfac"],
         environments=str(tmp_path),
@@ -55,7 +55,7 @@ def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", kfac_step.MODELS)
-def test_the_program_runs_with_our_kfac(model):
+def test_program_runs_with_our_kfac(model):
     # This project's `kfac` takes the same arguments as the one that the program is written for.
     command = environments.command("tensorflow-kfac", sys.executable, "steps", model)
     times = harness.read_json([*command, "2", "2", "1"], "time steps")

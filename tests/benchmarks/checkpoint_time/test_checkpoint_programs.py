@@ -15,7 +15,7 @@ def trained():
 
 
 @pytest.mark.parametrize("make", [programs.EstimatorWay, programs.PlainWay])
-def test_everything_comes_back(trained, make, tmp_path):
+def test_restore_recovers_all_variables(trained, make, tmp_path):
     with trained.graph.as_default():
         way = make(trained, str(tmp_path))
         variables = v1.global_variables()
@@ -30,7 +30,7 @@ def test_everything_comes_back(trained, make, tmp_path):
                 np.testing.assert_array_equal(found, expected)
 
 
-def test_both_ways_save_the_same_and_keep_one(trained, tmp_path):
+def test_both_ways_save_the_same_variables_and_keep_one_checkpoint(trained, tmp_path):
     listed = []
     with trained.graph.as_default():
         for name, make in (("a", programs.EstimatorWay), ("b", programs.PlainWay)):

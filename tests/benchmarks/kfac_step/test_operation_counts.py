@@ -15,7 +15,7 @@ def operations_of(fetches, feeds):
     return operation_counts.executed_operations(metadata)
 
 
-def test_products_of_matrices(graph):
+def test_counts_matrix_products(graph):
     x, y = (v1.placeholder(tf.float32, shape) for shape in ([3, 4], [3, 5]))
     batch = tf.stack([x, 2 * x])
     products = [tf.matmul(x, y, transpose_a=True), tf.matmul(batch, batch, transpose_b=True)]
@@ -23,7 +23,7 @@ def test_products_of_matrices(graph):
     assert found == 2 * 4 * 3 * 5 + 2 * 2 * 3 * 4 * 3
 
 
-def test_convolution_and_its_gradients(graph):
+def test_counts_convolution_and_its_gradients(graph):
     x, w = (v1.placeholder(tf.float32, shape) for shape in ([2, 6, 7, 3], [3, 3, 3, 4]))
     outputs = tf.nn.conv2d(x, w, 1, "SAME")
     gradients = v1.gradients(tf.reduce_sum(outputs**2), [x, w])
@@ -31,14 +31,14 @@ def test_convolution_and_its_gradients(graph):
     assert found == 3 * 2 * (2 * 6 * 7 * 4) * (3 * 3 * 3)
 
 
-def test_what_does_not_run_does_not_count(graph):
+def test_ignores_ops_that_do_not_run(graph):
     x = v1.placeholder(tf.float32, [3, 3])
     either = tf.cond(x[0, 0] > 0, lambda: tf.matmul(x, x), lambda: x)
     assert operations_of(either, {x: np.zeros([3, 3])}) == 0
     assert operations_of(either, {x: np.ones([3, 3])}) == 54
 
 
-def test_operations_of_one_layer():
+def test_textbook_operations_of_one_layer():
     counts = operation_counts.textbook_operations(
         [operation_counts.LayerSize(3, 2, locations=4)], batch_size=5, invert_every=10
     )

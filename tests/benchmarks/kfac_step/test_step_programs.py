@@ -5,7 +5,7 @@ from benchmarks.kfac_step import MODELS, step_programs
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_sizes_are_those_of_the_model(model):
+def test_layer_sizes_match_registered_blocks(model):
     build = {
         "convnet": step_programs.build_convnet,
         "autoencoder": step_programs.build_autoencoder,

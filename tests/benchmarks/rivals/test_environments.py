@@ -5,7 +5,7 @@ from benchmarks.rivals import environments
 
 
 @pytest.mark.parametrize("name", environments.RIVALS)
-def test_installs_once(name, tmp_path, monkeypatch):
+def test_install_runs_once(name, tmp_path, monkeypatch):
     commands = []
 
     def run(command, purpose):
@@ -26,7 +26,7 @@ def test_installs_once(name, tmp_path, monkeypatch):
     assert len(commands) == count
 
 
-def test_what_failed_is_tried_again(tmp_path, monkeypatch):
+def test_failed_install_is_tried_again(tmp_path, monkeypatch):
     def fail(command, purpose):
         raise harness.ChildError(purpose)
 
@@ -38,7 +38,7 @@ def test_what_failed_is_tried_again(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", environments.RIVALS)
 @pytest.mark.parametrize("kind", ["steps", "losses"])
-def test_there_is_a_program(name, kind):
+def test_programs_of_rivals_exist(name, kind):
     _, *options, program, argument = environments.command(name, "python", kind, "convnet")
     assert options == ["-E", "-s"]
     assert (harness.ROOT / program).exists()

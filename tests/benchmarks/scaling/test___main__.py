@@ -29,7 +29,7 @@ def test_tables():
     assert "more, 1 of 2 points are within 20 %, with one 1 of 1; the largest error is 25" in last
 
 
-def test_contention():
+def test_contention_table():
     found = {}
     for workers, cpu, seconds in ((1, 1.0, 1.0), (2, 1.2, 1.6), (3, 1.25, 2.5)):
         case = Case("local", 256, 4, 16, workers)
@@ -40,8 +40,8 @@ def test_contention():
     assert cpu == "| CPU of a step, alone = 1: 4 × 256², 16 | 1.20 | 1.25 |"
 
 
-def test_curves_do_not_know_of_shared_cores(monkeypatch):
-    """Hosts of their own have cores of their own."""
+def test_speedups_do_not_depend_on_shared_cores(monkeypatch):
+    """Simulated hosts do not share the cores of this machine."""
     monkeypatch.setattr(scaling, "COUNTS", (1, 8))
     curves = [
         scaling.speedups(CONSTANTS._replace(cores=cores), None, 8, 10) for cores in (0.5, 2.0)
@@ -63,7 +63,7 @@ def test_speedups(monkeypatch):
 
 
 def test_program(tmp_path):
-    """Times that nobody has measured; what is printed and drawn."""
+    """Prints and draws made-up times."""
     points = []
     for case in cluster_cases.all_cases(2):
         seconds = 1e-3 * case.workers * (1 + case.is_exchanged + case.waits + case.is_kfac)
@@ -86,7 +86,7 @@ def test_program(tmp_path):
     assert picture.stat().st_size > 5000
 
 
-def test_copies_are_measured():
+def test_copy_speed_is_plausible():
     assert 1e8 < scaling.copied_bytes_per_second() < 1e12
 
 

@@ -26,7 +26,7 @@ def test_tiny_cases_have_as_many_variables():
 
 @pytest.mark.parametrize("mode", cluster_cases.KFAC_MODES)
 @pytest.mark.parametrize("workers", [3, 4, 5, 6])
-def test_gradients_are_those_of_kfac(mode, workers):
+def test_gradient_workers_match_kfac_roles(mode, workers):
     case = Case(mode, 8, 4, 1, workers)
     roles = [kfac.WorkerRole(mode, workers, index) for index in range(workers)]
     assert [index < case.gradients for index in range(workers)] == [
@@ -34,12 +34,12 @@ def test_gradients_are_those_of_kfac(mode, workers):
     ]
 
 
-def test_points_survive_json():
+def test_point_json_round_trip():
     point = Point(Case("local kfac", 3, 2, 5, 1), 0.1, 0.2, 0.0, 4.0, 0.5)
     assert Point.from_json(json.loads(json.dumps(point.as_json()))) == point
 
 
-def test_every_case_is_there_once():
+def test_cases_are_unique_and_complete():
     cases = list(cluster_cases.all_cases(4))
     assert len({case.name for case in cases}) == len(cases)
     assert {case.mode for case in cases} == set(cluster_cases.MODES)
@@ -52,7 +52,7 @@ def test_every_case_is_there_once():
     )
 
 
-def test_constants_come_from_one_or_two_workers():
+def test_tiny_cases_have_few_workers():
     tiny = [case for case in cluster_cases.all_cases(4) if case.is_tiny]
     assert {case.mode for case in tiny} == set(cluster_cases.MODES)
     for case in tiny:

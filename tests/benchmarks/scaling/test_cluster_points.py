@@ -7,7 +7,7 @@ from benchmarks.scaling import cluster_cases, cluster_points, cluster_processes
 from benchmarks.scaling.cluster_cases import Case, Point
 
 
-def test_line():
+def test_line_formats_a_point():
     found = Point(Case("synchronous", 256, 4, 16, 2), 0.0123, 0.004, 0.0021, 3.2e6, 0.25)
     words = cluster_points.line(found).split()
     assert words[:8] == ["synchronous", "4", "x", "256²,", "batch", "16", "2", "workers"]
@@ -16,14 +16,14 @@ def test_line():
     assert words[18:] == ["others", "0.25", "cores"]
 
 
-def test_others_are_whoever_else_keeps_the_machine_busy():
+def test_snapshots_give_cores_of_other_programs():
     before = cluster_processes.Snapshot(time=1.0, cpu=(1.0, 2.0), busy=10.0, sent=0)
     after = cluster_processes.Snapshot(time=3.0, cpu=(2.0, 2.5), busy=12.5, sent=5)
     assert before.others_until(after) == 0.5
 
 
 class Talking:
-    """A process that says what it is told to."""
+    """Process with fixed messages."""
 
     pid = os.getpid()
 
@@ -52,7 +52,7 @@ def test_only_workers_with_gradients_are_timed():
     assert found.seconds == pytest.approx(0.375)
 
 
-def test_a_window_without_steps_is_told():
+def test_window_without_steps_is_refused():
     cluster = cluster_of(Talking(steps=0, seconds=0.01))
     with pytest.raises(SystemExit, match=r"asynchronous-8.* no worker made two steps in 0.01 s"):
         cluster.run(Case("asynchronous", 8, 2, 1, 1), settle=0.0, window=0.01)
@@ -60,7 +60,7 @@ def test_a_window_without_steps_is_told():
 
 @pytest.mark.slow
 def test_real_processes(monkeypatch):
-    """One parameter server and two or three workers in each mode: what goes over the wire."""
+    """Measures the bytes of one parameter server and two or three workers in each mode."""
     setting = {"width": 256, "layers": 4, "batch": 8}
     least = {"local": 2, "asynchronous": 2, "synchronous": 2, "averaging": 2, "shared": 2}
     least |= {"chief_worker": 2, "dedicated_workers": 3}
@@ -79,7 +79,7 @@ def test_real_processes(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_ends_the_program(monkeypatch):
+def test_failed_process_ends_the_program(monkeypatch):
     monkeypatch.setattr(cluster_processes, "_PATIENCE_SECS", 60)
     broken = Case("asynchronous", -1, 2, 2, 1)
     with cluster_processes.Cluster(1) as cluster:

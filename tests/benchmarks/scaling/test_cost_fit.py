@@ -17,7 +17,7 @@ TRUE = Constants(
 
 
 def simulated(case):
-    """A point as it were if the simulator was right, and nothing small."""
+    """Returns a point of an ideal simulator, without small work."""
     computing = case.batch * case.layers * 1e-6
     own = computing * (3 if case.is_kfac else 1)
     if not case.is_exchanged:
@@ -44,7 +44,7 @@ def found():
     return {case: simulated(case) for case in cluster_cases.all_cases(4)}
 
 
-def test_constants_are_found_again(found):
+def test_fit_recovers_constants(found):
     fitted = cost_fit.constants(found, 2)
     assert fitted.cores == 2
     for field in Constants._fields[:-1]:
@@ -60,7 +60,7 @@ def test_simulated_points_have_no_error(found):
             assert each.error == pytest.approx(0, abs=1e-6), each.case
 
 
-def test_constants_ignore_what_is_to_be_reproduced(found):
+def test_constants_ignore_points_of_several_workers(found):
     """Points of several workers that exchange something have no influence, unless tiny."""
     slow = {
         case: point._replace(seconds=9.0, worker=9.0, server=9.0)
@@ -75,7 +75,7 @@ def test_constants_ignore_what_is_to_be_reproduced(found):
         assert training == cost_fit.training_of(case, found, expected)
 
 
-def test_small_costs_are_those_of_tiny_variables(found):
+def test_small_work_is_fitted_to_tiny_variables(found):
     fitted = cost_fit.constants(found, 2)
     case = Case("averaging", 512, 4, 16, 3)
     one, two = (dataclasses.replace(case.tiny, workers=number) for number in (1, 2))
@@ -91,8 +91,8 @@ def test_small_costs_are_those_of_tiny_variables(found):
     assert training[-3:] == pytest.approx((0.02, 0.01, 0.03))
 
 
-def test_small_costs_of_dedicated_workers_are_equal(found):
-    """They are found again from the time that tiny variables take with them."""
+def test_small_work_of_dedicated_workers_is_equal(found):
+    """The fit recovers them from the time of tiny variables."""
     fitted = cost_fit.constants(found, 2)
     case = Case("dedicated_workers", 256, 4, 512, 4)
     tiny = dataclasses.replace(case.tiny, workers=3)
@@ -106,7 +106,7 @@ def test_small_costs_of_dedicated_workers_are_equal(found):
     assert training[-3:] == pytest.approx((0.01, 0.01, 0.01), rel=1e-3)
 
 
-def test_kfac_takes_what_it_takes_without_a_cluster(found):
+def test_kfac_time_is_that_without_a_cluster(found):
     case = Case("shared", 256, 4, 512, 3)
     training = cost_fit.training_of(case, found, cost_fit.constants(found, 2))
     whole = training.statistics + training.preconditioning + training.inversion / case.interval
@@ -114,7 +114,7 @@ def test_kfac_takes_what_it_takes_without_a_cluster(found):
     assert training.factors == 8 * 256**2 * 4
 
 
-def test_computing_takes_what_it_takes_beside_as_many_others(found):
+def test_computing_time_is_that_beside_as_many_workers(found):
     fitted = cost_fit.constants(found, 2)
     case = Case("asynchronous", 512, 4, 16, 3)
     beside = dataclasses.replace(case, mode="local")
@@ -137,7 +137,7 @@ def test_cores_in_use(found):
     assert cost_fit.cores_in_use(idle, 7, 2) == 2
 
 
-def test_idle_cores_make_steps_longer(found):
+def test_idle_cores_lengthen_simulated_steps(found):
     case = Case("asynchronous", 256, 4, 512, 4)
     slower = {
         other: point._replace(seconds=1.25 * point.seconds)
@@ -148,7 +148,7 @@ def test_idle_cores_make_steps_longer(found):
     assert error_of(case, slower) == pytest.approx(0.25, rel=0.05)
 
 
-def test_what_others_take_is_missing(found):
+def test_cores_of_other_programs_are_subtracted(found):
     case = Case("asynchronous", 256, 4, 512, 4)
     busy = {**found, case: found[case]._replace(others=1.0)}
     assert error_of(case, busy) == pytest.approx(1, rel=0.05)
@@ -170,7 +170,7 @@ def test_medians():
     assert cost_fit.medians(points) == {case: Point(case, 3.0, 4.0, 5.0, 6.0, 7.0)}
 
 
-def test_missing_points_are_told(found):
+def test_missing_points_are_refused(found):
     with pytest.raises(ValueError, match="local, asynchronous and synchronous"):
         cost_fit.constants({}, 2)
     large = {case: point for case, point in found.items() if not case.is_tiny}

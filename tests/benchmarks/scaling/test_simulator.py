@@ -17,7 +17,7 @@ def test_cores_are_shared(number, available, expected):
     assert found == pytest.approx(expected)
 
 
-def test_phases_that_wait_for_something_else_fit_beside_each_other():
+def test_partly_idle_phases_overlap():
     half = Process([cores(4, demand=2)], 2)
     assert seconds_per_round([half], {"cores": 1}) == pytest.approx(4)
     third = Process([cores(4, demand=2)], 3)
@@ -25,32 +25,32 @@ def test_phases_that_wait_for_something_else_fit_beside_each_other():
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, 1.5), (10, 5.0), (100, 50.0)])
-def test_a_busy_server_decides(number, expected):
+def test_busy_server_limits_rounds(number, expected):
     phases = [Phase(1.0, {}), Phase(0.5, {"server": 0.5})]
     found = seconds_per_round([Process(phases, number)], {"server": 1.0})
     assert found == pytest.approx(expected, rel=0.02)
 
 
-def test_two_directions_are_used_at_once():
+def test_both_directions_of_a_link_overlap():
     phases = [Phase(1.0, {"down": 1.0}), Phase(1.0, {"up": 1.0})]
     found = seconds_per_round([Process(phases, 50)], {"down": 1.0, "up": 1.0})
     assert found == pytest.approx(50, rel=0.1)
 
 
-def test_who_waits_waits_for_the_last_and_for_the_closing():
+def test_waiting_processes_wait_for_the_slowest_and_the_closing():
     quick, slow = Process([Phase(1.0, {})], 3, True), Process([Phase(4.0, {})], 1, True)
     assert seconds_per_round([quick, slow], {}, [Phase(2.0, {}), Phase(0.5, {})]) == 6.5
     assert seconds_per_round([quick, slow], {}) == 4
 
 
-def test_others_slow_down_who_waits_but_not_the_other_way_round():
+def test_waiting_processes_share_cores_with_others():
     trains, beside = Process([cores(1)], 1, True), Process([cores(5)], 1)
     assert seconds_per_round([trains, beside], {"cores": 2}, [cores(1)]) == pytest.approx(2)
     assert seconds_per_round([trains, beside], {"cores": 1}, [cores(1)]) == pytest.approx(4)
     assert seconds_per_round([beside, trains], {"cores": 2}, [cores(1)]) == pytest.approx(5)
 
 
-def test_more_processes_are_not_quicker_and_more_cores_not_slower():
+def test_rounds_grow_with_processes_and_shrink_with_cores():
     phases = [cores(1), Phase(0.3, {"cores": 0.1, "server": 0.2}), Phase(0.5, {})]
     for waits in (False, True):
         times = [
@@ -65,11 +65,11 @@ def test_more_processes_are_not_quicker_and_more_cores_not_slower():
         assert all(b <= a * 1.001 for a, b in itertools.pairwise(times))
 
 
-def test_phases_of_no_length_are_left_out():
+def test_empty_phases_are_skipped():
     assert seconds_per_round([Process([Phase(0.0, {}), Phase(2.0, {})])], {}) == 2
 
 
-def test_refuses_what_takes_no_time_or_does_not_exist():
+def test_refuses_empty_rounds_and_unknown_resources():
     with pytest.raises(ValueError, match="take no time"):
         seconds_per_round([Process([Phase(0.0, {})])], {})
     with pytest.raises(ValueError, match="ask for disk, but capacities has cores"):

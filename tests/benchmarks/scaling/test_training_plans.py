@@ -56,7 +56,7 @@ def test_bytes_of_five_workers(mode, servers, chief, worker):
 
 @pytest.mark.parametrize("mode", PLANS)
 @pytest.mark.parametrize("workers", [3, 4, 7])
-def test_what_leaves_the_servers_arrives(mode, workers):
+def test_links_sum_bytes_of_all_stages(mode, workers):
     plan = PLANS[mode](WITH_KFAC, workers)
     links = training_plans.links(plan)
     parts = [(role.number, stage) for role in plan.roles for stage in role.stages]
@@ -67,7 +67,7 @@ def test_what_leaves_the_servers_arrives(mode, workers):
 
 
 @pytest.mark.parametrize("workers", range(3, 41))
-def test_dedicated_workers_are_those_of_kfac(workers):
+def test_dedicated_workers_match_kfac_roles(workers):
     roles = [kfac.WorkerRole("dedicated_workers", workers, index) for index in range(workers)]
     plan = training_plans.dedicated_workers(WITH_KFAC, workers)
     counts = [
@@ -99,7 +99,7 @@ def test_one_worker_on_one_machine():
     assert training_plans.seconds_per_step(plan, MEASURED) == pytest.approx(expected)
 
 
-def test_computing_decides_on_one_machine():
+def test_computing_limits_one_machine():
     plan = training_plans.asynchronous(PLAIN, 8)
     constants = Constants(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, cores=2)
     assert training_plans.seconds_per_step(plan, constants) == pytest.approx(8 * 0.5 / 2)
@@ -107,7 +107,7 @@ def test_computing_decides_on_one_machine():
 
 @pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
 @pytest.mark.parametrize("servers", [1, 4])
-def test_links_of_the_servers_decide(mode, servers):
+def test_server_links_limit_many_workers(mode, servers):
     hosts = Hosts(servers, cores=math.inf, bandwidth=100.0)
     plan = PLANS[mode](PLAIN, 200)
     found = training_plans.seconds_per_step(plan, MEASURED, hosts)
@@ -119,7 +119,7 @@ def test_links_of_the_servers_decide(mode, servers):
 
 
 @pytest.mark.parametrize("servers", [1, 4])
-def test_cores_of_the_servers_decide(servers):
+def test_server_cores_limit_many_workers(servers):
     hosts = Hosts(servers, cores=2, bandwidth=1e9)
     found = training_plans.seconds_per_step(
         training_plans.asynchronous(PLAIN, 200), MEASURED, hosts
@@ -128,7 +128,7 @@ def test_cores_of_the_servers_decide(servers):
     assert found == pytest.approx(200 * each / 2, rel=0.05)
 
 
-def test_the_mean_of_more_gradients_takes_more_of_the_cores():
+def test_mean_of_more_gradients_takes_more_cpu():
     plain = [
         training_plans.cpu_seconds_per_step(PLANS["asynchronous"](PLAIN, n), MEASURED)
         for n in (1, 3)
@@ -143,7 +143,7 @@ def test_the_mean_of_more_gradients_takes_more_of_the_cores():
 
 
 @pytest.mark.parametrize("mode", ["averaging", "shared", "chief_worker", "dedicated_workers"])
-def test_small_messages_cost_the_chief_and_the_others(mode):
+def test_small_work_costs_chief_and_others(mode):
     small = WITH_KFAC._replace(small=3.0, chief_cpu=5.0, other_cpu=2.0)
 
     def cpu(training):
@@ -157,7 +157,7 @@ def test_small_messages_cost_the_chief_and_the_others(mode):
 
 
 @pytest.mark.parametrize("mode", PLANS)
-def test_more_workers_are_not_quicker_and_more_servers_not_slower(mode):
+def test_steps_grow_with_workers_and_shrink_with_servers(mode):
     def seconds(workers, servers):
         hosts = Hosts(servers, cores=2, bandwidth=1e5, latency=0.001)
         return training_plans.seconds_per_step(PLANS[mode](PLAIN, workers), MEASURED, hosts)
@@ -168,6 +168,6 @@ def test_more_workers_are_not_quicker_and_more_servers_not_slower(mode):
     assert all(b <= 1.01 * a for a, b in itertools.pairwise(times))
 
 
-def test_towers_add_up_gradients():
+def test_towers_sum_gradients():
     assert training_plans.towers(PLAIN, 4, 1e4) == pytest.approx(0.5 + 3 * P / 1e4)
     assert training_plans.towers(PLAIN, 1, 1e4) == 0.5

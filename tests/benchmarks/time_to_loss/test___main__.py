@@ -37,7 +37,7 @@ def curves():
     ]
 
 
-def test_where_a_curve_reaches_a_loss():
+def test_curve_reaches_a_loss():
     found = curve("kfac", 0.1, [math.nan, 4.0, 3.0, 3.5])
     assert found.lowest == 3.0
     assert found.reaches(4.0) == (5, pytest.approx(0.05))
@@ -46,7 +46,7 @@ def test_where_a_curve_reaches_a_loss():
     assert curve("kfac", 0.1, [math.nan, math.inf]).lowest == math.inf
 
 
-def test_best_settings(curves):
+def test_results_choose_best_settings(curves):
     found = loss_race.results(curves)
     assert list(found) == list(loss_race.SETTINGS)
     settings = {name: result.curves[0].setting for name, result in found.items()}
@@ -58,16 +58,14 @@ def test_best_settings(curves):
     assert found["momentum"].steps == [math.inf, math.inf]
 
 
-def test_a_rival_has_only_some_of_the_optimizers(curves):
+def test_results_accept_a_subset_of_optimizers(curves):
     runs = [run for run in curves if run.optimizer in ("adam", "kfac")]
     found = loss_race.results(runs)
     assert list(found) == ["adam", "kfac"]
     assert found["kfac"].steps == [5, 5]
 
 
-def test_rivals_race_and_one_that_fails_does_not_stop_the_others(
-    curves, tmp_path, monkeypatch, capsys
-):
+def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch, capsys):
     options = SimpleNamespace(
         problem=["autoencoder", "convnet"],
         rival=["kfac-jax", "tensorflow-kfac"],
@@ -127,7 +125,7 @@ def test_picture(curves, tmp_path):
     ("problem", "names"),
     [("autoencoder", ("adam", "kfac")), ("convnet", ("momentum", "kfac fixed"))],
 )
-def test_programs_start_alike_and_learn(problem, names):
+def test_programs_start_equal_and_learn(problem, names):
     settings = next(loss_race.grid(problem))
     programs = [loss_programs.Program(problem, name, settings[name], seed=3) for name in names]
     before = [program.loss() for program in programs]

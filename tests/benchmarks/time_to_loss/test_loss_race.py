@@ -11,7 +11,7 @@ from benchmarks.time_to_loss import loss_programs, loss_race
     ("name", "problem"),
     [(name, problem) for name, rival in environments.RIVALS.items() for problem in rival.models],
 )
-def test_rivals_have_as_many_settings_and_our_adam(name, problem):
+def test_rivals_have_as_many_settings_and_the_same_adam(name, problem):
     ours, theirs = list(loss_race.grid(problem)), list(loss_race.rival_grid(name, problem))
     assert [settings["adam"] for settings in theirs] == [settings["adam"] for settings in ours]
     assert len({settings["kfac"] for settings in theirs}) == len({s["kfac"] for s in ours})
@@ -20,7 +20,7 @@ def test_rivals_have_as_many_settings_and_our_adam(name, problem):
 @pytest.mark.parametrize(
     "problem", ["convnet", pytest.param("autoencoder", marks=pytest.mark.slow)]
 )
-def test_rivals_start_where_we_do_and_see_the_same_batches(problem, monkeypatch):
+def test_rivals_have_the_same_weights_and_batches(problem, monkeypatch):
     # This project's `kfac` takes the same arguments as the one that the program is written for.
     name = "tensorflow-kfac"
     monkeypatch.setattr(loss_race, "DAMPING", {name: {problem: (0.1,)}})

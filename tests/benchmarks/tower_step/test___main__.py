@@ -10,7 +10,7 @@ from benchmarks.tower_step import __main__ as tower_step
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_lines_compare_with_every_other_way():
+def test_lines_compare_with_other_ways():
     times = {way: [0.002, 0.004] for way in tower_step.WAYS} | {"by hand": [0.004, 0.004]}
     first, ours, by_hand, *_, largest = tower_step.lines(
         "MLP", 2, {"times": times, "largest_tensor": {"replicated": 1.5e6}}

@@ -14,7 +14,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-def test_all_ways_train_alike(model):
+def test_all_ways_train_equally(model):
     builds = (tower_programs.one_tower, tower_programs.by_hand, tower_programs.replicated)
     programs = [tower_programs.GraphProgram(model, DEVICES, build) for build in builds]
     for program in programs:
@@ -26,7 +26,7 @@ def test_all_ways_train_alike(model):
             np.testing.assert_allclose(found, value, rtol=0, atol=2e-6 * np.abs(value).max())
 
 
-def test_mirrored_strategy_trains_alike():  # once: a process can only have one such strategy
+def test_mirrored_strategy_trains_equally():  # once: a process can only have one such strategy
     model = MODELS[2]
     mirrored = tower_programs.MirroredProgram(model, DEVICES)
     program = tower_programs.GraphProgram(model, DEVICES, tower_programs.one_tower)
@@ -36,7 +36,7 @@ def test_mirrored_strategy_trains_alike():  # once: a process can only have one 
         np.testing.assert_allclose(found, value, rtol=0, atol=2e-6 * np.abs(value).max())
 
 
-def test_replicated_gradients_of_a_table_stay_sparse():
+def test_replicated_keeps_table_gradients_sparse():
     model = tower_models.Embedding(rows=10_000, width=4, words=3, batch_size=16)
     table = model.parameters["table"].nbytes
     sizes = []
