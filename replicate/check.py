@@ -211,6 +211,7 @@ class _Step(NamedTuple):
 
 def _first_batch(input_fn: Callable[..., Any], params: Any, config: RunConfig) -> _Batch:
     """Runs the input once, with its tables, iterators and queues, in a graph of its own."""
+    config = config.replace(save_input_position=False, continue_input=False)
     with tf.Graph().as_default():
         v1.set_random_seed(config.tf_random_seed)
         v1.train.create_global_step()
