@@ -1,8 +1,8 @@
-"""Checkpoints of averaged models: the averages, under the names of the weights.
+"""Names of variables in checkpoints, where these differ from the names in the graph.
 
-Such a checkpoint is that of an ordinary model. Evaluation, prediction and export build the model
-without the getter and load it; and training with the getter goes on from a checkpoint of training
-without it. Nothing of a single worker is saved. Called by whatever writes or reads checkpoints.
+`save_as` gives a variable of the graph another name in checkpoints. Code that writes or reads
+checkpoints calls `saved_variables` and `saved_objects`, and so need not know who renamed what.
+`model_average` saves the average of a weight under the name of the weight, for example.
 """
 
 from typing import Any
@@ -10,25 +10,40 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.model_average.getter import averaged_variables
 
 v1 = tf.compat.v1
+
+_RENAMED = ("replicate", "checkpoint_names")
+"""Key of the (variable, name) pairs of a graph. Not a string: never exported."""
+
+
+def save_as(variable: Variable, name: str) -> None:
+    """Gives a variable of the default graph another name in checkpoints.
+
+    Args:
+      variable: A global variable.
+      name: Its name in checkpoints.
+    """
+    v1.add_to_collection(_RENAMED, (variable, name))
 
 
 def saved_variables() -> dict[str, Variable]:
     """Returns the variables of the default graph that a checkpoint holds, by their names in it."""
-    names = {pair.center.ref(): pair.local.op.name for pair in averaged_variables()}
+    names = {variable.ref(): name for variable, name in v1.get_collection(_RENAMED)}
     return {names.get(each.ref(), each.op.name): each for each in v1.global_variables()}
 
 
 def saved_objects() -> dict[str, Any] | None:
-    """Returns what to give to `tf.compat.v1.train.Saver`; None, for all, where nothing is averaged.
+    """Returns the argument for `tf.compat.v1.train.Saver`: what to save, by name.
 
     ```
     saver = tf.train.Saver(replicate.model_average.saved_objects())
     ```
+
+    Returns:
+      None, which means everything, if no variable has another name in checkpoints.
     """
-    if not averaged_variables():
+    if not v1.get_collection(_RENAMED):
         return None
     others = v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS)
     return {**saved_variables(), **{each.name: each for each in others}}

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
-from replicate.model_average import saved_variables
+from replicate.checkpoint_names import saved_variables
 
 v1 = tf.compat.v1
 

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.checkpoint_names import saved_objects
 from replicate.estimator.checkpoint import CheckpointError
 from replicate.estimator.graph_files import GraphFiles
 from replicate.estimator.input_position import InputPosition
@@ -23,7 +24,6 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.search import indexed_checkpoints, listed_checkpoints
 from replicate.estimator.stepping import Due, PatientHook
 from replicate.estimator.steps import StepReadings
-from replicate.model_average import saved_objects
 
 v1 = tf.compat.v1
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Variable
+from replicate.checkpoint_names import save_as
 
 v1 = tf.compat.v1
 
@@ -99,6 +100,7 @@ class ModelAverageCustomGetter:
             local = getter(name, **_of_local(asked, collections, center))
         if all(local is not pair.local for pair in averaged_variables()):
             v1.add_to_collection(_AVERAGED, Averaged(local, center, self))
+            save_as(center, local.op.name)
         return local
 
 
