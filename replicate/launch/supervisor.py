@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 
 from replicate.launch.console import LAUNCHER, Display
-from replicate.launch.outputs import Outputs
+from replicate.launch.local_backend import Guard, Process
+from replicate.launch.output_streams import Outputs
 from replicate.launch.plan import ClusterPlan, Task
-from replicate.launch.process import Guard, Process
 
 _POLL_SECS = 0.1
 _LEAVE_SECS = 90.0  # More than our parameter servers wait for other workers once the chief is done.

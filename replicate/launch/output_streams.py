@@ -13,7 +13,7 @@ import time
 from types import TracebackType
 
 from replicate.launch.console import Display
-from replicate.launch.process import Process, read
+from replicate.launch.local_backend import Process, read
 
 _LAST_SECS = 2.0
 _PIECES = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")

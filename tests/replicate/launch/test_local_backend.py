@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from replicate.launch.process import Guard, Process, read
+from replicate.launch.local_backend import Guard, Process, read
 
 
 def python(program, *arguments, **settings):

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from replicate.launch.outputs import LineCutter, Outputs
-from replicate.launch.process import Process
+from replicate.launch.local_backend import Process
+from replicate.launch.output_streams import LineCutter, Outputs
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ for text in ("\r 1%", "\r 2%", "a warning\n", "\r100%\n"):
 
 
 def test_a_process_that_left_the_group_is_not_waited_for(recorder, end_later, monkeypatch):
-    monkeypatch.setattr("replicate.launch.outputs._LAST_SECS", 0.2)
+    monkeypatch.setattr("replicate.launch.output_streams._LAST_SECS", 0.2)
     program = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"],
