@@ -1,8 +1,8 @@
-"""Processes: one task of the cluster as a child of this process, and the guard beside all of them.
+"""Processes on this machine: the launcher's own backend.
 
-Owns how a child is started, in a process group of its own, with pipes (or a terminal, for a
-progress bar) as its output, how it is signalled, and that nothing of it is left. When to do which
-is decided in `supervisor.py`.
+Each process is the leader of a new process group. Its output comes through pipes, or through a
+pseudo-terminal if it may draw a progress bar. A guard process kills the groups that are left if the
+launcher itself is killed.
 """
 
 import contextlib
@@ -14,30 +14,93 @@ import subprocess
 import sys
 import termios
 import tty
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import final
 
 from replicate.launch import guard
+from replicate.launch.backend import ProcessPlan
 
-_CHUNK = 1 << 16
 _ROWS = 24
 
 
-class Process:
-    """A child in a process group of its own."""
+@final
+class LocalBackend:
+    """Starts processes on this machine; a context manager."""
 
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], bar_columns: int = 0
-    ):
-        """Starts it.
+    def __init__(self, grace_secs: float):
+        """Keeps the setting.
 
         Args:
-          command: Program and arguments; no shell reads them.
-          environment: All of its environment.
-          bar_columns: If not 0, its standard error looks like a terminal of that width.
+          grace_secs: Seconds between SIGTERM and SIGKILL if the launcher is killed, and the guard
+            has to end the processes.
         """
+        self._grace_secs = grace_secs
+        self._guard: Guard | None = None
+
+    def start(self, plan: ProcessPlan) -> "LocalProcess":
+        """Starts a process.
+
+        Raises:
+          OSError: The program cannot be run.
+          ValueError: The backend has not been entered.
+        """
+        if self._guard is None:
+            raise ValueError(
+                f"Cannot start {plan.task}: the LocalBackend has not been entered, so the process "
+                "would survive if this one is killed. Start it inside `with backend:`."
+            )
+        process = LocalProcess(
+            plan.command, plan.environment, plan.bar_columns, on_killed=self._guard.remove
+        )
+        self._guard.add(process.pid)
+        return process
+
+    def __enter__(self) -> "LocalBackend":
+        self._guard = Guard(self._grace_secs)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._guard is not None:
+            self._guard.__exit__(kind, error, trace)
+        self._guard = None
+
+
+@final
+class LocalProcess:
+    """A child process in a process group of its own: the local `ProcessHandle`.
+
+    Attributes:
+      stdout: File descriptor of its standard output.
+      stderr: File descriptor of its standard error.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        bar_columns: int = 0,
+        on_killed: Callable[[int], None] | None = None,
+    ):
+        """Starts the process.
+
+        Args:
+          command: Program and arguments. No shell interprets them.
+          environment: Its whole environment.
+          bar_columns: If not 0, its standard error is a terminal of this width, in characters.
+          on_killed: Called with its number by `kill`, when nothing of its group is left.
+
+        Raises:
+          OSError: The program cannot be run.
+        """
+        self._on_killed = on_killed
         self.stdout, stdout = os.pipe()
-        self.stderr, stderr = _terminal(bar_columns) if bar_columns else os.pipe()
+        self.stderr, stderr = _open_terminal(bar_columns) if bar_columns else os.pipe()
         try:
             self._child = subprocess.Popen(  # noqa: S603
                 list(command),
@@ -56,47 +119,49 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number, which is that of its group as well."""
+        """Number of the process, and of its process group."""
         return self._child.pid
 
     @property
-    def exit_code(self) -> int | None:
-        """Its exit code, 128 + signal number if a signal has ended it, None while it runs."""
+    def label(self) -> str:
+        """Name of the process in the launcher's output."""
+        return f"process {self.pid}"
+
+    def poll(self) -> int | None:
+        """Returns its exit code, 128 + signal number if a signal ended it, None while it runs."""
         code = self._child.poll()
         return code if code is None or code >= 0 else 128 - code
 
-    def signal(self, number: int) -> None:
-        """Sends a signal to the whole group; one that has ended does not mind."""
+    def send_signal(self, number: int) -> None:
+        """Sends a signal to the whole group; does nothing if the group has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def end(self) -> None:
-        """Ends by force what is left of the group, and waits for the child."""
-        self.signal(signal.SIGKILL)
+    def kill(self) -> None:
+        """Kills what is left of the group, and waits for the process."""
+        self.send_signal(signal.SIGKILL)
         self._child.wait()
+        if self._on_killed is not None:
+            self._on_killed(self.pid)
 
     def close(self) -> None:
-        """Gives its output up."""
+        """Closes `stdout` and `stderr`."""
         os.close(self.stdout)
         os.close(self.stderr)
 
 
-def read(stream: int) -> bytes:
-    """Returns the next bytes of a child's stream, b"" at its end."""
-    try:
-        return os.read(stream, _CHUNK)
-    except OSError:  # Linux has it so for a terminal that nobody holds any more.
-        return b""
-
-
+@final
 class Guard:
-    """The process that ends the children if this one is killed before it can; a context manager."""
+    """The guard process (`guard.py`), which ends the children if this process is killed.
+
+    A context manager: leaving it ends the guard.
+    """
 
     def __init__(self, grace_secs: float):
-        """Starts it.
+        """Starts the guard.
 
         Args:
-          grace_secs: Seconds that children have to end by themselves.
+          grace_secs: Seconds that children have between SIGTERM and SIGKILL.
         """
         self._child = subprocess.Popen(  # noqa: S603
             [sys.executable, "-I", guard.__file__, str(grace_secs)],
@@ -107,13 +172,13 @@ class Guard:
             text=True,
         )
 
-    def started(self, pid: int) -> None:
-        """Tells it of a group that has been started."""
-        self._tell(f"+{pid}\n")
+    def add(self, pid: int) -> None:
+        """Adds a process group to those that the guard would end."""
+        self._write(f"+{pid}\n")
 
-    def ended(self, pid: int) -> None:
-        """Tells it of a group that has ended."""
-        self._tell(f"-{pid}\n")
+    def remove(self, pid: int) -> None:
+        """Removes a process group, which has ended."""
+        self._write(f"-{pid}\n")
 
     def __enter__(self) -> "Guard":
         return self
@@ -127,7 +192,7 @@ class Guard:
         with contextlib.suppress(BrokenPipeError):
             self._child.communicate()
 
-    def _tell(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         pipe = self._child.stdin
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -135,8 +200,8 @@ class Guard:
                 pipe.flush()
 
 
-def _terminal(columns: int) -> tuple[int, int]:
-    """A new terminal that changes nothing of what is written to it: our end, the child's end."""
+def _open_terminal(columns: int) -> tuple[int, int]:
+    """Opens a raw pseudo-terminal, which passes text on unchanged: our end, the child's end."""
     ours, theirs = os.openpty()
     tty.setraw(theirs)
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
