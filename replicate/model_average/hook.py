@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from replicate._types import Tensor
-from replicate.model_average.board import EXCUSED, JOINED, LED, LEFT, is_worker_key
+from replicate.model_average.round_state import EXCUSED, JOINED, LED, LEFT, is_worker_key
 from replicate.model_average.rounds import Rounds
 
 v1 = tf.compat.v1

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.conditional import only_if
-from replicate.model_average.board import ENDED, EXCUSED, JOINED, LED, LEFT, Board, worker_key
+from replicate.model_average.round_state import ENDED, EXCUSED, JOINED, LED, LEFT, Board, worker_key
 from replicate.model_average.getter import Averaged
 from replicate.model_average.mean import WorkerMean
 

@@ -3,7 +3,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from replicate.model_average.board import EXCUSED, JOINED, LEFT, Board, is_worker_key, worker_key
+from replicate.model_average.round_state import EXCUSED, JOINED, LEFT, Board, is_worker_key, worker_key
 
 v1 = tf.compat.v1
 
