@@ -1,9 +1,14 @@
-"""Model averaging: each worker trains weights of its own, and now and then all take their mean.
+"""Model averaging: each worker trains its own weights, and workers average them at intervals.
 
-`getter.py` makes the weights twice, local and averaged; `optimizer.py` trains the local ones and
-decides when to average; `rounds.py` is one averaging, over all workers, and `board.py` what they
-tell each other for it; `hook.py` lets workers join, leave and get lost. Averages are saved under
-the names of the weights (`replicate/checkpoint_names.py`), as in an ordinary model.
+- `getter.py` makes each weight twice: the worker's local variable and the shared average, its
+  center.
+- `optimizer.py` trains the local weights and decides when to average.
+- `rounds.py` is one averaging over all workers. `mean.py` and `round_state.py` hold the shared sums
+  and the shared state for it.
+- `hook.py` lets workers join, leave, and get lost.
+
+Averages are saved under the names of the weights (`replicate/checkpoint_names.py`), so checkpoints
+look like those of an ordinary model.
 
 Reference: Stich (2019), "Local SGD Converges Fast and Communicates Little", arXiv 1805.09767.
 """

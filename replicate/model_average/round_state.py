@@ -1,12 +1,12 @@
-"""The board: what the workers of one optimizer tell each other, on a parameter server.
+"""State that the workers of one optimizer share, on a parameter server.
 
-Owns a table of notes (a worker's name or a word → a number) and the queues of tokens by which
-waiting workers are woken. Both exist as long as the parameter server does, whichever worker comes
-and goes, and need no initialization. So whatever is read here may have been left by a process that
-is dead: `rounds.py` and `hook.py` say what is made of it.
+It consists of a table (a string key → a number) and of queues of tokens that wake waiting workers.
+Both exist as long as the parameter server does and need no initialization. So an entry may come
+from a process that is dead; `rounds.py` and `hook.py` handle that.
 
-A round has a number, its ticket. Those who wait for the end of a round take a token, look at the
-ticket, and wait for another token if it is still that of the round: a token too many does no harm.
+Rounds are numbered from 0. A worker that waits for the end of a round takes a token and compares
+the number of the open round with its own. If they are still equal it waits for another token.
+Therefore extra tokens do no harm.
 """
 
 import tensorflow as tf
@@ -15,38 +15,38 @@ from replicate._types import Operation, Tensor
 
 v1 = tf.compat.v1
 
-LED = "led"
-"""Note: the ticket of the round whose other workers the chief waits for."""
-ENDED = "ended"
-"""Note: 1 when the chief has left for good."""
-EXCUSED = "excused"
-"""Note: 1 when the chief has given up to wait for workers that it has never heard of."""
+WAITING_ROUND = "led"
+"""Entry: the number of the round in which the chief waits for the other workers."""
+CHIEF_ENDED = "ended"
+"""Entry: 1 when the chief has ended for good."""
+UNSEEN_DROPPED = "excused"
+"""Entry: 1 when the chief no longer waits for workers that have never joined."""
 
 JOINED = -1
-"""Note under a worker's name: it takes part. Later: the ticket of its last contribution."""
+"""Entry of a worker that takes part. Later: the number of its last round with a contribution."""
 LEFT = -2
-"""Note under a worker's name: nobody waits for it."""
+"""Entry of a worker that the chief does not wait for."""
 
-_TICKET = "ticket"
+_OPEN_ROUND = "ticket"
 _WORKER = "worker:"
 
 
-class Board:
-    """The notes and tokens of one optimizer.
+class RoundState:
+    """Entries and tokens of one optimizer.
 
     Attributes:
-      device: Where they are.
-      notes: All notes: keys, string Tensor [notes], and values, int64 Tensor [notes].
+      device: Device that holds them.
+      entries: All keys, string Tensor [entries], and all values, int64 Tensor [entries].
       fed_key: Placeholder, string [], of `write_fed`; likewise `fed_value`, int64 [].
-      write_fed: Operation that writes a note.
+      write_fed: Operation that writes the fed entry.
     """
 
     def __init__(self, name: str, device: str):
-        """Finds or makes them.
+        """Creates the table and the queues, or finds those of another worker.
 
         Args:
-          name: Of the optimizer, equal in all workers.
-          device: Of a parameter server.
+          name: Name of the optimizer, equal in all workers.
+          device: Device of a parameter server.
         """
         self.device = device
         with v1.device(device), v1.name_scope("board"):
@@ -60,21 +60,21 @@ class Board:
             found = tf.raw_ops.LookupTableExportV2(
                 table_handle=self._table, Tkeys=tf.string, Tvalues=tf.int64
             )
-            self.notes = (found.keys, found.values)
+            self.entries = (found.keys, found.values)
             self.fed_key = v1.placeholder(tf.string, [], "key")
             self.fed_value = v1.placeholder(tf.int64, [], "value")
             self.write_fed = self.write(self.fed_key, self.fed_value)
 
-    def ticket(self) -> Tensor:
-        """Returns the ticket of the round that is open, int64 []; the first one is 0."""
-        return self.read(_TICKET, missing=0)
+    def round_number(self) -> Tensor:
+        """Returns the number of the open round, int64 []."""
+        return self.read(_OPEN_ROUND, missing=0)
 
-    def open(self, ticket: Tensor) -> Operation:
-        """Returns the operation that opens a round, and so ends the one before."""
-        return self.write(_TICKET, ticket)
+    def open_round(self, round_number: Tensor) -> Operation:
+        """Returns the operation that opens a round and so ends the previous one."""
+        return self.write(_OPEN_ROUND, round_number)
 
     def read(self, key: str, missing: int = -3) -> Tensor:
-        """Returns a note, int64 [], or another number where there is none."""
+        """Returns the value of an entry, int64 [], or `missing` if there is none."""
         with v1.device(self.device):
             return tf.raw_ops.LookupTableFindV2(
                 table_handle=self._table,
@@ -83,7 +83,7 @@ class Board:
             )[0]
 
     def write(self, key: str | Tensor, value: int | Tensor) -> Operation:
-        """Returns the operation that writes a note."""
+        """Returns the operation that writes an entry."""
         with v1.device(self.device):
             return tf.raw_ops.LookupTableInsertV2(
                 table_handle=self._table,
@@ -91,11 +91,11 @@ class Board:
                 values=tf.reshape(tf.cast(value, tf.int64), [1]),
             )
 
-    def expected(self, num_worker: int) -> Tensor:
-        """Returns how many workers a round waits for, int32 [], at least 1.
+    def expected_workers(self, num_worker: int) -> Tensor:
+        """Returns the number of workers that a round waits for, int32 [], at least 1.
 
         Args:
-          num_worker: How many there are if none has left.
+          num_worker: Number of workers if none has left.
         """
         with v1.device(self.device):
             found = tf.raw_ops.LookupTableExportV2(
@@ -105,19 +105,19 @@ class Board:
             has_left = tf.equal(found.values, LEFT)
             left = tf.math.count_nonzero(tf.logical_and(is_worker, has_left), dtype=tf.int32)
             known = tf.math.count_nonzero(is_worker, dtype=tf.int32)
-            is_excused = tf.equal(self.read(EXCUSED), 1)
-            return tf.maximum(1, tf.where(is_excused, known, num_worker) - left)
+            unseen_dropped = tf.equal(self.read(UNSEEN_DROPPED), 1)
+            return tf.maximum(1, tf.where(unseen_dropped, known, num_worker) - left)
 
-    def wait(self, ticket: Tensor) -> Operation:
+    def wait(self, round_number: Tensor) -> Operation:
         """Returns the operation that waits until a round is no longer open.
 
         Args:
-          ticket: Of the round, int64 [].
+          round_number: Number of the round, int64 [].
         """
-        # The loop is on the board's device as a whole. Neighbouring rounds have queues of their
-        # own: who is quick cannot take the token of one who still waits for the round before.
+        # The whole loop is on the state's device. Even and odd rounds have separate queues, so that
+        # a fast worker cannot take the token of one that still waits for the previous round.
         with v1.device(self.device), v1.name_scope("wait"):
-            queue = v1.QueueBase.from_list(tf.cast(ticket % 2, tf.int32), self._tokens)
+            queue = v1.QueueBase.from_list(tf.cast(round_number % 2, tf.int32), self._tokens)
 
             def take_token(taken: Tensor) -> Tensor:
                 with v1.control_dependencies([queue.dequeue()]):
@@ -125,30 +125,30 @@ class Board:
 
             return v1.group(
                 tf.while_loop(
-                    lambda _: tf.equal(self.ticket(), ticket),
+                    lambda _: tf.equal(self.round_number(), round_number),
                     take_token,
-                    [tf.zeros_like(ticket)],
+                    [tf.zeros_like(round_number)],
                     parallel_iterations=1,
                 )
             )
 
-    def wake(self, ticket: Tensor, count: int) -> Operation:
-        """Returns the operation that wakes those who wait for the end of a round.
+    def wake(self, round_number: Tensor, count: int) -> Operation:
+        """Returns the operation that wakes the workers that wait for the end of a round.
 
         Args:
-          ticket: Of the round, int64 [].
-          count: How many may wait, at most.
+          round_number: Number of the round, int64 [].
+          count: Upper bound of the number of waiting workers.
         """
         with v1.device(self.device):
-            queue = v1.QueueBase.from_list(tf.cast(ticket % 2, tf.int32), self._tokens)
-            return queue.enqueue_many([tf.fill([count], ticket)])
+            queue = v1.QueueBase.from_list(tf.cast(round_number % 2, tf.int32), self._tokens)
+            return queue.enqueue_many([tf.fill([count], round_number)])
 
 
 def worker_key(device: str) -> str:
-    """Returns the key of the notes about the worker with this device."""
+    """Returns the key of the entry of the worker with this device."""
     return f"{_WORKER}{device}"
 
 
 def is_worker_key(key: str) -> bool:
-    """Returns whether a key is that of a worker."""
+    """Returns True if a key is that of a worker."""
     return key.startswith(_WORKER)
