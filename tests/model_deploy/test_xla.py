@@ -1,4 +1,4 @@
-"""What XLA compiles, and that it computes the same."""
+"""Operations that XLA compiles, and equal results with and without it."""
 
 import numpy as np
 import tensorflow as tf
