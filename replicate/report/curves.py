@@ -42,9 +42,8 @@ def read_curves(folder: Path) -> Runs:
       The runs that have at least one scalar, training first.
     """
     reader = importlib.import_module(_READER)
-    logging.getLogger("tensorboard").setLevel(
-        logging.ERROR
-    )  # It would warn of several graphs in a run.
+    # TensorBoard would warn of several graphs in one run.
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)
     folders = {TRAINING: folder} | {path.name: path for path in sorted(folder.glob("eval*/"))}
     runs = {}
     for run, run_folder in folders.items():
