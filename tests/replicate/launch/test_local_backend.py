@@ -4,15 +4,17 @@ import sys
 
 import pytest
 
-from replicate.launch.process import Guard, Process, read
+from replicate.launch import ProcessPlan, Task
+from replicate.launch.local_backend import Guard, LocalBackend, LocalProcess
+from replicate.launch.output_streams import read_stream
 
 
 def python(program, *arguments, **settings):
-    return Process([sys.executable, "-I", "-c", program, *arguments], os.environ, **settings)
+    return LocalProcess([sys.executable, "-I", "-c", program, *arguments], os.environ, **settings)
 
 
 def everything(stream):
-    return b"".join(iter(lambda: read(stream), b""))
+    return b"".join(iter(lambda: read_stream(stream), b""))
 
 
 @pytest.fixture
@@ -26,11 +28,11 @@ def ended():
 
     yield keep
     for process in processes:
-        process.end()
+        process.kill()
         process.close()
 
 
-def test_a_program_gets_its_arguments_as_they_are(ended):
+def test_arguments_reach_the_program_unchanged(ended):
     hostile = ["; echo x", "$(id)", "`id`", "a b", "'", '"', "*", "--", "-c", "\n", ""]
     process = ended(python("import sys; print(sys.argv[1:])", *hostile))
     assert everything(process.stdout).decode().strip() == str(hostile)
@@ -45,24 +47,24 @@ def test_a_program_gets_its_arguments_as_they_are(ended):
         ("import sys; sys.exit(138)", 138),
     ],
 )
-def test_exit_codes_are_those_of_a_shell(program, code, ended, wait_until):
+def test_exit_codes_follow_the_shell(program, code, ended, wait_until):
     process = ended(python(program))
-    wait_until(lambda: process.exit_code is not None)
-    assert process.exit_code == code
+    wait_until(lambda: process.poll() is not None)
+    assert process.poll() == code
 
 
-def test_only_a_process_with_a_bar_sees_a_terminal(ended):
+def test_standard_error_is_a_terminal_only_with_a_bar(ended):
     program = "import os, sys; print(sys.stderr.isatty() and os.get_terminal_size(2).columns)"
     assert everything(ended(python(program)).stdout) == b"False\n"
     assert everything(ended(python(program, bar_columns=55)).stdout) == b"55\n"
 
 
-def test_a_terminal_changes_nothing(ended):
+def test_the_terminal_passes_text_on_unchanged(ended):
     process = ended(python(r"import sys; sys.stderr.write('a\n\rb')", bar_columns=55))
     assert everything(process.stderr) == b"a\n\rb"
 
 
-def test_input_is_empty(ended):
+def test_standard_input_is_empty(ended):
     process = ended(python("import sys; print(repr(sys.stdin.read()))"))
     assert everything(process.stdout) == b"''\n"
 
@@ -76,28 +78,34 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_signals_reach_the_whole_group(number, ended, is_alive, wait_until):
+def test_signals_reach_the_whole_process_group(number, ended, is_alive, wait_until):
     process = ended(python(CHILDREN))
-    child = int(read(process.stdout))
+    child = int(read_stream(process.stdout))
     assert is_alive(child)
-    process.signal(number)
+    process.send_signal(number)
     wait_until(lambda: not is_alive(child))
-    wait_until(lambda: process.exit_code == 128 + number)
-    process.signal(number)
+    wait_until(lambda: process.poll() == 128 + number)
+    process.send_signal(number)
 
 
-def test_a_program_that_does_not_exist_leaves_no_file_open():
+def test_a_missing_program_leaves_no_file_open():
     before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError):
-        Process(["/no/such/program"], {})
+        LocalProcess(["/no/such/program"], {})
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_the_guard_ends_what_was_not_reported_as_ended(ended, wait_until):
+def test_the_guard_ends_only_groups_that_were_not_removed(ended, wait_until):
     left, reported = ended(python("input(); import time", bar_columns=9)), ended(python(CHILDREN))
     with Guard(grace_secs=0.5) as guard:
-        guard.started(left.pid)
-        guard.started(reported.pid)
-        guard.ended(reported.pid)
-    assert reported.exit_code is None
-    wait_until(lambda: left.exit_code is not None)
+        guard.add(left.pid)
+        guard.add(reported.pid)
+        guard.remove(reported.pid)
+    assert reported.poll() is None
+    wait_until(lambda: left.poll() is not None)
+
+
+def test_a_backend_that_was_not_entered_is_refused():
+    plan = ProcessPlan(Task("worker", 0, None), [sys.executable, "-c", ""], {})
+    with pytest.raises(ValueError, match="Cannot start worker 0: the LocalBackend has not been"):
+        LocalBackend(1.0).start(plan)

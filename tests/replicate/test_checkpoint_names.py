@@ -1,6 +1,7 @@
 import tensorflow as tf
 
-from replicate.model_average import ModelAverageCustomGetter, saved_objects, saved_variables
+from replicate.checkpoint_names import save_as, saved_objects, saved_variables
+from replicate.model_average import ModelAverageCustomGetter
 
 v1 = tf.compat.v1
 
@@ -27,7 +28,7 @@ def test_a_checkpoint_of_averages_is_that_of_an_ordinary_model(graph, tmp_path):
         assert session.run(weights).tolist() == [7.0, 8.0]
 
 
-def test_other_things_that_are_saved_are_among_the_objects(graph):
+def test_saved_objects_include_saveable_objects_of_the_graph(graph):
     build(averaged=True)
     iterator = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3))
     saveable = tf.data.experimental.make_saveable_from_iterator(iterator)
@@ -36,7 +37,18 @@ def test_other_things_that_are_saved_are_among_the_objects(graph):
     v1.train.Saver(saved_objects())
 
 
-def test_an_ordinary_graph_is_saved_as_ever(graph):
+def test_without_renamed_variables_everything_is_saved_by_its_own_name(graph):
     weights, step = build(averaged=False)
     assert saved_objects() is None
     assert saved_variables() == {"layer/w": weights, "global_step": step}
+
+
+def test_save_as_renames_one_variable_in_checkpoints(graph, tmp_path):
+    weights, step = build(averaged=False)
+    save_as(weights, "layer/old_w")
+    assert saved_variables() == {"layer/old_w": weights, "global_step": step}
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        path = v1.train.Saver(saved_objects()).save(session, str(tmp_path / "renamed"))
+    names = [name for name, _ in tf.train.list_variables(path)]
+    assert names == ["global_step", "layer/old_w"]

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from replicate.launch.outputs import LineCutter, Outputs
-from replicate.launch.process import Process
+from replicate.launch.local_backend import LocalProcess
+from replicate.launch.output_streams import LineSplitter, OutputStreams
 
 
 @pytest.mark.parametrize(
@@ -24,31 +24,31 @@ from replicate.launch.process import Process
         (["\xe4".encode()[:1], "\xe4".encode()[1:] + b"\n", b"\xff\n"], ["\xe4", "\ufffd"], ""),
     ],
 )
-def test_bytes_become_lines_and_a_bar(pieces, lines, bar):
-    cutter = LineCutter()
+def test_splitter_separates_lines_and_progress_bar(pieces, lines, bar):
+    splitter = LineSplitter()
     got = []
     for piece in pieces:
-        got += cutter.feed(piece if isinstance(piece, bytes) else piece.encode())
+        got += splitter.feed(piece if isinstance(piece, bytes) else piece.encode())
     assert got == lines
-    assert cutter.bar == bar
+    assert splitter.bar == bar
 
 
 @pytest.mark.parametrize(
     ("text", "rest"), [("no end", ["no end"]), ("a\n", []), ("\r 9%", [" 9%"])]
 )
-def test_the_rest_of_a_stream_is_a_line(text, rest):
-    cutter = LineCutter()
-    cutter.feed(text.encode())
-    assert cutter.rest() == rest
-    assert cutter.bar == ""
-    assert cutter.rest() == []
+def test_text_after_the_last_line_break_is_a_line(text, rest):
+    splitter = LineSplitter()
+    splitter.feed(text.encode())
+    assert splitter.rest() == rest
+    assert splitter.bar == ""
+    assert splitter.rest() == []
 
 
 def run(program, recorder, **settings):
-    process = Process([sys.executable, "-I", "-c", program], os.environ, **settings)
-    with Outputs(recorder) as outputs:
+    process = LocalProcess([sys.executable, "-I", "-c", program], os.environ, **settings)
+    with OutputStreams(recorder) as outputs:
         outputs.add("worker 0", process)
-        while process.exit_code is None:
+        while process.poll() is None:
             outputs.show(0.1)
         outputs.finish(process)
 
@@ -62,12 +62,12 @@ def test_lines_of_both_streams_are_shown(recorder):
     ]
 
 
-def test_much_output_is_shown_in_full(recorder):
+def test_long_output_is_shown_completely(recorder):
     run("for number in range(50000): print(number)", recorder)
     assert recorder.of("worker 0") == [str(number) for number in range(50000)]
 
 
-def test_a_bar_is_shown_apart_from_the_lines(recorder):
+def test_progress_bar_is_shown_separately_from_lines(recorder):
     program = r"""
 import sys, time
 for text in ("\r 1%", "\r 2%", "a warning\n", "\r100%\n"):
@@ -82,8 +82,8 @@ for text in ("\r 1%", "\r 2%", "a warning\n", "\r100%\n"):
     assert ("worker 0", " 2%") in recorder.bars
 
 
-def test_a_process_that_left_the_group_is_not_waited_for(recorder, end_later, monkeypatch):
-    monkeypatch.setattr("replicate.launch.outputs._LAST_SECS", 0.2)
+def test_a_child_that_left_the_group_does_not_delay_the_end(recorder, end_later, monkeypatch):
+    monkeypatch.setattr("replicate.launch.output_streams._MAX_WAIT_SECS", 0.2)
     program = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"],
