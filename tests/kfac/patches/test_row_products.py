@@ -44,12 +44,12 @@ def test_wide_images_are_cut_into_tiles(graph, session, monkeypatch, columns, ke
     np.testing.assert_allclose(found, expected, atol=1e-11)
 
 
-def test_work_grows_with_the_batch_and_the_channels():
+def test_cost_grows_with_the_batch_and_the_channels():
     axis = same(9, 3)
-    one = row_products.work(axis, axis, 2, 64)
-    assert row_products.work(axis, axis, 2, 128).cost > one.cost
+    one = row_products.estimate_cost(axis, axis, 2, 64)
+    assert row_products.estimate_cost(axis, axis, 2, 128).cost > one.cost
     # With as many tiles and pieces, four times the products of entries.
-    many = row_products.work(axis, axis, 4, 64)
+    many = row_products.estimate_cost(axis, axis, 4, 64)
     assert many.multiplications / one.multiplications == pytest.approx(4, rel=0.5)
 
 
