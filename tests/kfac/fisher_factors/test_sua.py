@@ -35,7 +35,7 @@ def test_operator(graph, session, has_last):
 
 
 @pytest.mark.parametrize("zero_mean", [False, True])
-def test_statistic_of_towers_is_that_of_the_whole_batch(graph, session, zero_mean):
+def test_towers_give_the_statistic_of_the_whole_batch(graph, session, zero_mean):
     config = CurvatureConfig(zero_mean_activations=zero_mean)
     towers = tuple(tf.constant(part) for part in np.split(IMAGES, [1, 3]))
     factor = ConvInputSUAKroneckerFactor(

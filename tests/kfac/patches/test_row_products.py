@@ -53,7 +53,7 @@ def test_cost_grows_with_the_batch_and_the_channels():
     assert many.multiplications / one.multiplications == pytest.approx(4, rel=0.5)
 
 
-def test_no_sum_depends_on_who_else_has_read_its_operands(graph):
+def test_sums_do_not_depend_on_other_readers(graph):
     axis = same(9, 5)
     row_products.blocks(v1.placeholder(tf.float32, [2, 9, 9, 1]), axis, axis)
     sums = [op for op in graph.get_operations() if op.type == "AddN" and len(op.inputs) > 2]

@@ -78,7 +78,7 @@ def test_batch_size_may_be_unknown(graph, session, way):
         ((4, 5, 5, 5, 2), ConvGeometry((3, 3, 3), (1, 1, 1), "SAME", (1, 1, 1))),
     ],
 )
-def test_where_it_does_not_apply(graph, shape, geometry):
+def test_unsupported_images_and_filters(graph, shape, geometry):
     assert not second_moment.applies(v1.placeholder(tf.float32, shape), geometry)
 
 
