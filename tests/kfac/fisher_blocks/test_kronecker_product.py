@@ -84,7 +84,7 @@ def test_product_with_rows_needs_a_diagonal(graph, session):
     diagonal = DiagonalOperator(tf.constant([1.0, 2, 3], tf.float64))
     found = KroneckerOperator(diagonal, right, scale, tf.float64, False).multiply_slices(rows)
     whole = KroneckerOperator(diagonal, right, scale, tf.float64, False).multiply(
-        tf.constant([values[1], [0.0, 0.0], values[0]])
+        tf.constant(np.stack([values[1], np.zeros(2), values[0]]))
     )
     found, indices, whole = session.run([found.values, found.indices, whole])
     np.testing.assert_allclose(found, whole[indices], rtol=1e-12)
