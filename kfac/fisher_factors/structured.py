@@ -5,7 +5,6 @@ Extended by the factor of uncorrelated activations and that of chains of uses.
 
 import abc
 
-from kfac._types import DType
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.matrix_functions import MatrixFunctions
@@ -37,10 +36,9 @@ class StructuredFactor(FisherFactor):
         devices: tuple[str, ...],
         name: str,
         config: CurvatureConfig | None = None,
-        dtype: DType = None,
     ) -> None:
         """Takes the arguments of `FisherFactor`."""
-        super().__init__(tensors, devices, name, config, dtype)
+        super().__init__(tensors, devices, name, config)
         self._functions = MatrixFunctions(name, self._config, self.inverse_dtype)
 
     @abc.abstractmethod
