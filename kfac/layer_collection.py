@@ -15,7 +15,7 @@ from kfac._types import Graph, Parameters, Scalar, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.graph_search import AutoRegistration
-from kfac.graph_search.report import curvature_report
+from kfac.graph_search.decision import decision_lines
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
@@ -33,6 +33,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
+from kfac.registration.report import curvature_report
 from kfac.registration.reuse import VARIABLE_SCOPE
 
 v1 = tf.compat.v1
@@ -99,7 +100,7 @@ class LayerCollection(AutoRegistration):
         What depends on the factors is there once an optimizer or estimator has made them. After
         automatic registration another table tells what each parameter was taken for, and why.
         """
-        return curvature_report(self.get_blocks(), self.decisions)
+        return curvature_report(self.get_blocks(), decision_lines(self.decisions))
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator["LayerCollection"]:
