@@ -1,8 +1,8 @@
 import tensorflow as tf
 
 import kfac
-from kfac.graph_search import Decision
-from kfac.graph_search.report import curvature_report
+from kfac.graph_search.decision import Decision, decision_lines
+from kfac.registration.report import curvature_report
 
 v1 = tf.compat.v1
 
@@ -43,7 +43,7 @@ def test_with_variables(graph):
 def test_decisions_of_the_scanner(graph):
     collection = collection_of_two_layers()
     decisions = [Decision(params, "dense layer") for params in collection.fisher_blocks]
-    lines = curvature_report(collection.get_blocks(), decisions).split("\n")
+    lines = curvature_report(collection.get_blocks(), decision_lines(decisions)).split("\n")
     assert lines[2:] == [
         "found in the graph:",
         "  fc/w, fc/b: dense layer",

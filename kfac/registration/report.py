@@ -8,25 +8,24 @@ from collections.abc import Sequence
 from kfac._types import Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.graph_search.decision import Decision, decision_lines
 
 _UNITS = ("B", "KB", "MB", "GB")
 
 
-def curvature_report(blocks: Sequence[FisherBlock], decisions: Sequence[Decision] = ()) -> str:
+def curvature_report(blocks: Sequence[FisherBlock], found: Sequence[str] = ()) -> str:
     """Returns one paragraph per block: parameters, approximation, then a line per factor.
 
     A line names the factor, its class, dtype and shape; then the bytes and the device of its
     average, and those of its inverses. It is there once factors have been made; bytes and devices,
-    once variables have been made. What the graph scanner decided follows, a line per decision.
+    once variables have been made. What the graph scanner found follows.
 
     Args:
-      blocks: What to report on.
-      decisions: Of the graph scanner.
+      blocks: The blocks of the layer collection.
+      found: Lines about what the graph scanner found, one per decision.
     """
     lines = [line for block in blocks for line in _block_lines(block)]
-    if decisions:
-        lines += ["found in the graph:", *(f"  {line}" for line in decision_lines(decisions))]
+    if found:
+        lines += ["found in the graph:", *(f"  {line}" for line in found)]
     return "\n".join(lines)
 
 
