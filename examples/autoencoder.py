@@ -8,7 +8,7 @@ directory: test images above what the network makes of them, and where it puts e
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal
+from examples import cli, mnist, model_dir, run_flags
 
 FLAGS = flags.FLAGS
 run_flags.define(model_dir="runs/autoencoder", batch_size=512, train_steps=100, eval_every_steps=50)
@@ -18,11 +18,11 @@ run_flags.define_positive("damping", 0.1, "At first, in multiples of the mean cu
 def main() -> None:
     """Trains, evaluates and draws, as the flags say."""
     settings = run_flags.read()
-    with terminal.bad_input():
+    with cli.bad_input():
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"an autoencoder of {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import autoencoder_model, pictures, training  # noqa: PLC0415
 
     params = {"damping": FLAGS.damping}
@@ -38,8 +38,8 @@ def main() -> None:
         [prediction["code"] for prediction in predictions],
         picture,
     )
-    terminal.show("picture", picture)
+    cli.show("picture", picture)
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

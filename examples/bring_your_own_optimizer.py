@@ -7,7 +7,7 @@ Any `tf.compat.v1.train.Optimizer` goes into `replicate.TowerOptimizer`, one's o
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal
+from examples import cli, mnist, model_dir, run_flags
 
 FLAGS = flags.FLAGS
 run_flags.define(model_dir="runs/lion", batch_size=128, train_steps=200, eval_every_steps=50)
@@ -19,15 +19,15 @@ def main() -> None:
     """Trains and evaluates, as the flags say."""
     settings = run_flags.read()
     params = {name: FLAGS[name].value for name in ("learning_rate", "weight_decay")}
-    with terminal.bad_input():
+    with cli.bad_input():
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"an MLP with Lion on {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import lion, training  # noqa: PLC0415
 
     training.run(lion.model_fn, data, settings, params, f"MLP on {data.name}, Lion")
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

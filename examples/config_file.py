@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 
 import replicate
-from examples import terminal
+from examples import cli
 
 CONFIG_FILE = "config.json"
 
@@ -33,7 +33,7 @@ def record(model_dir: str, step: int, **settings: Any) -> None:
     Raises:
       ValueError: Nothing can be written to the directory.
     """
-    found = {"program": terminal.program(), "flags": _flags(), **settings}
+    found = {"program": cli.program(), "flags": _flags(), **settings}
     text = json.dumps(found, indent=2, default=_as_json) + "\n"
     folder = model_dir.rstrip("/")
     path, kept = f"{folder}/{CONFIG_FILE}", f"{folder}/config-{step}.json"

@@ -19,7 +19,7 @@ stopped after saving, 138 another process of the cluster cannot be reached.
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal, unused_flags
+from examples import cli, mnist, model_dir, run_flags, unused_flags
 
 LEARNING_RATES = {"kfac": 0.01, "momentum": 0.05, "adam": 0.01}
 MODES = ["estimator", "distributed_sync_replicas", "single_machine", "multitower"]
@@ -56,12 +56,12 @@ flags.DEFINE_enum(
 def main() -> None:
     """Trains, evaluates and draws, as the flags say."""
     settings, params = run_flags.read(), read_params()
-    with terminal.bad_input():
+    with cli.bad_input():
         check_flags()
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"{purpose(params)} on {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import convnet_model, training  # noqa: PLC0415
     from examples.convnet_modes import multitower, single_machine, sync_replicas  # noqa: PLC0415
 
@@ -111,4 +111,4 @@ def purpose(params: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

@@ -1,6 +1,6 @@
 """How training may end but by coming to its end: a line for the user and an exit code for each way.
 
-The exit codes are those of `examples.terminal`. Used by programs that train with an Estimator.
+The exit codes are those of `examples.cli`. Used by programs that train with an Estimator.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import replicate
-from examples import terminal
+from examples import cli
 
 
 @contextlib.contextmanager
@@ -18,12 +18,12 @@ def endings(estimator: replicate.Estimator) -> Iterator[None]:
     try:
         yield
     except (replicate.TrainingInterrupted, KeyboardInterrupt) as stop:
-        terminal.show("saved", estimator.latest_checkpoint() or "nothing yet")
-        terminal.show("go on with", terminal.command())
+        cli.show("saved", estimator.latest_checkpoint() or "nothing yet")
+        cli.show("go on with", cli.command())
         sys.exit(getattr(stop, "code", 128 + signal.SIGINT))
     except replicate.NonFiniteError as error:
-        terminal.fail(f"training diverged: {error}", terminal.DIVERGED)
+        cli.fail(f"training diverged: {error}", cli.DIVERGED)
     except replicate.CheckpointError as error:
-        terminal.fail(str(error), terminal.BAD_INPUT)
+        cli.fail(str(error), cli.BAD_INPUT)
     except replicate.ClusterError as error:
-        terminal.fail(str(error), terminal.CLUSTER_TROUBLE)
+        cli.fail(str(error), cli.CLUSTER_TROUBLE)

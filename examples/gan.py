@@ -9,7 +9,7 @@ the latter also of samples that are all alike.
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal
+from examples import cli, mnist, model_dir, run_flags
 
 SAMPLES = 1000
 SHOWN = 60
@@ -22,11 +22,11 @@ run_flags.define_positive("learning_rate", 0.001, "Of both optimizers.")
 def main() -> None:
     """Trains, measures and draws, as the flags say."""
     settings = run_flags.read()
-    with terminal.bad_input():
+    with cli.bad_input():
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"a GAN of {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import gan_model, gan_samples, pictures, training  # noqa: PLC0415
 
     shape = data.train.images.shape[1:]
@@ -35,11 +35,11 @@ def main() -> None:
     estimator = training.run(gan_model.model_fn, data, settings, params, title)
     samples = gan_samples.draw(estimator, SAMPLES, settings.seed)
     for what, distance in gan_samples.distances(samples, data).items():
-        terminal.show(what, f"{distance:.2f}")
+        cli.show(what, f"{distance:.2f}")
     picture = f"{settings.model_dir}/samples.png"
     pictures.draw_samples(samples[:SHOWN], picture, f"samples of a GAN of {data.name}")
-    terminal.show("picture", picture)
+    cli.show("picture", picture)
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

@@ -8,7 +8,7 @@ Either way K-FAC inverts one factor in each step instead of all of them now and 
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal, unused_flags
+from examples import cli, mnist, model_dir, run_flags, unused_flags
 
 FLAGS = flags.FLAGS
 run_flags.define(model_dir="runs/mlp", batch_size=128, train_steps=200, eval_every_steps=50)
@@ -22,7 +22,7 @@ def main() -> None:
     """Trains and evaluates, as the flags say."""
     settings = run_flags.read()
     params = {name: FLAGS[name].value for name in ("learning_rate", "momentum", "damping")}
-    with terminal.bad_input():
+    with cli.bad_input():
         unused_flags.refuse(
             unused_flags.without_effect(
                 ["progress", "profile_steps", "dry_run"],
@@ -33,11 +33,11 @@ def main() -> None:
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"an MLP in mode {FLAGS.mode} on {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import mlp_model, training  # noqa: PLC0415
 
     if FLAGS.mode == "plain":
-        with terminal.bad_input():
+        with cli.bad_input():
             plan = training.plan_one_device(settings)
         training.show_plan(plan, data, settings.batch_size, params)
         mlp_model.train_in_plain_graph(data, settings, params)
@@ -46,4 +46,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

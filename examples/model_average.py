@@ -14,7 +14,7 @@ stopped after saving, 138 another process of the cluster cannot be reached.
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal, unused_flags
+from examples import cli, mnist, model_dir, run_flags, unused_flags
 
 LEARNING_RATES = {"kfac": 0.03, "momentum": 0.1}
 
@@ -36,7 +36,7 @@ def main() -> None:
     names = ("optimizer", "interval_steps", "patience_secs", "momentum", "damping")
     params = {name: FLAGS[name].value for name in names}
     params["learning_rate"] = FLAGS.learning_rate or LEARNING_RATES[FLAGS.optimizer]
-    with terminal.bad_input():
+    with cli.bad_input():
         unused_flags.refuse(
             unused_flags.without_effect(
                 ["damping"], needs="--optimizer=kfac", met=FLAGS.optimizer == "kfac"
@@ -45,7 +45,7 @@ def main() -> None:
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"an averaged MLP on {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import model_average_model, training  # noqa: PLC0415
 
     title = f"MLP on {data.name}, averaged weights, {FLAGS.optimizer}"
@@ -53,4 +53,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

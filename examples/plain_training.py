@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from examples import config_file, mnist, terminal
+from examples import cli, config_file, mnist
 from examples.run_flags import RunSettings
 
 v1 = tf.compat.v1
@@ -55,7 +55,7 @@ def steps(
         values = session.run(fetches)
         if is_shown(int(values["step"])):
             text = "step {step}   loss {loss:.4f}   accuracy {accuracy:.3f}".format(**values)
-            terminal.show("training", text)
+            cli.show("training", text)
         yield values
 
 
@@ -90,21 +90,21 @@ def run(
     last, every = settings.train_steps, settings.eval_every_steps
     step = _begin(settings, params)
     try:
-        with terminal.stop_signals() as stopped, _session(loss, settings) as session:
+        with cli.stop_signals() as stopped, _session(loss, settings) as session:
             made = steps(session, fetches, lambda step: step % every == 0 or step >= last)
             while step < last and not stopped:
                 step = int(next(made)["step"])
             accuracies = {} if stopped else _accuracies(session, images, digits, data)
     except v1.train.NanLossDuringTrainingError as error:
-        terminal.fail(f"training diverged: {error}", terminal.DIVERGED)
+        cli.fail(f"training diverged: {error}", cli.DIVERGED)
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     if stopped:
-        terminal.show("saved", checkpoint)
-        terminal.show("go on with", terminal.command())
+        cli.show("saved", checkpoint)
+        cli.show("go on with", cli.command())
         sys.exit(128 + stopped[0])
     for part, measured in accuracies.items():
-        terminal.show(f"{part} accuracy", f"{measured:.3f}")
-    terminal.show("checkpoint", checkpoint)
+        cli.show(f"{part} accuracy", f"{measured:.3f}")
+    cli.show("checkpoint", checkpoint)
 
 
 def _session(loss: Any, settings: RunSettings) -> v1.train.MonitoredSession:
@@ -124,7 +124,7 @@ def _begin(settings: RunSettings, params: Mapping[str, Any]) -> int:
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
     config_file.record(settings.model_dir, step, params=params)
-    terminal.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
+    cli.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
     return step
 
 

@@ -9,7 +9,7 @@ time, in two forms, or independent of each other.
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal
+from examples import cli, mnist, model_dir, run_flags
 
 APPROXIMATIONS = ["kron_series_2", "kron_series_1", "kron_indep"]
 
@@ -26,11 +26,11 @@ def main() -> None:
     settings = run_flags.read()
     names = ("approx", "learning_rate", "momentum", "damping")
     params = {name: FLAGS[name].value for name in names}
-    with terminal.bad_input():
+    with cli.bad_input():
         data = mnist.load(settings.data_dir)
         model_dir.claim(settings.model_dir, f"an RNN with {FLAGS.approx} on {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import rnn_model, training  # noqa: PLC0415
 
     title = f"RNN on {data.name}, K-FAC with {FLAGS.approx}"
@@ -38,4 +38,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

@@ -15,7 +15,7 @@ import tensorflow as tf
 import kfac
 import model_deploy
 import replicate
-from examples import config_file, curves, endings, mnist, terminal
+from examples import cli, config_file, curves, endings, mnist
 from examples.run_flags import RunSettings
 
 v1 = tf.compat.v1
@@ -51,7 +51,7 @@ def run(
     Returns:
       The trained Estimator.
     """
-    with terminal.bad_input():
+    with cli.bad_input():
         plan = plan_towers(settings.num_towers, settings.devices)
         check_batch_size(settings.batch_size, plan)
         estimator = make_estimator(model_fn, plan, settings, params)
@@ -130,14 +130,14 @@ def show_plan(
     """Prints the devices, the data, how the batch is split, and the settings."""
     towers = len(plan.towers)
     height, width = data.train.images.shape[1:3]
-    terminal.show("devices", plan)
-    terminal.show(
+    cli.show("devices", plan)
+    cli.show(
         "data",
         f"{data.name}: {len(data.train.labels):,} images to train on, "
         f"{len(data.test.labels):,} to test on, {height}x{width}",
     )
-    terminal.show("batch", f"{batch_size} = {towers} x {batch_size // towers}")
-    terminal.show("settings", " ".join(f"{name}={value}" for name, value in params.items()))
+    cli.show("batch", f"{batch_size} = {towers} x {batch_size // towers}")
+    cli.show("settings", " ".join(f"{name}={value}" for name, value in params.items()))
 
 
 def make_estimator(
@@ -208,10 +208,10 @@ def dry_run(
     print(check.table)
     differences = (check.loss, *check.gradients)
     for found in differences:
-        terminal.show("difference", f"{found.relative:.1e}   {found.name}")
+        cli.show("difference", f"{found.relative:.1e}   {found.name}")
     is_same = max(found.relative for found in differences) <= _ROUNDING and not check.unmatched
     verdict = "are those on one, but for rounding" if is_same else "are not those on one"
-    terminal.show("dry run", f"loss and gradients on {len(plan.towers)} towers {verdict}")
+    cli.show("dry run", f"loss and gradients on {len(plan.towers)} towers {verdict}")
 
 
 def train_and_evaluate(
@@ -231,7 +231,7 @@ def train_and_evaluate(
     """
     train_steps = settings.train_steps
     step = _record(estimator)
-    terminal.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
+    cli.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
     evaluator = _without_progress(estimator)
     hooks = [PrintModelTable()]
     results = evaluate(evaluator, data) if step >= train_steps else {}
@@ -261,7 +261,7 @@ def train_in_cluster(
       empty in other tasks.
     """
     config = estimator.config
-    terminal.show("task", f"{config.task_type} {config.task_id}")
+    cli.show("task", f"{config.task_type} {config.task_id}")
     if config.is_chief:
         _record(estimator)
     replicate.train_and_evaluate(
@@ -303,7 +303,7 @@ def evaluate(estimator: replicate.Estimator, data: mnist.Dataset) -> Results:
         for name, result in results.items()
     )
     step = int(results["train"]["global_step"])
-    terminal.show("evaluation", f"step {step}   " + "   ".join(texts))
+    cli.show("evaluation", f"step {step}   " + "   ".join(texts))
     return results
 
 
@@ -328,10 +328,10 @@ def show_results(estimator: replicate.Estimator, results: Results, title: str) -
     curves.draw(curves.read(folder), picture, title, metric)
     for part, result in results.items():
         for name, value in metrics(result):
-            terminal.show(f"{part} {name}", f"{value:.3f}")
-    terminal.show("checkpoint", estimator.latest_checkpoint())
-    terminal.show("events", f"{folder}    look at them with: tensorboard --logdir {folder}")
-    terminal.show("curves", picture)
+            cli.show(f"{part} {name}", f"{value:.3f}")
+    cli.show("checkpoint", estimator.latest_checkpoint())
+    cli.show("events", f"{folder}    look at them with: tensorboard --logdir {folder}")
+    cli.show("curves", picture)
 
 
 class PrintModelTable(v1.train.SessionRunHook):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import kfac
 import model_deploy
-from examples import convnet_model, mnist, plain_training, terminal, training
+from examples import cli, convnet_model, mnist, plain_training, training
 from examples.convnet_modes import kfac_updates
 from examples.run_flags import RunSettings
 from examples.training import Params
@@ -22,7 +22,7 @@ v1 = tf.compat.v1
 
 def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
     """Trains and evaluates."""
-    with terminal.bad_input():
+    with cli.bad_input():
         plan = training.plan_towers(settings.num_towers, settings.devices)
         training.check_batch_size(settings.batch_size, plan)
     training.show_plan(plan, data, settings.batch_size, params)

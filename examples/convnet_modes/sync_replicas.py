@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
-from examples import convnet_model, mnist, terminal, training
+from examples import cli, convnet_model, mnist, training
 from examples.run_flags import RunSettings
 from examples.training import Params
 
@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 def run(data: mnist.Dataset, settings: RunSettings, params: Params, title: str) -> None:
     """Trains and evaluates, in the role that TF_CONFIG gives to this process."""
-    with terminal.bad_input():
+    with cli.bad_input():
         _check_cluster(replicate.RunConfig(), params)
     training.run(model_fn, data, settings, params, title)
 
@@ -66,7 +66,7 @@ def make_kfac(
     """
     arguments = convnet_model.kfac_arguments(params, layers)
     optimizer = kfac.ClusterKfacOpt(worker, invert_every=invert_every, **arguments)
-    terminal.show("K-FAC", f"{optimizer.worker.strategy}; this worker: {optimizer.worker.name}")
+    cli.show("K-FAC", f"{optimizer.worker.strategy}; this worker: {optimizer.worker.name}")
     return optimizer
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import flags
 
-from examples import terminal, unused_flags
+from examples import cli, unused_flags
 from examples.slim.image_classifier import data_flags
 
 FLAGS = flags.FLAGS
@@ -103,11 +103,11 @@ USED_WITH = {
 
 def main() -> None:
     """Finds out what this process is for, and does it."""
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     import replicate  # noqa: PLC0415
     from examples.slim.image_classifier import cluster  # noqa: PLC0415
 
-    with terminal.bad_input():
+    with cli.bad_input():
         check_role()
         config = cluster.run_config(
             data_flags.read(cluster.ClusterFlags),
@@ -118,16 +118,16 @@ def main() -> None:
             log_step_count_steps=FLAGS.log_every_n_steps,
             progress="off",  # `reports.py` prints a line every so many steps.
         )
-    terminal.show("role", cluster.describe(config))
+    cli.show("role", cluster.describe(config))
     try:
         if config.task_type == replicate.TaskType.PS:
             cluster.serve(config)
         else:
             train(config)
     except (data_flags.FlagError, replicate.CheckpointError) as error:
-        terminal.fail(str(error), terminal.BAD_INPUT)
+        cli.fail(str(error), cli.BAD_INPUT)
     except replicate.ClusterError as error:
-        terminal.fail(str(error), terminal.CLUSTER_TROUBLE)
+        cli.fail(str(error), cli.CLUSTER_TROUBLE)
 
 
 def check_role() -> None:
@@ -175,7 +175,7 @@ def train(config: Any) -> None:
     from examples.slim.datasets.dataset import Reading  # noqa: PLC0415
     from examples.slim.image_classifier import cluster, problem, training  # noqa: PLC0415
 
-    with terminal.bad_input():
+    with cli.bad_input():
         deployment = cluster.deployment(config, FLAGS.num_clones, FLAGS.clone_on_cpu)
         posed = problem.pose(data_flags.read(problem.ProblemFlags), FLAGS.train_image_size, True)
         cluster.check_dataset(config, posed.dataset)
@@ -195,21 +195,21 @@ def train(config: Any) -> None:
         shard_index=deployment.replica_id,
     )
     batch_rows = FLAGS.batch_size * FLAGS.num_clones
-    terminal.show("devices", cluster.describe_devices(deployment))
-    terminal.show("data", posed)
+    cli.show("devices", cluster.describe_devices(deployment))
+    cli.show("data", posed)
     for text in unused():
-        terminal.show("unused flag", text)
-    terminal.show("batch", f"{batch_rows} = {FLAGS.num_clones} x {FLAGS.batch_size}")
-    terminal.show_start(begun, step, estimator.model_dir, FLAGS.max_number_of_steps)
+        cli.show("unused flag", text)
+    cli.show("batch", f"{batch_rows} = {FLAGS.num_clones} x {FLAGS.batch_size}")
+    cli.show_start(begun, step, estimator.model_dir, FLAGS.max_number_of_steps)
     if begun and FLAGS.checkpoint_path:
-        terminal.show("fine-tuning", "not again: this run goes on from its own checkpoint")
+        cli.show("fine-tuning", "not again: this run goes on from its own checkpoint")
     with endings.endings(estimator):
         cluster.train(
             estimator, lambda: posed.batches(reading, batch_rows), FLAGS.max_number_of_steps
         )
     if config.is_chief:
-        terminal.show("checkpoint", estimator.latest_checkpoint())
-        terminal.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
+        cli.show("checkpoint", estimator.latest_checkpoint())
+        cli.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
 
 
 def begin(estimator: Any, begun: str | None) -> int:
@@ -285,4 +285,4 @@ def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from absl.testing import flagsaver
 
-from examples import terminal  # noqa: F401  # Its flag --help outlives the programs that use it.
+from examples import cli  # noqa: F401  # Its flag --help outlives the programs that use it.
 
 
 class Done(NamedTuple):

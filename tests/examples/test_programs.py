@@ -12,7 +12,7 @@ FOLDER = pathlib.Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(
     ".".join(path.relative_to(FOLDER).with_suffix("").parts)
     for path in FOLDER.rglob("*.py")
-    if re.search(r"^    (terminal.run\(main\)|program.run\(PROGRAM\))$", path.read_text(), re.M)
+    if re.search(r"^    (cli.run\(main\)|program.run\(PROGRAM\))$", path.read_text(), re.M)
 )
 PROBE = """
 import runpy, sys

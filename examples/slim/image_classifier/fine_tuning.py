@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from examples import terminal
+from examples import cli
 from examples.slim.image_classifier import checkpoints
 from examples.slim.image_classifier.data_flags import FlagError
 
@@ -125,7 +125,7 @@ def initial_values(
         del scaffold
         saver.restore(session, checkpoint)
         session.run(follow)
-        terminal.show(
+        cli.show(
             "fine-tuning", f"{len(restored)} of {len(model_variables)} variables of {checkpoint}"
         )
 

@@ -18,7 +18,7 @@ name, folder, steps = sys.argv[1:]
 module = importlib.import_module(f"examples.legacy.{name}")
 import numpy as np
 import tensorflow as tf
-from examples import terminal
+from examples import cli
 from examples.legacy import program
 
 
@@ -50,7 +50,7 @@ for towers in (1, 2):
     sys.argv[1:] = [f"--{key}={value}" for key, value in flags.items()]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        terminal.parse_flags()
+        cli.parse_flags()
         program.run(module.PROGRAM)
     results, exported = printed.getvalue().splitlines()
     report[towers] = dict(pair.split("=") for pair in results.split())

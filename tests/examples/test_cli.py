@@ -6,21 +6,21 @@ import textwrap
 
 import pytest
 
-from examples import terminal
+from examples import cli
 
 HEAD = """
     '''Prints a number.'''
     import sys
     from absl import flags
-    from examples import terminal
+    from examples import cli
     flags.DEFINE_integer("number", 3, "What to print.", 0)
 """
 
 
 def run_program(tmp_path, body, *arguments):
-    """Runs HEAD, a main with the given body, and terminal.run(main) as a module of its own."""
+    """Runs HEAD, a main with the given body, and cli.run(main) as a module of its own."""
     text = textwrap.dedent(HEAD) + "def main():\n" + textwrap.indent(textwrap.dedent(body), "    ")
-    (tmp_path / "small.py").write_text(text + "\nterminal.run(main)\n")
+    (tmp_path / "small.py").write_text(text + "\ncli.run(main)\n")
     return subprocess.run(
         [sys.executable, "-c", BOOT.format(folder=str(tmp_path)), *arguments],
         capture_output=True,
@@ -71,7 +71,7 @@ def test_wrong_arguments_get_one_line_and_exit_code_2(tmp_path, arguments, messa
 
 @pytest.mark.parametrize("error", ["ValueError", "OSError"])
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path, error):
-    body = f"with terminal.bad_input():\n    raise {error}('first\\nsecond')"
+    body = f"with cli.bad_input():\n    raise {error}('first\\nsecond')"
     done = run_program(tmp_path, body)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "small: first second\n"
@@ -91,7 +91,7 @@ def test_an_interrupt_before_training_is_one_line_and_exit_code_130(tmp_path):
 
 def test_fail_uses_the_given_code(capsys):
     with pytest.raises(SystemExit) as caught:
-        terminal.fail("training\n diverged", terminal.DIVERGED)
+        cli.fail("training\n diverged", cli.DIVERGED)
     assert caught.value.code == 3
     assert capsys.readouterr().err.endswith(": training diverged\n")
 
@@ -99,7 +99,7 @@ def test_fail_uses_the_given_code(capsys):
 def test_of_a_long_message_the_beginning_and_the_end_are_shown(capsys):
     names = ", ".join(f"layer{number}/weights" for number in range(500))
     with pytest.raises(SystemExit):
-        terminal.fail(f"Cannot load it: it lacks {names}. Take another --model_dir.", 2)
+        cli.fail(f"Cannot load it: it lacks {names}. Take another --model_dir.", 2)
     line = capsys.readouterr().err
     assert len(line) < 1000
     assert "it lacks layer0/weights, layer1/weights," in line
@@ -108,17 +108,17 @@ def test_of_a_long_message_the_beginning_and_the_end_are_shown(capsys):
 
 
 def test_show_aligns_labels_and_continues_long_values_in_the_same_column(capsys):
-    terminal.show("model", "one\ntwo")
-    terminal.show("batch", 128)
+    cli.show("model", "one\ntwo")
+    cli.show("batch", 128)
     model, rest, batch = capsys.readouterr().out.splitlines()
     assert model.index("one") == rest.index("two") == batch.index("128")
 
 
 def test_tensorflow_is_imported_silently_and_its_errors_are_not_hidden(tmp_path):
-    done = run_program(tmp_path, "terminal.import_tensorflow()\nprint('tensorflow' in sys.modules)")
+    done = run_program(tmp_path, "cli.import_tensorflow()\nprint('tensorflow' in sys.modules)")
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     (tmp_path / "tensorflow.py").write_text("import os\nos.write(2, b'why it failed')\n1 / 0\n")
-    done = run_program(tmp_path, "terminal.import_tensorflow()")
+    done = run_program(tmp_path, "cli.import_tensorflow()")
     assert done.returncode == 1
     assert "why it failed" in done.stderr
 
@@ -127,7 +127,7 @@ def test_tensorflow_is_imported_silently_and_its_errors_are_not_hidden(tmp_path)
 def test_a_program_ends_at_once_while_a_call_hangs(code):
     program = f"""
 import sys, threading
-from examples import terminal
+from examples import cli
 from replicate.estimator import session
 
 def main():
@@ -138,7 +138,7 @@ def main():
 import atexit
 atexit.register(print, "the interpreter's own way")
 sys.argv = ["program"]
-terminal.run(main)
+cli.run(main)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
