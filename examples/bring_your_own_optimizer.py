@@ -7,21 +7,21 @@ Any `tf.compat.v1.train.Optimizer` goes into `replicate.TowerOptimizer`, one's o
 
 from absl import flags
 
-from examples import cli, mnist, model_dir, run_flags
+from examples import cli, mnist
 
 FLAGS = flags.FLAGS
-run_flags.define(model_dir="runs/lion", batch_size=128, train_steps=200, eval_every_steps=50)
-run_flags.define_positive("learning_rate", 0.003, "How far each weight moves in a step.")
+cli.define_run_flags(model_dir="runs/lion", batch_size=128, train_steps=200, eval_every_steps=50)
+cli.define_positive("learning_rate", 0.003, "How far each weight moves in a step.")
 flags.DEFINE_float("weight_decay", 0.1, "Moves weights towards zero.", 0)
 
 
 def main() -> None:
     """Trains and evaluates, as the flags say."""
-    settings = run_flags.read()
+    settings = cli.read_run_flags()
     params = {name: FLAGS[name].value for name in ("learning_rate", "weight_decay")}
     with cli.bad_input():
         data = mnist.load(settings.data_dir)
-        model_dir.claim(settings.model_dir, f"an MLP with Lion on {data.size}")
+        cli.claim_model_dir(settings.model_dir, f"an MLP with Lion on {data.size}")
 
     cli.import_tensorflow()
     from examples import lion, training  # noqa: PLC0415

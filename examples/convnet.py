@@ -19,7 +19,7 @@ stopped after saving, 138 another process of the cluster cannot be reached.
 
 from absl import flags
 
-from examples import cli, mnist, model_dir, run_flags, unused_flags
+from examples import cli, mnist
 
 LEARNING_RATES = {"kfac": 0.01, "momentum": 0.05, "adam": 0.01}
 MODES = ["estimator", "distributed_sync_replicas", "single_machine", "multitower"]
@@ -34,15 +34,15 @@ FLAGS_OF_KFAC = ["damping", "approx", "auto_register", "op_strategy", "kfac_upda
 STRATEGIES = ["chief_worker", "dedicated_workers", "shared"]
 
 FLAGS = flags.FLAGS
-run_flags.define(model_dir="runs/convnet", batch_size=128, train_steps=300, eval_every_steps=50)
+cli.define_run_flags(model_dir="runs/convnet", batch_size=128, train_steps=300, eval_every_steps=50)
 flags.DEFINE_enum("mode", "estimator", MODES, "How it is trained.")
 flags.DEFINE_enum(
     "op_strategy", "chief_worker", STRATEGIES, "Of distributed_sync_replicas, for kfac."
 )
 flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What trains the model.")
-run_flags.define_learning_rate(LEARNING_RATES)
-run_flags.define_momentum(0.9, "Of kfac and momentum; beta1 of adam.")
-run_flags.define_positive("damping", 0.03, "Of kfac.")
+cli.define_learning_rate(LEARNING_RATES)
+cli.define_momentum(0.9, "Of kfac and momentum; beta1 of adam.")
+cli.define_positive("damping", 0.03, "Of kfac.")
 flags.DEFINE_bool("auto_register", False, "Whether kfac finds the layers in the graph by itself.")
 flags.DEFINE_enum("approx", "kron", ["kron", "diagonal"], "Of kfac, for the second convolution.")
 flags.DEFINE_enum(
@@ -55,11 +55,11 @@ flags.DEFINE_enum(
 
 def main() -> None:
     """Trains, evaluates and draws, as the flags say."""
-    settings, params = run_flags.read(), read_params()
+    settings, params = cli.read_run_flags(), read_params()
     with cli.bad_input():
         check_flags()
         data = mnist.load(settings.data_dir)
-        model_dir.claim(settings.model_dir, f"{purpose(params)} on {data.size}")
+        cli.claim_model_dir(settings.model_dir, f"{purpose(params)} on {data.size}")
 
     cli.import_tensorflow()
     from examples import convnet_model, training  # noqa: PLC0415
@@ -79,15 +79,15 @@ def main() -> None:
 def check_flags() -> None:
     """Raises ValueError if flags were given that this mode or this optimizer does not use."""
     of_modes = [
-        unused_flags.without_effect(
+        cli.flags_without_effect(
             [name], needs=" or ".join(f"--mode={mode}" for mode in modes), met=FLAGS.mode in modes
         )
         for name, modes in MODES_OF_FLAGS.items()
     ]
-    of_kfac = unused_flags.without_effect(
+    of_kfac = cli.flags_without_effect(
         FLAGS_OF_KFAC, needs="--optimizer=kfac", met=FLAGS.optimizer == "kfac"
     )
-    unused_flags.refuse(*of_modes, of_kfac)
+    cli.refuse_unused_flags(*of_modes, of_kfac)
 
 
 def read_params() -> dict[str, object]:

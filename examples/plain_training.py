@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from examples import cli, config_file, mnist
-from examples.run_flags import RunSettings
+from examples import cli, mnist
+from examples.cli import RunSettings
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
@@ -100,7 +100,7 @@ def run(
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     if stopped:
         cli.show("saved", checkpoint)
-        cli.show("go on with", cli.command())
+        cli.show("go on with", cli.command_line())
         sys.exit(128 + stopped[0])
     for part, measured in accuracies.items():
         cli.show(f"{part} accuracy", f"{measured:.3f}")
@@ -123,7 +123,7 @@ def _begin(settings: RunSettings, params: Mapping[str, Any]) -> int:
     """Writes down what the run is asked to do, says where it starts, and returns that step."""
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
-    config_file.record(settings.model_dir, step, params=params)
+    cli.record_config(settings.model_dir, step, params=params)
     cli.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
     return step
 

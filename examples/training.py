@@ -15,8 +15,8 @@ import tensorflow as tf
 import kfac
 import model_deploy
 import replicate
-from examples import cli, config_file, curves, endings, mnist
-from examples.run_flags import RunSettings
+from examples import cli, curves, mnist
+from examples.cli import RunSettings
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
@@ -61,7 +61,7 @@ def run(
     if estimator.config.task_type != replicate.TaskType.PS:
         show_plan(plan, data, settings.batch_size, params)
     train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
-    with endings.endings(estimator):
+    with cli.training_errors(estimator):
         results = train(estimator, data, settings)
     if results:
         show_results(estimator, results, f"{title}, towers: {len(plan.towers)}")
@@ -347,7 +347,7 @@ def _record(estimator: replicate.Estimator) -> int:
     """Writes down what the run is asked to do, and returns the step from which it goes on."""
     is_begun = estimator.latest_checkpoint() is not None
     step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
-    config_file.record(
+    cli.record_config(
         estimator.model_dir, step, params=estimator.params, run_config=estimator.config
     )
     return step

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 import kfac
 from examples import cli, convnet_model, mnist, plain_training, training
+from examples.cli import RunSettings
 from examples.convnet_modes import kfac_updates
-from examples.run_flags import RunSettings
 from examples.training import Params
 
 v1 = tf.compat.v1

@@ -12,7 +12,7 @@ import tensorflow as tf
 import kfac
 import replicate
 from examples import cli, convnet_model, mnist, training
-from examples.run_flags import RunSettings
+from examples.cli import RunSettings
 from examples.training import Params
 
 v1 = tf.compat.v1

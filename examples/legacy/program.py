@@ -59,10 +59,9 @@ def run(program: Program) -> None:
 
 
 def _train_evaluate_export(program: Program) -> None:
-    from examples import endings  # noqa: PLC0415
 
     classifier = make_estimator(program, FLAGS.model_dir, FLAGS.towers)
-    with endings.endings(classifier):
+    with cli.training_errors(classifier):
         classifier.train(program.train_input_fn, max_steps=FLAGS.steps)
         results = classifier.evaluate(program.eval_input_fn)
     print(" ".join(f"{name}={value:.6g}" for name, value in sorted(results.items())))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from absl import flags
 
-from examples import cli, unused_flags
+from examples import cli
 from examples.slim.image_classifier import data_flags
 
 FLAGS = flags.FLAGS
@@ -45,8 +45,8 @@ def main() -> None:
     from examples.slim.image_classifier.clones import Network  # noqa: PLC0415
 
     with cli.bad_input():
-        unused_flags.refuse(
-            unused_flags.without_effect(
+        cli.refuse_unused_flags(
+            cli.flags_without_effect(
                 ["timeout_secs"],
                 needs="--eval_interval_secs",
                 met=bool(FLAGS.eval_interval_secs),

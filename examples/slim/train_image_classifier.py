@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import flags
 
-from examples import cli, unused_flags
+from examples import cli
 from examples.slim.image_classifier import data_flags
 
 FLAGS = flags.FLAGS
@@ -133,13 +133,13 @@ def main() -> None:
 def check_role() -> None:
     """Raises ValueError if this process is not the chief by flags, and would train all the same."""
     hosts = bool(FLAGS.worker_hosts or FLAGS.ps_hosts)
-    unused_flags.refuse(
-        unused_flags.without_effect(
+    cli.refuse_unused_flags(
+        cli.flags_without_effect(
             ["job_name"],
             needs="--worker_hosts and --ps_hosts",
             met=hosts or FLAGS.job_name == "worker",
         ),
-        unused_flags.without_effect(
+        cli.flags_without_effect(
             ["task"],
             needs="--worker_hosts and --ps_hosts, or --master",
             met=hosts or bool(FLAGS.master) or FLAGS.task == 0,
@@ -154,13 +154,13 @@ def unused() -> list[str]:
         for name, values in flags_of.items():
             needs = f"--{chooser}={' or '.join(values)}"
             is_met = FLAGS[chooser].value in values
-            found += unused_flags.without_effect([name], needs=needs, met=is_met)
+            found += cli.flags_without_effect([name], needs=needs, met=is_met)
     return [
         *found,
-        *unused_flags.without_effect(
+        *cli.flags_without_effect(
             ["replicas_to_aggregate"], needs="--sync_replicas", met=FLAGS.sync_replicas
         ),
-        *unused_flags.without_effect(
+        *cli.flags_without_effect(
             ["checkpoint_exclude_scopes", "ignore_missing_vars"],
             needs="--checkpoint_path",
             met=FLAGS.checkpoint_path is not None,
@@ -171,7 +171,6 @@ def unused() -> list[str]:
 def train(config: Any) -> None:
     """Trains in this process, with others or alone."""
     import replicate  # noqa: PLC0415
-    from examples import endings  # noqa: PLC0415
     from examples.slim.datasets.dataset import Reading  # noqa: PLC0415
     from examples.slim.image_classifier import cluster, problem, training  # noqa: PLC0415
 
@@ -203,7 +202,7 @@ def train(config: Any) -> None:
     cli.show_start(begun, step, estimator.model_dir, FLAGS.max_number_of_steps)
     if begun and FLAGS.checkpoint_path:
         cli.show("fine-tuning", "not again: this run goes on from its own checkpoint")
-    with endings.endings(estimator):
+    with cli.training_errors(estimator):
         cluster.train(
             estimator, lambda: posed.batches(reading, batch_rows), FLAGS.max_number_of_steps
         )
@@ -224,11 +223,9 @@ def begin(estimator: Any, begun: str | None) -> int:
     """
     import tensorflow as tf  # noqa: PLC0415
 
-    from examples import config_file  # noqa: PLC0415
-
     step = int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP)) if begun else 0
     if estimator.config.is_chief:
-        config_file.record(
+        cli.record_config(
             estimator.model_dir, step, params=estimator.params, run_config=estimator.config
         )
     return step

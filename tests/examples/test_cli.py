@@ -1,12 +1,19 @@
-"""Exit codes, one-line answers and the printed lines of the programs, in small programs."""
+"""Command line of the programs: exit codes, printed lines, flags, model directory."""
 
+import json
 import subprocess
 import sys
 import textwrap
 
 import pytest
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
 
+import model_deploy
+import replicate
 from examples import cli
+from replicate.estimator.cluster_config import ClusterConfig
 
 HEAD = """
     '''Prints a number.'''
@@ -144,3 +151,232 @@ cli.run(main)
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (code, "done\n")
+
+
+@pytest.fixture
+def run_flags():
+    with flagsaver.flagsaver():
+        cli.define_run_flags(model_dir="here", batch_size=6, train_steps=5, eval_every_steps=4)
+        cli.define_positive("rate", 0.5, "A rate.")
+        cli.define_positive("limit", None, "A limit.")
+        cli.define_momentum(0.9, "A momentum.")
+        cli.define_learning_rate({"adam": 0.01, "sgd": 0.5})
+        yield flags.FLAGS
+
+
+def test_read_returns_the_defaults_of_the_program(run_flags):
+    run_flags(["program"])
+    settings = cli.read_run_flags()
+    assert (settings.model_dir, settings.batch_size) == ("here", 6)
+    assert (settings.train_steps, settings.eval_every_steps) == (5, 4)
+    assert settings.num_towers is settings.devices is settings.save_every_steps is None
+
+
+def test_read_returns_what_was_given(run_flags):
+    run_flags(["program", "--devices=/cpu:0,/cpu:1", "--save_every_steps=3", "--progress=off"])
+    settings = cli.read_run_flags()
+    assert settings.devices == ["/cpu:0", "/cpu:1"]
+    assert (settings.save_every_steps, settings.progress) == (3, "off")
+    assert (settings.profile_steps, settings.dry_run) == (None, False)
+    run_flags(["program", "--profile_steps=20:24", "--dry_run"])
+    assert (cli.read_run_flags().profile_steps, cli.read_run_flags().dry_run) == ((20, 24), True)
+
+
+def test_the_flags_are_listed_as_those_of_the_caller(run_flags):
+    names = {flag.name for flag in run_flags.get_key_flags_for_module(__name__)}
+    assert {"model_dir", "batch_size", "rate", "momentum"} <= names
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "rate=0",
+        "rate=nan",
+        "rate=inf",
+        "limit=-1",
+        "momentum=1",
+        "momentum=nan",
+        "seed=x",
+        "profile_steps=20",
+    ],
+)
+def test_numbers_out_of_range_are_refused(run_flags, wrong):
+    with pytest.raises(flags.IllegalFlagValueError, match=wrong.partition("=")[0]):
+        run_flags(["program", f"--{wrong}"])
+
+
+def test_a_limit_may_be_absent(run_flags):
+    run_flags(["program"])
+    assert run_flags["limit"].value is None
+
+
+def test_the_learning_rate_says_what_it_is_for_each_optimizer(run_flags):
+    assert run_flags["learning_rate"].help == "Default: 0.01 for adam, 0.5 for sgd."
+
+
+@pytest.fixture
+def two_flags():
+    with flagsaver.flagsaver():
+        flags.DEFINE_float("damping", 0.1, "A number.")
+        flags.DEFINE_bool("automatic", False, "A switch.")
+        yield flags.FLAGS
+
+
+def unused(**changes):
+    need = {"needs": "--optimizer=kfac", "met": False, **changes}
+    return cli.flags_without_effect(["damping", "automatic"], **need)
+
+
+def test_flags_that_were_not_given_are_never_wrong(two_flags):
+    two_flags(["program"])
+    assert unused() == []
+    cli.refuse_unused_flags(unused(), unused())
+
+
+def test_given_flags_are_wrong_if_they_need_what_is_not_there(two_flags):
+    two_flags(["program", "--damping=0.1", "--noautomatic"])
+    assert unused() == [
+        "--damping=0.1 has no effect without --optimizer=kfac",
+        "--noautomatic has no effect without --optimizer=kfac",
+    ]
+    assert unused(met=True) == []
+
+
+def test_refuse_names_all_that_is_wrong_and_what_to_do(two_flags):
+    two_flags(["program", "--damping=2"])
+    expected = "--damping=2.0 has no effect without kfac; --x has no effect without y: leave out"
+    with pytest.raises(ValueError, match=expected):
+        cli.refuse_unused_flags(unused(needs="kfac"), [], ["--x has no effect without y"])
+
+
+def test_a_new_directory_is_made_and_may_change_its_purpose_without_checkpoints(tmp_path):
+    folder = tmp_path / "a" / "b"
+    cli.claim_model_dir(str(folder), "one")
+    cli.claim_model_dir(str(folder), "another")
+    assert [path.name for path in folder.iterdir()] == ["trained_for.txt"]
+
+
+def test_checkpoints_keep_their_purpose(tmp_path):
+    cli.claim_model_dir(str(tmp_path), "one")
+    (tmp_path / "checkpoint").touch()
+    cli.claim_model_dir(str(tmp_path), "one")
+    with pytest.raises(ValueError, match=f"{tmp_path} holds checkpoints of one, and .* another"):
+        cli.claim_model_dir(str(tmp_path), "another")
+    assert (tmp_path / "trained_for.txt").read_text() == "one"
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_file_is_refused_and_left_alone(tmp_path, below):
+    path = tmp_path / "file"
+    path.write_text("precious")
+    with pytest.raises(ValueError, match=f"--model_dir={path}.* cannot be written in"):
+        cli.claim_model_dir(str(path / below), "one")
+    assert path.read_text() == "precious"
+
+
+@pytest.fixture(params=["local", "of_tensorflow"])
+def record(request, tmp_path):
+    """Records params in a directory that is not there yet, and returns those of all files in it."""
+    local = f"{tmp_path}/a/model/"
+    folder = local if request.param == "local" else f"ram:/{tmp_path}"
+
+    def record(step, **params):
+        cli.record_config(folder, step, params=params)
+        return {name: read(f"{folder}/{name}")["params"] for name in tf.io.gfile.listdir(folder)}
+
+    return record
+
+
+def read(path):
+    with tf.io.gfile.GFile(path) as file:
+        return json.loads(file.read())
+
+
+def test_what_is_written(tmp_path):
+    params = {"damping": 0.03, "clones": model_deploy.DeploymentConfig(num_clones=2), "f": read}
+    jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2", "127.0.0.1:3")}
+    config = replicate.RunConfig(save_summary_steps=5, cluster=ClusterConfig(jobs, "chief"))
+    cli.record_config(str(tmp_path), 0, params=params, run_config=config)
+    found = read(tmp_path / "config.json")
+    assert list(found) == ["program", "flags", "params", "run_config"]
+    assert (found["params"]["damping"], found["params"]["f"]) == (0.03, "read")
+    assert found["params"]["clones"]["num_clones"] == 2
+    assert found["run_config"]["save_summary_steps"] == 5
+    assert found["run_config"]["save_checkpoints_secs"] == 600
+    assert found["run_config"]["cluster"] == {"chief": 1, "worker": 2}
+
+
+def test_a_run_that_goes_on_with_the_same_leaves_one_file(record):
+    record(0, rate=1)
+    assert record(100, rate=1) == {"config.json": {"rate": 1}}
+
+
+def test_what_was_asked_before_is_kept_with_the_step_that_was_reached_with_it(record):
+    record(0, rate=1)
+    record(100, rate=2)
+    found = record(250, rate=3)
+    assert found == {
+        "config-100.json": {"rate": 1},
+        "config-250.json": {"rate": 2},
+        "config.json": {"rate": 3},
+    }
+
+
+def test_what_made_no_step_is_not_kept(record):
+    record(0, rate=1)
+    assert record(0, rate=2) == {"config.json": {"rate": 2}}
+    record(100, rate=3)
+    assert record(100, rate=4) == {"config-100.json": {"rate": 2}, "config.json": {"rate": 4}}
+
+
+def test_a_directory_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"cannot be written to .*/file/config\.json: .*directory"):
+        cli.record_config(f"{tmp_path}/file", 0)
+
+
+class Trained:
+    """What stands in for an Estimator."""
+
+    def latest_checkpoint(self):
+        return "runs/model.ckpt-7"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (replicate.NonFiniteError("the loss is NaN"), 3, "training diverged: the loss is NaN"),
+        (replicate.CheckpointError("it is damaged"), 2, "it is damaged"),
+        (replicate.ClusterError("ps 0 is away"), 138, "ps 0 is away"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_one_line(capsys, error, code, message):
+    with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
+        raise error
+    assert end.value.code == code
+    assert capsys.readouterr().err.endswith(f": {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [
+        (replicate.TrainingInterrupted(15, 7, "runs/model.ckpt-7"), 143),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=["SIGTERM", "Ctrl-C"],
+)
+def test_a_stop_says_what_was_saved_and_how_to_go_on(capsys, stop, code):
+    with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
+        raise stop
+    assert end.value.code == code
+    printed = capsys.readouterr().out
+    assert "runs/model.ckpt-7" in printed
+    assert "go on with" in printed
+
+
+def test_bugs_and_good_endings_pass():
+    with cli.training_errors(Trained()):
+        pass
+    with pytest.raises(ZeroDivisionError), cli.training_errors(Trained()):
+        raise ZeroDivisionError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples import mnist, plain_training, run_flags
+from examples import cli, mnist, plain_training
 
 v1 = tf.compat.v1
 
@@ -26,7 +26,7 @@ def settings(model_dir, **changes):
         "seed": 0,
         "progress": "off",
     }
-    return run_flags.RunSettings(**{**fields, **changes})
+    return cli.RunSettings(**{**fields, **changes})
 
 
 def examples(digits):

@@ -6,7 +6,7 @@ pytest.importorskip("matplotlib")
 
 import model_deploy
 import replicate
-from examples import run_flags, training
+from examples import cli, training
 from replicate.estimator.cluster_config import ClusterConfig
 
 
@@ -15,7 +15,7 @@ def plan(towers):
 
 
 def settings(num_towers=None, devices=None):
-    return run_flags.RunSettings(
+    return cli.RunSettings(
         data_dir=None,
         model_dir="unused",
         num_towers=num_towers,

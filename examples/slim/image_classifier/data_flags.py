@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from absl import flags
 
-from examples import unused_flags
+from examples import cli
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
@@ -95,7 +95,7 @@ def define_gone(name: str, default: int | str | bool, reason: str) -> None:
 
 def unused() -> list[str]:
     """Returns which of the shared flags have no effect, in words."""
-    return unused_flags.without_effect(
+    return cli.flags_without_effect(
         ["dataset_dir"],
         needs="a --dataset_name that has files",
         met=FLAGS["dataset_name"].value != "digits",
