@@ -157,6 +157,10 @@ def make_estimator(
     Raises:
       ValueError: TF_CONFIG is set, and wrong.
     """
+    # Left out, it means checkpoints by time; None would mean no checkpoints.
+    saving = {}
+    if settings.save_every_steps is not None:
+        saving["save_checkpoints_steps"] = settings.save_every_steps
     return replicate.Estimator(
         replicate.replicate_model_fn(
             model_fn,
@@ -168,10 +172,10 @@ def make_estimator(
         config=replicate.RunConfig(
             tf_random_seed=settings.seed,
             save_summary_steps=_SUMMARY_STEPS,
-            save_checkpoints_steps=settings.save_every_steps,
             progress=settings.progress,
             profile_steps=settings.profile_steps,
             continue_input=True,  # Each round reads on where the one before stopped.
+            **saving,
         ),
         params=params,
     )

@@ -35,7 +35,8 @@ def test_loss_is_the_cross_entropy_summed_over_pixels(graph):
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
-def test_two_towers_reduce_the_loss_and_adapt_the_damping(graph):
+def test_two_towers_reduce_the_loss_and_adapt_the_damping(graph, monkeypatch):
+    monkeypatch.setattr(autoencoder, "HIDDEN", (8,))
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
     model_fn = replicate.replicate_model_fn(

@@ -130,15 +130,22 @@ def test_tensorflow_is_imported_silently_and_its_errors_are_not_hidden(tmp_path)
     assert "why it failed" in done.stderr
 
 
-@pytest.mark.parametrize("code", [0, 143])
-def test_a_program_ends_at_once_while_a_call_hangs(code):
+@pytest.mark.parametrize(
+    ("code", "hang"),
+    [
+        # A daemon thread: the interpreter would not wait for it.
+        (143, "from replicate.estimator import session; session._start(threading.Event().wait)"),
+        (0, "sys.modules['replicate.estimator.session'] = mock.Mock()"),  # It says True.
+    ],
+)
+def test_a_program_ends_at_once_while_a_call_hangs(code, hang):
     program = f"""
 import sys, threading
+from unittest import mock
 from examples import cli
-from replicate.estimator import session
 
 def main():
-    session._start(threading.Event().wait)  # A daemon: the interpreter would not wait for it.
+    {hang}
     print("done")
     sys.exit({code})
 

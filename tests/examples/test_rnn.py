@@ -30,7 +30,8 @@ def test_logits_are_those_of_the_recurrence(graph):
     np.testing.assert_allclose(found, state @ v + c, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("approx", ["kron_series_1", "kron_series_2", "kron_indep"])
+# The program is run with kron_series_2 below.
+@pytest.mark.parametrize("approx", ["kron_series_1", "kron_indep"])
 def test_two_towers_train_with_each_approximation(graph, approx):
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()
