@@ -43,7 +43,7 @@ INVERT_EVERY = 5
 
 
 class Autoencoder(NamedTuple):
-    """What the network makes of images: codes [batch, CODE], logits of pixels [batch, pixels]."""
+    """Outputs of the network: codes [batch, CODE] and logits of pixels [batch, pixels]."""
 
     codes: Tensor
     logits: Tensor
@@ -54,7 +54,7 @@ def build_model(images: Tensor, layers: kfac.LayerCollection | None = None) -> A
 
     Args:
       images: Intensities in [0, 1], [batch, height, width, 1].
-      layers: Where to register layers and loss for K-FAC, or None.
+      layers: Collection that registers layers and loss for K-FAC, or None.
     """
     pixels = images.shape[1:].num_elements()
     activations = tf.reshape(images, [-1, pixels])
@@ -131,7 +131,7 @@ def make_optimizer(params: Any) -> kfac.PeriodicInvCovUpdateKfacOpt:
 
 
 def _loss_of(images: Tensor) -> Tensor:
-    """Returns the loss of images with the weights as they are when it runs."""
+    """Returns the loss of images with the current weights."""
     with v1.variable_scope(v1.get_variable_scope(), reuse=True):
         return mean_loss(build_model(images).logits, images)
 

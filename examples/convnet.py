@@ -91,7 +91,7 @@ def check_flags() -> None:
 
 
 def read_params() -> dict[str, object]:
-    """Returns what the flags say of the optimizer, without what does not concern it."""
+    """Returns the flags of the chosen optimizer and mode, by name."""
     params = {
         "optimizer": FLAGS.optimizer,
         "learning_rate": FLAGS.learning_rate or LEARNING_RATES[FLAGS.optimizer],
@@ -104,7 +104,7 @@ def read_params() -> dict[str, object]:
 
 
 def purpose(params: dict[str, object]) -> str:
-    """Returns what tells apart runs whose checkpoints do not fit each other."""
+    """Returns a line that differs between runs whose checkpoints do not fit each other."""
     diagonal = " with approx=diagonal" if params.get("approx") == "diagonal" else ""
     mode = "" if FLAGS.mode == "estimator" else f" in mode {FLAGS.mode}"
     return f"{FLAGS.optimizer}{diagonal}{mode}"

@@ -130,7 +130,7 @@ def draw_samples(estimator: replicate.Estimator, count: int, seed: int) -> np.nd
 
     Args:
       estimator: Trained with `model_fn`.
-      count: How many.
+      count: Number of images.
       seed: Of the noise that they are made of.
 
     Returns:

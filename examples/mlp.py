@@ -38,7 +38,7 @@ INVERT_EVERY = 5
 
 
 class Layer(NamedTuple):
-    """What K-FAC has to know of a layer: its parameters, what went in, what came out."""
+    """Tensors of a layer that K-FAC needs: parameters, inputs and outputs."""
 
     params: tuple[Any, Any]
     inputs: Tensor
@@ -74,7 +74,7 @@ def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def register(layers: kfac.LayerCollection, model: Sequence[Layer]) -> None:
-    """Tells K-FAC of the layers and of what the logits mean."""
+    """Registers the layers and the distribution of the logits with K-FAC."""
     for layer in model:
         layers.register_fully_connected(layer.params, layer.inputs, layer.outputs)
     layers.register_categorical_predictive_distribution(model[-1].outputs, name="logits")

@@ -41,8 +41,8 @@ def logits_of(images: Tensor, approx: str, layers: kfac.LayerCollection | None =
 
     Args:
       images: [batch, height, width, 1].
-      approx: How K-FAC takes the uses of the recurrent weights.
-      layers: Where to register the layers and the loss, or None.
+      approx: K-FAC's model of the uses of the recurrent weights.
+      layers: Collection that registers the layers and the loss, or None.
     """
     rows = tf.unstack(images[..., 0], axis=1)
     with v1.variable_scope("recurrent"):

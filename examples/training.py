@@ -1,4 +1,4 @@
-"""What a training program does around its model: towers, rounds, and what it prints.
+"""Training around a model: devices of the towers, rounds of training and evaluation, printing.
 
 `plan_towers` decides where towers go, `make_estimator` makes what trains on them,
 `train_and_evaluate` alternates training with evaluation and goes on from a checkpoint if there is
@@ -23,7 +23,7 @@ EVAL_BATCH = 500
 _SUMMARY_STEPS = 5
 _ROUNDING = 1e-4
 Params = Mapping[str, Any]
-"""What a model_fn is told of its model and its optimizer."""
+"""Parameters of a model_fn: settings of its model and its optimizer."""
 
 Results = Mapping[str, Mapping[str, float]]
 """Name of an evaluation ("train", "test") -> metric -> value."""
@@ -36,15 +36,15 @@ def run(
     params: Params,
     title: str,
 ) -> replicate.Estimator:
-    """Trains a model_fn on towers, evaluates it on the way, prints and draws how it went.
+    """Trains a model_fn on towers, evaluates it on the way, prints and draws the results.
 
     Where TF_CONFIG names a cluster, does so in the role of this process. Exits with one line and
     the right code where the flags do not fit, training diverges or is stopped, and after a dry run.
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
-      data: What to train and test on.
-      settings: How to run.
+      data: Training set and test set.
+      settings: Settings of the run.
       params: Of the model_fn.
       title: Of the picture of the curves; the number of towers is added.
 
@@ -75,7 +75,7 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
     logical devices unless it is already. Call this before TensorFlow has run anything.
 
     Args:
-      num_towers: How many; None means all GPUs, or 2 if there are fewer than two.
+      num_towers: Number of towers. None means all GPUs, or 2 if there are fewer than two.
       devices: A device for each tower, or None to choose them here.
 
     Raises:
@@ -150,8 +150,8 @@ def make_estimator(
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Where the towers go.
-      settings: How to run.
+      plan: Devices of the towers.
+      settings: Settings of the run.
       params: Of the model_fn.
 
     Raises:
@@ -188,15 +188,15 @@ def dry_run(
     settings: RunSettings,
     params: Params,
 ) -> None:
-    """Prints how far loss and gradients on all towers are from those on one, and trains nothing.
+    """Prints the differences between loss and gradients on all towers and on one. Trains nothing.
 
     Random numbers that a model draws differ between towers, and so do gradients that use them.
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Where the towers go.
-      data: What to take a batch of.
-      settings: How to run.
+      plan: Devices of the towers.
+      data: Data of the compared batch.
+      settings: Settings of the run.
       params: Of the model_fn.
     """
     show_plan(plan, data, settings.batch_size, params)
@@ -223,12 +223,12 @@ def train_and_evaluate(
 ) -> Results:
     """Trains up to a step, evaluating on both parts of the data on the way and at the end.
 
-    What the run is asked to do is written down first.
+    Writes config.json first.
 
     Args:
-      estimator: What trains; it goes on from its latest checkpoint.
-      data: What to train and test on.
-      settings: How to run. Nothing is trained if the checkpoint is at the last step already.
+      estimator: Continues from its latest checkpoint.
+      data: Training set and test set.
+      settings: Settings of the run. A checkpoint at the last step is not trained further.
 
     Returns:
       The results of the last evaluations, named "train" and "test".
@@ -251,14 +251,14 @@ def train_and_evaluate(
 def train_in_cluster(
     estimator: replicate.Estimator, data: mnist.Dataset, settings: RunSettings
 ) -> Results:
-    """Does what the task of this process in the cluster is.
+    """Trains in the role of this process in the cluster.
 
-    The chief writes down first what the run is asked to do.
+    The chief writes config.json first.
 
     Args:
-      estimator: What trains; its config knows the cluster.
-      data: What to train and test on; the workers read it in different orders.
-      settings: How to run. The batch size is that of a worker.
+      estimator: Its config describes the cluster.
+      data: Training set and test set. Workers read the former in different orders.
+      settings: Settings of the run. The batch size is that of one worker.
 
     Returns:
       The results of an evaluation of the last checkpoint by the chief, named "train" and "test";
@@ -312,7 +312,7 @@ def evaluate(estimator: replicate.Estimator, data: mnist.Dataset) -> Results:
 
 
 def metrics(result: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Returns the metrics of an evaluation that are the model's own, by name."""
+    """Returns names and values of the model's own metrics, without loss and global step."""
     return sorted(
         (name, value) for name, value in result.items() if name not in ("loss", "global_step")
     )
@@ -322,7 +322,7 @@ def show_results(estimator: replicate.Estimator, results: Results, title: str) -
     """Draws the curves, and prints the metrics and where everything is.
 
     Args:
-      estimator: What was trained.
+      estimator: The trained Estimator.
       results: Its last evaluations, with at least one metric.
       title: Of the picture.
     """
@@ -348,7 +348,7 @@ class PrintModelTable(v1.train.SessionRunHook):
 
 
 def _record(estimator: replicate.Estimator) -> int:
-    """Writes down what the run is asked to do, and returns the step from which it goes on."""
+    """Writes config.json and returns the step at which the run starts."""
     is_begun = estimator.latest_checkpoint() is not None
     step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
     cli.record_config(
@@ -358,7 +358,7 @@ def _record(estimator: replicate.Estimator) -> int:
 
 
 def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:
-    """Returns an Estimator of the same model that works in silence."""
+    """Returns an Estimator of the same model without progress lines."""
     return replicate.Estimator(
         estimator.model_fn,
         config=estimator.config.replace(progress="off"),

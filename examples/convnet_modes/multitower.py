@@ -41,7 +41,7 @@ def mean_of_towers(
 
     Args:
       batch: Images and digits of all towers.
-      plan: Where the towers go.
+      plan: Devices of the towers.
       params: As for `convnet_model.model_fn`.
     """
     count = len(plan.towers)

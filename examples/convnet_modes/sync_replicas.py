@@ -59,9 +59,9 @@ def make_kfac(
     """Makes the K-FAC optimizer of one worker, and prints what it does there.
 
     Args:
-      worker: Which part of K-FAC's work it does.
+      worker: The worker's share of K-FAC's work.
       params: As for `convnet_model.model_fn`.
-      layers: Where the layers are registered; None means in the graph's own collection.
+      layers: Collection of the registered layers. None means the graph's own collection.
       invert_every: Steps between two computations of the inverses.
     """
     arguments = convnet_model.kfac_arguments(params, layers)
@@ -85,7 +85,7 @@ def _make_synchronous(params: Params, config: replicate.RunConfig) -> Any:
 
 
 def _check_cluster(config: replicate.RunConfig, params: Params) -> None:
-    """Raises ValueError if there is no cluster, or none that the strategy can do with."""
+    """Raises ValueError if there is no cluster, or if it does not fit the strategy."""
     if not config.cluster.jobs:
         raise ValueError(
             "--mode=distributed_sync_replicas needs a cluster: set the environment variable "

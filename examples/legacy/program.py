@@ -1,4 +1,4 @@
-"""What the programs of this folder have in common: train, evaluate and export by flags.
+"""Shared command line of the programs of this folder: train, evaluate, export.
 
 A program calls `parse_flags` before it imports TensorFlow, so that `--help` and a wrong flag are
 answered at once, and `run` at its end. Exit codes are those of `examples.cli`.
@@ -23,7 +23,7 @@ class Program(NamedTuple):
       model_fn: As an Estimator takes it; its optimizer is wrapped in TowerOptimizer.
       train_input_fn: Gives batches without end.
       eval_input_fn: Gives every test example once.
-      serving_input_receiver_fn: What an exported model is fed with.
+      serving_input_receiver_fn: Makes the inputs of an exported model.
     """
 
     model_fn: Callable[..., Any]

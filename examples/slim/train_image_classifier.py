@@ -215,7 +215,7 @@ def begin(estimator: Any, begun: str | None) -> int:
     """Has the chief write down what a run is asked to do, and returns the step it goes on from.
 
     Args:
-      estimator: What trains.
+      estimator: The Estimator that trains.
       begun: The newest checkpoint of the run itself, if there is one.
 
     Raises:
@@ -237,7 +237,7 @@ def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:
     Args:
       posed: The `problem.Problem`.
       deployment: The `model_deploy.DeploymentConfig`.
-      begins: Whether this process initialises the model, maybe with that of another run.
+      begins: True if this process initialises the model, maybe with another run's values.
 
     Raises:
       ValueError: The learning rate cannot follow epochs that are so short, or there is no

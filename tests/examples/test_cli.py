@@ -343,7 +343,7 @@ def test_a_directory_that_cannot_be_is_refused(tmp_path):
 
 
 class Trained:
-    """What stands in for an Estimator."""
+    """Stand-in for an Estimator."""
 
     def latest_checkpoint(self):
         return "runs/model.ckpt-7"

@@ -1,4 +1,4 @@
-"""What all programs have in common: --help at once, and one line for a mistake."""
+"""All programs answer --help at once, and a mistake with one line."""
 
 import ast
 import pathlib

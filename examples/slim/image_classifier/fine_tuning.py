@@ -1,4 +1,4 @@
-"""Fine-tuning: a model begins with the variables of another one, and trains some of its own.
+"""Fine-tuning: a model takes its initial values from another one, and trains some variables.
 
 Owns the choice of variables by the scopes that their names begin with, and their restoration at
 the first initialisation of a run. A run that goes on from a checkpoint of its own needs none of
@@ -21,12 +21,12 @@ Variable = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuning:
-    """What a model begins with; the fields are flags of the same names.
+    """Initial values of a model. The fields are flags of the same names.
 
     Attributes:
       checkpoint_path: A checkpoint, or a directory whose newest one is taken.
       checkpoint_exclude_scopes: Scopes whose variables are initialised as ever, with commas.
-      ignore_missing_vars: Whether that is also done with variables that the checkpoint lacks.
+      ignore_missing_vars: True: do the same with variables that the checkpoint lacks.
     """
 
     checkpoint_path: str
@@ -67,7 +67,7 @@ def variables_to_restore(
     """Returns the variables that begin with the values in a checkpoint.
 
     Args:
-      settings: Which scopes to leave out, and what to do about missing variables.
+      settings: Scopes to leave out, and the treatment of missing variables.
       model_variables: Of the model.
       checkpoint: The path of the checkpoint.
 
@@ -107,7 +107,7 @@ def initial_values(
     """Returns an `init_fn` for a `tf.compat.v1.train.Scaffold`.
 
     Args:
-      settings: What to begin with.
+      settings: The initial values.
       model_variables: Of the model.
       averages: Moving averages of them, which begin with the same values; None if there are none.
 

@@ -1,4 +1,4 @@
-"""What the image classifier prints while it trains: its size, and a line every so many steps.
+"""Lines that the image classifier prints in training: its size, and a line every few steps.
 
 The lines go to standard output, one per event, for a terminal and a log file alike. Curves are
 `summaries.py`'s.

@@ -31,7 +31,7 @@ def test_reads_what_python_2_wrote(tmp_path):
 
 
 def test_runs_nothing(pickled, tmp_path):
-    """What a loader would call when it meets this file is only a word to this reader."""
+    """A callable named in a file is read as text and never called."""
     trap = tmp_path / "trap"
     command = f"touch {trap}".encode()
     call = b"cos\nsystem\n(U" + bytes([len(command)]) + command + b"tR0"

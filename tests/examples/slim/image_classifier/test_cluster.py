@@ -1,4 +1,4 @@
-"""What flags and TF_CONFIG make of a process."""
+"""Role, devices and servers of a process, by flags and TF_CONFIG."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What names stand for, and the mistakes in them."""
+"""Names of datasets, networks and preprocessings, and mistakes in them."""
 
 import pytest
 import tensorflow as tf

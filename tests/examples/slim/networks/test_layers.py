@@ -1,4 +1,4 @@
-"""What each layer computes, against NumPy, and what it leaves in the graph's collections."""
+"""Layers against NumPy, and the graph collections that they fill."""
 
 import numpy as np
 import pytest
@@ -207,7 +207,7 @@ def test_two_towers_train_as_one_where_their_statistics_are_equal():
 
 
 def dropped(outputs):
-    """Which units dropout has set to zero."""
+    """Units that dropout has set to zero."""
     return np.asarray(outputs) == 0
 
 
