@@ -34,11 +34,11 @@ def run_program():
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             warnings.catch_warnings(),
-            pytest.raises(SystemExit) as end,
         ):
             # runpy warns if a test has imported the program.
             warnings.filterwarnings("ignore", "'examples", RuntimeWarning)
-            runpy.run_module(f"examples.{name}", run_name="__main__", alter_sys=True)
+            with pytest.raises(SystemExit) as end:
+                runpy.run_module(f"examples.{name}", run_name="__main__", alter_sys=True)
         return Done(end.value.code, out.getvalue(), err.getvalue())
 
     return run

@@ -99,13 +99,14 @@ def reports(tmp_path_factory):
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
         capture_output=True,
         text=True,
-        timeout=115,
+        timeout=230,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.timeout(240)  # The first one waits for all three programs.
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(reports, name):
     accuracy, signatures = PROGRAMS[name]
