@@ -44,7 +44,7 @@ runpy.run_module("small", run_name="__main__", alter_sys=True)
 """
 
 
-def test_a_program_that_ends_well_exits_with_0(tmp_path):
+def test_success_exits_with_0(tmp_path):
     done = run_program(tmp_path, "print(flags.FLAGS.number)", "--number=5")
     assert (done.returncode, done.stdout, done.stderr) == (0, "5\n", "")
 
@@ -179,7 +179,7 @@ def test_read_returns_the_defaults_of_the_program(run_flags):
     assert settings.num_towers is settings.devices is settings.save_every_steps is None
 
 
-def test_read_returns_what_was_given(run_flags):
+def test_read_returns_the_given_values(run_flags):
     run_flags(["program", "--devices=/cpu:0,/cpu:1", "--save_every_steps=3", "--progress=off"])
     settings = cli.read_run_flags()
     assert settings.devices == ["/cpu:0", "/cpu:1"]
@@ -217,7 +217,7 @@ def test_a_limit_may_be_absent(run_flags):
     assert run_flags["limit"].value is None
 
 
-def test_the_learning_rate_says_what_it_is_for_each_optimizer(run_flags):
+def test_learning_rate_help_lists_the_default_of_each_optimizer(run_flags):
     assert run_flags["learning_rate"].help == "Default: 0.01 for adam, 0.5 for sgd."
 
 
@@ -234,13 +234,13 @@ def unused(**changes):
     return cli.flags_without_effect(["damping", "automatic"], **need)
 
 
-def test_flags_that_were_not_given_are_never_wrong(two_flags):
+def test_flags_not_given_are_never_reported(two_flags):
     two_flags(["program"])
     assert unused() == []
     cli.refuse_unused_flags(unused(), unused())
 
 
-def test_given_flags_are_wrong_if_they_need_what_is_not_there(two_flags):
+def test_given_flags_without_effect_are_reported(two_flags):
     two_flags(["program", "--damping=0.1", "--noautomatic"])
     assert unused() == [
         "--damping=0.1 has no effect without --optimizer=kfac",
@@ -249,7 +249,7 @@ def test_given_flags_are_wrong_if_they_need_what_is_not_there(two_flags):
     assert unused(met=True) == []
 
 
-def test_refuse_names_all_that_is_wrong_and_what_to_do(two_flags):
+def test_refusal_lists_all_unused_flags_and_a_remedy(two_flags):
     two_flags(["program", "--damping=2"])
     expected = "--damping=2.0 has no effect without kfac; --x has no effect without y: leave out"
     with pytest.raises(ValueError, match=expected):
@@ -299,7 +299,7 @@ def read(path):
         return json.loads(file.read())
 
 
-def test_what_is_written(tmp_path):
+def test_record_config_writes_all_settings(tmp_path):
     params = {"damping": 0.03, "clones": model_deploy.DeploymentConfig(num_clones=2), "f": read}
     jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2", "127.0.0.1:3")}
     config = replicate.RunConfig(save_summary_steps=5, cluster=ClusterConfig(jobs, "chief"))
@@ -313,12 +313,12 @@ def test_what_is_written(tmp_path):
     assert found["run_config"]["cluster"] == {"chief": 1, "worker": 2}
 
 
-def test_a_run_that_goes_on_with_the_same_leaves_one_file(record):
+def test_resuming_with_equal_settings_leaves_one_config(record):
     record(0, rate=1)
     assert record(100, rate=1) == {"config.json": {"rate": 1}}
 
 
-def test_what_was_asked_before_is_kept_with_the_step_that_was_reached_with_it(record):
+def test_previous_config_is_kept_under_the_step_it_reached(record):
     record(0, rate=1)
     record(100, rate=2)
     found = record(250, rate=3)
@@ -329,14 +329,14 @@ def test_what_was_asked_before_is_kept_with_the_step_that_was_reached_with_it(re
     }
 
 
-def test_what_made_no_step_is_not_kept(record):
+def test_config_of_a_run_without_steps_is_not_kept(record):
     record(0, rate=1)
     assert record(0, rate=2) == {"config.json": {"rate": 2}}
     record(100, rate=3)
     assert record(100, rate=4) == {"config-100.json": {"rate": 2}, "config.json": {"rate": 4}}
 
 
-def test_a_directory_that_cannot_be_is_refused(tmp_path):
+def test_impossible_model_dir_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"cannot be written to .*/file/config\.json: .*directory"):
         cli.record_config(f"{tmp_path}/file", 0)
@@ -373,7 +373,7 @@ def test_an_error_is_one_line(capsys, error, code, message):
     ],
     ids=["SIGTERM", "Ctrl-C"],
 )
-def test_a_stop_says_what_was_saved_and_how_to_go_on(capsys, stop, code):
+def test_stop_prints_the_checkpoint_and_the_command_to_resume(capsys, stop, code):
     with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
         raise stop
     assert end.value.code == code

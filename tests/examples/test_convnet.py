@@ -129,7 +129,7 @@ def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
     assert "Traceback" not in done.err
 
 
-def test_an_interrupt_saves_and_says_how_to_go_on(tmp_path):
+def test_interrupt_saves_and_prints_the_command_to_resume(tmp_path):
     model_dir = tmp_path / "model"
     flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=log")
     process = subprocess.Popen(
@@ -202,7 +202,7 @@ def test_flags_without_effect_are_refused(run_program, tmp_path, flags, needs):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cluster_is_needed_where_workers_wait_for_each_other(run_program, tmp_path, monkeypatch):
+def test_synchronous_mode_needs_a_cluster(run_program, tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     flags = (f"--model_dir={tmp_path}", "--mode=distributed_sync_replicas")
     done = run_program("convnet", *flags)

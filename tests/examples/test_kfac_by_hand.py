@@ -83,7 +83,7 @@ def test_inverses_change_when_they_are_due(steps_by_hand):
     assert moves == [False, True, False, True]
 
 
-def test_in_turn_computes_all_inverses_at_first_and_then_one_in_each_step(steps_in_turn):
+def test_first_step_computes_all_inverses_and_later_steps_one(steps_in_turn):
     inverses = [inverse for _, inverse in steps_in_turn[:4]]
     assert len(inverses[0]) == 2
     assert all(np.any(inverse) for inverse in inverses[0])

@@ -24,7 +24,7 @@ def batch(rows=8):
     return images, random.randint(0, 10, rows).astype(np.int32)
 
 
-def test_layers_compute_what_they_say(graph):
+def test_layers_match_numpy(graph):
     images, _ = batch(3)
     model = mlp.build_model(tf.constant(images))
     with v1.Session() as session:
@@ -111,7 +111,7 @@ def test_a_dry_run_compares_one_step_and_trains_nothing(run_program, tmp_path):
     assert not list(tmp_path.glob("model.ckpt*"))
 
 
-def test_checkpoints_that_cannot_be_used_are_one_line_and_exit_code_2(run_program, tmp_path):
+def test_unusable_checkpoint_is_one_line_and_exit_code_2(run_program, tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"')
     (tmp_path / "model.ckpt-5.index").write_text("damaged")
     done = run_program("mlp", f"--model_dir={tmp_path}", "--batch_size=16")
@@ -119,7 +119,7 @@ def test_checkpoints_that_cannot_be_used_are_one_line_and_exit_code_2(run_progra
     assert "model.ckpt-5" in done.err
 
 
-def test_a_bar_is_refused_where_there_is_none(run_program, tmp_path):
+def test_plain_mode_refuses_a_progress_bar(run_program, tmp_path):
     done = run_program("mlp", f"--model_dir={tmp_path}", "--mode=plain", "--progress=bar")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "--progress=bar has no effect without --mode=estimator" in done.err

@@ -29,7 +29,7 @@ def test_the_programs_are_found():
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_help_says_what_a_program_shows_and_loads_nothing_heavy(program):
+def test_help_prints_the_docstring_and_loads_nothing_heavy(program):
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(name=f"examples.{program}")],
         cwd=FOLDER.parent,

@@ -198,7 +198,7 @@ def accuracy_in_numpy(folder, use_averages):
     return (found.argmax(axis=1) == labels).mean()
 
 
-def test_prints_what_it_does(trained):
+def test_prints_its_settings_and_progress(trained):
     folder, printed = trained
     assert "2 clones: /device:CPU:0 /device:CPU:0   variables on /device:CPU:0" in printed
     assert "digits train: 1,437 images, 10 classes, for lenet as 28x28" in printed
@@ -210,7 +210,7 @@ def test_prints_what_it_does(trained):
     assert f"checkpoint      {folder}/model.ckpt-40\n" in printed
 
 
-def test_writes_down_what_it_was_asked_to_do(trained):
+def test_writes_its_configuration(trained):
     config = config_of(trained[0])
     assert config["program"] == "examples.slim.train_image_classifier"
     assert config["flags"]["num_clones"] == config["params"]["deployment"]["num_clones"] == 2
