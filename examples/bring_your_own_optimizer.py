@@ -1,8 +1,8 @@
-"""Trains a network on two towers with an optimizer that is written in `examples/lion.py`.
+"""Trains a network on two towers with the optimizer of `examples/lion.py`.
 
     python -m examples.bring_your_own_optimizer
 
-Any `tf.compat.v1.train.Optimizer` goes into `replicate.TowerOptimizer`, one's own as well.
+`replicate.TowerOptimizer` wraps any `tf.compat.v1.train.Optimizer`, also your own.
 """
 
 from absl import flags

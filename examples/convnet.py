@@ -5,12 +5,12 @@
     python -m examples.convnet --data_dir=DIR           MNIST's four IDX files, plain or .gz
     python -m examples.convnet --mode=single_machine    the same network in a plain graph
 
-Run it again and it goes on from its last checkpoint. Ctrl-C saves one before it ends. The modes:
+A second run continues from the last checkpoint. Ctrl-C saves a checkpoint and stops. The modes:
 
-    estimator                   replicate.Estimator, on towers. Where TF_CONFIG names a cluster,
-                                this process takes its role there; workers do not wait for others.
+    estimator                   replicate.Estimator, on towers. If TF_CONFIG names a cluster, this
+                                process takes its role there; workers do not wait for others.
     distributed_sync_replicas   the same cluster, with one step for all workers together;
-                                --op_strategy says which of them does what for K-FAC.
+                                --op_strategy selects the workers that update K-FAC's curvature.
     single_machine, multitower  a plain graph with a loop, on one device or several.
 
 Exit codes: 0 done, 1 bug, 2 flags, TF_CONFIG or files that cannot be used, 3 diverged, 130 or 143

@@ -2,10 +2,9 @@
 
     image -> conv 5x5, 16 -> max pool 3x3/2 -> conv 5x5, 16 -> max pool 3x3/2 -> linear 10
 
-The model_fn describes one tower and its share of the batch; it does not know how many towers
-there are. Two lines are for replication and K-FAC: the optimizer is wrapped in a
-`replicate.TowerOptimizer`, and each layer's inputs and outputs are registered in the graph's
-layer collection, which all towers share.
+The model_fn builds one tower for its share of the batch, for any number of towers. Two lines are
+for replication and K-FAC: the optimizer is wrapped in a `replicate.TowerOptimizer`, and each
+layer's inputs and outputs are registered in the graph's layer collection, which all towers share.
 
 Flags, files and printing are in `examples/convnet.py`.
 

@@ -4,11 +4,11 @@
 
     convnet_tutorial.train_mnist_single_machine(num_epochs=5, device="/gpu:0")
 
-Arguments are those of the tutorial, with `data_dir` beside them. The layers are those of
-`examples.convnet_model`, and what trains them is that of `examples.convnet_modes`: here is only how
-the tutorial put it together. Each `train_…` function builds a graph of its own. The others build in
-the current one, which must be a graph: call them in `with tf.Graph().as_default():`. All print
-step, loss and accuracy on the way, and return the accuracy on the last batch, NaN if there is none.
+Arguments are those of the tutorial, and `data_dir`. The layers come from `examples.convnet_model`,
+the training from `examples.convnet_modes`; this module only combines them as the tutorial does.
+Each `train_…` function builds its own graph. Call the other functions inside
+`with tf.Graph().as_default():`. All print step, loss and accuracy on the way, and return the
+accuracy on the last batch, or NaN if there was no batch.
 
 Reference: Grosse & Martens (2016), "A Kronecker-factored approximate Fisher matrix for
 convolution layers", arXiv 1602.01407.
@@ -179,7 +179,7 @@ def minimize_loss_single_machine_manual(
     device: str | None = None,
     session_config: Any = None,
 ) -> float:
-    """Does the same as `minimize_loss_single_machine`, with updates that are chained by hand."""
+    """Does the same as `minimize_loss_single_machine`, with updates chained by hand."""
     devices = [device] if device else None
     return _minimize(loss, accuracy, layer_collection, devices, session_config, "by_hand")
 
@@ -239,7 +239,7 @@ def train_mnist_multitower(
     *,
     data_dir: str | None = None,
 ) -> float:
-    """Trains on several devices, K-FAC's averages and inverses being spread over them.
+    """Trains on several devices. K-FAC's averages and inverses are spread over them.
 
     Args:
       num_epochs: Number of passes over the images.
@@ -267,7 +267,7 @@ def train_mnist_estimator(
     data_dir: str | None = None,
     model_dir: str | None = None,
 ) -> float:
-    """Trains by an Estimator, and returns the accuracy on all images that it was trained on.
+    """Trains with an Estimator. Returns the accuracy on all training images.
 
     Args:
       num_epochs: Number of passes over the images.
@@ -364,7 +364,7 @@ def minimize_loss_distributed(
     *,
     last_step: int | None = None,
 ) -> float:
-    """Does the same as `distributed_grads_and_ops_dedicated_workers`, worker 0 being the chief."""
+    """Does the same as `distributed_grads_and_ops_dedicated_workers`. Worker 0 is the chief."""
     return distributed_grads_and_ops_dedicated_workers(
         task_id, task_id == 0, num_worker_tasks, num_ps_tasks, master, checkpoint_dir, loss,
         accuracy, layer_collection, last_step=last_step,

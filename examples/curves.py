@@ -1,8 +1,8 @@
 """Draws the loss and a metric of a training run against the step, from its event files.
 
-`read` collects the points that TensorBoard would show: from the model directory what was logged
-while training, and from `eval_<name>` below it what each evaluation found. `draw` makes the
-picture. Programs import this at their end, since matplotlib and TensorBoard load here.
+`read` collects the scalars that TensorBoard would show: those of training from the model directory,
+and those of each evaluation from its subdirectory `eval_<name>`. `draw` makes the picture. Programs
+import this module at their end, because it imports matplotlib and TensorBoard.
 
     python -m examples.curves runs/convnet "My run"     draws runs/convnet/curves.png anew
 """

@@ -1,8 +1,8 @@
-"""An optimizer of one's own, written as TensorFlow 1 has it, and a model_fn that trains with it.
+"""Lion, a custom `tf.compat.v1` optimizer, and a model_fn that trains with it.
 
-`Lion` knows nothing of towers: it is given gradients that are summed already, once per step, and
-its slots are made once. `model_fn` wraps it in `replicate.TowerOptimizer`, and that is all. The
-program is `examples/bring_your_own_optimizer.py`.
+`Lion` needs no code for towers: once per step it gets gradients summed over all towers, and its
+slots are made once. `model_fn` only wraps it in `replicate.TowerOptimizer`. The program is
+`examples/bring_your_own_optimizer.py`.
 
 Reference: Chen et al. (2023), "Symbolic Discovery of Optimization Algorithms", algorithm 2,
 arXiv 2302.06675.

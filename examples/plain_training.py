@@ -1,8 +1,8 @@
-"""A training loop on TensorFlow's own session, for programs that show how to do without Estimator.
+"""Training loop on TensorFlow's own session, for programs without an Estimator.
 
-`run` makes the session, which goes on from the last checkpoint and saves others, makes the steps,
-prints a line now and then, and measures the accuracy at the end. `values_after` and `steps` are the
-loop alone, for callers with another session. The graph is the caller's.
+`run` makes a session that restores and saves checkpoints, trains the caller's graph, prints some
+steps, and measures the accuracy at the end. `values_after` and `steps` are the loop alone, for
+callers with another session.
 """
 
 import sys

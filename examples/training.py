@@ -1,9 +1,9 @@
 """Training around a model: devices of the towers, rounds of training and evaluation, printing.
 
-`plan_towers` decides where towers go, `make_estimator` makes what trains on them,
-`train_and_evaluate` alternates training with evaluation and goes on from a checkpoint if there is
-one, `show_results` closes. `run` is all of them in order. Models, data and flags belong to the
-programs, such as `examples/convnet.py`.
+`plan_towers` chooses devices, `make_estimator` makes the Estimator, `train_and_evaluate` alternates
+training and evaluation, starting at the latest checkpoint, and `show_results` prints and draws the
+results. `run` calls them in this order. Models, data and flags belong to the programs, such as
+`examples/convnet.py`.
 """
 
 import sys
@@ -38,8 +38,8 @@ def run(
 ) -> replicate.Estimator:
     """Trains a model_fn on towers, evaluates it on the way, prints and draws the results.
 
-    Where TF_CONFIG names a cluster, does so in the role of this process. Exits with one line and
-    the right code where the flags do not fit, training diverges or is stopped, and after a dry run.
+    If TF_CONFIG names a cluster, this process takes its role there. Exits with one line and an exit
+    code if the flags do not fit, or training diverges or is stopped. Also exits after a dry run.
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
@@ -69,7 +69,7 @@ def run(
 
 
 def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_deploy.DevicePlan:
-    """Decides how many towers there are and where each goes.
+    """Chooses the number of towers and their devices.
 
     Towers go on GPUs if there are enough of them, else on the CPU, which is divided into that many
     logical devices unless it is already. Call this before TensorFlow has run anything.

@@ -1,7 +1,7 @@
 """`examples.convnet --mode=single_machine`: one device, a plain graph, a session and a loop.
 
-Nothing of `replicate`. `--kfac_updates` chooses whether K-FAC refreshes its curvature by itself or
-its updates are chained by hand.
+Uses nothing of `replicate`. `--kfac_updates` selects automatic updates of K-FAC's curvature or
+updates chained by hand.
 """
 
 import tensorflow as tf

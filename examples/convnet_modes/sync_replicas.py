@@ -1,8 +1,8 @@
 """`examples.convnet --mode=distributed_sync_replicas`: one step for all workers of a cluster.
 
 The model_fn of `examples.convnet_model` with an optimizer that waits for all workers. With K-FAC
-they also share the work on the curvature: `--op_strategy` gives each worker its part, of which
-`kfac.WorkerRole` knows. Servers, sessions and the end are the Estimator's.
+the workers also share the work on the curvature: `--op_strategy` selects the `kfac.WorkerRole` of
+each worker. The Estimator handles servers, sessions and the end of training.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
-"""The cluster of the image classifier: TF_CONFIG, lists of hosts, or a server that runs already.
+"""Cluster of the image classifier: TF_CONFIG, lists of hosts, or a running server.
 
-Owns the reading of the three, and what each part of a model is told of them: `run_config` makes the
-settings of the runtime, `deployment` those of the clones. `train` gives a process its role. A
-process on its own is a cluster of one.
+Reads any of the three. `run_config` makes the settings of the runtime, `deployment` those of the
+clones. `train` runs the role of a process. A single process is a cluster of one.
 """
 
 import dataclasses
@@ -176,7 +175,7 @@ def _no_model(features: Any = None) -> None:
 
 
 def _beside_a_server(place: ClusterFlags, settings: dict[str, Any]) -> replicate.RunConfig:
-    """A cluster whose servers run already: the session needs the address of ours, and no other."""
+    """Returns a cluster of running servers. A session needs only the address of its server."""
     if place.task >= place.worker_replicas:
         raise ValueError(
             f"--task={place.task}, but there are {place.worker_replicas} workers "

@@ -1,7 +1,7 @@
 """Flags that training and evaluation share: images, network, clones.
 
-Both programs call `define` beside their own flags; they count as flags of the program, so that its
-`--help` lists them. Nothing heavy is imported here, for `--help` to be quick.
+Both programs call `define` next to their own flags. The flags belong to the calling program, so its
+`--help` lists them. Nothing heavy is imported here, so `--help` is quick.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """A classifier that is evaluated on all of its clones: Accuracy and Recall_5 over a whole set.
 
-Every clone takes its share of each batch, and the metrics are taken over the logits of all clones
-put together: the numbers do not depend on how many there are, nor on a last batch that is smaller.
+Each clone evaluates its share of each batch. The metrics use the logits of all clones, so they
+depend neither on the number of clones nor on a smaller last batch.
 """
 
 import dataclasses

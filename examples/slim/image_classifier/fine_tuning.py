@@ -1,8 +1,7 @@
 """Fine-tuning: a model takes its initial values from another one, and trains some variables.
 
-Owns the choice of variables by the scopes that their names begin with, and their restoration at
-the first initialisation of a run. A run that goes on from a checkpoint of its own needs none of
-this: `train_image_classifier` leaves it out then.
+Selects variables by scope and restores them when a run is first initialised.
+`train_image_classifier` skips this if a run continues from its own checkpoint.
 """
 
 import dataclasses

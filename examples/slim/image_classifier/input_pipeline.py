@@ -1,8 +1,8 @@
 """From a dataset to batches: reads, decodes, preprocesses, batches and prefetches, with tf.data.
 
-The same seed gives the same batches, whatever the number of threads: each image has a seed of its
-own, made of that of the run and of its place in the order. Where images come from is in
-`examples/slim/datasets`, what is done with each in `examples/slim/preprocessing`.
+The same seed gives the same batches for any number of threads: each image has its own seed, derived
+from the seed of the run and the image's position. `examples/slim/datasets` provides the images,
+`examples/slim/preprocessing` prepares each of them.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Optimizers by name, with all their settings: seven of `tf.compat.v1.train`, and K-FAC.
 
-Owns the map from settings to an optimizer, and what K-FAC has to know of a model. Learning rates
-come from `schedules.py`; `training.py` applies the gradients.
+Makes an optimizer from settings, and registers a model with K-FAC. Learning rates come from
+`schedules.py`; `training.py` applies the gradients.
 """
 
 import dataclasses

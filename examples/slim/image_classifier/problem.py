@@ -1,7 +1,7 @@
 """Problem described by the flags: images, their preprocessing, and the network.
 
-Owns the look-up of dataset, network and preprocessing by their names, so that every mistake in them
-is found before anything is built. Training and evaluation read their batches from here.
+Looks up dataset, network and preprocessing by name, so that mistakes are found before anything is
+built. Training and evaluation read their batches from here.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
 """A classifier that trains on all of its clones: from a batch to the EstimatorSpec of a step.
 
-`model_fn` reads in the order of a step: clones, learning rate, optimizer, gradients, update, moving
-averages, what is written. Each of these is in a module of its own, or in `model_deploy`.
-`replicate.Estimator` runs the result, because it brings what a loop around a raw session would have
-to be taught again: safe checkpoints, signals, the NaN guard, and the roles of a cluster.
+`model_fn` follows the order of a step: clones, learning rate, optimizer, gradients, update, moving
+averages, summaries. Each of these has its own module, or is in `model_deploy`.
+`replicate.Estimator` runs the result: it provides safe checkpoints, signal handling, the NaN guard,
+and the roles of a cluster.
 """
 
 import dataclasses
