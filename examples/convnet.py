@@ -5,12 +5,12 @@
     python -m examples.convnet --data_dir=DIR           MNIST's four IDX files, plain or .gz
     python -m examples.convnet --mode=single_machine    the same network in a plain graph
 
-Run it again and it goes on from its last checkpoint. Ctrl-C saves one before it ends. The modes:
+A second run continues from the last checkpoint. Ctrl-C saves a checkpoint and stops. The modes:
 
-    estimator                   replicate.Estimator, on towers. Where TF_CONFIG names a cluster,
-                                this process takes its role there; workers do not wait for others.
+    estimator                   replicate.Estimator, on towers. If TF_CONFIG names a cluster, this
+                                process takes its role there; workers do not wait for others.
     distributed_sync_replicas   the same cluster, with one step for all workers together;
-                                --op_strategy says which of them does what for K-FAC.
+                                --op_strategy selects the workers that update K-FAC's curvature.
     single_machine, multitower  a plain graph with a loop, on one device or several.
 
 Exit codes: 0 done, 1 bug, 2 flags, TF_CONFIG or files that cannot be used, 3 diverged, 130 or 143
@@ -19,7 +19,7 @@ stopped after saving, 138 another process of the cluster cannot be reached.
 
 from absl import flags
 
-from examples import mnist, model_dir, run_flags, terminal, unused_flags
+from examples import cli, mnist
 
 LEARNING_RATES = {"kfac": 0.01, "momentum": 0.05, "adam": 0.01}
 MODES = ["estimator", "distributed_sync_replicas", "single_machine", "multitower"]
@@ -34,15 +34,15 @@ FLAGS_OF_KFAC = ["damping", "approx", "auto_register", "op_strategy", "kfac_upda
 STRATEGIES = ["chief_worker", "dedicated_workers", "shared"]
 
 FLAGS = flags.FLAGS
-run_flags.define(model_dir="runs/convnet", batch_size=128, train_steps=300, eval_every_steps=50)
+cli.define_run_flags(model_dir="runs/convnet", batch_size=128, train_steps=300, eval_every_steps=50)
 flags.DEFINE_enum("mode", "estimator", MODES, "How it is trained.")
 flags.DEFINE_enum(
     "op_strategy", "chief_worker", STRATEGIES, "Of distributed_sync_replicas, for kfac."
 )
 flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What trains the model.")
-run_flags.define_learning_rate(LEARNING_RATES)
-run_flags.define_momentum(0.9, "Of kfac and momentum; beta1 of adam.")
-run_flags.define_positive("damping", 0.03, "Of kfac.")
+cli.define_learning_rate(LEARNING_RATES)
+cli.define_momentum(0.9, "Of kfac and momentum; beta1 of adam.")
+cli.define_positive("damping", 0.03, "Of kfac.")
 flags.DEFINE_bool("auto_register", False, "Whether kfac finds the layers in the graph by itself.")
 flags.DEFINE_enum("approx", "kron", ["kron", "diagonal"], "Of kfac, for the second convolution.")
 flags.DEFINE_enum(
@@ -55,13 +55,13 @@ flags.DEFINE_enum(
 
 def main() -> None:
     """Trains, evaluates and draws, as the flags say."""
-    settings, params = run_flags.read(), read_params()
-    with terminal.bad_input():
+    settings, params = cli.read_run_flags(), read_params()
+    with cli.bad_input():
         check_flags()
         data = mnist.load(settings.data_dir)
-        model_dir.claim(settings.model_dir, f"{purpose(params)} on {data.size}")
+        cli.claim_model_dir(settings.model_dir, f"{purpose(params)} on {data.size}")
 
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     from examples import convnet_model, training  # noqa: PLC0415
     from examples.convnet_modes import multitower, single_machine, sync_replicas  # noqa: PLC0415
 
@@ -79,19 +79,19 @@ def main() -> None:
 def check_flags() -> None:
     """Raises ValueError if flags were given that this mode or this optimizer does not use."""
     of_modes = [
-        unused_flags.without_effect(
+        cli.flags_without_effect(
             [name], needs=" or ".join(f"--mode={mode}" for mode in modes), met=FLAGS.mode in modes
         )
         for name, modes in MODES_OF_FLAGS.items()
     ]
-    of_kfac = unused_flags.without_effect(
+    of_kfac = cli.flags_without_effect(
         FLAGS_OF_KFAC, needs="--optimizer=kfac", met=FLAGS.optimizer == "kfac"
     )
-    unused_flags.refuse(*of_modes, of_kfac)
+    cli.refuse_unused_flags(*of_modes, of_kfac)
 
 
 def read_params() -> dict[str, object]:
-    """Returns what the flags say of the optimizer, without what does not concern it."""
+    """Returns the flags of the chosen optimizer and mode, by name."""
     params = {
         "optimizer": FLAGS.optimizer,
         "learning_rate": FLAGS.learning_rate or LEARNING_RATES[FLAGS.optimizer],
@@ -104,11 +104,11 @@ def read_params() -> dict[str, object]:
 
 
 def purpose(params: dict[str, object]) -> str:
-    """Returns what tells apart runs whose checkpoints do not fit each other."""
+    """Returns a line that differs between runs whose checkpoints do not fit each other."""
     diagonal = " with approx=diagonal" if params.get("approx") == "diagonal" else ""
     mode = "" if FLAGS.mode == "estimator" else f" in mode {FLAGS.mode}"
     return f"{FLAGS.optimizer}{diagonal}{mode}"
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

@@ -2,10 +2,9 @@
 
     image -> conv 5x5, 16 -> max pool 3x3/2 -> conv 5x5, 16 -> max pool 3x3/2 -> linear 10
 
-The model_fn describes one tower and its share of the batch; it does not know how many towers
-there are. Two lines are for replication and K-FAC: the optimizer is wrapped in a
-`replicate.TowerOptimizer`, and each layer's inputs and outputs are registered in the graph's
-layer collection, which all towers share.
+The model_fn builds one tower for its share of the batch, for any number of towers. Two lines are
+for replication and K-FAC: the optimizer is wrapped in a `replicate.TowerOptimizer`, and each
+layer's inputs and outputs are registered in the graph's layer collection, which all towers share.
 
 Flags, files and printing are in `examples/convnet.py`.
 
@@ -32,7 +31,7 @@ LOSS_REDUCTION = v1.losses.Reduction.MEAN
 
 
 class Layer(NamedTuple):
-    """What K-FAC has to know of a layer: its parameters, what went in, what came out."""
+    """Tensors of a layer that K-FAC needs: parameters, inputs and outputs."""
 
     weights: Any
     bias: Any
@@ -90,7 +89,7 @@ class ConvNet(NamedTuple):
 
     @property
     def logits(self) -> Tensor:
-        """What leaves the last layer, [batch, classes]."""
+        """Outputs of the last layer, [batch, classes]."""
         return self.linear.outputs
 
 
@@ -123,10 +122,10 @@ def mean_loss(model: ConvNet, labels: Tensor) -> Tensor:
 
 
 def register(layers: kfac.LayerCollection, model: ConvNet, params: Any) -> None:
-    """Tells K-FAC of the layers and of what the logits mean.
+    """Registers the layers and the distribution of the logits with K-FAC.
 
     Args:
-      layers: Where to; towers that share variables share it.
+      layers: Collection to register in. Towers that share variables share it.
       model: The layers.
       params: May have "approx", the approximation of conv2 (default "kron"), and "auto_register",
         whether K-FAC is to find the layers in the graph by itself. What is registered by hand
@@ -193,11 +192,11 @@ def make_optimizer(params: Any) -> Any:
 
 
 def kfac_arguments(params: Any, layers: kfac.LayerCollection | None = None) -> dict[str, Any]:
-    """Returns the arguments that all K-FAC optimizers of this model have in common.
+    """Returns the arguments that all K-FAC optimizers of this model share.
 
     Args:
       params: As for `model_fn`.
-      layers: Where the layers are registered; None means in the graph's own collection.
+      layers: Collection of the registered layers. None means the graph's own collection.
     """
     return {
         "learning_rate": params["learning_rate"],

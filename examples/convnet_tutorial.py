@@ -4,11 +4,11 @@
 
     convnet_tutorial.train_mnist_single_machine(num_epochs=5, device="/gpu:0")
 
-Arguments are those of the tutorial, with `data_dir` beside them. The layers are those of
-`examples.convnet_model`, and what trains them is that of `examples.convnet_modes`: here is only how
-the tutorial put it together. Each `train_…` function builds a graph of its own. The others build in
-the current one, which must be a graph: call them in `with tf.Graph().as_default():`. All print
-step, loss and accuracy on the way, and return the accuracy on the last batch, NaN if there is none.
+Arguments are those of the tutorial, and `data_dir`. The layers come from `examples.convnet_model`,
+the training from `examples.convnet_modes`; this module only combines them as the tutorial does.
+Each `train_…` function builds its own graph. Call the other functions inside
+`with tf.Graph().as_default():`. All print step, loss and accuracy on the way, and return the
+accuracy on the last batch, or NaN if there was no batch.
 
 Reference: Grosse & Martens (2016), "A Kronecker-factored approximate Fisher matrix for
 convolution layers", arXiv 1602.01407.
@@ -38,14 +38,14 @@ PARAMS = {"optimizer": "kfac", "learning_rate": 0.01, "momentum": 0.9, "damping"
 
 
 class Task(NamedTuple):
-    """Which worker of a cluster this is.
+    """Task of this process in a cluster.
 
     Attributes:
       task_id: From 0, the chief.
-      is_chief: Whether this is the chief.
+      is_chief: True in the chief.
       num_workers: Workers, the chief among them.
       num_ps: Parameter servers; without any, variables are in this process.
-      master: Where the session runs; "" in this process.
+      master: Address of the server that runs the session; "" means this process.
     """
 
     task_id: int
@@ -133,8 +133,8 @@ def build_model(
     Args:
       examples: Images [batch, height, width, channels].
       labels: Their classes, [batch].
-      num_labels: How many classes there are.
-      layer_collection: Where to register.
+      num_labels: Number of classes.
+      layer_collection: Collection to register in.
       register_layers_manually: Whether layers are registered, too, and not only the loss. Then
         `layer_collection.auto_register_layers()` finds nothing that is left to do.
 
@@ -165,7 +165,7 @@ def minimize_loss_single_machine(
       loss: The mean over the batch, shape [].
       accuracy: Of the same batch, shape [].
       layer_collection: Knows the layers and the loss.
-      device: Where K-FAC's averages and inverses are; None or "" leaves that to it.
+      device: Device of K-FAC's averages and inverses. With None or "" K-FAC chooses.
       session_config: Of the session; None means soft placement.
     """
     devices = [device] if device else None
@@ -179,7 +179,7 @@ def minimize_loss_single_machine_manual(
     device: str | None = None,
     session_config: Any = None,
 ) -> float:
-    """Does the same as `minimize_loss_single_machine`, with updates that are chained by hand."""
+    """Does the same as `minimize_loss_single_machine`, with updates chained by hand."""
     devices = [device] if device else None
     return _minimize(loss, accuracy, layer_collection, devices, session_config, "by_hand")
 
@@ -211,10 +211,10 @@ def train_mnist_single_machine(
     """Trains on one device.
 
     Args:
-      num_epochs: How often each image is read.
-      use_fake_data: Whether images are noise.
-      device: Where K-FAC's averages and inverses are; None or "" leaves that to it.
-      manual_op_exec: Whether K-FAC's updates are chained by hand.
+      num_epochs: Number of passes over the images.
+      use_fake_data: True: train on images of noise.
+      device: Device of K-FAC's averages and inverses. With None or "" K-FAC chooses.
+      manual_op_exec: True: chain K-FAC's updates by hand.
       data_dir: Folder of MNIST's IDX files; None means scikit-learn's digits.
 
     Raises:
@@ -239,13 +239,13 @@ def train_mnist_multitower(
     *,
     data_dir: str | None = None,
 ) -> float:
-    """Trains on several devices, K-FAC's averages and inverses being spread over them.
+    """Trains on several devices. K-FAC's averages and inverses are spread over them.
 
     Args:
-      num_epochs: How often each image is read.
-      num_towers: How many towers; None means as many as devices.
+      num_epochs: Number of passes over the images.
+      num_towers: Number of towers. None means as many as devices.
       devices: A device for each tower; None chooses them.
-      use_fake_data: Whether images are noise.
+      use_fake_data: True: train on images of noise.
       session_config: Of the session; None means soft placement.
       data_dir: As in `train_mnist_single_machine`.
 
@@ -267,13 +267,13 @@ def train_mnist_estimator(
     data_dir: str | None = None,
     model_dir: str | None = None,
 ) -> float:
-    """Trains by an Estimator, and returns the accuracy on all images that it was trained on.
+    """Trains with an Estimator. Returns the accuracy on all training images.
 
     Args:
-      num_epochs: How often each image is read.
-      use_fake_data: Whether images are noise.
+      num_epochs: Number of passes over the images.
+      use_fake_data: True: train on images of noise.
       data_dir: As in `train_mnist_single_machine`.
-      model_dir: Where checkpoints go; None means a temporary folder.
+      model_dir: Directory of the checkpoints. None means a temporary folder.
     """
     examples = mnist.training_examples(data_dir, use_fake_data)
     estimator = replicate.Estimator(convnet_model.model_fn, model_dir, params=PARAMS)
@@ -305,12 +305,12 @@ def distributed_grads_only_and_ops_chief_worker(
     """Trains one worker of a cluster whose chief alone refreshes the curvature.
 
     Args:
-      task_id: Which worker this is, from 0, the chief.
-      is_chief: Whether this is the chief.
+      task_id: Index of this worker. 0 is the chief.
+      is_chief: True in the chief.
       num_worker_tasks: Workers, the chief among them.
       num_ps_tasks: Parameter servers; 0 keeps the variables in this process.
-      master: Where the session runs; "" means in this process.
-      checkpoint_dir: Where checkpoints go; None means that there are none.
+      master: Address of the server that runs the session; "" means this process.
+      checkpoint_dir: Directory of the checkpoints. None means that none are written.
       loss: The mean over this worker's batch, shape [].
       accuracy: Of the same batch, shape [].
       layer_collection: Knows the layers and the loss.
@@ -364,7 +364,7 @@ def minimize_loss_distributed(
     *,
     last_step: int | None = None,
 ) -> float:
-    """Does the same as `distributed_grads_and_ops_dedicated_workers`, worker 0 being the chief."""
+    """Does the same as `distributed_grads_and_ops_dedicated_workers`. Worker 0 is the chief."""
     return distributed_grads_and_ops_dedicated_workers(
         task_id, task_id == 0, num_worker_tasks, num_ps_tasks, master, checkpoint_dir, loss,
         accuracy, layer_collection, last_step=last_step,
@@ -392,11 +392,11 @@ def train_mnist_distributed_sync_replicas(
       num_worker_tasks: As there.
       num_ps_tasks: As there.
       master: As there.
-      num_epochs: How often each worker reads each image. All end at the same step.
-      op_strategy: Who refreshes the curvature: "chief_worker", "dedicated_workers" or "shared".
-      use_fake_data: Whether images are noise.
+      num_epochs: Number of passes of each worker over the images. All end at the same step.
+      op_strategy: Division of K-FAC's work: "chief_worker", "dedicated_workers" or "shared".
+      use_fake_data: True: train on images of noise.
       data_dir: As in `train_mnist_single_machine`.
-      checkpoint_dir: Where checkpoints go; None means that there are none.
+      checkpoint_dir: Directory of the checkpoints. None means that none are written.
 
     Raises:
       ValueError: As there; or the strategy is unknown.

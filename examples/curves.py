@@ -1,8 +1,8 @@
 """Draws the loss and a metric of a training run against the step, from its event files.
 
-`read` collects the points that TensorBoard would show: from the model directory what was logged
-while training, and from `eval_<name>` below it what each evaluation found. `draw` makes the
-picture. Programs import this at their end, since matplotlib and TensorBoard load here.
+`read` collects the scalars that TensorBoard would show: those of training from the model directory,
+and those of each evaluation from its subdirectory `eval_<name>`. `draw` makes the picture. Programs
+import this module at their end, because it imports matplotlib and TensorBoard.
 
     python -m examples.curves runs/convnet "My run"     draws runs/convnet/curves.png anew
 """
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from examples import terminal
+from examples import cli
 
 
 class Curve(NamedTuple):
@@ -101,19 +101,19 @@ def main(arguments: Sequence[str]) -> None:
         print(__doc__)
         return
     if len(arguments) != 2:
-        terminal.fail(
+        cli.fail(
             f"takes a model directory and a title, got {len(arguments)} arguments: "
             "see --help for an example",
-            terminal.BAD_INPUT,
+            cli.BAD_INPUT,
         )
     folder, title = arguments
-    terminal.import_tensorflow()  # TensorBoard would, and not in silence.
+    cli.import_tensorflow()  # TensorBoard would, and not in silence.
     found = read(folder) if Path(folder).is_dir() else {}
     if not found:
-        terminal.fail(f"there are no event files with curves in {folder}", terminal.BAD_INPUT)
+        cli.fail(f"there are no event files with curves in {folder}", cli.BAD_INPUT)
     picture = str(Path(folder) / "curves.png")
     draw(found, picture, title)
-    terminal.show("curves", picture)
+    cli.show("curves", picture)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""An optimizer of one's own, written as TensorFlow 1 has it, and a model_fn that trains with it.
+"""Lion, a custom `tf.compat.v1` optimizer, and a model_fn that trains with it.
 
-`Lion` knows nothing of towers: it is given gradients that are summed already, once per step, and
-its slots are made once. `model_fn` wraps it in `replicate.TowerOptimizer`, and that is all. The
-program is `examples/bring_your_own_optimizer.py`.
+`Lion` needs no code for towers: once per step it gets gradients summed over all towers, and its
+slots are made once. `model_fn` only wraps it in `replicate.TowerOptimizer`. The program is
+`examples/bring_your_own_optimizer.py`.
 
 Reference: Chen et al. (2023), "Symbolic Discovery of Optimization Algorithms", algorithm 2,
 arXiv 2302.06675.
@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 import replicate
-from examples import mlp_model
+from examples import mlp
 
 v1 = tf.compat.v1
 
@@ -66,7 +66,7 @@ class Lion(v1.train.Optimizer):
 
 
 def model_fn(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """Builds one tower of the network of `examples.mlp_model`, trained by Lion.
+    """Builds one tower of the network of `examples.mlp`, trained by Lion.
 
     Args:
       features: This tower's images, [batch, height, width, 1].
@@ -77,8 +77,8 @@ def model_fn(features: Any, labels: Any, mode: str, params: Any) -> Any:
     Returns:
       A replicate.EstimatorSpec.
     """
-    logits = mlp_model.build_model(features)[-1].outputs
-    loss = mlp_model.mean_loss(logits, labels)
+    logits = mlp.build_model(features)[-1].outputs
+    loss = mlp.mean_loss(logits, labels)
     accuracy = v1.metrics.accuracy(labels, tf.argmax(logits, axis=1, output_type=tf.int32))
     optimizer = replicate.TowerOptimizer(lambda: Lion(**params))
     return replicate.EstimatorSpec(

@@ -40,7 +40,7 @@ class Examples(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """What to train on, what to test on, and a name to print."""
+    """Training set, test set, and a name to print."""
 
     name: str
     train: Examples
@@ -48,7 +48,7 @@ class Dataset(NamedTuple):
 
     @property
     def size(self) -> str:
-        """How large the images are, such as "images of 8x8"."""
+        """Size of the images, such as "images of 8x8"."""
         height, width = self.train.images.shape[1:3]
         return f"images of {height}x{width}"
 
@@ -118,7 +118,7 @@ def read_idx(path: Path, rank: int) -> np.ndarray:
 
     Args:
       path: The file; gunzipped on the way if its name ends in .gz.
-      rank: How many dimensions it must have: 3 for images, 1 for labels.
+      rank: Required number of dimensions: 3 for images, 1 for labels.
 
     Returns:
       uint8 array of that rank.
@@ -167,10 +167,10 @@ def load_mnist(
 
     Args:
       data_dir: As in `load`.
-      num_epochs: How often each image is read; None means for ever.
+      num_epochs: Number of passes over the images. None means no end.
       batch_size: Images in a batch; what does not fill one at the end is left out.
-      flatten_images: Whether an image is a row of pixels.
-      use_fake_data: Whether to take 1,024 images of noise instead, as large as MNIST's.
+      flatten_images: True: an image is a row of pixels.
+      use_fake_data: True: return 1,024 images of noise instead, as large as MNIST's.
       seed: Of the order, and of the noise.
 
     Returns:
@@ -188,11 +188,11 @@ def load_mnist(
 def training_examples(
     data_dir: str | None = None, use_fake_data: bool = False, seed: int = 0
 ) -> Examples:
-    """Returns what the tutorials train on.
+    """Returns the training examples of the tutorials.
 
     Args:
       data_dir: As in `load`.
-      use_fake_data: Whether to take 1,024 images of noise instead, as large as MNIST's.
+      use_fake_data: True: return 1,024 images of noise instead, as large as MNIST's.
       seed: Of the noise.
 
     Raises:
@@ -260,7 +260,7 @@ def input_fn(
 
 
 def _noise(seed: int) -> Examples:
-    """Returns images that show nothing, with labels drawn at random."""
+    """Returns images of noise with random labels."""
     random = np.random.default_rng(seed)
     images = random.random((_NOISE_IMAGES, 28, 28, 1), np.float32)
     return Examples(images, random.integers(0, CLASSES, _NOISE_IMAGES, np.int32))

@@ -1,7 +1,7 @@
-"""Pictures of what the example programs have made: reconstructions, codes and samples.
+"""Pictures of the example programs: reconstructions, codes and samples, as PNG files.
 
-Draws what it is given into PNG files. The curves of a run are in `examples/curves.py`. Programs
-import this at their end, since matplotlib loads here.
+`examples/curves.py` draws the curves of a run. Programs import this module at their end, because it
+imports matplotlib.
 """
 
 from collections.abc import Sequence

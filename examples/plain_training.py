@@ -1,8 +1,8 @@
-"""A training loop on TensorFlow's own session, for programs that show how to do without Estimator.
+"""Training loop on TensorFlow's own session, for programs without an Estimator.
 
-`run` makes the session, which goes on from the last checkpoint and saves others, makes the steps,
-prints a line now and then, and measures the accuracy at the end. `values_after` and `steps` are the
-loop alone, for callers with another session. The graph is the caller's.
+`run` makes a session that restores and saves checkpoints, trains the caller's graph, prints some
+steps, and measures the accuracy at the end. `values_after` and `steps` are the loop alone, for
+callers with another session.
 """
 
 import sys
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from examples import config_file, mnist, terminal
-from examples.run_flags import RunSettings
+from examples import cli, mnist
+from examples.cli import RunSettings
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
@@ -22,7 +22,7 @@ Predict = Callable[[Any], Any]
 
 
 def values_after(train_op: Any, loss: Any, accuracy: Any) -> dict[str, Any]:
-    """Returns what a step is to fetch: the global step after it, and loss and accuracy, all [].
+    """Returns the Tensors to fetch in a step: the global step after it, loss and accuracy, all [].
 
     Args:
       train_op: Makes a step and counts it in the global step.
@@ -43,10 +43,10 @@ def steps(
     """Makes steps until the session stops; prints some of them.
 
     Args:
-      session: Where to run. At the end of the input it raises OutOfRangeError, which a `with` block
+      session: Runs the steps. At the end of the input it raises OutOfRangeError; a `with` block
         of a monitored session takes for its end.
-      fetches: What `values_after` returned.
-      is_shown: Whether to print the line of a step, by its number.
+      fetches: The result of `values_after`.
+      is_shown: Maps the number of a step to True if its line is printed.
 
     Yields:
       The values of each step: "step", "loss" and "accuracy".
@@ -55,7 +55,7 @@ def steps(
         values = session.run(fetches)
         if is_shown(int(values["step"])):
             text = "step {step}   loss {loss:.4f}   accuracy {accuracy:.3f}".format(**values)
-            terminal.show("training", text)
+            cli.show("training", text)
         yield values
 
 
@@ -74,12 +74,12 @@ def run(
 
     Args:
       train_op: Makes a step and counts it in the global step.
-      loss: What is printed and watched, shape [].
+      loss: Loss of the step's batch, shape []. It is printed, and must stay finite.
       accuracy: Of the step's batch, printed beside the loss, shape [].
       predict: Builds the predictions.
-      data: What to evaluate on.
-      settings: How to run.
-      params: What the graph was built by, to be written down.
+      data: Data to evaluate on.
+      settings: Settings of the run.
+      params: Parameters of the graph, written to config.json.
     """
     fetches = values_after(train_op, loss, accuracy)
     with v1.variable_scope(v1.get_variable_scope(), reuse=True):
@@ -90,21 +90,21 @@ def run(
     last, every = settings.train_steps, settings.eval_every_steps
     step = _begin(settings, params)
     try:
-        with terminal.stop_signals() as stopped, _session(loss, settings) as session:
+        with cli.stop_signals() as stopped, _session(loss, settings) as session:
             made = steps(session, fetches, lambda step: step % every == 0 or step >= last)
             while step < last and not stopped:
                 step = int(next(made)["step"])
             accuracies = {} if stopped else _accuracies(session, images, digits, data)
     except v1.train.NanLossDuringTrainingError as error:
-        terminal.fail(f"training diverged: {error}", terminal.DIVERGED)
+        cli.fail(f"training diverged: {error}", cli.DIVERGED)
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     if stopped:
-        terminal.show("saved", checkpoint)
-        terminal.show("go on with", terminal.command())
+        cli.show("saved", checkpoint)
+        cli.show("go on with", cli.command_line())
         sys.exit(128 + stopped[0])
     for part, measured in accuracies.items():
-        terminal.show(f"{part} accuracy", f"{measured:.3f}")
-    terminal.show("checkpoint", checkpoint)
+        cli.show(f"{part} accuracy", f"{measured:.3f}")
+    cli.show("checkpoint", checkpoint)
 
 
 def _session(loss: Any, settings: RunSettings) -> v1.train.MonitoredSession:
@@ -120,21 +120,21 @@ def _session(loss: Any, settings: RunSettings) -> v1.train.MonitoredSession:
 
 
 def _begin(settings: RunSettings, params: Mapping[str, Any]) -> int:
-    """Writes down what the run is asked to do, says where it starts, and returns that step."""
+    """Writes config.json, prints the step at which the run starts, and returns it."""
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
-    config_file.record(settings.model_dir, step, params=params)
-    terminal.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
+    cli.record_config(settings.model_dir, step, params=params)
+    cli.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
     return step
 
 
 def _accuracies(
     session: v1.train.MonitoredSession, images: Any, digits: Any, data: mnist.Dataset
 ) -> dict[str, float]:
-    """Returns the part of digits that is right, on the training and the test set."""
+    """Returns the share of correct digits on the training set and on the test set."""
 
     def measure(step_context: Any) -> dict[str, float]:
-        """Runs beside the hooks, which would take these runs for steps."""
+        """Evaluates without the hooks, which would count these runs as steps."""
         return {
             name: _accuracy(step_context.session, images, digits, part)
             for name, part in (("train", data.train), ("test", data.test))

@@ -1,9 +1,9 @@
-"""What a training program does around its model: towers, rounds, and what it prints.
+"""Training around a model: devices of the towers, rounds of training and evaluation, printing.
 
-`plan_towers` decides where towers go, `make_estimator` makes what trains on them,
-`train_and_evaluate` alternates training with evaluation and goes on from a checkpoint if there is
-one, `show_results` closes. `run` is all of them in order. Models, data and flags belong to the
-programs, such as `examples/convnet.py`.
+`plan_towers` chooses devices, `make_estimator` makes the Estimator, `train_and_evaluate` alternates
+training and evaluation, starting at the latest checkpoint, and `show_results` prints and draws the
+results. `run` calls them in this order. Models, data and flags belong to the programs, such as
+`examples/convnet.py`.
 """
 
 import sys
@@ -15,15 +15,15 @@ import tensorflow as tf
 import kfac
 import model_deploy
 import replicate
-from examples import config_file, curves, endings, mnist, terminal
-from examples.run_flags import RunSettings
+from examples import cli, curves, mnist
+from examples.cli import RunSettings
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
 _SUMMARY_STEPS = 5
 _ROUNDING = 1e-4
 Params = Mapping[str, Any]
-"""What a model_fn is told of its model and its optimizer."""
+"""Parameters of a model_fn: settings of its model and its optimizer."""
 
 Results = Mapping[str, Mapping[str, float]]
 """Name of an evaluation ("train", "test") -> metric -> value."""
@@ -36,22 +36,22 @@ def run(
     params: Params,
     title: str,
 ) -> replicate.Estimator:
-    """Trains a model_fn on towers, evaluates it on the way, prints and draws how it went.
+    """Trains a model_fn on towers, evaluates it on the way, prints and draws the results.
 
-    Where TF_CONFIG names a cluster, does so in the role of this process. Exits with one line and
-    the right code where the flags do not fit, training diverges or is stopped, and after a dry run.
+    If TF_CONFIG names a cluster, this process takes its role there. Exits with one line and an exit
+    code if the flags do not fit, or training diverges or is stopped. Also exits after a dry run.
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
-      data: What to train and test on.
-      settings: How to run.
+      data: Training set and test set.
+      settings: Settings of the run.
       params: Of the model_fn.
       title: Of the picture of the curves; the number of towers is added.
 
     Returns:
       The trained Estimator.
     """
-    with terminal.bad_input():
+    with cli.bad_input():
         plan = plan_towers(settings.num_towers, settings.devices)
         check_batch_size(settings.batch_size, plan)
         estimator = make_estimator(model_fn, plan, settings, params)
@@ -61,7 +61,7 @@ def run(
     if estimator.config.task_type != replicate.TaskType.PS:
         show_plan(plan, data, settings.batch_size, params)
     train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
-    with endings.endings(estimator):
+    with cli.training_errors(estimator):
         results = train(estimator, data, settings)
     if results:
         show_results(estimator, results, f"{title}, towers: {len(plan.towers)}")
@@ -69,13 +69,13 @@ def run(
 
 
 def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_deploy.DevicePlan:
-    """Decides how many towers there are and where each goes.
+    """Chooses the number of towers and their devices.
 
     Towers go on GPUs if there are enough of them, else on the CPU, which is divided into that many
     logical devices unless it is already. Call this before TensorFlow has run anything.
 
     Args:
-      num_towers: How many; None means all GPUs, or 2 if there are fewer than two.
+      num_towers: Number of towers. None means all GPUs, or 2 if there are fewer than two.
       devices: A device for each tower, or None to choose them here.
 
     Raises:
@@ -130,14 +130,14 @@ def show_plan(
     """Prints the devices, the data, how the batch is split, and the settings."""
     towers = len(plan.towers)
     height, width = data.train.images.shape[1:3]
-    terminal.show("devices", plan)
-    terminal.show(
+    cli.show("devices", plan)
+    cli.show(
         "data",
         f"{data.name}: {len(data.train.labels):,} images to train on, "
         f"{len(data.test.labels):,} to test on, {height}x{width}",
     )
-    terminal.show("batch", f"{batch_size} = {towers} x {batch_size // towers}")
-    terminal.show("settings", " ".join(f"{name}={value}" for name, value in params.items()))
+    cli.show("batch", f"{batch_size} = {towers} x {batch_size // towers}")
+    cli.show("settings", " ".join(f"{name}={value}" for name, value in params.items()))
 
 
 def make_estimator(
@@ -150,13 +150,17 @@ def make_estimator(
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Where the towers go.
-      settings: How to run.
+      plan: Devices of the towers.
+      settings: Settings of the run.
       params: Of the model_fn.
 
     Raises:
       ValueError: TF_CONFIG is set, and wrong.
     """
+    # Left out, it means checkpoints by time; None would mean no checkpoints.
+    saving = {}
+    if settings.save_every_steps is not None:
+        saving["save_checkpoints_steps"] = settings.save_every_steps
     return replicate.Estimator(
         replicate.replicate_model_fn(
             model_fn,
@@ -168,10 +172,10 @@ def make_estimator(
         config=replicate.RunConfig(
             tf_random_seed=settings.seed,
             save_summary_steps=_SUMMARY_STEPS,
-            save_checkpoints_steps=settings.save_every_steps,
             progress=settings.progress,
             profile_steps=settings.profile_steps,
             continue_input=True,  # Each round reads on where the one before stopped.
+            **saving,
         ),
         params=params,
     )
@@ -184,15 +188,15 @@ def dry_run(
     settings: RunSettings,
     params: Params,
 ) -> None:
-    """Prints how far loss and gradients on all towers are from those on one, and trains nothing.
+    """Prints the differences between loss and gradients on all towers and on one. Trains nothing.
 
     Random numbers that a model draws differ between towers, and so do gradients that use them.
 
     Args:
       model_fn: Builds one tower. Its loss is a mean over the examples.
-      plan: Where the towers go.
-      data: What to take a batch of.
-      settings: How to run.
+      plan: Devices of the towers.
+      data: Data of the compared batch.
+      settings: Settings of the run.
       params: Of the model_fn.
     """
     show_plan(plan, data, settings.batch_size, params)
@@ -208,10 +212,10 @@ def dry_run(
     print(check.table)
     differences = (check.loss, *check.gradients)
     for found in differences:
-        terminal.show("difference", f"{found.relative:.1e}   {found.name}")
+        cli.show("difference", f"{found.relative:.1e}   {found.name}")
     is_same = max(found.relative for found in differences) <= _ROUNDING and not check.unmatched
     verdict = "are those on one, but for rounding" if is_same else "are not those on one"
-    terminal.show("dry run", f"loss and gradients on {len(plan.towers)} towers {verdict}")
+    cli.show("dry run", f"loss and gradients on {len(plan.towers)} towers {verdict}")
 
 
 def train_and_evaluate(
@@ -219,19 +223,19 @@ def train_and_evaluate(
 ) -> Results:
     """Trains up to a step, evaluating on both parts of the data on the way and at the end.
 
-    What the run is asked to do is written down first.
+    Writes config.json first.
 
     Args:
-      estimator: What trains; it goes on from its latest checkpoint.
-      data: What to train and test on.
-      settings: How to run. Nothing is trained if the checkpoint is at the last step already.
+      estimator: Continues from its latest checkpoint.
+      data: Training set and test set.
+      settings: Settings of the run. A checkpoint at the last step is not trained further.
 
     Returns:
       The results of the last evaluations, named "train" and "test".
     """
     train_steps = settings.train_steps
     step = _record(estimator)
-    terminal.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
+    cli.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
     evaluator = _without_progress(estimator)
     hooks = [PrintModelTable()]
     results = evaluate(evaluator, data) if step >= train_steps else {}
@@ -247,21 +251,21 @@ def train_and_evaluate(
 def train_in_cluster(
     estimator: replicate.Estimator, data: mnist.Dataset, settings: RunSettings
 ) -> Results:
-    """Does what the task of this process in the cluster is.
+    """Trains in the role of this process in the cluster.
 
-    The chief writes down first what the run is asked to do.
+    The chief writes config.json first.
 
     Args:
-      estimator: What trains; its config knows the cluster.
-      data: What to train and test on; the workers read it in different orders.
-      settings: How to run. The batch size is that of a worker.
+      estimator: Its config describes the cluster.
+      data: Training set and test set. Workers read the former in different orders.
+      settings: Settings of the run. The batch size is that of one worker.
 
     Returns:
       The results of an evaluation of the last checkpoint by the chief, named "train" and "test";
       empty in other tasks.
     """
     config = estimator.config
-    terminal.show("task", f"{config.task_type} {config.task_id}")
+    cli.show("task", f"{config.task_type} {config.task_id}")
     if config.is_chief:
         _record(estimator)
     replicate.train_and_evaluate(
@@ -303,12 +307,12 @@ def evaluate(estimator: replicate.Estimator, data: mnist.Dataset) -> Results:
         for name, result in results.items()
     )
     step = int(results["train"]["global_step"])
-    terminal.show("evaluation", f"step {step}   " + "   ".join(texts))
+    cli.show("evaluation", f"step {step}   " + "   ".join(texts))
     return results
 
 
 def metrics(result: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Returns the metrics of an evaluation that are the model's own, by name."""
+    """Returns names and values of the model's own metrics, without loss and global step."""
     return sorted(
         (name, value) for name, value in result.items() if name not in ("loss", "global_step")
     )
@@ -318,7 +322,7 @@ def show_results(estimator: replicate.Estimator, results: Results, title: str) -
     """Draws the curves, and prints the metrics and where everything is.
 
     Args:
-      estimator: What was trained.
+      estimator: The trained Estimator.
       results: Its last evaluations, with at least one metric.
       title: Of the picture.
     """
@@ -328,10 +332,10 @@ def show_results(estimator: replicate.Estimator, results: Results, title: str) -
     curves.draw(curves.read(folder), picture, title, metric)
     for part, result in results.items():
         for name, value in metrics(result):
-            terminal.show(f"{part} {name}", f"{value:.3f}")
-    terminal.show("checkpoint", estimator.latest_checkpoint())
-    terminal.show("events", f"{folder}    look at them with: tensorboard --logdir {folder}")
-    terminal.show("curves", picture)
+            cli.show(f"{part} {name}", f"{value:.3f}")
+    cli.show("checkpoint", estimator.latest_checkpoint())
+    cli.show("events", f"{folder}    look at them with: tensorboard --logdir {folder}")
+    cli.show("curves", picture)
 
 
 class PrintModelTable(v1.train.SessionRunHook):
@@ -344,17 +348,17 @@ class PrintModelTable(v1.train.SessionRunHook):
 
 
 def _record(estimator: replicate.Estimator) -> int:
-    """Writes down what the run is asked to do, and returns the step from which it goes on."""
+    """Writes config.json and returns the step at which the run starts."""
     is_begun = estimator.latest_checkpoint() is not None
     step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
-    config_file.record(
+    cli.record_config(
         estimator.model_dir, step, params=estimator.params, run_config=estimator.config
     )
     return step
 
 
 def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:
-    """Returns an Estimator of the same model that works in silence."""
+    """Returns an Estimator of the same model without progress lines."""
     return replicate.Estimator(
         estimator.model_fn,
         config=estimator.config.replace(progress="off"),

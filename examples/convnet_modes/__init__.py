@@ -1,5 +1,5 @@
-"""How `examples.convnet` trains where that is not an Estimator's business alone.
+"""Modes of `examples.convnet` that need more than an Estimator.
 
-A file for each of its modes, with a function `run`, and one for what two of them share. The mode
+Each mode has a file with a function `run`. `kfac_updates` is shared by two modes. The mode
 `estimator` needs no more than `examples.training.run`. The network is in `examples.convnet_model`.
 """

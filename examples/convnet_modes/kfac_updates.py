@@ -1,6 +1,6 @@
-"""Which optimizer the modes with a plain graph take, and who refreshes K-FAC's curvature.
+"""Optimizers of the modes with a plain graph, with K-FAC's updates automatic or chained by hand.
 
-By itself, that is one line; by hand is for programs that want another order, or other moments.
+Automatic updates take one line. Use updates by hand for another order or another schedule.
 Called by `single_machine`, `multitower` and `examples.convnet_tutorial`.
 """
 
@@ -27,8 +27,8 @@ def minimize(
     Args:
       loss: The mean over the batch, shape [].
       params: As for `convnet_model.model_fn`; and for kfac "kfac_updates", "by_hand" or "periodic".
-      devices: Where K-FAC works, taken in turn; none leaves that to it.
-      layers: Where all layers are registered, for kfac; None means in the graph's own collection.
+      devices: Devices of K-FAC's updates, taken in turn. If empty, K-FAC chooses.
+      layers: Collection of all registered layers, for kfac. None means the graph's own one.
     """
     step = v1.train.get_or_create_global_step()
     if params["optimizer"] != "kfac":

@@ -1,9 +1,9 @@
-"""`examples.convnet --mode=multitower`: several devices in a plain graph, with no library for it.
+"""`examples.convnet --mode=multitower`: several devices in a plain graph, without `replicate`.
 
-What `replicate` does for a model_fn, written out: the batch is split, each tower is built on its
-device and shares the variables of the first one, and the mean of their losses is minimized. K-FAC
-needs nothing but that all towers register in one layer collection: its averages are then those of
-all towers' data, and its work goes to the towers' devices.
+Shows the steps that `replicate` takes for a model_fn: the batch is split, each tower is built on
+its device with the variables of the first tower, and the mean of the losses is minimized. All
+towers register in one layer collection, so K-FAC averages over the data of all towers and spreads
+its work over their devices.
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ import tensorflow as tf
 
 import kfac
 import model_deploy
-from examples import convnet_model, mnist, plain_training, terminal, training
+from examples import cli, convnet_model, mnist, plain_training, training
+from examples.cli import RunSettings
 from examples.convnet_modes import kfac_updates
-from examples.run_flags import RunSettings
 from examples.training import Params
 
 v1 = tf.compat.v1
@@ -22,7 +22,7 @@ v1 = tf.compat.v1
 
 def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
     """Trains and evaluates."""
-    with terminal.bad_input():
+    with cli.bad_input():
         plan = training.plan_towers(settings.num_towers, settings.devices)
         training.check_batch_size(settings.batch_size, plan)
     training.show_plan(plan, data, settings.batch_size, params)
@@ -37,11 +37,11 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
 def mean_of_towers(
     batch: tuple[Any, Any], plan: model_deploy.DevicePlan, params: Params
 ) -> tuple[Any, Any]:
-    """Builds a tower on each device; returns the means of their losses and accuracies, both [].
+    """Builds a tower on each device. Returns the means of losses and accuracies, both [].
 
     Args:
       batch: Images and digits of all towers.
-      plan: Where the towers go.
+      plan: Devices of the towers.
       params: As for `convnet_model.model_fn`.
     """
     count = len(plan.towers)

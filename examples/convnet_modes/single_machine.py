@@ -1,15 +1,15 @@
 """`examples.convnet --mode=single_machine`: one device, a plain graph, a session and a loop.
 
-Nothing of `replicate`. `--kfac_updates` chooses whether K-FAC refreshes its curvature by itself or
-its updates are chained by hand.
+Uses nothing of `replicate`. `--kfac_updates` selects automatic updates of K-FAC's curvature or
+updates chained by hand.
 """
 
 import tensorflow as tf
 
 import kfac
-from examples import convnet_model, mnist, plain_training, terminal, training
+from examples import cli, convnet_model, mnist, plain_training, training
+from examples.cli import RunSettings
 from examples.convnet_modes import kfac_updates
-from examples.run_flags import RunSettings
 from examples.training import Params
 
 v1 = tf.compat.v1
@@ -17,7 +17,7 @@ v1 = tf.compat.v1
 
 def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
     """Trains and evaluates."""
-    with terminal.bad_input():
+    with cli.bad_input():
         plan = training.plan_one_device(settings)
     training.show_plan(plan, data, settings.batch_size, params)
     with tf.Graph().as_default():

@@ -1,8 +1,8 @@
 """`examples.convnet --mode=distributed_sync_replicas`: one step for all workers of a cluster.
 
 The model_fn of `examples.convnet_model` with an optimizer that waits for all workers. With K-FAC
-they also share the work on the curvature: `--op_strategy` gives each worker its part, of which
-`kfac.WorkerRole` knows. Servers, sessions and the end are the Estimator's.
+the workers also share the work on the curvature: `--op_strategy` selects the `kfac.WorkerRole` of
+each worker. The Estimator handles servers, sessions and the end of training.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ import tensorflow as tf
 
 import kfac
 import replicate
-from examples import convnet_model, mnist, terminal, training
-from examples.run_flags import RunSettings
+from examples import cli, convnet_model, mnist, training
+from examples.cli import RunSettings
 from examples.training import Params
 
 v1 = tf.compat.v1
@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 def run(data: mnist.Dataset, settings: RunSettings, params: Params, title: str) -> None:
     """Trains and evaluates, in the role that TF_CONFIG gives to this process."""
-    with terminal.bad_input():
+    with cli.bad_input():
         _check_cluster(replicate.RunConfig(), params)
     training.run(model_fn, data, settings, params, title)
 
@@ -59,14 +59,14 @@ def make_kfac(
     """Makes the K-FAC optimizer of one worker, and prints what it does there.
 
     Args:
-      worker: Which part of K-FAC's work it does.
+      worker: The worker's share of K-FAC's work.
       params: As for `convnet_model.model_fn`.
-      layers: Where the layers are registered; None means in the graph's own collection.
+      layers: Collection of the registered layers. None means the graph's own collection.
       invert_every: Steps between two computations of the inverses.
     """
     arguments = convnet_model.kfac_arguments(params, layers)
     optimizer = kfac.ClusterKfacOpt(worker, invert_every=invert_every, **arguments)
-    terminal.show("K-FAC", f"{optimizer.worker.strategy}; this worker: {optimizer.worker.name}")
+    cli.show("K-FAC", f"{optimizer.worker.strategy}; this worker: {optimizer.worker.name}")
     return optimizer
 
 
@@ -85,7 +85,7 @@ def _make_synchronous(params: Params, config: replicate.RunConfig) -> Any:
 
 
 def _check_cluster(config: replicate.RunConfig, params: Params) -> None:
-    """Raises ValueError if there is no cluster, or none that the strategy can do with."""
+    """Raises ValueError if there is no cluster, or if it does not fit the strategy."""
     if not config.cluster.jobs:
         raise ValueError(
             "--mode=distributed_sync_replicas needs a cluster: set the environment variable "

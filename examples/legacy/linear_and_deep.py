@@ -36,7 +36,7 @@ def columns(rows):
 
 
 def feature_columns():
-    """What the linear and what the deep part of the model look at."""
+    """Returns the feature columns of the linear part and of the deep part."""
     numeric = [
         tf.feature_column.numeric_column(
             name,

@@ -1,7 +1,7 @@
-"""What the programs of this folder have in common: train, evaluate and export by flags.
+"""Shared command line of the programs of this folder: train, evaluate, export.
 
 A program calls `parse_flags` before it imports TensorFlow, so that `--help` and a wrong flag are
-answered at once, and `run` at its end. Exit codes are those of `examples.terminal`.
+answered at once, and `run` at its end. Exit codes are those of `examples.cli`.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-from examples import terminal
+from examples import cli
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
@@ -23,7 +23,7 @@ class Program(NamedTuple):
       model_fn: As an Estimator takes it; its optimizer is wrapped in TowerOptimizer.
       train_input_fn: Gives batches without end.
       eval_input_fn: Gives every test example once.
-      serving_input_receiver_fn: What an exported model is fed with.
+      serving_input_receiver_fn: Makes the inputs of an exported model.
     """
 
     model_fn: Callable[..., Any]
@@ -39,7 +39,7 @@ def parse_flags() -> None:
     flags.DEFINE_integer("steps", 200, "The step to train to.", 1)
     flags.DEFINE_string("model_dir", None, "For checkpoints and events. Default: a new folder.")
     flags.DEFINE_string("export_dir", None, "For the exported model. Default: none is exported.")
-    terminal.parse_flags()
+    cli.parse_flags()
 
 
 def make_estimator(program: Program, model_dir: str | None, towers: int) -> Any:
@@ -55,14 +55,13 @@ def make_estimator(program: Program, model_dir: str | None, towers: int) -> Any:
 
 def run(program: Program) -> None:
     """Does what the flags say."""
-    terminal.end_with(lambda: _train_evaluate_export(program))
+    cli.end_with(lambda: _train_evaluate_export(program))
 
 
 def _train_evaluate_export(program: Program) -> None:
-    from examples import endings  # noqa: PLC0415
 
     classifier = make_estimator(program, FLAGS.model_dir, FLAGS.towers)
-    with endings.endings(classifier):
+    with cli.training_errors(classifier):
         classifier.train(program.train_input_fn, max_steps=FLAGS.steps)
         results = classifier.evaluate(program.eval_input_fn)
     print(" ".join(f"{name}={value:.6g}" for name, value in sorted(results.items())))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from absl import flags
 
-from examples import terminal, unused_flags
+from examples import cli
 from examples.slim.image_classifier import data_flags
 
 FLAGS = flags.FLAGS
@@ -38,15 +38,15 @@ data_flags.define_gone("master", "", "Evaluation runs in this process.")
 
 def main() -> None:
     """Evaluates as the flags say."""
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     import replicate  # noqa: PLC0415
     from examples.slim.datasets.dataset import Reading  # noqa: PLC0415
     from examples.slim.image_classifier import checkpoints, cluster, evaluation, problem  # noqa: PLC0415
     from examples.slim.image_classifier.clones import Network  # noqa: PLC0415
 
-    with terminal.bad_input():
-        unused_flags.refuse(
-            unused_flags.without_effect(
+    with cli.bad_input():
+        cli.refuse_unused_flags(
+            cli.flags_without_effect(
                 ["timeout_secs"],
                 needs="--eval_interval_secs",
                 met=bool(FLAGS.eval_interval_secs),
@@ -62,11 +62,11 @@ def main() -> None:
         moving_average_decay=FLAGS.moving_average_decay,
     )
     estimator = replicate.Estimator(evaluation.model_fn, config=config, params=settings)
-    terminal.show("devices", cluster.describe_devices(deployment))
-    terminal.show("data", posed)
+    cli.show("devices", cluster.describe_devices(deployment))
+    cli.show("data", posed)
     for text in data_flags.unused():
-        terminal.show("unused flag", text)
-    terminal.show("batch", f"{FLAGS.batch_size} images")
+        cli.show("unused flag", text)
+    cli.show("batch", f"{FLAGS.batch_size} images")
 
     def evaluate(checkpoint: str) -> None:
         if FLAGS.moving_average_decay is not None:
@@ -77,7 +77,7 @@ def main() -> None:
             checkpoint_path=checkpoint,
         )
         numbers = (f"{name} {results[name]:.4f}" for name in evaluation.METRICS)
-        terminal.show(f"step {results['global_step']}", "   ".join([*numbers, checkpoint]))
+        cli.show(f"step {results['global_step']}", "   ".join([*numbers, checkpoint]))
 
     try:
         if not FLAGS.eval_interval_secs:
@@ -85,8 +85,8 @@ def main() -> None:
         else:
             follow(evaluate)
     except (data_flags.FlagError, replicate.CheckpointError) as error:
-        terminal.fail(str(error), terminal.BAD_INPUT)
-    terminal.show("events", f"look at them with: tensorboard --logdir {FLAGS.eval_dir}")
+        cli.fail(str(error), cli.BAD_INPUT)
+    cli.show("events", f"look at them with: tensorboard --logdir {FLAGS.eval_dir}")
 
 
 def follow(evaluate: Callable[[str], None]) -> None:
@@ -106,14 +106,14 @@ def follow(evaluate: Callable[[str], None]) -> None:
         try:
             evaluate(checkpoint)
         except replicate.CheckpointError as error:  # Training may have deleted it meanwhile.
-            terminal.show("passed over", error)
+            cli.show("passed over", error)
     if not count:
         raise data_flags.FlagError(
             f"No checkpoint has come to {FLAGS.checkpoint_path} in {FLAGS.timeout_secs:g} seconds. "
             "Correct --checkpoint_path, or wait longer by --timeout_secs."
         )
-    terminal.show("end", f"no newer checkpoint for {FLAGS.timeout_secs:g} seconds")
+    cli.show("end", f"no newer checkpoint for {FLAGS.timeout_secs:g} seconds")
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

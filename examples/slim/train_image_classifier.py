@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import flags
 
-from examples import terminal, unused_flags
+from examples import cli
 from examples.slim.image_classifier import data_flags
 
 FLAGS = flags.FLAGS
@@ -103,11 +103,11 @@ USED_WITH = {
 
 def main() -> None:
     """Finds out what this process is for, and does it."""
-    terminal.import_tensorflow()
+    cli.import_tensorflow()
     import replicate  # noqa: PLC0415
     from examples.slim.image_classifier import cluster  # noqa: PLC0415
 
-    with terminal.bad_input():
+    with cli.bad_input():
         check_role()
         config = cluster.run_config(
             data_flags.read(cluster.ClusterFlags),
@@ -118,28 +118,28 @@ def main() -> None:
             log_step_count_steps=FLAGS.log_every_n_steps,
             progress="off",  # `reports.py` prints a line every so many steps.
         )
-    terminal.show("role", cluster.describe(config))
+    cli.show("role", cluster.describe(config))
     try:
         if config.task_type == replicate.TaskType.PS:
             cluster.serve(config)
         else:
             train(config)
     except (data_flags.FlagError, replicate.CheckpointError) as error:
-        terminal.fail(str(error), terminal.BAD_INPUT)
+        cli.fail(str(error), cli.BAD_INPUT)
     except replicate.ClusterError as error:
-        terminal.fail(str(error), terminal.CLUSTER_TROUBLE)
+        cli.fail(str(error), cli.CLUSTER_TROUBLE)
 
 
 def check_role() -> None:
     """Raises ValueError if this process is not the chief by flags, and would train all the same."""
     hosts = bool(FLAGS.worker_hosts or FLAGS.ps_hosts)
-    unused_flags.refuse(
-        unused_flags.without_effect(
+    cli.refuse_unused_flags(
+        cli.flags_without_effect(
             ["job_name"],
             needs="--worker_hosts and --ps_hosts",
             met=hosts or FLAGS.job_name == "worker",
         ),
-        unused_flags.without_effect(
+        cli.flags_without_effect(
             ["task"],
             needs="--worker_hosts and --ps_hosts, or --master",
             met=hosts or bool(FLAGS.master) or FLAGS.task == 0,
@@ -154,13 +154,13 @@ def unused() -> list[str]:
         for name, values in flags_of.items():
             needs = f"--{chooser}={' or '.join(values)}"
             is_met = FLAGS[chooser].value in values
-            found += unused_flags.without_effect([name], needs=needs, met=is_met)
+            found += cli.flags_without_effect([name], needs=needs, met=is_met)
     return [
         *found,
-        *unused_flags.without_effect(
+        *cli.flags_without_effect(
             ["replicas_to_aggregate"], needs="--sync_replicas", met=FLAGS.sync_replicas
         ),
-        *unused_flags.without_effect(
+        *cli.flags_without_effect(
             ["checkpoint_exclude_scopes", "ignore_missing_vars"],
             needs="--checkpoint_path",
             met=FLAGS.checkpoint_path is not None,
@@ -171,11 +171,10 @@ def unused() -> list[str]:
 def train(config: Any) -> None:
     """Trains in this process, with others or alone."""
     import replicate  # noqa: PLC0415
-    from examples import endings  # noqa: PLC0415
     from examples.slim.datasets.dataset import Reading  # noqa: PLC0415
     from examples.slim.image_classifier import cluster, problem, training  # noqa: PLC0415
 
-    with terminal.bad_input():
+    with cli.bad_input():
         deployment = cluster.deployment(config, FLAGS.num_clones, FLAGS.clone_on_cpu)
         posed = problem.pose(data_flags.read(problem.ProblemFlags), FLAGS.train_image_size, True)
         cluster.check_dataset(config, posed.dataset)
@@ -195,28 +194,28 @@ def train(config: Any) -> None:
         shard_index=deployment.replica_id,
     )
     batch_rows = FLAGS.batch_size * FLAGS.num_clones
-    terminal.show("devices", cluster.describe_devices(deployment))
-    terminal.show("data", posed)
+    cli.show("devices", cluster.describe_devices(deployment))
+    cli.show("data", posed)
     for text in unused():
-        terminal.show("unused flag", text)
-    terminal.show("batch", f"{batch_rows} = {FLAGS.num_clones} x {FLAGS.batch_size}")
-    terminal.show_start(begun, step, estimator.model_dir, FLAGS.max_number_of_steps)
+        cli.show("unused flag", text)
+    cli.show("batch", f"{batch_rows} = {FLAGS.num_clones} x {FLAGS.batch_size}")
+    cli.show_start(begun, step, estimator.model_dir, FLAGS.max_number_of_steps)
     if begun and FLAGS.checkpoint_path:
-        terminal.show("fine-tuning", "not again: this run goes on from its own checkpoint")
-    with endings.endings(estimator):
+        cli.show("fine-tuning", "not again: this run goes on from its own checkpoint")
+    with cli.training_errors(estimator):
         cluster.train(
             estimator, lambda: posed.batches(reading, batch_rows), FLAGS.max_number_of_steps
         )
     if config.is_chief:
-        terminal.show("checkpoint", estimator.latest_checkpoint())
-        terminal.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
+        cli.show("checkpoint", estimator.latest_checkpoint())
+        cli.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
 
 
 def begin(estimator: Any, begun: str | None) -> int:
     """Has the chief write down what a run is asked to do, and returns the step it goes on from.
 
     Args:
-      estimator: What trains.
+      estimator: The Estimator that trains.
       begun: The newest checkpoint of the run itself, if there is one.
 
     Raises:
@@ -224,11 +223,9 @@ def begin(estimator: Any, begun: str | None) -> int:
     """
     import tensorflow as tf  # noqa: PLC0415
 
-    from examples import config_file  # noqa: PLC0415
-
     step = int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP)) if begun else 0
     if estimator.config.is_chief:
-        config_file.record(
+        cli.record_config(
             estimator.model_dir, step, params=estimator.params, run_config=estimator.config
         )
     return step
@@ -240,7 +237,7 @@ def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:
     Args:
       posed: The `problem.Problem`.
       deployment: The `model_deploy.DeploymentConfig`.
-      begins: Whether this process initialises the model, maybe with that of another run.
+      begins: True if this process initialises the model, maybe with another run's values.
 
     Raises:
       ValueError: The learning rate cannot follow epochs that are so short, or there is no
@@ -285,4 +282,4 @@ def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:
 
 
 if __name__ == "__main__":
-    terminal.run(main)
+    cli.run(main)

@@ -1,31 +1,44 @@
 """Runs the example programs inside the test process, so that TensorFlow is imported once."""
 
+import contextlib
+import io
 import runpy
 import sys
+import warnings
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from absl.testing import flagsaver
 
-from examples import terminal  # noqa: F401  # Its flag --help outlives the programs that use it.
+from examples import cli  # noqa: F401  # Its flag --help outlives the programs that use it.
 
 
 class Done(NamedTuple):
-    """What a program ended with: its exit code and what it printed."""
+    """Exit code and printed text of a program."""
 
     code: int
     out: str
     err: str
 
 
-@pytest.fixture
-def run_program(monkeypatch, capsys):
-    """Runs `examples.<name>` as `python -m` does; the flags that it defines are gone afterwards."""
+@pytest.fixture(scope="session")
+def run_program():
+    """Runs `examples.<name>` as `python -m` does. Its flags are gone afterwards."""
 
     def run(name, *arguments):
-        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
-        with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
-            runpy.run_module(f"examples.{name}", run_name="__main__", alter_sys=True)
-        return Done(end.value.code, *capsys.readouterr())
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            flagsaver.flagsaver(),
+            mock.patch.object(sys, "argv", [name, *map(str, arguments)]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
+            # runpy warns if a test has imported the program.
+            warnings.filterwarnings("ignore", "'examples", RuntimeWarning)
+            with pytest.raises(SystemExit) as end:
+                runpy.run_module(f"examples.{name}", run_name="__main__", alter_sys=True)
+        return Done(end.value.code, out.getvalue(), err.getvalue())
 
     return run

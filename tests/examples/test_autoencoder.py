@@ -1,11 +1,68 @@
-"""The program on two towers, to a stated loss, and its picture."""
+"""The autoencoder's shapes, loss and registration, steps on two towers, and the program."""
 
 import re
 
+import numpy as np
 import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+from examples import autoencoder
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
+
+v1 = tf.compat.v1
+IMAGES = np.random.RandomState(0).rand(12, 4, 4, 1).astype(np.float32)
+
+
+def test_shapes_and_blocks(graph):
+    layers = kfac.LayerCollection()
+    model = autoencoder.build_model(tf.constant(IMAGES), layers)
+    assert model.codes.shape.as_list() == [12, 2]
+    assert model.logits.shape.as_list() == [12, 16]
+    assert len(v1.trainable_variables()) == 16
+    assert set(layers.registered_variables) == set(v1.trainable_variables())
+
+
+def test_loss_is_the_cross_entropy_summed_over_pixels(graph):
+    logits = np.random.RandomState(1).randn(12, 16).astype(np.float32)
+    with v1.Session() as session:
+        loss = session.run(autoencoder.mean_loss(tf.constant(logits), tf.constant(IMAGES)))
+    p, x = 1 / (1 + np.exp(-logits)), IMAGES.reshape(12, 16)
+    expected = -(x * np.log(p) + (1 - x) * np.log(1 - p)).sum(1).mean()
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_two_towers_reduce_the_loss_and_adapt_the_damping(graph, monkeypatch):
+    monkeypatch.setattr(autoencoder, "HIDDEN", (8,))
+    v1.set_random_seed(0)
+    v1.train.get_or_create_global_step()
+    model_fn = replicate.replicate_model_fn(
+        autoencoder.model_fn,
+        loss_reduction=v1.losses.Reduction.MEAN,
+        devices=["/cpu:0", "/cpu:1"],
+    )
+    spec = model_fn(tf.constant(IMAGES), None, replicate.ModeKeys.TRAIN, {"damping": 0.1})
+    (damping,) = [v for v in v1.global_variables() if v.op.name.endswith("damping")]
+    with v1.train.MonitoredSession() as session:
+        losses, dampings = zip(
+            *(session.run([spec.loss, spec.train_op, damping])[::2] for _ in range(11)),
+            strict=True,
+        )
+    assert losses[-1] < 0.97 * losses[0]
+    assert len(set(dampings)) > 2
+
+
+def test_predictions_are_images_and_codes(graph):
+    spec = autoencoder.model_fn(tf.constant(IMAGES), None, replicate.ModeKeys.PREDICT, {})
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        found = session.run(spec.predictions)
+    assert found["image"].shape == IMAGES.shape
+    assert found["code"].shape == (12, 2)
+    assert 0 < found["image"].min() < found["image"].max() < 1
 
 
 def test_reaches_a_loss_and_draws_reconstructions(run_program, tmp_path):

@@ -1,6 +1,6 @@
-"""The main program as a user runs it, judged by what it prints.
+"""The main program, judged by its exit code and the lines that it prints.
 
-What ends it is tried in a process of its own; the modes are run inside the test process.
+Start-up and Ctrl-C are tested in processes of their own, the rest inside the test process.
 """
 
 import json
@@ -55,26 +55,28 @@ def run(model_dir, *flags):
         ("--devices=/cpu:0,/gpu:9", "/device:GPU:9"),
     ],
 )
-def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(tmp_path, flag, message):
-    done = run(tmp_path / "model", *SHORT, flag)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
+def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
+    run_program, tmp_path, flag, message
+):
+    done = run_program("convnet", f"--model_dir={tmp_path}/model", *SHORT, flag)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert message in done.err
     assert not list(tmp_path.glob("model/model.ckpt*"))
 
 
 @pytest.mark.parametrize("below", ["", "/below"])
-def test_a_model_dir_that_is_a_file_is_refused(tmp_path, below):
+def test_a_model_dir_that_is_a_file_is_refused(run_program, tmp_path, below):
     path = tmp_path / "file"
     path.write_text("precious")
-    done = run(f"{path}{below}", *SHORT)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert f"--model_dir={path}" in done.stderr
+    done = run_program("convnet", f"--model_dir={path}{below}", *SHORT)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert f"--model_dir={path}" in done.err
     assert path.read_text() == "precious"
 
 
-def test_trains_goes_on_and_finds_itself_complete(tmp_path):
+def test_a_run_continues_until_it_is_complete(run_program, tmp_path):
     model_dir = tmp_path / "model"
     first = run(model_dir, *SHORT)
     assert first.returncode == 0, first.stderr
@@ -94,20 +96,21 @@ def test_trains_goes_on_and_finds_itself_complete(tmp_path):
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", picture[16:24]) == (1200, 540)
 
-    second = run(model_dir, *SHORT, "--train_steps=7")
-    assert second.returncode == 0, second.stderr
-    assert f"{model_dir}/model.ckpt-3: continuing at step 3" in second.stdout
-    assert evaluated_steps(second.stdout) == ["6", "7"]
-    assert f"{model_dir}/model.ckpt-7\n" in second.stdout
+    again = (f"--model_dir={model_dir}", *SHORT)
+    second = run_program("convnet", *again, "--train_steps=7")
+    assert second.code == 0, second.err
+    assert f"{model_dir}/model.ckpt-3: continuing at step 3" in second.out
+    assert evaluated_steps(second.out) == ["6", "7"]
+    assert f"{model_dir}/model.ckpt-7\n" in second.out
 
-    third = run(model_dir, *SHORT, "--train_steps=7")
-    assert third.returncode == 0, third.stderr
-    assert f"{model_dir}/model.ckpt-7: complete at step 7" in third.stdout
-    assert accuracies(third.stdout) == accuracies(second.stdout)
+    third = run_program("convnet", *again, "--train_steps=7")
+    assert third.code == 0, third.err
+    assert f"{model_dir}/model.ckpt-7: complete at step 7" in third.out
+    assert accuracies(third.out) == accuracies(second.out)
 
-    other = run(model_dir, *SHORT, "--optimizer=adam")
-    assert (other.returncode, other.stdout) == (2, "")
-    assert "holds checkpoints of kfac" in other.stderr
+    other = run_program("convnet", *again, "--optimizer=adam")
+    assert (other.code, other.out) == (2, "")
+    assert "holds checkpoints of kfac" in other.err
 
 
 def evaluated_steps(text):
@@ -118,14 +121,15 @@ def accuracies(text):
     return re.findall(r"^(?:train|test) accuracy +(\S+)$", text, re.MULTILINE)
 
 
-def test_divergence_is_one_line_and_exit_code_3(tmp_path):
-    done = run(tmp_path, *SHORT, "--optimizer=momentum", "--learning_rate=1e30")
-    assert done.returncode == 3
-    assert "training diverged" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
+    flags = ("--optimizer=momentum", "--learning_rate=1e30")
+    done = run_program("convnet", f"--model_dir={tmp_path}", *SHORT, *flags)
+    assert done.code == 3
+    assert "training diverged" in done.err
+    assert "Traceback" not in done.err
 
 
-def test_an_interrupt_saves_and_says_how_to_go_on(tmp_path):
+def test_interrupt_saves_and_prints_the_command_to_resume(tmp_path):
     model_dir = tmp_path / "model"
     flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=log")
     process = subprocess.Popen(
@@ -198,7 +202,7 @@ def test_flags_without_effect_are_refused(run_program, tmp_path, flags, needs):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cluster_is_needed_where_workers_wait_for_each_other(run_program, tmp_path, monkeypatch):
+def test_synchronous_mode_needs_a_cluster(run_program, tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     flags = (f"--model_dir={tmp_path}", "--mode=distributed_sync_replicas")
     done = run_program("convnet", *flags)

@@ -24,7 +24,7 @@ def test_layers_have_the_shapes_of_the_tutorials(graph, side, features):
     assert len(v1.trainable_variables()) == 6
 
 
-def test_linear_layer_computes_what_it_says(graph):
+def test_linear_layer_matches_numpy(graph):
     inputs = np.random.RandomState(0).randn(4, 3).astype(np.float32)
     layer = convnet_model.linear_layer("linear", tf.constant(inputs), 2)
     with v1.Session() as session:
@@ -34,7 +34,7 @@ def test_linear_layer_computes_what_it_says(graph):
     np.testing.assert_allclose(outputs, inputs @ weights + [1.0, -1.0], rtol=1e-5)
 
 
-def test_conv_layer_computes_what_it_says(graph):
+def test_conv_layer_matches_numpy(graph):
     images = np.random.RandomState(0).randn(1, 5, 5, 1).astype(np.float32)
     layer = convnet_model.conv_layer("conv", tf.constant(images), 3, 2)
     with v1.Session() as session:

@@ -86,7 +86,7 @@ def small_model(images, labels, num_labels, layers, register_layers_manually=Tru
 @pytest.mark.parametrize(
     ("is_manual", "device"), [(True, "/cpu:1"), (False, "/cpu:1"), (False, "")]
 )
-def test_a_loss_is_minimized_on_the_device_that_is_given(graph, capsys, is_manual, device):
+def test_loss_is_minimized_on_the_given_device(graph, capsys, is_manual, device):
     layers = kfac.LayerCollection()
     batch = mnist.load_mnist(None, 1, 4, flatten_images=False)
     loss, accuracy = small_model(*batch, 10, layers)

@@ -58,7 +58,7 @@ def test_read_joins_the_files_of_a_continued_run(model_dir):
     np.testing.assert_array_equal(found["test", "accuracy"].steps, [3, 6])
 
 
-def test_draw_shows_the_metric_that_it_is_told(model_dir, tmp_path):
+def test_draw_shows_the_given_metric(model_dir, tmp_path):
     write_events(model_dir / "eval_test", "error", [(3, 0.5), (4, 0.25)])
     pictures = [tmp_path / "accuracy.png", tmp_path / "error.png"]
     for picture in pictures:
@@ -84,7 +84,7 @@ def test_the_command_draws_a_folder_anew(model_dir, capsys):
 
 
 @pytest.mark.parametrize("arguments", [[], ["{}"], ["{}", "title"], ["{}/nowhere", "title"]])
-def test_the_command_answers_what_it_cannot_use_with_one_line(tmp_path, capsys, arguments):
+def test_command_refuses_bad_arguments_with_one_line(tmp_path, capsys, arguments):
     with pytest.raises(SystemExit) as end:
         curves.main([argument.format(tmp_path) for argument in arguments])
     assert end.value.code == 2

@@ -1,11 +1,96 @@
-"""The program on two towers, until its samples are near real images, and its picture."""
+"""The networks' shapes, one optimizer for each, distances of samples, and the program."""
 
 import re
 
+import numpy as np
 import pytest
+import tensorflow as tf
+
+import replicate
+from examples import gan, mnist
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
+
+v1 = tf.compat.v1
+IMAGES = np.random.RandomState(0).rand(8, 4, 4, 1).astype(np.float32)
+PARAMS = {"learning_rate": 0.01, "image_shape": (4, 4, 1)}
+
+
+def replicated(mode, features):
+    v1.set_random_seed(0)
+    v1.train.get_or_create_global_step()
+    model_fn = replicate.replicate_model_fn(
+        gan.model_fn,
+        loss_reduction=v1.losses.Reduction.MEAN,
+        devices=["/cpu:0", "/cpu:1"],
+    )
+    return model_fn(tf.constant(features), None, mode, PARAMS)
+
+
+def test_one_train_op_makes_a_step_of_both(graph):
+    spec = replicated(replicate.ModeKeys.TRAIN, IMAGES)
+    variables = v1.trainable_variables()
+    assert len(variables) == 12
+    slots = [v for v in v1.global_variables() if "/Adam" in v.op.name or "/gen" in v.op.name]
+    assert len(slots) >= 12
+    with v1.train.MonitoredSession() as session:
+        before = session.run(variables)
+        session.run(spec.train_op)
+        after = session.run(variables)
+        step = session.run(v1.train.get_global_step())
+    assert step == 1  # Only one of the two counts.
+    for variable, old, new in zip(variables, before, after, strict=True):
+        assert not np.array_equal(old, new), variable
+
+
+def test_each_optimizer_leaves_the_other_network_alone(graph):
+    v1.train.get_or_create_global_step()
+    on_fake = gan.discriminate(gan.generate(tf.ones([2, gan.NOISE]), (4, 4, 1)))
+    loss = gan.cross_entropy(on_fake, 1.0)
+    generator = v1.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES, "generator/")
+    discriminator = v1.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES, "discriminator/")
+    assert len(generator) == len(discriminator) == 6
+    train_op = gan.make_optimizer(PARAMS, "generator").minimize(loss, var_list=generator)
+    with v1.train.MonitoredSession() as session:
+        before = session.run([generator, discriminator])
+        session.run(train_op)
+        after = session.run([generator, discriminator])
+    assert not any(map(np.array_equal, before[0], after[0]))
+    assert all(map(np.array_equal, before[1], after[1]))
+
+
+def test_cross_entropy_against_numpy(graph):
+    logits = np.array([[-1.0], [2.0]], np.float32)
+    with v1.Session() as session:
+        real, fake = session.run([gan.cross_entropy(tf.constant(logits), t) for t in (1.0, 0.0)])
+    np.testing.assert_allclose(real, np.log1p(np.exp(-logits)).mean(), rtol=1e-6)
+    np.testing.assert_allclose(fake, np.log1p(np.exp(logits)).mean(), rtol=1e-6)
+
+
+def test_predictions_are_one_image_for_each_row_of_noise(graph):
+    noise = np.random.RandomState(0).randn(5, gan.NOISE).astype(np.float32)
+    spec = replicated(replicate.ModeKeys.PREDICT, noise)
+    with v1.train.MonitoredSession() as session:
+        images = session.run(spec.predictions["image"])
+    assert images.shape == (5, 4, 4, 1)
+    assert 0 < images.min() < images.max() < 1
+
+
+def images(*values):
+    return np.array(values, np.float32).reshape(-1, 1, 1, 1)
+
+
+def test_distances_are_those_to_the_nearest():
+    data = mnist.Dataset(
+        "numbers",
+        mnist.Examples(images(0.0, 10.0), np.zeros(2)),
+        mnist.Examples(images(1.0, 6.0), np.zeros(2)),
+    )
+    found = gan.distances(images(2.0, 9.0, 9.0), data)
+    np.testing.assert_allclose(found["sample to image"], (2 + 1 + 1) / 3, rtol=1e-5)
+    np.testing.assert_allclose(found["test to image"], (1 + 4) / 2, rtol=1e-5)
+    np.testing.assert_allclose(found["test to sample"], (1 + 3) / 2, rtol=1e-5)
 
 
 def test_samples_come_near_to_images(run_program, tmp_path):

@@ -1,12 +1,81 @@
-"""The program in both modes, to a stated accuracy."""
+"""The perceptron's arithmetic, steps on two towers and on one, and the program in both modes."""
 
 import json
 import re
 
+import numpy as np
 import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+from examples import mlp
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
+
+v1 = tf.compat.v1
+PARAMS = {"learning_rate": 0.1, "momentum": 0.5, "damping": 0.25}
+
+
+def batch(rows=8):
+    random = np.random.RandomState(0)
+    images = random.rand(rows, 8, 8, 1).astype(np.float32)
+    return images, random.randint(0, 10, rows).astype(np.int32)
+
+
+def test_layers_match_numpy(graph):
+    images, _ = batch(3)
+    model = mlp.build_model(tf.constant(images))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        params = session.run([layer.params for layer in model])
+        logits = session.run(model[-1].outputs)
+    activations = images.reshape(3, 64)
+    for weights, bias in params[:-1]:
+        activations = np.tanh(activations @ weights + bias)
+    weights, bias = params[-1]
+    np.testing.assert_allclose(logits, activations @ weights + bias, rtol=1e-4, atol=1e-6)
+    assert [weights.shape for weights, _ in params] == [(64, 64), (64, 32), (32, 10)]
+
+
+def test_predict_takes_the_largest_logit(graph):
+    images = tf.constant(batch()[0])
+    digits = mlp.predict(images)
+    with v1.variable_scope("", reuse=True):
+        logits = mlp.build_model(images)[-1].outputs
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        found, expected = session.run([digits, logits])
+    np.testing.assert_array_equal(found, expected.argmax(axis=1))
+
+
+def test_register_gives_every_parameter_a_kronecker_block(graph):
+    layers = kfac.LayerCollection()
+    mlp.register(layers, mlp.build_model(tf.constant(batch()[0])))
+    assert set(layers.registered_variables) == set(v1.trainable_variables())
+    assert all(note.startswith("kron") for note in layers.describe().values())
+
+
+def test_two_towers_see_the_loss_and_the_gradients_of_one():
+    check = replicate.check_replication(
+        mlp.model_fn,
+        lambda: tf.data.Dataset.from_tensors(batch()),
+        devices=["/cpu:0", "/cpu:1"],
+        params=PARAMS,
+        loss_reduction=v1.losses.Reduction.MEAN,
+        output=None,
+    )
+    assert check.loss.relative < 1e-5
+    assert max(gradient.relative for gradient in check.gradients) < 1e-4
+
+
+@pytest.mark.parametrize("mode", [replicate.ModeKeys.EVAL, replicate.ModeKeys.PREDICT])
+def test_evaluation_and_prediction_need_no_optimizer(graph, mode):
+    images, labels = map(tf.constant, batch())
+    spec = mlp.model_fn(images, labels, mode, {})
+    assert spec.train_op is None
+    assert kfac.graph_layer_collection().registered_variables == ()
 
 
 @pytest.mark.parametrize("mode", ["estimator", "plain"])
@@ -42,7 +111,7 @@ def test_a_dry_run_compares_one_step_and_trains_nothing(run_program, tmp_path):
     assert not list(tmp_path.glob("model.ckpt*"))
 
 
-def test_checkpoints_that_cannot_be_used_are_one_line_and_exit_code_2(run_program, tmp_path):
+def test_unusable_checkpoint_is_one_line_and_exit_code_2(run_program, tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"')
     (tmp_path / "model.ckpt-5.index").write_text("damaged")
     done = run_program("mlp", f"--model_dir={tmp_path}", "--batch_size=16")
@@ -50,7 +119,7 @@ def test_checkpoints_that_cannot_be_used_are_one_line_and_exit_code_2(run_progra
     assert "model.ckpt-5" in done.err
 
 
-def test_a_bar_is_refused_where_there_is_none(run_program, tmp_path):
+def test_plain_mode_refuses_a_progress_bar(run_program, tmp_path):
     done = run_program("mlp", f"--model_dir={tmp_path}", "--mode=plain", "--progress=bar")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "--progress=bar has no effect without --mode=estimator" in done.err

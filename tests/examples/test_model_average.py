@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from examples import terminal
+from examples import cli
 from replicate.launch.plan import free_ports
 
 pytest.importorskip("matplotlib")
@@ -49,7 +49,7 @@ def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
     run_program, tmp_path, flag, message
 ):
     done = run_program("model_average", f"--model_dir={tmp_path / 'model'}", *flag.split())
-    assert (done.code, done.out, done.err.count("\n")) == (terminal.BAD_INPUT, "", 1)
+    assert (done.code, done.out, done.err.count("\n")) == (cli.BAD_INPUT, "", 1)
     assert message in done.err
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples import mnist, plain_training, run_flags
+from examples import cli, mnist, plain_training
 
 v1 = tf.compat.v1
 
@@ -26,7 +26,7 @@ def settings(model_dir, **changes):
         "seed": 0,
         "progress": "off",
     }
-    return run_flags.RunSettings(**{**fields, **changes})
+    return cli.RunSettings(**{**fields, **changes})
 
 
 def examples(digits):
@@ -75,7 +75,7 @@ def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_says_how_to_go_on(tmp_path, capsys, number, code):
+def test_signal_saves_and_prints_the_command_to_resume(tmp_path, capsys, number, code):
     def send():
         return tf.numpy_function(lambda: os.kill(os.getpid(), number) or np.int32(0), [], tf.int32)
 

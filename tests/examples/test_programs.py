@@ -1,4 +1,4 @@
-"""What all programs have in common: --help at once, and one line for a mistake."""
+"""All programs answer --help at once, and a mistake with one line."""
 
 import ast
 import pathlib
@@ -12,7 +12,7 @@ FOLDER = pathlib.Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(
     ".".join(path.relative_to(FOLDER).with_suffix("").parts)
     for path in FOLDER.rglob("*.py")
-    if re.search(r"^    (terminal.run\(main\)|program.run\(PROGRAM\))$", path.read_text(), re.M)
+    if re.search(r"^    (cli.run\(main\)|program.run\(PROGRAM\))$", path.read_text(), re.M)
 )
 PROBE = """
 import runpy, sys
@@ -29,7 +29,7 @@ def test_the_programs_are_found():
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_help_says_what_a_program_shows_and_loads_nothing_heavy(program):
+def test_help_prints_the_docstring_and_loads_nothing_heavy(program):
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(name=f"examples.{program}")],
         cwd=FOLDER.parent,

@@ -1,11 +1,52 @@
-"""The program on two towers, to a stated accuracy."""
+"""The recurrent network against NumPy, its registration, and the program on two towers."""
 
 import re
 
+import numpy as np
 import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+from examples import rnn
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
+
+v1 = tf.compat.v1
+IMAGES = np.random.RandomState(0).rand(6, 3, 4, 1).astype(np.float32)
+LABELS = np.arange(6, dtype=np.int32)
+PARAMS = {"learning_rate": 0.05, "momentum": 0.0, "damping": 0.1}
+
+
+def test_logits_are_those_of_the_recurrence(graph):
+    logits = rnn.logits_of(tf.constant(IMAGES), "kron_indep")
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        found, (w, b, v, c) = session.run([logits, v1.trainable_variables()])
+    state = np.zeros([6, rnn.UNITS])
+    for row in range(3):
+        state = np.tanh(np.concatenate([IMAGES[:, row, :, 0], state], axis=1) @ w + b)
+    np.testing.assert_allclose(found, state @ v + c, rtol=1e-4, atol=1e-5)
+
+
+# The program is run with kron_series_2 below.
+@pytest.mark.parametrize("approx", ["kron_series_1", "kron_indep"])
+def test_two_towers_train_with_each_approximation(graph, approx):
+    v1.set_random_seed(0)
+    v1.train.get_or_create_global_step()
+    model_fn = replicate.replicate_model_fn(
+        rnn.model_fn,
+        loss_reduction=v1.losses.Reduction.MEAN,
+        devices=["/cpu:0", "/cpu:1"],
+    )
+    params = {**PARAMS, "approx": approx}
+    spec = model_fn(tf.constant(IMAGES), tf.constant(LABELS), replicate.ModeKeys.TRAIN, params)
+    layers = kfac.graph_layer_collection()
+    assert set(layers.registered_variables) == set(v1.trainable_variables())
+    with v1.train.MonitoredSession() as session:
+        losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(5)]
+    assert losses[-1] < losses[0]
 
 
 def test_reaches_an_accuracy_on_two_towers(run_program, tmp_path):

@@ -6,7 +6,7 @@ pytest.importorskip("matplotlib")
 
 import model_deploy
 import replicate
-from examples import run_flags, training
+from examples import cli, training
 from replicate.estimator.cluster_config import ClusterConfig
 
 
@@ -15,7 +15,7 @@ def plan(towers):
 
 
 def settings(num_towers=None, devices=None):
-    return run_flags.RunSettings(
+    return cli.RunSettings(
         data_dir=None,
         model_dir="unused",
         num_towers=num_towers,
@@ -30,7 +30,7 @@ def settings(num_towers=None, devices=None):
 
 
 @pytest.mark.parametrize(("batch", "towers"), [(128, 2), (128, 1), (6, 3), (7, 7)])
-def test_a_batch_that_can_be_shared_is_accepted(batch, towers):
+def test_divisible_batch_size_is_accepted(batch, towers):
     training.check_batch_size(batch, plan(towers))
 
 
@@ -38,7 +38,7 @@ def test_a_batch_that_can_be_shared_is_accepted(batch, towers):
     ("batch", "towers", "advice"),
     [(127, 2, "126 or 128 can"), (2, 3, "; 3 can"), (10, 4, "8 or 12")],
 )
-def test_a_batch_that_cannot_be_shared_is_refused_with_sizes_that_can(batch, towers, advice):
+def test_indivisible_batch_size_is_refused_with_advice(batch, towers, advice):
     with pytest.raises(ValueError, match=f"--batch_size={batch} cannot be split.*{advice}"):
         training.check_batch_size(batch, plan(towers))
 
@@ -59,7 +59,7 @@ def test_a_plain_graph_refuses_towers(num_towers, devices, wrong):
         training.plan_one_device(settings(num_towers, devices))
 
 
-def test_towers_take_logical_devices_that_are_there():
+def test_towers_use_existing_logical_devices():
     towers = training.plan_towers(3, None).towers
     assert towers == ("/device:CPU:0", "/device:CPU:1", "/device:CPU:2")
     assert training.plan_towers(None, ["/cpu:4", "/cpu:1"]).towers == (

@@ -35,7 +35,7 @@ def array_dataset(
       split_name: Of the part that the arrays are.
       images: uint8, [count, height, width, channels].
       labels: Whole numbers from 0 to num_classes - 1, [count].
-      num_classes: How many classes there are.
+      num_classes: Number of classes.
       items_to_descriptions: As in ImageDataset.
     """
 

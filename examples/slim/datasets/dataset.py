@@ -16,7 +16,7 @@ Elements = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How one process goes through a dataset.
+    """Settings for reading a dataset in one process.
 
     Attributes:
       training: Endless and shuffled, or everything once and in order.
@@ -44,10 +44,10 @@ class ImageDataset:
       split_name: Of the part, such as "train".
       num_samples: Images in it.
       num_classes: Labels are below that.
-      items_to_descriptions: What "image" and "label" are, in words.
-      in_memory: Whether its elements are small numbers of rows, so that a checkpoint can hold a
+      items_to_descriptions: Descriptions of "image" and "label".
+      in_memory: True if its elements are small numbers of rows, so that a checkpoint can hold a
         shuffle buffer of them.
-      runs_python: Whether `decode` calls back into Python, which a server that was started
+      runs_python: True if `decode` calls back into Python, which a server that was started
         elsewhere cannot do.
       elements: Returns the elements that a process reads, still encoded.
       decode: Element -> (image, uint8 [height, width, channels], label, int64 []).

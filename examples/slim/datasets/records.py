@@ -34,8 +34,8 @@ def record_dataset(
       open_file: Path, string [] -> tf.data.Dataset of its records, each string [].
       decode: As in ImageDataset, like the arguments that follow.
       num_samples: Records in all files.
-      num_classes: How many classes there are.
-      items_to_descriptions: What image and label are.
+      num_classes: Number of classes.
+      items_to_descriptions: Descriptions of image and label.
     """
 
     def elements(reading: Reading) -> Elements:

@@ -1,4 +1,4 @@
-"""Checks of what a dataset is asked for, with the same words for all datasets."""
+"""Checks of split names, file patterns and folders, with the same messages for all datasets."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Which checkpoints an evaluation looks at: one, the newest, or each that comes.
+"""Checkpoints to evaluate: a given one, the newest, or each new one.
 
-Owns the wait for new ones. What is in them is the business of `replicate.Estimator`.
+Owns the wait for new checkpoints. `replicate.Estimator` reads them.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 
 
 def newest(path: str) -> str:
-    """Returns the checkpoint that a path stands for: itself, or the newest one in a directory.
+    """Returns the path itself if it is a checkpoint, or the newest checkpoint of a directory.
 
     Raises:
       ValueError: There is none.
@@ -23,10 +23,10 @@ def newest(path: str) -> str:
 
 
 def following(folder: str, interval_secs: float, timeout_secs: float) -> Iterator[str]:
-    """Yields the newest checkpoint, and each newer one that comes.
+    """Yields the newest checkpoint and then each newer one.
 
     Args:
-      folder: Where checkpoints are written; it need not be there yet.
+      folder: Directory of the checkpoints. It need not exist yet.
       interval_secs: Least number of seconds from one to the next.
       timeout_secs: Seconds without a new one after which it ends; 0 to wait for ever.
     """

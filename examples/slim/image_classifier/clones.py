@@ -24,7 +24,7 @@ AUXILIARY_WEIGHT = 0.4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
-    """Which network, and what is settled when it is built.
+    """Name of a network and the settings of its construction.
 
     Attributes:
       model_name: A name of `examples.slim.networks`.
@@ -40,7 +40,7 @@ class Network:
 
 
 class Outputs(NamedTuple):
-    """What the network makes of a share of the batch.
+    """Outputs of the network for a share of the batch.
 
     Attributes:
       logits: [batch, classes].
@@ -61,11 +61,11 @@ def create(
     """Builds the clones; in training they leave their losses in the collection LOSSES.
 
     Args:
-      network: What to build.
-      deployment: How many clones, and where.
+      network: The network to build.
+      deployment: Number and devices of the clones.
       images: [batch, height, width, channels], for all clones together.
       labels: Class numbers, [batch].
-      is_training: Whether to train it.
+      is_training: True: build the losses, and the network as for training.
 
     Returns:
       The clones, whose outputs are `Outputs`.
@@ -108,7 +108,7 @@ def split(images: Tensor, labels: Tensor, num_clones: int) -> list[tuple[Tensor,
     Args:
       images: [batch, ...].
       labels: [batch].
-      num_clones: How many shares. With fewer rows than that some are empty.
+      num_clones: Number of shares. With fewer rows than shares some are empty.
 
     Returns:
       A pair (images, labels) for each clone; together they are the batch, in order.

@@ -1,8 +1,7 @@
-"""The cluster of the image classifier: TF_CONFIG, lists of hosts, or a server that runs already.
+"""Cluster of the image classifier: TF_CONFIG, lists of hosts, or a running server.
 
-Owns the reading of the three, and what each part of a model is told of them: `run_config` makes the
-settings of the runtime, `deployment` those of the clones. `train` gives a process its role. A
-process on its own is a cluster of one.
+Reads any of the three. `run_config` makes the settings of the runtime, `deployment` those of the
+clones. `train` runs the role of a process. A single process is a cluster of one.
 """
 
 import dataclasses
@@ -25,7 +24,7 @@ WORKER, PS = "worker", "ps"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterFlags:
-    """Where this process is; the fields are flags of the same names.
+    """Place of this process in a cluster. The fields are flags of the same names.
 
     Attributes:
       master: Address of a server that was started elsewhere, such as grpc://host:2222, or "".
@@ -87,12 +86,12 @@ def alone(**settings: Any) -> replicate.RunConfig:
 def deployment(
     config: replicate.RunConfig, num_clones: int, clone_on_cpu: bool
 ) -> model_deploy.DeploymentConfig:
-    """Returns where clones and variables go.
+    """Returns the devices of clones and variables.
 
     Args:
       config: Of this process, from `run_config`.
       num_clones: Clones in this process.
-      clone_on_cpu: Whether they are on the CPU even if there are GPUs.
+      clone_on_cpu: True: put the clones on the CPU even if there are GPUs.
 
     Raises:
       ValueError: Replicas have no parameter server, or there are GPUs, but fewer than clones.
@@ -116,7 +115,7 @@ def deployment(
 
 
 def describe(config: replicate.RunConfig) -> str:
-    """Returns what this process is in the cluster, in words."""
+    """Returns the role of this process in the cluster, in words."""
     if not config.cluster.jobs:
         return "alone"
     return (
@@ -126,7 +125,7 @@ def describe(config: replicate.RunConfig) -> str:
 
 
 def describe_devices(deployment: model_deploy.DeploymentConfig) -> str:
-    """Returns where the clones and the variables of a process are, in words."""
+    """Returns the devices of the clones and variables of a process, in words."""
     count = deployment.num_clones
     clones = " ".join(deployment.clone_device(index) for index in range(count))
     servers = f"{deployment.ps_device or ''}{model_deploy.canonical_device('cpu:0')}"
@@ -144,7 +143,7 @@ def check_dataset(config: replicate.RunConfig, dataset: ImageDataset) -> None:
 
 
 def serve(config: replicate.RunConfig) -> None:
-    """Keeps variables for the others until they are done, as a parameter server does."""
+    """Serves variables until the other tasks are done, as a parameter server."""
     estimator = replicate.Estimator(_no_model, config=config)
     train(estimator, _no_model, None)
 
@@ -152,7 +151,7 @@ def serve(config: replicate.RunConfig) -> None:
 def train(
     estimator: replicate.Estimator, input_fn: Callable[[], Any], max_steps: int | None
 ) -> None:
-    """Does what this process is there for: serves variables, or trains up to a step.
+    """Runs the role of this process: serves variables, or trains up to a step.
 
     Args:
       estimator: With the config of this process.
@@ -171,12 +170,12 @@ def train(
 
 
 def _no_model(features: Any = None) -> None:
-    """Stands for a model and an input where there is none."""
+    """Placeholder for a model and an input in a task that has none."""
     del features
 
 
 def _beside_a_server(place: ClusterFlags, settings: dict[str, Any]) -> replicate.RunConfig:
-    """A cluster whose servers run already: the session needs the address of ours, and no other."""
+    """Returns a cluster of running servers. A session needs only the address of its server."""
     if place.task >= place.worker_replicas:
         raise ValueError(
             f"--task={place.task}, but there are {place.worker_replicas} workers "
@@ -204,7 +203,7 @@ def _beside_a_server(place: ClusterFlags, settings: dict[str, Any]) -> replicate
 
 
 def _tf_config(place: ClusterFlags) -> str:
-    """The TF_CONFIG that says the same as the lists of hosts."""
+    """Returns the TF_CONFIG that is equivalent to the lists of hosts."""
     workers, servers = place.worker_hosts or [], place.ps_hosts or []
     tasks = {WORKER: workers, PS: servers}[place.job_name]
     if not workers or (len(workers) > 1 and not servers):
@@ -232,7 +231,7 @@ def _tf_config(place: ClusterFlags) -> str:
 
 
 def _check_counts(place: ClusterFlags, config: replicate.RunConfig) -> None:
-    """Refuses counts that nothing in the environment stands for."""
+    """Refuses numbers of tasks that the environment does not provide."""
     for flag, default, wanted, found in (
         ("worker_replicas", 1, place.worker_replicas, config.num_worker_replicas),
         ("num_ps_tasks", 0, place.num_ps_tasks, config.num_ps_replicas),

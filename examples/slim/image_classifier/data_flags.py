@@ -1,7 +1,7 @@
-"""The flags that training and evaluation share: which images, which network, which clones.
+"""Flags that training and evaluation share: images, network, clones.
 
-Both programs call `define` beside their own flags; they count as flags of the program, so that its
-`--help` lists them. Nothing heavy is imported here, for `--help` to be quick.
+Both programs call `define` next to their own flags. The flags belong to the calling program, so its
+`--help` lists them. Nothing heavy is imported here, so `--help` is quick.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from absl import flags
 
-from examples import unused_flags
+from examples import cli
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
@@ -19,7 +19,7 @@ Settings = TypeVar("Settings")
 
 
 class FlagError(ValueError):
-    """Flags turn out not to fit, when the model is built that they describe.
+    """Error of flags that do not fit the model, found while it is built.
 
     Programs answer with one line, as for any wrong flag. It is a type of its own so that the
     ValueErrors of other code keep their tracebacks.
@@ -32,7 +32,7 @@ def define(*, split_name: str, batch_size: int, progress_of: str) -> None:
     Args:
       split_name: Default of --dataset_split_name.
       batch_size: Default of --batch_size.
-      progress_of: What the program does with a batch, for the help.
+      progress_of: Activity of the program, for the help text.
     """
     string, integer = flags.DEFINE_string, flags.DEFINE_integer
     string("dataset_name", "imagenet", "cifar10, digits, imagenet, mnist or tfrecords.")
@@ -66,7 +66,7 @@ def define_number(
       default: Its default; if it is None, None is accepted.
       text: Its help.
       least: The least number that is accepted.
-      above: Whether that number itself is refused.
+      above: True: refuse that number itself.
     """
     flags.DEFINE_float(name, default, text)
 
@@ -85,7 +85,7 @@ def define_gone(name: str, default: int | str | bool, reason: str) -> None:
 
     Args:
       name: Of the flag.
-      default: What it must be.
+      default: The only accepted value.
       reason: Why, as a sentence.
     """
     kinds = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, str: flags.DEFINE_string}
@@ -94,8 +94,8 @@ def define_gone(name: str, default: int | str | bool, reason: str) -> None:
 
 
 def unused() -> list[str]:
-    """Returns which of the shared flags have no effect, in words."""
-    return unused_flags.without_effect(
+    """Returns a message for each shared flag that has no effect."""
+    return cli.flags_without_effect(
         ["dataset_dir"],
         needs="a --dataset_name that has files",
         met=FLAGS["dataset_name"].value != "digits",

@@ -1,7 +1,7 @@
 """A classifier that is evaluated on all of its clones: Accuracy and Recall_5 over a whole set.
 
-Every clone takes its share of each batch, and the metrics are taken over the logits of all clones
-put together: the numbers do not depend on how many there are, nor on a last batch that is smaller.
+Each clone evaluates its share of each batch. The metrics use the logits of all clones, so they
+depend neither on the number of clones nor on a smaller last batch.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ METRICS = ("Accuracy", f"Recall_{RECALL_AT}")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """What to evaluate, and where.
+    """Settings of an evaluation: network, devices, averages.
 
     Attributes:
-      network: What to evaluate.
+      network: The network to evaluate.
       deployment: Its clones.
       moving_average_decay: As in training: if it is not None, the averages of the variables are
         evaluated in their place.
@@ -46,7 +46,7 @@ def model_fn(
       features: Images, [batch, height, width, channels].
       labels: Class numbers, [batch].
       mode: replicate.ModeKeys.EVAL.
-      params: What to evaluate, and where.
+      params: Settings of an evaluation: network, devices, averages.
     """
     clones = clones_of.create(params.network, params.deployment, features, labels, False)
     with v1.device(params.deployment.optimizer_device()):

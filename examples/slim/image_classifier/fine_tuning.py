@@ -1,8 +1,7 @@
-"""Fine-tuning: a model begins with the variables of another one, and trains some of its own.
+"""Fine-tuning: a model takes its initial values from another one, and trains some variables.
 
-Owns the choice of variables by the scopes that their names begin with, and their restoration at
-the first initialisation of a run. A run that goes on from a checkpoint of its own needs none of
-this: `train_image_classifier` leaves it out then.
+Selects variables by scope and restores them when a run is first initialised.
+`train_image_classifier` skips this if a run continues from its own checkpoint.
 """
 
 import dataclasses
@@ -11,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from examples import terminal
+from examples import cli
 from examples.slim.image_classifier import checkpoints
 from examples.slim.image_classifier.data_flags import FlagError
 
@@ -21,12 +20,12 @@ Variable = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuning:
-    """What a model begins with; the fields are flags of the same names.
+    """Initial values of a model. The fields are flags of the same names.
 
     Attributes:
       checkpoint_path: A checkpoint, or a directory whose newest one is taken.
       checkpoint_exclude_scopes: Scopes whose variables are initialised as ever, with commas.
-      ignore_missing_vars: Whether that is also done with variables that the checkpoint lacks.
+      ignore_missing_vars: True: do the same with variables that the checkpoint lacks.
     """
 
     checkpoint_path: str
@@ -67,7 +66,7 @@ def variables_to_restore(
     """Returns the variables that begin with the values in a checkpoint.
 
     Args:
-      settings: Which scopes to leave out, and what to do about missing variables.
+      settings: Scopes to leave out, and the treatment of missing variables.
       model_variables: Of the model.
       checkpoint: The path of the checkpoint.
 
@@ -107,7 +106,7 @@ def initial_values(
     """Returns an `init_fn` for a `tf.compat.v1.train.Scaffold`.
 
     Args:
-      settings: What to begin with.
+      settings: The initial values.
       model_variables: Of the model.
       averages: Moving averages of them, which begin with the same values; None if there are none.
 
@@ -125,7 +124,7 @@ def initial_values(
         del scaffold
         saver.restore(session, checkpoint)
         session.run(follow)
-        terminal.show(
+        cli.show(
             "fine-tuning", f"{len(restored)} of {len(model_variables)} variables of {checkpoint}"
         )
 

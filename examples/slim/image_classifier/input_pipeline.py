@@ -1,8 +1,8 @@
 """From a dataset to batches: reads, decodes, preprocesses, batches and prefetches, with tf.data.
 
-The same seed gives the same batches, whatever the number of threads: each image has a seed of its
-own, made of that of the run and of its place in the order. Where images come from is in
-`examples/slim/datasets`, what is done with each in `examples/slim/preprocessing`.
+The same seed gives the same batches for any number of threads: each image has its own seed, derived
+from the seed of the run and the image's position. `examples/slim/datasets` provides the images,
+`examples/slim/preprocessing` prepares each of them.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ def input_fn(
     """Makes the pipeline of a run, in the default graph.
 
     Args:
-      dataset: What to read.
-      reading: How to go through it.
+      dataset: The dataset to read.
+      reading: Settings for reading it.
       preprocess: Turns an image into one for the network.
       image_size: Height and width of that, in pixels.
       batch_size: Images in a batch, over all clones; the last one of an evaluation may be smaller.
@@ -61,7 +61,7 @@ def input_fn(
 
 
 def _checked(label: Tensor, num_classes: int, labels_offset: int) -> Tensor:
-    """Stops the run at a label that the network has no output for; it would train on nothing."""
+    """Stops the run at a label without an output of the network."""
     is_known = tf.logical_and(label >= labels_offset, label < num_classes)
     text = (
         f"Found a label {{}}, expected {labels_offset} to {num_classes - 1}: look at the data and "

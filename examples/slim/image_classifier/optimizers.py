@@ -1,7 +1,7 @@
-"""Optimizers by name, with all that can be set of each: seven of `tf.compat.v1.train`, and K-FAC.
+"""Optimizers by name, with all their settings: seven of `tf.compat.v1.train`, and K-FAC.
 
-Owns the map from settings to an optimizer, and what K-FAC has to know of a model. Learning rates
-come from `schedules.py`; `training.py` applies the gradients.
+Makes an optimizer from settings, and registers a model with K-FAC. Learning rates come from
+`schedules.py`; `training.py` applies the gradients.
 """
 
 import dataclasses
@@ -21,17 +21,17 @@ Variable = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerSettings:
-    """Which optimizer, and its settings; the fields are flags of the same names.
+    """Name of an optimizer and its settings. The fields are flags of the same names.
 
     Attributes:
       optimizer: One of OPTIMIZERS.
       adadelta_rho: Weight of the past in adadelta's averages.
-      adagrad_initial_accumulator_value: What adagrad's sums begin with.
+      adagrad_initial_accumulator_value: Initial value of adagrad's sums.
       adam_beta1: Weight of the past in adam's average of gradients.
       adam_beta2: The same for their squares.
       opt_epsilon: Added to a divisor in adadelta, adam and rmsprop.
       ftrl_learning_rate_power: Power of the accumulated squares that divides ftrl's rate.
-      ftrl_initial_accumulator_value: What these begin with.
+      ftrl_initial_accumulator_value: Initial value of ftrl's sums.
       ftrl_l1: Strength of ftrl's L1 penalty.
       ftrl_l2: Strength of ftrl's L2 penalty.
       momentum: Of momentum.
@@ -90,12 +90,12 @@ def register_layers(
     losses: Callable[[Any], Mapping[str, tuple[Tensor, float]]],
     variables: Sequence[Variable],
 ) -> None:
-    """Tells K-FAC of the layers of a model, on all of its clones.
+    """Registers the layers of all clones of a model with K-FAC.
 
     Args:
       clones: Of the model.
       losses: Outputs of a clone -> name -> (logits [batch, classes], weight of the loss).
-      variables: What is to be trained.
+      variables: The variables to train.
     """
     layers = kfac.graph_layer_collection()
     layers.set_default_scale_and_shift_approximation("diagonal")  # Batch norm has many channels.

@@ -1,7 +1,7 @@
-"""The problem that the flags pose: which images, prepared how, for which network.
+"""Problem described by the flags: images, their preprocessing, and the network.
 
-Owns the look-up of dataset, network and preprocessing by their names, so that every mistake in them
-is found before anything is built. Training and evaluation read their batches from here.
+Looks up dataset, network and preprocessing by name, so that mistakes are found before anything is
+built. Training and evaluation read their batches from here.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ class ProblemFlags:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Images, and what is done with each of them.
+    """Images and their preprocessing.
 
     Attributes:
-      flags: What was asked for.
-      dataset: Where images come from.
-      preprocess: What makes an image for the network of one of them.
+      flags: Values of the flags.
+      dataset: Source of the images.
+      preprocess: Function from an image of the dataset to an input of the network.
       image_size: Height and width of that, in pixels.
       num_classes: Outputs of the network.
     """
@@ -68,12 +68,12 @@ class Problem:
 
 
 def pose(flags: ProblemFlags, image_size: int | None, is_training: bool) -> Problem:
-    """Finds what the flags name.
+    """Looks up the dataset, the network and the preprocessing that the flags name.
 
     Args:
       flags: Names and settings.
       image_size: Height and width for the network; None means its own.
-      is_training: Whether images are prepared for training.
+      is_training: True: prepare images for training.
 
     Raises:
       ValueError: A name is unknown, files are missing, or labels_offset leaves no class.

@@ -1,4 +1,4 @@
-"""What the image classifier prints while it trains: its size, and a line every so many steps.
+"""Lines that the image classifier prints in training: its size, and a line every few steps.
 
 The lines go to standard output, one per event, for a terminal and a log file alike. Curves are
 `summaries.py`'s.
@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 import kfac
-from examples import terminal
+from examples import cli
 
 v1 = tf.compat.v1
 Tensor = Any
@@ -40,10 +40,10 @@ class StepLines(v1.train.SessionRunHook):
     def begin(self) -> None:
         """Prints the size of the model, and K-FAC's blocks if it trains."""
         variables = v1.trainable_variables()
-        terminal.show("model", size(variables))
+        cli.show("model", size(variables))
         blocks = kfac.graph_layer_collection().describe()
         if blocks:
-            terminal.show("K-FAC", f"{len(blocks)} of {len(variables)} variables are in blocks")
+            cli.show("K-FAC", f"{len(blocks)} of {len(variables)} variables are in blocks")
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Starts the count and the clock."""
@@ -65,7 +65,7 @@ class StepLines(v1.train.SessionRunHook):
         if found is None:
             return
         seconds = max(time.monotonic() - self._shown_time, 1e-9) / self._every_steps
-        terminal.show(
+        cli.show(
             f"step {found['step']}",
             f"loss {found['loss']:.4f}   rate {found['rate']:.3g}   {seconds:.3f} s/step   "
             f"{self._rows / seconds:,.0f} images/s",

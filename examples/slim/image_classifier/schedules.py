@@ -17,7 +17,7 @@ DECAY_TYPES = ("exponential", "fixed", "polynomial")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How the learning rate goes; the fields are flags of the same names.
+    """Schedule of the learning rate. The fields are flags of the same names.
 
     Attributes:
       learning_rate: At the beginning, after the warm-up.
@@ -53,7 +53,7 @@ def learning_rate(schedule: Schedule, epoch_steps: float, global_step: Tensor) -
     """Builds the learning rate of a step, float32 [].
 
     Args:
-      schedule: What it follows.
+      schedule: The schedule.
       epoch_steps: Steps of an epoch.
       global_step: The step, integer [].
 

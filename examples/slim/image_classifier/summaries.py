@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a training run: activations, losses, variables, gradients, the rate.
+"""Summaries of a training run: activations, losses, variables, gradients, learning rate.
 
 Owns the summaries of the first clone and of the whole model, and the hook that writes them every so
 many seconds. The runtime writes the speed, evaluation its own results.
@@ -51,7 +51,7 @@ def add_gradient_summaries(gradients: Iterable[tuple[Any, Variable]]) -> None:
 
 
 def writer_hooks(folder: str, every_secs: float) -> list[v1.train.SessionRunHook]:
-    """Returns what writes the summaries of the default graph; nothing if `every_secs` is 0.
+    """Returns the hooks that write the default graph's summaries. Empty if `every_secs` is 0.
 
     They go to an event file of their own beside the runtime's; the suffix keeps the names apart.
     """

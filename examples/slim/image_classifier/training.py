@@ -1,9 +1,9 @@
 """A classifier that trains on all of its clones: from a batch to the EstimatorSpec of a step.
 
-`model_fn` reads in the order of a step: clones, learning rate, optimizer, gradients, update, moving
-averages, what is written. Each of these is in a module of its own, or in `model_deploy`.
-`replicate.Estimator` runs the result, because it brings what a loop around a raw session would have
-to be taught again: safe checkpoints, signals, the NaN guard, and the roles of a cluster.
+`model_fn` follows the order of a step: clones, learning rate, optimizer, gradients, update, moving
+averages, summaries. Each of these has its own module, or is in `model_deploy`.
+`replicate.Estimator` runs the result: it provides safe checkpoints, signal handling, the NaN guard,
+and the roles of a cluster.
 """
 
 import dataclasses
@@ -28,20 +28,20 @@ Variable = Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """What to train, where and how.
+    """Settings of a training run.
 
     Attributes:
-      network: What to train.
+      network: The network to train.
       deployment: Its clones, replicas and parameter servers.
       schedule: Of the learning rate.
       epoch_steps: Steps of an epoch.
-      optimizer: Which one, and its settings.
+      optimizer: Name and settings of the optimizer.
       trainable_scopes: Scopes to train, with commas; None for everything.
-      fine_tuning: What to begin with; None for initial values.
+      fine_tuning: Source of the initial values. None means the initializers.
       moving_average_decay: Weight of the past in averages of the variables; None for no averages.
-      sync_replicas: Whether the replicas make a step together.
-      replicas_to_aggregate: How many of them a step waits for.
-      summarize_gradients: Whether TensorBoard shows the gradients.
+      sync_replicas: True: the replicas make each step together.
+      replicas_to_aggregate: Number of replicas that a step waits for.
+      summarize_gradients: True: write summaries of the gradients.
       save_summaries_secs: Seconds between two summaries, 0 for none.
       log_every_n_steps: Steps between two lines on the terminal.
       batch_rows: Images in a step of this process.
@@ -76,7 +76,7 @@ def model_fn(
       features: Images, [batch over all clones, height, width, channels].
       labels: Class numbers, [batch over all clones].
       mode: replicate.ModeKeys.TRAIN.
-      params: What to train, where and how.
+      params: Settings of a training run.
       config: Of this process.
 
     Raises:
@@ -129,7 +129,7 @@ def _average_after(
     averages: v1.train.ExponentialMovingAverage,
     model_variables: list[Variable],
 ) -> Operation:
-    """Takes the variables into the averages when the step has changed them."""
+    """Updates the moving averages after the step has changed the variables."""
     with v1.control_dependencies(updates):
         return averages.apply(model_variables)
 

@@ -1,7 +1,6 @@
 """Networks by name, for programs whose flags name one.
 
-Owns the table of networks. What a network looks like is in its own module, what all have in common
-in `layers`.
+Owns the table of networks. Each network has its own module; `layers` has their common layers.
 """
 
 import functools

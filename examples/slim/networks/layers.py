@@ -66,7 +66,7 @@ class Layers:
     `depth_multiplier` times as many are made.
 
     Attributes:
-      is_training: Whether batch normalization uses the statistics of the batch, and dropout drops.
+      is_training: True: batch normalization uses the batch's statistics, and dropout drops.
       weight_decay: λ ≥ 0 of ½λ‖w‖², for the weights of dense layers and convolutions. Not for
         biases and normalizations, nor for depthwise filters, which have few parameters
         (Howard et al. 2017, §3.1).
@@ -167,9 +167,9 @@ class Layers:
         """Ends a network: features [batch, n] -> logits [batch, num_classes], in scope `logits`.
 
         Args:
-          features: What classes are told by.
+          features: Inputs of the classifier.
           num_classes: 0 or None leaves the logits out.
-          end_points: What the network has made so far.
+          end_points: Outputs of the earlier layers, by name.
 
         Returns:
           The logits, or the features if there are none; and all end points.

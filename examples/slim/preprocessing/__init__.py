@@ -1,1 +1,1 @@
-"""What is done to images before a network; `factory.get_preprocessing` finds it by its name."""
+"""Preprocessing of images. `factory.get_preprocessing` finds one by its name."""

@@ -39,8 +39,8 @@ def get_preprocessing(
 
     Args:
       name: One of `PREPROCESSING`.
-      is_training: Whether images are varied at random.
-      use_grayscale: Whether images of three channels get one.
+      is_training: True: vary images at random.
+      use_grayscale: True: convert images of three channels to one.
 
     Returns:
       `preprocess(image, height, width, seed=None)`, for use in `tf.data.Dataset.map`. An image is

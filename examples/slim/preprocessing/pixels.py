@@ -1,4 +1,4 @@
-"""What all kinds of preprocessing share: channels, sizes, and seeds.
+"""Channels, sizes and seeds, shared by all kinds of preprocessing.
 
 An image is [height, width, channels] with 1 or 3 channels; its values go from 0 to 255. Everything
 is computed in float32 and goes inside `tf.data.Dataset.map`. Random choices are functions of a
@@ -20,7 +20,7 @@ def as_float(image: Tensor, use_grayscale: bool) -> Tensor:
 
     Args:
       image: [height, width, channels], of any type of numbers.
-      use_grayscale: Whether three channels become one.
+      use_grayscale: True: convert three channels to one.
 
     Raises:
       ValueError: The image has no 1 or 3 channels, as far as is known before it is there.
@@ -47,7 +47,7 @@ def seeds(seed: Tensor | None, count: int) -> list[Tensor]:
 
     Args:
       seed: Whole numbers [2], others for each image.
-      count: How many are needed.
+      count: Number of seeds.
 
     Raises:
       ValueError: There is no seed.

@@ -66,7 +66,7 @@ def test_each_task_gets_its_role_and_the_arguments(run):
 
 
 @pytest.mark.parametrize(("code", "requeued"), [(143, True), (138, True), (2, False), (3, False)])
-def test_a_job_that_can_go_on_is_queued_again(run, tmp_path, code, requeued):
+def test_resumable_job_is_queued_again(run, tmp_path, code, requeued):
     done, _ = run(CODE=str(code))
     assert done.returncode == code
     assert (tmp_path / "calls").exists() == requeued

@@ -16,7 +16,7 @@ def replicas():
     return job["spec"]["tfReplicaSpecs"]
 
 
-def test_there_is_a_task_of_each_kind_that_is_restarted_by_exit_code(replicas):
+def test_each_kind_of_task_restarts_by_exit_code(replicas):
     assert {kind: spec["replicas"] for kind, spec in replicas.items()} == {
         "Chief": 1,
         "Worker": 2,
@@ -26,7 +26,7 @@ def test_there_is_a_task_of_each_kind_that_is_restarted_by_exit_code(replicas):
     assert {spec["restartPolicy"] for spec in replicas.values()} == {"ExitCode"}
 
 
-def test_each_container_has_the_names_that_the_operator_looks_for(replicas):
+def test_containers_have_the_names_of_the_operator(replicas):
     for spec in replicas.values():
         (container,) = spec["template"]["spec"]["containers"]
         assert container["name"] == "tensorflow"

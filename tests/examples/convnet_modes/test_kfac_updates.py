@@ -1,4 +1,4 @@
-"""Which optimizer a plain graph gets; that by hand is by itself is tested with `kfac_by_hand`."""
+"""Optimizers of the plain graphs. `test_kfac_by_hand` compares both kinds of updates."""
 
 import numpy as np
 import pytest

@@ -36,7 +36,7 @@ def test_two_towers_have_the_loss_and_gradients_of_one_model(graph):
         np.testing.assert_allclose(mine, one, rtol=1e-4, atol=1e-6)
 
 
-def test_towers_compute_on_their_devices_and_register_in_one_collection(graph):
+def test_towers_use_their_devices_and_one_collection(graph):
     batch = (tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32))
     plan = model_deploy.device_plan(["/cpu:0", "/cpu:1"])
     multitower.mean_of_towers(batch, plan, PARAMS)

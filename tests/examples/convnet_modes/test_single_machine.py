@@ -7,14 +7,14 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from examples import mnist, run_flags
+from examples import cli, mnist
 from examples.convnet_modes import single_machine
 
 PARAMS = {"optimizer": "momentum", "learning_rate": 0.05, "momentum": 0.9}
 
 
 def settings(model_dir):
-    return run_flags.RunSettings(
+    return cli.RunSettings(
         data_dir=None,
         model_dir=str(model_dir),
         num_towers=None,

@@ -166,21 +166,18 @@ def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Where a LeNet is that two clones have trained on digits, and what it printed."""
+def trained(run_program, tmp_path_factory):
+    """Directory of a LeNet that two clones trained on digits, and the printed lines."""
     folder = tmp_path_factory.mktemp("lenet")
-    command = [sys.executable, "-m", "examples.slim.train_image_classifier", *DIGITS, *ADAM]
-    flags = ["--num_clones=2", "--max_number_of_steps=40", "--moving_average_decay=0.9"]
-    done = subprocess.run(
-        [*command, *flags, f"--train_dir={folder}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
+    flags = [*DIGITS, *ADAM, "--num_clones=2", "--max_number_of_steps=40"]
+    done = run_program(
+        "slim.train_image_classifier",
+        *flags,
+        "--moving_average_decay=0.9",
+        f"--train_dir={folder}",
     )
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+    assert done.code == 0, done.err
+    return folder, done.out
 
 
 def accuracy_in_numpy(folder, use_averages):
@@ -201,7 +198,7 @@ def accuracy_in_numpy(folder, use_averages):
     return (found.argmax(axis=1) == labels).mean()
 
 
-def test_prints_what_it_does(trained):
+def test_prints_its_settings_and_progress(trained):
     folder, printed = trained
     assert "2 clones: /device:CPU:0 /device:CPU:0   variables on /device:CPU:0" in printed
     assert "digits train: 1,437 images, 10 classes, for lenet as 28x28" in printed
@@ -213,7 +210,7 @@ def test_prints_what_it_does(trained):
     assert f"checkpoint      {folder}/model.ckpt-40\n" in printed
 
 
-def test_writes_down_what_it_was_asked_to_do(trained):
+def test_writes_its_configuration(trained):
     config = config_of(trained[0])
     assert config["program"] == "examples.slim.train_image_classifier"
     assert config["flags"]["num_clones"] == config["params"]["deployment"]["num_clones"] == 2
@@ -252,6 +249,7 @@ def test_goes_on_from_its_checkpoint_and_tunes_another(trained, run_program, tmp
     folder, _ = trained
     flags = (*DIGITS, f"--train_dir={tmp_path}", "--optimizer=sgd", f"--checkpoint_path={folder}")
     flags += ("--checkpoint_exclude_scopes=lenet/logits", "--trainable_scopes=lenet/logits")
+    flags += ("--batch_size=4",)
     first = run_program("slim.train_image_classifier", *flags, "--max_number_of_steps=2")
     assert first.code == 0, first.err
     assert "6 of 8 variables of" in first.out
@@ -337,7 +335,11 @@ def test_same_seed_same_weights_from_files(run_program, tmp_path, dataset, flags
 
 def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
     done = run_program(
-        "slim.train_image_classifier", *DIGITS, f"--train_dir={tmp_path}", "--learning_rate=1e30"
+        "slim.train_image_classifier",
+        *DIGITS,
+        f"--train_dir={tmp_path}",
+        "--learning_rate=1e30",
+        "--batch_size=2",
     )
     assert done.code == 3
     assert "training diverged" in done.err

@@ -1,4 +1,4 @@
-"""Where the arrays of a dataset are kept, by their size."""
+"""Small arrays are kept in the graph, large ones outside."""
 
 import numpy as np
 import pytest

@@ -14,7 +14,7 @@ def test_reads_images_and_labels(pickled, tmp_path):
     assert found.labels.tolist() == [7, 0, 200]
 
 
-def test_reads_what_python_2_wrote(tmp_path):
+def test_reads_pickles_of_python_2(tmp_path):
     """Instructions of protocol 2, with byte strings of either length."""
     pixels = bytes(range(250, 256)) * 50
     content = (
@@ -31,7 +31,7 @@ def test_reads_what_python_2_wrote(tmp_path):
 
 
 def test_runs_nothing(pickled, tmp_path):
-    """What a loader would call when it meets this file is only a word to this reader."""
+    """A callable named in a file is read as text and never called."""
     trap = tmp_path / "trap"
     command = f"touch {trap}".encode()
     call = b"cos\nsystem\n(U" + bytes([len(command)]) + command + b"tR0"
@@ -50,7 +50,7 @@ def test_refuses_other_files(tmp_path, content):
         read_batch(str(tmp_path / "batch"), 4)
 
 
-def test_refuses_a_number_of_labels_that_does_not_fit(pickled, tmp_path):
+def test_refuses_a_wrong_number_of_labels(pickled, tmp_path):
     (tmp_path / "batch").write_bytes(pickled(np.zeros([3, 4], np.uint8), [1, 2]))
     with pytest.raises(ValueError, match="12 bytes of images and 2 labels, expected 4 bytes"):
         read_batch(str(tmp_path / "batch"), 4)

@@ -1,4 +1,4 @@
-"""What every dataset promises: each image once, in shares, in an order that has a seed."""
+"""Every dataset reads each image once, in shares, in an order that has a seed."""
 
 import dataclasses
 

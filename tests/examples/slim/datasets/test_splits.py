@@ -5,7 +5,7 @@ import pytest
 from examples.slim.datasets import splits
 
 
-def test_accepts_what_is_there(tmp_path):
+def test_accepts_existing_splits(tmp_path):
     splits.check_split("mine", "test", ["train", "test"])
     splits.check_no_pattern("mine", None)
     assert splits.required_folder("mine", str(tmp_path)) == str(tmp_path)

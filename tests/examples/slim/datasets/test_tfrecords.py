@@ -60,7 +60,7 @@ def test_counts_records_and_refuses_damaged_files(rows, write, tmp_path):
         tfrecords.count_records(str(tmp_path / "none"))
 
 
-def test_says_what_is_missing(rows, write, tmp_path):
+def test_names_the_missing_item(rows, write, tmp_path):
     with pytest.raises(ValueError, match="no files of split 'train'"):
         tfrecords.tfrecords("train", str(tmp_path))
     write.write_tfrecords(tmp_path, *rows)

@@ -1,4 +1,4 @@
-"""Which checkpoints are found, and when the wait for more ends."""
+"""Checkpoints are found, and the wait for new ones ends."""
 
 import threading
 

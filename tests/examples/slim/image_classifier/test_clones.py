@@ -18,7 +18,7 @@ def deployment(count):
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 8])
 @pytest.mark.parametrize("is_static", [True, False])
-def test_shares_are_the_batch_and_differ_by_one_at_most(graph, rows, is_static):
+def test_shares_form_the_batch_and_differ_by_one_row_at_most(graph, rows, is_static):
     images = tf.constant(np.arange(rows * 2).reshape(rows, 2))
     if not is_static:
         images = v1.placeholder_with_default(images, [None, 2])
@@ -71,7 +71,7 @@ def test_evaluation_leaves_no_losses(graph, fake_network, batch):
     assert not v1.get_collection(v1.GraphKeys.UPDATE_OPS)
 
 
-def test_images_that_do_not_fit_are_a_wrong_flag(graph, fake_network, batch):
+def test_wrong_image_size_is_a_flag_error(graph, fake_network, batch):
     network = clones.Network(model_name="picky", num_classes=6)
     with pytest.raises(FlagError, match=r"does not fit images of \(2, 2, 1\): too small"):
         clones.create(network, deployment(1), *map(tf.constant, batch), is_training=True)

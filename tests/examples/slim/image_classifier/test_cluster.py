@@ -1,4 +1,4 @@
-"""What flags and TF_CONFIG make of a process."""
+"""Role, devices and servers of a process, by flags and TF_CONFIG."""
 
 import json
 
@@ -87,7 +87,7 @@ def test_tf_config(monkeypatch):
 
 
 @pytest.mark.parametrize(("task", "is_chief"), [(0, True), (1, False)])
-def test_server_that_runs_already(task, is_chief):
+def test_running_server(task, is_chief):
     found = config(master="grpc://a:1", task=task, worker_replicas=2, num_ps_tasks=3)
     assert (found.master, found.is_chief) == ("grpc://a:1", is_chief)
     assert (found.num_worker_replicas, found.num_ps_replicas) == (2, 3)
@@ -100,7 +100,7 @@ def test_server_that_runs_already(task, is_chief):
     ]
 
 
-def test_server_that_runs_already_and_is_alone(tmp_path):
+def test_running_server_without_a_cluster(tmp_path):
     """The whole of it: the session is that of the server."""
     server = v1.train.Server.create_local_server()
     found = config(master=server.target).replace(model_dir=str(tmp_path), progress="off")
@@ -118,7 +118,7 @@ def test_server_that_runs_already_and_is_alone(tmp_path):
         assert session.list_devices()
 
 
-def test_data_in_memory_cannot_be_read_by_a_server_that_runs_already():
+def test_running_server_cannot_read_data_in_memory():
     large = array_dataset("mine", "train", np.zeros([2, 999, 999, 1], np.uint8), [0, 1], 2, {})
     with pytest.raises(ValueError, match="master=grpc://a:1 cannot read mine, which is in the mem"):
         cluster.check_dataset(config(master="grpc://a:1"), large)

@@ -36,7 +36,7 @@ def test_number_at_least():
 
 
 @pytest.mark.parametrize(("default", "other"), [(-1, 5), (False, True), ("", "grpc://a:1")])
-def test_flag_that_has_gone(default, other):
+def test_removed_flag_accepts_only_its_default(default, other):
     data_flags.define_gone("mine", default, "It has gone.")
     FLAGS.mine = default
     with pytest.raises(flags.IllegalFlagValueError, match=f"must be {default!r}. It has gone."):

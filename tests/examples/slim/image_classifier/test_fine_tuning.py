@@ -1,4 +1,4 @@
-"""Which variables are trained and which are restored, by their scopes."""
+"""Scopes select the trained and the restored variables."""
 
 import numpy as np
 import pytest

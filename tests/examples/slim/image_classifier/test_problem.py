@@ -1,4 +1,4 @@
-"""What names stand for, and the mistakes in them."""
+"""Names of datasets, networks and preprocessings, and mistakes in them."""
 
 import pytest
 import tensorflow as tf
@@ -24,7 +24,7 @@ def pose(image_size=None, is_training=True, **changes):
     return problem.pose(problem.ProblemFlags(**{**flags, **changes}), image_size, is_training)
 
 
-def test_network_decides_the_size_unless_it_is_given():
+def test_image_size_defaults_to_that_of_the_network():
     assert str(pose()) == "digits train: 1,437 images, 10 classes, for lenet as 28x28"
     assert pose(image_size=40).image_size == 40
     assert pose(model_name="cifarnet").image_size == 32

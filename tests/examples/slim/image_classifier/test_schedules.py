@@ -61,7 +61,7 @@ def test_names():
             assert name == ("fixed_learning_rate" if kind == "fixed" else decays)
 
 
-def test_what_cannot_be_followed():
+def test_impossible_schedules_are_refused():
     with pytest.raises(ValueError, match="'cosine'; known are exponential, fixed, polynomial"):
         schedules.check(schedule("cosine"), 10.0)
     with pytest.raises(ValueError, match=r"every 0.1 epochs of 5 steps: that is less than a step"):

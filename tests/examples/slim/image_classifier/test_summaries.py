@@ -1,4 +1,4 @@
-"""What is written of a training graph, and when."""
+"""Summaries of a training graph, and the steps that write them."""
 
 import glob
 

@@ -83,7 +83,7 @@ def test_averages_follow_the_updated_variables(train, training_settings, batch, 
     assert "net/mean/ExponentialMovingAverage" in estimator.get_variable_names()
 
 
-def test_only_the_scopes_that_are_asked_for_are_trained(train, training_settings):
+def test_only_variables_of_the_given_scopes_are_trained(train, training_settings):
     estimator = train(training_settings(trainable_scopes=WEIGHTS, optimizer="momentum"), 2)
     assert np.abs(estimator.get_variable_value(WEIGHTS)).max() > 0
     assert np.abs(estimator.get_variable_value("net/logits/biases")).max() == 0
@@ -106,7 +106,7 @@ def test_begins_with_another_model(train, training_settings, capsys):
     assert "fine-tuning" not in capsys.readouterr().out, "only at the beginning"
 
 
-def test_kfac_takes_all_clones_for_one_batch(train, training_settings, batch):
+def test_kfac_treats_all_clones_as_one_batch(train, training_settings, batch):
     """The targets are sampled, but the average of the inputs is that of all images."""
     inputs = np.hstack([batch[0][:6].reshape(6, 4), np.ones([6, 1])])
     wanted = inputs.T @ inputs / 6

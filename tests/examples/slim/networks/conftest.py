@@ -10,7 +10,7 @@ v1 = tf.compat.v1
 
 
 class Built:
-    """What a network looks like: shapes of its results, sizes of its variables by name."""
+    """Shapes of a network's results, and sizes of its variables by name."""
 
     def __init__(self, name, size, channels, num_classes, **settings):
         self.network_fn = factory.get_network_fn(name, num_classes)

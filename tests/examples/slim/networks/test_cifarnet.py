@@ -29,7 +29,7 @@ def test_shapes_and_parameters_for_cifar(build):
     assert network.parameters == convolutions + dense == 1_756_426
 
 
-def test_normalization_is_that_of_tensorflow_and_has_a_second_derivative(graph):
+def test_normalization_matches_tensorflow_and_has_a_second_derivative(graph):
     values = np.random.RandomState(0).randn(2, 3, 3, 7).astype(np.float32) * 30
     inputs = tf.constant(values)
     ours = cifarnet.local_response_normalization(inputs)

@@ -1,4 +1,4 @@
-"""What holds for every network: names, collections, K-FAC's layers, one step on two towers."""
+"""Properties of every network: names, collections, K-FAC's layers, one step on two towers."""
 
 import numpy as np
 import pytest

@@ -77,7 +77,7 @@ def test_shapes_and_parameters_of_the_released_network(build):
     assert inception.trainable["aux_logits/conv2/weights"] == [5, 5, 128, 768]
 
 
-def test_smallest_images_leave_one_pixel_and_no_classes_leave_no_heads(build):
+def test_smallest_images_give_one_pixel_and_zero_classes_no_heads(build):
     inception = build("inception_v3", 75, 3, None, depth_multiplier=1 / 16)
     assert inception.shapes["mixed8_2"] == (1, 1, 128)
     assert inception.logits is inception.end_points["PreLogits"]

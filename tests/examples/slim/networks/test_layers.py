@@ -1,4 +1,4 @@
-"""What each layer computes, against NumPy, and what it leaves in the graph's collections."""
+"""Layers against NumPy, and the graph collections that they fill."""
 
 import numpy as np
 import pytest
@@ -189,7 +189,7 @@ def test_copies_share_variables_and_decay_once(graph, how):
     assert len(v1.get_collection(Keys.MODEL_VARIABLES)) == 14
 
 
-def test_two_towers_train_as_one_where_their_statistics_are_equal():
+def test_two_towers_train_as_one_with_equal_statistics():
     """Of the moving averages, the variance is that of as many pixels as a tower has."""
     images, labels = np.tile(noise(2, 4, 4, 3), (2, 1, 1, 1)), np.array([0, 1, 0, 1])
     check = replicate.check_replication(
@@ -207,7 +207,7 @@ def test_two_towers_train_as_one_where_their_statistics_are_equal():
 
 
 def dropped(outputs):
-    """Which units dropout has set to zero."""
+    """Units that dropout has set to zero."""
     return np.asarray(outputs) == 0
 
 
@@ -237,7 +237,7 @@ def test_dropout_differs_between_clones(graph):
     assert abs((dropped(one) != dropped(two)).mean() - 0.5) < 0.05
 
 
-def test_dropout_does_nothing_in_evaluation_or_when_all_is_kept(graph):
+def test_dropout_is_off_in_evaluation_and_at_keep_probability_one(graph):
     inputs = tf.ones([2, 2])
     assert Layers().dropout(inputs, 0.5) is inputs
     assert Layers(is_training=True, dropout_keep_prob=1.0).dropout(inputs, 0.5) is inputs

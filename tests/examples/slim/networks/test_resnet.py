@@ -75,7 +75,7 @@ def test_shapes_and_parameters_of_the_paper(build, version, depth, total):
 
 
 @pytest.mark.parametrize(("version", "name"), [(1, "conv2/BatchNorm"), (2, "postact")])
-def test_a_unit_adds_to_what_came_in(graph, version, name):
+def test_unit_adds_to_its_input(graph, version, name):
     """Without a residual, v1 lets through what is positive, and v2 everything."""
     images = tf.constant(np.random.RandomState(0).randn(2, 16, 16, 3).astype(np.float32))
     network_fn = factory.get_network_fn(f"resnet_v{version}_18", None)

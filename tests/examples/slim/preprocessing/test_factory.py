@@ -1,4 +1,4 @@
-"""What holds for all kinds of preprocessing: names, shapes, types, and draws by seed."""
+"""Properties of every kind of preprocessing: names, shapes, types, draws by seed."""
 
 import numpy as np
 import pytest

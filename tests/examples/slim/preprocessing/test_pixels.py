@@ -29,7 +29,7 @@ def test_as_float_makes_gray_of_colours(graph):
 
 
 @pytest.mark.parametrize("shape", [None, [4, 4], [4, 4, 4], [4, 4, None], [1, 4, 4, 3]])
-def test_what_is_no_image_is_refused(graph, shape):
+def test_non_image_is_refused(graph, shape):
     with pytest.raises(ValueError, match=r"must be \[height, width, channels\] with 1 or 3"):
         pixels.as_float(v1.placeholder(tf.uint8, shape), use_grayscale=False)
 

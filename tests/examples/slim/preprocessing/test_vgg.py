@@ -30,7 +30,7 @@ def test_evaluation_takes_the_middle_of_the_shorter_side_of_256(prepared):
 
 
 def test_training_takes_windows_of_all_scales_and_mirrors(prepared):
-    """How fast a ramp rises in the window tells the scale, its sign whether it is mirrored."""
+    """The slope of a ramp in the window tells the scale; its sign tells if it is mirrored."""
     across = np.tile(np.linspace(0, 255, 64)[None, :, None], (48, 1, 3)).astype(np.float32)
     values = prepared("vgg", [across] * 80, 28, 28, is_training=True)
     rises = values[:, 0, 20, 0] - values[:, 0, 8, 0]

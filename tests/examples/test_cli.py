@@ -1,0 +1,389 @@
+"""Command line of the programs: exit codes, printed lines, flags, model directory."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+import model_deploy
+import replicate
+from examples import cli
+from replicate.estimator.cluster_config import ClusterConfig
+
+HEAD = """
+    '''Prints a number.'''
+    import sys
+    from absl import flags
+    from examples import cli
+    flags.DEFINE_integer("number", 3, "What to print.", 0)
+"""
+
+
+def run_program(tmp_path, body, *arguments):
+    """Runs HEAD, a main with the given body, and cli.run(main) as a module of its own."""
+    text = textwrap.dedent(HEAD) + "def main():\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    (tmp_path / "small.py").write_text(text + "\ncli.run(main)\n")
+    return subprocess.run(
+        [sys.executable, "-c", BOOT.format(folder=str(tmp_path)), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+BOOT = """
+import runpy, sys
+sys.path.insert(0, {folder!r})
+runpy.run_module("small", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_success_exits_with_0(tmp_path):
+    done = run_program(tmp_path, "print(flags.FLAGS.number)", "--number=5")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5\n", "")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_shows_the_docstring_and_the_flags_and_exits_with_0(tmp_path, flag):
+    done = run_program(tmp_path, "print('ran')", flag)
+    assert done.returncode == 0
+    assert "Prints a number." in done.stdout
+    assert "--number" in done.stdout
+    assert "ran" not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--number=x"], "'x'; it takes a non-negative integer"),
+        (["--number=-1"], "-1"),
+        (["--numbr=1"], "numbr"),
+        (["stray"], "stray"),
+    ],
+)
+def test_wrong_arguments_get_one_line_and_exit_code_2(tmp_path, arguments, message):
+    done = run_program(tmp_path, "print('ran')", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("error", ["ValueError", "OSError"])
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, error):
+    body = f"with cli.bad_input():\n    raise {error}('first\\nsecond')"
+    done = run_program(tmp_path, body)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "small: first second\n"
+
+
+def test_other_errors_are_bugs_with_a_traceback_and_exit_code_1(tmp_path):
+    done = run_program(tmp_path, "raise ValueError('a bug')")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_an_interrupt_before_training_is_one_line_and_exit_code_130(tmp_path):
+    done = run_program(tmp_path, "raise KeyboardInterrupt")
+    assert done.returncode == 130
+    assert done.stderr.count("\n") == 1
+
+
+def test_fail_uses_the_given_code(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.fail("training\n diverged", cli.DIVERGED)
+    assert caught.value.code == 3
+    assert capsys.readouterr().err.endswith(": training diverged\n")
+
+
+def test_of_a_long_message_the_beginning_and_the_end_are_shown(capsys):
+    names = ", ".join(f"layer{number}/weights" for number in range(500))
+    with pytest.raises(SystemExit):
+        cli.fail(f"Cannot load it: it lacks {names}. Take another --model_dir.", 2)
+    line = capsys.readouterr().err
+    assert len(line) < 1000
+    assert "it lacks layer0/weights, layer1/weights," in line
+    assert line.endswith("layer499/weights. Take another --model_dir.\n")
+    assert " … layer" in line
+
+
+def test_show_aligns_labels_and_continues_long_values_in_the_same_column(capsys):
+    cli.show("model", "one\ntwo")
+    cli.show("batch", 128)
+    model, rest, batch = capsys.readouterr().out.splitlines()
+    assert model.index("one") == rest.index("two") == batch.index("128")
+
+
+def test_tensorflow_is_imported_silently_and_its_errors_are_not_hidden(tmp_path):
+    done = run_program(tmp_path, "cli.import_tensorflow()\nprint('tensorflow' in sys.modules)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    (tmp_path / "tensorflow.py").write_text("import os\nos.write(2, b'why it failed')\n1 / 0\n")
+    done = run_program(tmp_path, "cli.import_tensorflow()")
+    assert done.returncode == 1
+    assert "why it failed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "hang"),
+    [
+        # A daemon thread: the interpreter would not wait for it.
+        (143, "from replicate.estimator import session; session._start(threading.Event().wait)"),
+        (0, "sys.modules['replicate.estimator.session'] = mock.Mock()"),  # It says True.
+    ],
+)
+def test_a_program_ends_at_once_while_a_call_hangs(code, hang):
+    program = f"""
+import sys, threading
+from unittest import mock
+from examples import cli
+
+def main():
+    {hang}
+    print("done")
+    sys.exit({code})
+
+import atexit
+atexit.register(print, "the interpreter's own way")
+sys.argv = ["program"]
+cli.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, "done\n")
+
+
+@pytest.fixture
+def run_flags():
+    with flagsaver.flagsaver():
+        cli.define_run_flags(model_dir="here", batch_size=6, train_steps=5, eval_every_steps=4)
+        cli.define_positive("rate", 0.5, "A rate.")
+        cli.define_positive("limit", None, "A limit.")
+        cli.define_momentum(0.9, "A momentum.")
+        cli.define_learning_rate({"adam": 0.01, "sgd": 0.5})
+        yield flags.FLAGS
+
+
+def test_read_returns_the_defaults_of_the_program(run_flags):
+    run_flags(["program"])
+    settings = cli.read_run_flags()
+    assert (settings.model_dir, settings.batch_size) == ("here", 6)
+    assert (settings.train_steps, settings.eval_every_steps) == (5, 4)
+    assert settings.num_towers is settings.devices is settings.save_every_steps is None
+
+
+def test_read_returns_the_given_values(run_flags):
+    run_flags(["program", "--devices=/cpu:0,/cpu:1", "--save_every_steps=3", "--progress=off"])
+    settings = cli.read_run_flags()
+    assert settings.devices == ["/cpu:0", "/cpu:1"]
+    assert (settings.save_every_steps, settings.progress) == (3, "off")
+    assert (settings.profile_steps, settings.dry_run) == (None, False)
+    run_flags(["program", "--profile_steps=20:24", "--dry_run"])
+    assert (cli.read_run_flags().profile_steps, cli.read_run_flags().dry_run) == ((20, 24), True)
+
+
+def test_the_flags_are_listed_as_those_of_the_caller(run_flags):
+    names = {flag.name for flag in run_flags.get_key_flags_for_module(__name__)}
+    assert {"model_dir", "batch_size", "rate", "momentum"} <= names
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "rate=0",
+        "rate=nan",
+        "rate=inf",
+        "limit=-1",
+        "momentum=1",
+        "momentum=nan",
+        "seed=x",
+        "profile_steps=20",
+    ],
+)
+def test_numbers_out_of_range_are_refused(run_flags, wrong):
+    with pytest.raises(flags.IllegalFlagValueError, match=wrong.partition("=")[0]):
+        run_flags(["program", f"--{wrong}"])
+
+
+def test_a_limit_may_be_absent(run_flags):
+    run_flags(["program"])
+    assert run_flags["limit"].value is None
+
+
+def test_learning_rate_help_lists_the_default_of_each_optimizer(run_flags):
+    assert run_flags["learning_rate"].help == "Default: 0.01 for adam, 0.5 for sgd."
+
+
+@pytest.fixture
+def two_flags():
+    with flagsaver.flagsaver():
+        flags.DEFINE_float("damping", 0.1, "A number.")
+        flags.DEFINE_bool("automatic", False, "A switch.")
+        yield flags.FLAGS
+
+
+def unused(**changes):
+    need = {"needs": "--optimizer=kfac", "met": False, **changes}
+    return cli.flags_without_effect(["damping", "automatic"], **need)
+
+
+def test_flags_not_given_are_never_reported(two_flags):
+    two_flags(["program"])
+    assert unused() == []
+    cli.refuse_unused_flags(unused(), unused())
+
+
+def test_given_flags_without_effect_are_reported(two_flags):
+    two_flags(["program", "--damping=0.1", "--noautomatic"])
+    assert unused() == [
+        "--damping=0.1 has no effect without --optimizer=kfac",
+        "--noautomatic has no effect without --optimizer=kfac",
+    ]
+    assert unused(met=True) == []
+
+
+def test_refusal_lists_all_unused_flags_and_a_remedy(two_flags):
+    two_flags(["program", "--damping=2"])
+    expected = "--damping=2.0 has no effect without kfac; --x has no effect without y: leave out"
+    with pytest.raises(ValueError, match=expected):
+        cli.refuse_unused_flags(unused(needs="kfac"), [], ["--x has no effect without y"])
+
+
+def test_a_new_directory_is_made_and_may_change_its_purpose_without_checkpoints(tmp_path):
+    folder = tmp_path / "a" / "b"
+    cli.claim_model_dir(str(folder), "one")
+    cli.claim_model_dir(str(folder), "another")
+    assert [path.name for path in folder.iterdir()] == ["trained_for.txt"]
+
+
+def test_checkpoints_keep_their_purpose(tmp_path):
+    cli.claim_model_dir(str(tmp_path), "one")
+    (tmp_path / "checkpoint").touch()
+    cli.claim_model_dir(str(tmp_path), "one")
+    with pytest.raises(ValueError, match=f"{tmp_path} holds checkpoints of one, and .* another"):
+        cli.claim_model_dir(str(tmp_path), "another")
+    assert (tmp_path / "trained_for.txt").read_text() == "one"
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_file_is_refused_and_left_alone(tmp_path, below):
+    path = tmp_path / "file"
+    path.write_text("precious")
+    with pytest.raises(ValueError, match=f"--model_dir={path}.* cannot be written in"):
+        cli.claim_model_dir(str(path / below), "one")
+    assert path.read_text() == "precious"
+
+
+@pytest.fixture(params=["local", "of_tensorflow"])
+def record(request, tmp_path):
+    """Records params in a directory that is not there yet, and returns those of all files in it."""
+    local = f"{tmp_path}/a/model/"
+    folder = local if request.param == "local" else f"ram:/{tmp_path}"
+
+    def record(step, **params):
+        cli.record_config(folder, step, params=params)
+        return {name: read(f"{folder}/{name}")["params"] for name in tf.io.gfile.listdir(folder)}
+
+    return record
+
+
+def read(path):
+    with tf.io.gfile.GFile(path) as file:
+        return json.loads(file.read())
+
+
+def test_record_config_writes_all_settings(tmp_path):
+    params = {"damping": 0.03, "clones": model_deploy.DeploymentConfig(num_clones=2), "f": read}
+    jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2", "127.0.0.1:3")}
+    config = replicate.RunConfig(save_summary_steps=5, cluster=ClusterConfig(jobs, "chief"))
+    cli.record_config(str(tmp_path), 0, params=params, run_config=config)
+    found = read(tmp_path / "config.json")
+    assert list(found) == ["program", "flags", "params", "run_config"]
+    assert (found["params"]["damping"], found["params"]["f"]) == (0.03, "read")
+    assert found["params"]["clones"]["num_clones"] == 2
+    assert found["run_config"]["save_summary_steps"] == 5
+    assert found["run_config"]["save_checkpoints_secs"] == 600
+    assert found["run_config"]["cluster"] == {"chief": 1, "worker": 2}
+
+
+def test_resuming_with_equal_settings_leaves_one_config(record):
+    record(0, rate=1)
+    assert record(100, rate=1) == {"config.json": {"rate": 1}}
+
+
+def test_previous_config_is_kept_under_the_step_it_reached(record):
+    record(0, rate=1)
+    record(100, rate=2)
+    found = record(250, rate=3)
+    assert found == {
+        "config-100.json": {"rate": 1},
+        "config-250.json": {"rate": 2},
+        "config.json": {"rate": 3},
+    }
+
+
+def test_config_of_a_run_without_steps_is_not_kept(record):
+    record(0, rate=1)
+    assert record(0, rate=2) == {"config.json": {"rate": 2}}
+    record(100, rate=3)
+    assert record(100, rate=4) == {"config-100.json": {"rate": 2}, "config.json": {"rate": 4}}
+
+
+def test_impossible_model_dir_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"cannot be written to .*/file/config\.json: .*directory"):
+        cli.record_config(f"{tmp_path}/file", 0)
+
+
+class Trained:
+    """Stand-in for an Estimator."""
+
+    def latest_checkpoint(self):
+        return "runs/model.ckpt-7"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (replicate.NonFiniteError("the loss is NaN"), 3, "training diverged: the loss is NaN"),
+        (replicate.CheckpointError("it is damaged"), 2, "it is damaged"),
+        (replicate.ClusterError("ps 0 is away"), 138, "ps 0 is away"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_one_line(capsys, error, code, message):
+    with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
+        raise error
+    assert end.value.code == code
+    assert capsys.readouterr().err.endswith(f": {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [
+        (replicate.TrainingInterrupted(15, 7, "runs/model.ckpt-7"), 143),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=["SIGTERM", "Ctrl-C"],
+)
+def test_stop_prints_the_checkpoint_and_the_command_to_resume(capsys, stop, code):
+    with pytest.raises(SystemExit) as end, cli.training_errors(Trained()):
+        raise stop
+    assert end.value.code == code
+    printed = capsys.readouterr().out
+    assert "runs/model.ckpt-7" in printed
+    assert "go on with" in printed
+
+
+def test_bugs_and_good_endings_pass():
+    with cli.training_errors(Trained()):
+        pass
+    with pytest.raises(ZeroDivisionError), cli.training_errors(Trained()):
+        raise ZeroDivisionError
