@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor
-from replicate.conditional import unless
+from replicate.conditional import run_unless
 from replicate.described_operations import DescribedOperations
 from replicate.errors import failure_unless
 
@@ -126,7 +126,7 @@ def require_finite(entries: Sequence[Watched]) -> Operation:
     def fail() -> Operation:
         return failure_unless(tf.constant(value=False), not_finite(descriptions, first_bad(flags)))
 
-    return unless(tf.reduce_all(flags), fail)
+    return run_unless(tf.reduce_all(flags), fail)
 
 
 def first_bad(flags: Tensor) -> Tensor:

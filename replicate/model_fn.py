@@ -24,7 +24,7 @@ from replicate.spec import ModeKeys
 from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
 from replicate.staging import staged_shards
 from replicate.tower_collections import Summaries
-from replicate.tower_optimizer import TowerOptimizer, different_calls
+from replicate.tower_optimizer import TowerOptimizer, tower_mismatch_error
 from replicate.towers import TowerBuild, tower_build
 
 v1 = tf.compat.v1
@@ -188,7 +188,7 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
     if len(towers) == 1:
         return
     if len({len(calls) for calls in build.calls}) > 1:
-        raise different_calls(build)
+        raise tower_mismatch_error(build)
     if towers[-1].spec.train_op is not None and not TowerOptimizer.has_been_used():
         raise ValueError(
             f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "

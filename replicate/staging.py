@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor
 from replicate.batch_ahead import Ahead, Batch
-from replicate.conditional import only_if, unless
+from replicate.conditional import run_if, run_unless
 from replicate.split import Shard
 
 v1 = tf.compat.v1
@@ -50,9 +50,9 @@ def staged_shards(
         for area in areas:  # Those of a server outlive the sessions on it.
             v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, area.clear())
         in_order = tf.reduce_all([area.is_in_order() for area in areas])
-        ready = unless(in_order, lambda: _filled(areas, split(batch)))
+        ready = run_unless(in_order, lambda: _filled(areas, split(batch)))
         with v1.control_dependencies([ready]):
-            sent = only_if(ahead.exists, lambda: _sent(areas, coming))
+            sent = run_if(ahead.exists, lambda: _sent(areas, coming))
             taken = [area.take() for area in areas]
         # All or none: a run that needs one tower's shard must not leave the others' behind.
         with v1.control_dependencies([tensor.op for tensors in taken for tensor in tensors]):
