@@ -1,9 +1,9 @@
-"""python -m replicate.doctor [DIR] checks the machine and prints the facts for a bug report.
+"""python -m replicate.doctor [DIR] looks at the machine and prints what a bug report needs.
 
-It reports versions, devices, conflicting packages, TF_CONFIG, ports and disk space (also of DIR,
-the model directory, if given). It prints only listed environment variables, and only the cluster of
-TF_CONFIG. It changes nothing. It works where TensorFlow is missing or broken, because another
-process imports TensorFlow. Exit codes: 0 if nothing is wrong, 2 if something is.
+Versions, devices, packages that stand in each other's way, TF_CONFIG, ports and disk space (of DIR,
+the model directory, if it is given). Of the environment it prints only what is on a list, and of
+TF_CONFIG only the cluster. It changes nothing, and works where TensorFlow is missing or broken,
+since another process tries that. Exit codes: 0 nothing is wrong, 2 something is.
 """
 
 import contextlib
@@ -60,9 +60,9 @@ class Finding(NamedTuple):
     """One line of the report.
 
     Attributes:
-      label: Subject of the finding.
-      text: Result of the check.
-      is_wrong: True if it needs to be fixed.
+      label: What was looked at.
+      text: What was found.
+      is_wrong: Whether it needs to be mended.
     """
 
     label: str
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     """Prints the report and returns the exit code.
 
     Args:
-      arguments: Arguments of the command line, without the program's name.
+      arguments: Those of the command line, without the program's name.
     """
     if arguments and arguments[0].startswith("-"):
         is_help = arguments[0] in ("-h", "--help")
@@ -92,7 +92,7 @@ def report(folders: Sequence[str]) -> Iterator[Finding]:
     """Yields all findings.
 
     Args:
-      folders: Folders to check besides the current one and that of temporary files.
+      folders: To look at beside the current one and that of temporary files.
     """
     yield Finding("python", f"{platform.python_version()}  {sys.executable}")
     yield Finding("system", f"{platform.platform()}  {os.cpu_count()} processors")
@@ -106,10 +106,10 @@ def report(folders: Sequence[str]) -> Iterator[Finding]:
 
 
 def packages(owners: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """Yields versions and conflicts of packages.
+    """Yields versions, and what stands in each other's way.
 
     Args:
-      owners: Import name → distributions that have installed it.
+      owners: Import name -> the distributions that have installed it.
     """
     for name in (_DISTRIBUTION, *_LIBRARIES):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -130,7 +130,7 @@ def packages(owners: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
 
 
 def tensorflow() -> Iterator[Finding]:
-    """Yields findings about TensorFlow and TF_CONFIG, made by another process."""
+    """Yields what another process finds in TensorFlow, and about TF_CONFIG."""
     try:
         done = subprocess.run(  # noqa: S603
             [sys.executable, "-c", _TENSORFLOW],
@@ -155,11 +155,11 @@ def tensorflow() -> Iterator[Finding]:
 
 
 def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yields findings about TF_CONFIG and the addresses in it.
+    """Yields what TF_CONFIG says, and whether the addresses in it answer.
 
     Args:
-      found: "error", the message if TF_CONFIG is wrong; else "jobs", addresses by job, and "task",
-        the type and index of this process.
+      found: "error", the message if it is wrong; else "jobs", addresses by job, and "task", the
+        type and index of this process.
     """
     if "error" in found:
         yield Finding("TF_CONFIG", found["error"], True)
@@ -180,7 +180,7 @@ def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def disk(folder: str) -> Finding:
-    """Checks the free space of a folder, or of the folder in which it would be made."""
+    """Looks at the space for files in a folder, or where it would be made."""
     wanted = Path(folder).resolve()
     place = next(path for path in (wanted, *wanted.parents) if path.exists())
     free = shutil.disk_usage(place).free

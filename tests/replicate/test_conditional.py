@@ -30,7 +30,7 @@ def run(op, wanted, values, fetch=()):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_optimizer_steps_only_where_it_is_wanted(graph, behavior, use_resource):
+def test_optimizer_applies_only_in_steps_that_meet_the_condition(graph, behavior, use_resource):
     wanted = v1.placeholder(tf.bool, [])
     with v1.variable_scope("", use_resource=use_resource):
         weights = v1.get_variable("w", initializer=[1.0, 2.0])
@@ -59,7 +59,7 @@ def test_conditions_nest(graph):
         assert session.run(count) == 1
 
 
-def test_what_is_made_waits_and_is_waited_for(graph):
+def test_operation_keeps_control_dependencies_in_order(graph):
     wanted = v1.placeholder(tf.bool, [])
     a, b = (v1.get_variable(name, initializer=1.0) for name in "ab")
     with v1.control_dependencies([v1.assign_add(a, 1.0)]):
@@ -87,7 +87,7 @@ def test_summaries_are_empty_where_nothing_ran(graph):
     assert tags == [["always", "seen"], ["always"]]
 
 
-def test_variables_made_on_the_way_belong_to_the_graph(graph):
+def test_variables_made_inside_belong_to_the_graph(graph):
     wanted = v1.placeholder(tf.bool, [])
 
     def make():
