@@ -119,7 +119,8 @@ class KfacOptimizer(SteppingOptimizer):
           norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
           name: Name of the velocities and name scope of ops.
           estimation_mode: One of `kfac.estimator.ESTIMATION_MODES`; see `FisherEstimator`.
-          colocate_gradients_with_ops: Whether gradients are computed where the forward pass was.
+          colocate_gradients_with_ops: Whether statistics and the quadratic model's products are
+            computed where the forward pass was. For gradients `compute_gradients` has its own.
           batch_size: Examples over all towers of this graph; needed for `compute_params_stats`.
             The "qmodel" types otherwise count the rows of the first loss's inputs.
           placement_strategy: As in `make_fisher_estimator`.
@@ -193,7 +194,6 @@ class KfacOptimizer(SteppingOptimizer):
             print_logs=print_logs,
         )
         self._var_list = var_list
-        self._colocate = colocate_gradients_with_ops
         self._losses = losses
         self._interval = damping_adaptation_interval
         self._precon_damping_mult = called_once(precon_damping_mult)

@@ -62,7 +62,6 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
     """
 
     _var_list: Sequence[Variable] | None
-    _colocate: bool
     _losses: TrainingLoss
     _momentum_rule: Momentum
     _damping_rule: DampingRule
@@ -122,13 +121,50 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
         curvature = [*self.get_cov_vars(), *self.get_inv_vars()]
         return [*super().variables(), *counters, *rules, *curvature]
 
+    def minimize(
+        self,
+        loss: Tensor,
+        global_step: Variable | None = None,
+        var_list: Sequence[Variable] | None = None,
+        gate_gradients: int = v1.train.Optimizer.GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = True,
+        name: str | None = None,
+        grad_loss: Tensor | None = None,
+    ) -> Operation:
+        """Computes gradients and applies them.
+
+        Args:
+          loss: As in `compute_gradients`.
+          global_step: As in `apply_gradients`.
+          var_list: As in `compute_gradients`.
+          gate_gradients: As in `compute_gradients`.
+          aggregation_method: As in `compute_gradients`.
+          colocate_gradients_with_ops: As in `compute_gradients`.
+          name: As in `apply_gradients`.
+          grad_loss: As in `compute_gradients`.
+
+        Raises:
+          ValueError: No variable has a gradient, or as in `apply_gradients`.
+        """
+        return super().minimize(
+            loss,
+            global_step=global_step,
+            var_list=var_list,
+            gate_gradients=gate_gradients,
+            aggregation_method=aggregation_method,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            name=name,
+            grad_loss=grad_loss,
+        )
+
     def compute_gradients(
         self,
         loss: Tensor,
         var_list: Sequence[Variable] | None = None,
         gate_gradients: int = v1.train.Optimizer.GATE_OP,
         aggregation_method: int | None = None,
-        colocate_gradients_with_ops: bool = False,
+        colocate_gradients_with_ops: bool = True,
         grad_loss: Tensor | None = None,
     ) -> list[tuple[Tensor | None, Variable]]:
         """Computes gradients like any optimizer; leaves the layer collection open.
@@ -139,7 +175,8 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
           gate_gradients: As in `tf.compat.v1.train.Optimizer`, but GATE_OP is not heeded: as a step
             waits until all of it is known to be finite, it waits for all gradients that it needs.
           aggregation_method: As there.
-          colocate_gradients_with_ops: As there; also true if the constructor's was.
+          colocate_gradients_with_ops: Whether gradients are computed where the forward pass was,
+            whatever the constructor was given for statistics.
           grad_loss: As there.
         """
         if gate_gradients == v1.train.Optimizer.GATE_OP:
@@ -149,7 +186,7 @@ class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
             var_list=self._var_list if var_list is None else var_list,
             gate_gradients=gate_gradients,
             aggregation_method=aggregation_method,
-            colocate_gradients_with_ops=colocate_gradients_with_ops or self._colocate,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
             grad_loss=grad_loss,
         )
         self._losses.collect(loss)

@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -277,6 +279,45 @@ def test_model_chooses_rate_and_momentum(build_network, session, batch):
             np.testing.assert_allclose(move, -0.5 * session.run(slot), rtol=1e-3, atol=1e-6)
     assert session.run(optimizer.momentum) != 0
     assert sorted(losses, reverse=True) == losses
+
+
+@pytest.mark.parametrize("of_constructor", [True, False])
+def test_gradients_are_beside_the_forward_pass_unless_told_otherwise(build_network, of_constructor):
+    network = build_network(1)
+    optimizer = make(network, colocate_gradients_with_ops=of_constructor)
+    made = {}
+
+    class Recorder(kfac.KfacOptimizer):
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            made["minimize"] = grads_and_vars
+            return tf.no_op()
+
+    def devices(pairs):
+        return {gradient.device for gradient, _ in pairs}
+
+    forward, elsewhere = network.losses[0].device, "/device:CPU:3"
+    recorder = Recorder(
+        layer_collection=network.collection, colocate_gradients_with_ops=of_constructor, **SETTINGS
+    )
+    with v1.device(elsewhere):
+        for argument, expected in (
+            ({}, forward),
+            ({"colocate_gradients_with_ops": True}, forward),
+            ({"colocate_gradients_with_ops": False}, elsewhere),
+        ):
+            pairs = optimizer.compute_gradients(network.losses[0], **argument)
+            assert devices(pairs) == {expected}
+            recorder.minimize(network.losses[0], **argument)
+            assert devices(made["minimize"]) == {expected}
+
+
+@pytest.mark.parametrize("method", ["minimize", "compute_gradients"])
+def test_arguments_are_in_the_order_of_tensorflow(method):
+    ours, theirs = (
+        list(inspect.signature(getattr(kind, method)).parameters)
+        for kind in (kfac.KfacOptimizer, v1.train.Optimizer)
+    )
+    assert ours == theirs
 
 
 def test_global_step_and_counter_advance_once(build_network, session, batch):
