@@ -24,60 +24,6 @@ def owner(build_mlp):
     return network, optimizer
 
 
-def test_properties(owner):
-    network, optimizer = owner
-    assert optimizer.registered_variables == tuple(network.variables)
-    assert optimizer.layers is network.collection
-    assert optimizer.mat_type == "Empirical_Fisher"
-    assert not network.collection.is_final
-    assert len(optimizer.factors) == 4
-    assert network.collection.is_final
-
-
-def test_first_order_statistics_are_gradients(owner, session, rows):
-    network, optimizer = owner
-    gradients = [gradient for gradient, _ in optimizer.compute_gradients(network.losses[0])]
-    session.run(v1.global_variables_initializer())
-    feed = network.feed([rows[0]], [rows[1]])
-    for one, other in zip(*session.run([optimizer.params_stats, gradients], feed), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-14)
-
-
-def test_older_form_of_the_thunks(owner, session, rows):
-    network, optimizer = owner
-    made = optimizer.make_ops_and_vars(scope="older")
-    cov_updates, cov_update, inv_updates, inv_update, cov_thunks, inv_thunks = made
-    assert cov_update.name == "older/cov_update"
-    assert [len(x) for x in (cov_updates, inv_updates, cov_thunks, inv_thunks)] == [4] * 4
-    feed = network.feed([rows[0]], [rows[1]])
-    session.run(v1.global_variables_initializer())
-    session.run(cov_update, feed)
-    session.run(inv_updates[0])
-    changed = [session.run(factor.get_inv_vars()[0]).any() for factor in optimizer.factors]
-    assert changed == [True, False, False, False]
-    session.run(inv_update)
-    assert all(session.run(factor.get_inv_vars()[0]).any() for factor in optimizer.factors)
-    weight = optimizer.factors[0].get_cov_vars()[1]
-    session.run([thunk() for thunk in cov_thunks], feed)
-    assert session.run(weight) == 1 + 0.95
-
-
-def test_thunks_by_kind(owner):
-    thunks = owner[1].create_ops_and_vars_thunks()
-    assert thunks._fields == ("cov_variables", "cov_updates", "inv_variables", "inv_updates")
-    assert [len(of_kind) for of_kind in thunks] == [4] * 4
-    assert len(owner[1].make_vars_and_create_op_thunks()) == 2
-
-
-def test_var_list(owner):
-    network, optimizer = owner
-    optimizer.check_var_list(network.variables)
-    with pytest.raises(ValueError, match=r"fewer variables than are registered.*logits/b"):
-        optimizer.check_var_list(network.variables[:3])
-    with pytest.raises(ValueError, match="cannot train scale"):
-        optimizer.check_var_list([*network.variables, v1.get_variable("scale", [])])
-
-
 def test_gradients_of_other_variables(owner):
     network, optimizer = owner
     pairs = [(tf.zeros_like(v), v) for v in network.variables]
@@ -205,3 +151,55 @@ def test_optimizers_that_update_by_themselves_move_nothing_without_inverses(
     session.run(train, network.feed([np.full_like(rows[0], np.nan)], [rows[1]]))
     found = moves(session, network, train, network.feed([rows[0]], [rows[1]]))
     assert not any(move.any() for move in found)
+
+
+# Gradients that do not fit the layers.
+
+
+def test_variable_that_no_layer_covers(build_network):
+    network = build_network()
+    scale = v1.get_variable("scale", initializer=1.0)
+    with pytest.raises(ValueError, match=r"cannot train scale: no layer.*register_conv2d"):
+        by_hand(network).minimize(network.losses[0] * scale)
+
+
+def test_uncovered_variable_without_gradient_is_no_error(build_network):
+    network = build_network()
+    v1.get_variable("unused", initializer=1.0)
+    by_hand(network).minimize(network.losses[0])
+
+
+def test_registered_variable_without_gradient(build_network):
+    network = build_network()
+    optimizer = by_hand(network)
+    pairs = optimizer.compute_gradients(network.losses[0])
+    with pytest.raises(ValueError, match=r"no gradient for conv/w, which are registered"):
+        optimizer.apply_gradients([(None, pairs[0][1]), *pairs[1:]])
+    assert not network.collection.is_final
+
+
+def test_var_list_must_be_the_registered_variables(build_network):
+    network = build_network()
+    with pytest.raises(ValueError, match=r"no gradient for fc/w, fc/b"):
+        by_hand(network, var_list=network.variables[:2]).minimize(network.losses[0])
+
+
+def test_layers_without_any_inverse_to_keep(graph, session):
+    """Diagonal blocks only: the summaries of inverses are there, and zero."""
+    w, x = v1.get_variable("w", initializer=tf.ones([2, 3])), tf.eye(2)
+    logits = tf.matmul(x, w)
+    collection = kfac.LayerCollection()
+    collection.register_fully_connected(w, x, logits, approx="diagonal")
+    collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.1, damping=0.1, layer_collection=collection
+    )
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1], logits=logits)
+    )
+    train = optimizer.minimize(loss)
+    session.run(v1.global_variables_initializer())
+    losses = [session.run([loss, train])[0] for _ in range(5)]
+    assert losses[-1] < losses[0]
+    assert optimizer.get_inv_vars() == []
+    assert v1.summary.merge_all() is not None
