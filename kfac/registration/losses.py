@@ -36,10 +36,8 @@ from kfac.loss_functions import (
     NormalMeanVarianceNegativeLogProbLoss,
     OnehotCategoricalLogitsNegativeLogProbLoss,
 )
-from kfac.registration.loss_table import LossTable, RegisteredLosses
+from kfac.registration.loss_table import LossTable
 from kfac.registration.reuse import VARIABLE_SCOPE
-
-LossRegistration = RegisteredLosses
 
 
 class _Options(NamedTuple):

@@ -23,7 +23,7 @@ from kfac.curvature.backward_pass import checked_batch_size
 from kfac.curvature.estimation_modes import FISHER
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
 from kfac.linalg.vectors import Joined, Vector, inner_product, inner_products
-from kfac.registration.losses import LossRegistration
+from kfac.registration.loss_table import RegisteredLosses
 
 v1 = tf.compat.v1
 
@@ -100,7 +100,7 @@ class ExactCurvature:
 
     def __init__(
         self,
-        losses: LossRegistration,
+        losses: RegisteredLosses,
         mat_type: str,
         batch_size: Scalar | None,
         colocate_gradients_with_ops: bool = True,

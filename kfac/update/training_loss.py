@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.linalg.tensor_ops import add_in_order
-from kfac.registration.losses import LossRegistration
+from kfac.registration.loss_table import RegisteredLosses
 from kfac.registration.tower_agreement import check_batches, check_collection, check_losses
 
 v1 = tf.compat.v1
@@ -46,7 +46,7 @@ class TrainingLoss:
         train_batch: Any,
         prev_train_batch: Any,
         use_passed_loss: bool,
-        layers: LossRegistration,
+        layers: RegisteredLosses,
     ) -> None:
         """Builds nothing.
 
