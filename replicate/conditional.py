@@ -30,9 +30,6 @@ def run_if(condition: Tensor | None, make: Callable[[], Operation]) -> Operation
     return _gated(chosen, otherwise, make)
 
 
-only_if = run_if  # The former name, which `replicate.model_average` still uses.
-
-
 def run_unless(condition: Tensor, make: Callable[[], Operation]) -> Operation:
     """Does the same as `run_if`, in the steps that do not meet the condition."""
     with v1.name_scope("run_unless"):

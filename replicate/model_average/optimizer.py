@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Tensor, Variable
-from replicate.conditional import only_if
+from replicate.conditional import run_if
 from replicate.model_average.getter import AveragedVariable, ModelAverageCustomGetter
 from replicate.model_average.hook import Membership, ModelAverageHook
 from replicate.model_average.rounds import Rounds, local_counter
@@ -161,7 +161,7 @@ class ModelAverageOptimizer(v1.train.Optimizer):
                 self._memberships.append(Membership(rounds, has_trained))
             with v1.control_dependencies([stepped]):
                 is_last = self._is_last(v1.assign_add(local_steps, 1))
-            return v1.group(only_if(is_last, rounds.run_round), name=name or "train")
+            return v1.group(run_if(is_last, rounds.run_round), name=name or "train")
 
     def get_init_op(self) -> Operation:
         """Returns the operation that copies the centers to the local variables.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
-from replicate.conditional import only_if
+from replicate.conditional import run_if
 from replicate.model_average.getter import AveragedVariable
 from replicate.model_average.mean import WorkerMean
 from replicate.model_average.round_state import (
@@ -112,15 +112,11 @@ class Rounds:
         on_time = self._is_on_time(round_number)
         is_first = tf.not_equal(self.state.read(self.worker), round_number)
         contributes = tf.logical_and(has_trained, tf.logical_and(on_time, is_first))
-        with v1.control_dependencies(
-            [only_if(contributes, lambda: self._contribute(round_number))]
-        ):
+        with v1.control_dependencies([run_if(contributes, lambda: self._contribute(round_number))]):
             left = self.state.write(self.worker, LEFT)
         with v1.control_dependencies([left, is_first]):
             chief_waits = tf.equal(self.state.read(WAITING_ROUND), round_number)
-        return only_if(
-            tf.logical_and(chief_waits, is_first), lambda: self.add_present(round_number)
-        )
+        return run_if(tf.logical_and(chief_waits, is_first), lambda: self.add_present(round_number))
 
     def add_present(self, round_number: Tensor) -> Operation:
         """Returns the operation that counts one worker as present in a round."""
@@ -148,13 +144,13 @@ class Rounds:
             with v1.control_dependencies([self._contribute(round_number)]):
                 return self.add_present(round_number)
 
-        offered = only_if(tf.logical_and(on_time, is_first), contribute)
+        offered = run_if(tf.logical_and(on_time, is_first), contribute)
         with v1.control_dependencies([offered]):
-            waited = only_if(tf.identity(on_time), lambda: self.state.wait(round_number))
+            waited = run_if(tf.identity(on_time), lambda: self.state.wait(round_number))
         with v1.control_dependencies([waited]):
-            ended = only_if(tf.equal(self.state.read(CHIEF_ENDED), 1), _end_of_input)
+            ended = run_if(tf.equal(self.state.read(CHIEF_ENDED), 1), _end_of_input)
             is_late = tf.logical_not(on_time)
-            back = only_if(is_late, lambda: self.state.write(self.worker, JOINED))
+            back = run_if(is_late, lambda: self.state.write(self.worker, JOINED))
         with v1.control_dependencies([ended, back]):
             return self.copy_centers()
 
@@ -201,7 +197,7 @@ class Rounds:
             with v1.control_dependencies([taken]):
                 return self._average(round_number)
 
-        with v1.control_dependencies([only_if(has_trained, last_round)]):
+        with v1.control_dependencies([run_if(has_trained, last_round)]):
             ended = self.state.write(CHIEF_ENDED, 1)
         with v1.control_dependencies([ended]):
             return self._open_next_round(self.state.round_number())
