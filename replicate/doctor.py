@@ -41,16 +41,17 @@ _ANSWER_SECS = 2
 _TENSORFLOW = """
 import json, os
 import tensorflow as tf
-from replicate.estimator import cluster
+from replicate.errors import ClusterConfigError
+from replicate.estimator.cluster_config import cluster_config_from_environment
 found = {
     "version": tf.__version__,
     "devices": [device.name for device in tf.config.list_physical_devices()],
     "cuda": tf.test.is_built_with_cuda(),
 }
 try:
-    config = cluster.cluster_config_from_environment()
+    config = cluster_config_from_environment()
     found["jobs"], found["task"] = dict(config.jobs), [config.task_type, config.task_id]
-except cluster.ClusterConfigError as error:
+except ClusterConfigError as error:
     found["error"] = str(error)
 print(json.dumps(found))
 """

@@ -4,11 +4,10 @@ Everything here works on an EstimatorSpec, whoever built it, and knows nothing o
 names are those below; the modules are read top-down from `estimator.py`.
 """
 
+from replicate.errors import CheckpointError, ClusterConfigError, ClusterError, TrainingInterrupted
 from replicate.estimator.added_metrics import add_metrics
-from replicate.estimator.checkpoints.reading import CheckpointError
-from replicate.estimator.cluster.servers import ClusterError
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
-from replicate.estimator.cluster_config import ClusterConfigError, TaskType
+from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.early_stopping import (
     make_early_stopping_hook,
     make_stop_at_checkpoint_step_hook,
@@ -27,7 +26,6 @@ from replicate.estimator.exporters import (
 )
 from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.signals import TrainingInterrupted
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings

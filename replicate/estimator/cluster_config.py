@@ -14,6 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.errors import ClusterConfigError
+
 v1 = tf.compat.v1
 
 _EXAMPLE = (
@@ -22,16 +24,6 @@ _EXAMPLE = (
 )
 _STRINGS = ("model_dir", "session_master", "eval_session_master")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
-
-
-class ClusterConfigError(ValueError):
-    """TF_CONFIG does not describe a cluster and a task in it.
-
-    Attributes:
-      code: Exit code of a program that ends by it: 2, since another start would not help.
-    """
-
-    code = 2
 
 
 class TaskType:

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
-from replicate.errors import user_errors
 from replicate.estimator.hooks.events import event_writer
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.progress import ProgressHook
@@ -27,6 +26,7 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 

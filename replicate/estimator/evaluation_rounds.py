@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
-from replicate.estimator.checkpoints.reading import CheckpointError, read_variable
+from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.end_marker import has_ended
 from replicate.estimator.exporting import remove_unfinished
 from replicate.estimator.hooks.stepping import Due, PatientHook

@@ -12,13 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Graph, Nest, Tensor
-from replicate.errors import user_errors
 from replicate.estimator.hooks.saving import build_saver
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import EstimatorSpec
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 

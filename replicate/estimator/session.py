@@ -19,8 +19,9 @@ import tensorflow as tf
 
 from model_deploy import local_devices
 from replicate._types import Graph, Tensor
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.input_position import InputPosition
-from replicate.estimator.checkpoints.reading import CheckpointError, restore_variables
+from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1

@@ -14,29 +14,12 @@ import threading
 import time
 from collections.abc import Iterator
 
+from replicate.exit_codes import signal_exit_code
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STANDARD_ERROR = 2
 _SAME_SECS = 0.5
 """How soon after it the same signal counts as one with the first."""
-
-
-class TrainingInterrupted(SystemExit):
-    """Training was stopped by a signal and its last step was saved.
-
-    Not caught, it ends the process with the exit code that shells give to the signal.
-
-    Attributes:
-      code: 128 + signum: 130 for SIGINT, 143 for SIGTERM.
-      signum: The signal.
-      step: The last step that was made.
-      checkpoint: The path of the checkpoint of that step.
-    """
-
-    def __init__(self, signum: int, step: int, checkpoint: str):
-        super().__init__(128 + signum)
-        self.signum = signum
-        self.step = step
-        self.checkpoint = checkpoint
 
 
 class Interruption:
@@ -118,7 +101,7 @@ def _watch(reader: int, interruption: Interruption, plan: str) -> None:
             continue
         if first is not None:
             _tell("Ended at once.")
-            os._exit(128 + signum)
+            os._exit(signal_exit_code(signum))
         first, came_at = signum, time.monotonic()
         interruption.request(signum)
         name = signal.Signals(signum).name

@@ -9,7 +9,7 @@ from typing import Any
 
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.servers import (
-    Abandoned,
+    WaitCancelled,
     delay_worker,
     serve_until_done,
     start_server,
@@ -130,7 +130,7 @@ def _train_in_cluster(
     delay_worker(config, is_late)
     try:
         wait_for_parameter_servers(config, is_late)
-    except Abandoned:
+    except WaitCancelled:
         log.info("Not training: the others are done, and the parameter servers have left.")
         return
     if config.task_type == TaskType.MASTER:

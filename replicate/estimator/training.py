@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate.errors import user_errors
+from replicate.errors import TrainingInterrupted
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
-from replicate.estimator.cluster.servers import Abandoned, absent_tasks
+from replicate.estimator.cluster.servers import WaitCancelled, absent_tasks
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook, with_orderly_ends
 from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, session_options
 from replicate.estimator.cluster.watchdog import Watchdog
@@ -35,8 +35,9 @@ from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
-from replicate.estimator.signals import Interruption, TrainingInterrupted, interruptions
+from replicate.estimator.signals import Interruption, interruptions
 from replicate.spec import EstimatorSpec
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 
@@ -274,7 +275,7 @@ def _loop(
             around.noting_end_of_input(),
         ):
             stepper.run(session, around.is_interrupted, around.restarts.noting)
-    except Abandoned as reason:
+    except WaitCancelled as reason:
         log.info("Training ends without a session. %s", reason)
         return
     if around.readings.loss is None and not around.is_interrupted():

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.errors import ArgumentTypeError
+from replicate.errors import ArgumentTypeError, CheckpointError
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
-from replicate.estimator.checkpoints.reading import CheckpointError, open_checkpoint
+from replicate.estimator.checkpoints.reading import open_checkpoint
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator

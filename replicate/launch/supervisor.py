@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 
+from replicate.exit_codes import ExitCode
 from replicate.launch.console import LAUNCHER, Display
 from replicate.launch.outputs import Outputs
 from replicate.launch.plan import ClusterPlan, Task
@@ -24,7 +25,7 @@ _POLL_SECS = 0.1
 _LEAVE_SECS = 90.0  # More than our parameter servers wait for other workers once the chief is done.
 _MAX_DELAY_SECS = 60
 _SAME_SECS = 0.5  # A program that runs the launcher may pass on what the terminal tells both.
-_CLUSTER_TROUBLE = 138  # Of programs that end by a ClusterError.
+_CLUSTER_TROUBLE = ExitCode.CLUSTER_TROUBLE  # Of programs that end by a ClusterError.
 _RETRYABLE = 128  # The least exit code that says that another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

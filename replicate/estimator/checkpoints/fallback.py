@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from replicate.estimator.checkpoints.reading import CheckpointError, checkpoint_files, damage_in
+from replicate.errors import CheckpointError
+from replicate.estimator.checkpoints.reading import checkpoint_files, damage_in
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.position_file import SUFFIX
 from replicate.model_average import saved_variables
 
@@ -35,16 +36,6 @@ _CLOCK_TICK = 1_000_000_000
 _LOST_PEER = (tf.errors.AbortedError, tf.errors.UnavailableError)
 _MOST_LISTED = 5
 """Variables that an error names."""
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be read, written, or used for this model. Nothing was overwritten.
-
-    Attributes:
-      code: Exit code of a program that ends by it: 2, since another start would not help.
-    """
-
-    code = 2
 
 
 def open_checkpoint(path: str) -> Any:

@@ -12,12 +12,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from replicate.estimator.cluster.servers import (
-    POLL_SECS,
-    Abandoned,
-    ClusterError,
-    wait_for_parameter_servers,
-)
+from replicate.errors import ClusterError
+from replicate.estimator.cluster.servers import POLL_SECS, WaitCancelled, wait_for_parameter_servers
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
@@ -58,7 +54,7 @@ class Restarts:
 
         Raises:
           ClusterError: No more are to be made.
-          Abandoned: `is_over` said so.
+          WaitCancelled: `is_over` said so.
         """
         if self._readings.step > self._furthest:
             self._furthest = self._readings.step
@@ -83,7 +79,7 @@ class Restarts:
         deadline = time.monotonic() + secs
         while (left := deadline - time.monotonic()) > 0:
             if is_over():
-                raise Abandoned("The session was lost.")
+                raise WaitCancelled("The session was lost.")
             time.sleep(min(left, POLL_SECS))
 
 
@@ -116,7 +112,7 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
 
         Raises:
           ClusterError: A server is absent, or sessions were lost too often.
-          Abandoned: `is_over` said so.
+          WaitCancelled: `is_over` said so.
         """
         while True:
             if not self._is_first:

@@ -9,24 +9,23 @@ TensorFlow's servers know no passwords and listen on all network interfaces, wha
 cluster gives: whoever reaches the port can run code. A cluster belongs on a private network.
 """
 
-import contextlib
-import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.addresses import connect, host_and_port, is_listening
+from replicate.errors import ClusterError
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.end_marker import Ending
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import complete_config
 from replicate.estimator.signals import Interruption, interruptions
+from replicate.exit_codes import signal_exit_code
 
 v1 = tf.compat.v1
 
@@ -54,29 +53,8 @@ _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0,
 _CHIEF = 0
 
 
-class ClusterError(RuntimeError):
-    """A process of the cluster cannot be reached, or cannot start its server.
-
-    Attributes:
-      code: Exit code of a program that ends by it: 138, for schedulers that start it again.
-    """
-
-    code = 138
-
-    def exit(self) -> NoReturn:
-        """Ends the process with `code`, at once.
-
-        A program that ends by such an error should end so: a thread may still hang in a call to a
-        lost server, and would disturb the interpreter's own way to end.
-        """
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(self.code)
-
-
-class Abandoned(Exception):  # noqa: N818
-    """The wait for another process was given up, since there is nothing to wait for any more."""
+class WaitCancelled(Exception):  # noqa: N818
+    """A wait for another process was cancelled: a signal arrived, or training has ended."""
 
 
 def start_server(config: RunConfig) -> v1.train.Server:
@@ -139,7 +117,7 @@ def wait_for_parameter_servers(config: RunConfig, is_over: Callable[[], bool] = 
 
     Raises:
       ClusterError: One of them does not within `session_creation_timeout_secs`.
-      Abandoned: `is_over` said so.
+      WaitCancelled: `is_over` said so.
     """
     started = time.monotonic()
     has_said = False
@@ -147,7 +125,7 @@ def wait_for_parameter_servers(config: RunConfig, is_over: Callable[[], bool] = 
         while not is_listening(address, _ANSWER_SECS):
             waited = time.monotonic() - started
             if is_over():
-                raise Abandoned(f"No longer waiting for ps {index}.")
+                raise WaitCancelled(f"No longer waiting for ps {index}.")
             if waited > config.session_creation_timeout_secs:
                 raise ClusterError(
                     f"{config.task_type} {config.task_id} has waited "
@@ -222,7 +200,7 @@ def serve_until_done(target: str, config: RunConfig) -> None:
         with v1.Session(target, config=_options(config, _own_device(config))) as session:
             _wait_for_all(session, size, taken, config, interruption)
     if interruption.signum is not None:
-        raise SystemExit(128 + interruption.signum)
+        raise SystemExit(signal_exit_code(interruption.signum))
 
 
 def _wait_for_all(

@@ -15,7 +15,8 @@ import tensorflow as tf
 from model_deploy.devices import completed
 from model_deploy.local_variables import current_task, local_variables_on
 from replicate._types import Graph
-from replicate.estimator.cluster.servers import Abandoned, ClusterError, wait_for_parameter_servers
+from replicate.errors import ClusterError
+from replicate.estimator.cluster.servers import WaitCancelled, wait_for_parameter_servers
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.run_settings import device_filters
@@ -114,7 +115,7 @@ class WaitingSessionCreator(v1.train.SessionCreator):
 
         Raises:
           ClusterError: The chief has not initialised the model in time.
-          Abandoned: There is nothing to wait for any more.
+          WaitCancelled: There is nothing to wait for any more.
         """
         limit = self._config.session_creation_timeout_secs
         deadline = time.monotonic() + limit
@@ -122,7 +123,7 @@ class WaitingSessionCreator(v1.train.SessionCreator):
             self._scaffold.finalize()
             while (session := self._try()) is None:
                 if self._is_over():
-                    raise Abandoned("No longer waiting for the chief.")
+                    raise WaitCancelled("No longer waiting for the chief.")
                 if time.monotonic() > deadline:
                     raise ClusterError(
                         f"{self._config.task_type} {self._config.task_id} has waited {limit:g} "

@@ -19,7 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate.estimator.cluster.servers import ClusterError, absent_tasks
+from replicate.errors import ClusterError
+from replicate.estimator.cluster.servers import absent_tasks
 from replicate.estimator.cluster.sync_replicas import is_synchronous
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.hooks.stepping import Due, PatientHook

@@ -14,11 +14,11 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
 from replicate.estimator.checkpoints.position_file import remove_position
-from replicate.estimator.checkpoints.reading import CheckpointError
 from replicate.estimator.checkpoints.retention import announce, dropped_by, withdraw
 from replicate.estimator.hooks.graph_files import GraphFiles
 from replicate.estimator.hooks.readings import StepReadings

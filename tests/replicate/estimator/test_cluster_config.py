@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replicate.errors import ClusterConfigError
 from replicate.estimator.cluster_config import (
     ClusterConfig,
-    ClusterConfigError,
     TaskType,
     cluster_config_from_environment,
     parse_cluster_config,

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
+from replicate.errors import CheckpointError
 from replicate.estimator import evaluation_rounds
-from replicate.estimator.checkpoints.reading import CheckpointError
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
 from replicate.estimator.train_specs import EvalSpec
 

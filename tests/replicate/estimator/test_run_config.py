@@ -5,7 +5,8 @@ import json
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.cluster_config import ClusterConfig, ClusterConfigError
+from replicate.errors import ClusterConfigError
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1

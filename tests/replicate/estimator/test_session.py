@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator import session as session_module
-from replicate.estimator.checkpoints.reading import CheckpointError
 from replicate.estimator.session import RestoringSessionCreator, ServerSession, complete_config
 
 v1 = tf.compat.v1

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from replicate.estimator.signals import TrainingInterrupted, interruptions
+from replicate.errors import TrainingInterrupted
+from replicate.estimator.signals import interruptions
 
 
 def test_training_interrupted_carries_the_exit_code():

@@ -17,7 +17,7 @@ from replicate.estimator import (
     ClusterError,
     TrainingInterrupted,
 )
-from replicate.estimator.cluster.servers import Abandoned
+from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.end_marker import announce_end, has_ended
 from replicate.estimator.train_and_evaluate import train_and_evaluate
@@ -78,7 +78,7 @@ def test_worker_is_delayed_after_its_server_has_started(linear, tmp_path, monkey
 
     def wait(config, is_over):
         calls.append("wait")
-        raise Abandoned
+        raise WaitCancelled
 
     monkeypatch.setattr(module, "wait_for_parameter_servers", wait)
     jobs = {"chief": ("a:1",), "worker": ("a:2",)}

@@ -4,13 +4,14 @@ import shutil
 import pytest
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import (
     indexed_checkpoints,
     listed_checkpoints,
     newest_checkpoint,
     set_aside_damaged,
 )
-from replicate.estimator.checkpoints.reading import CheckpointError, read_variable
+from replicate.estimator.checkpoints.reading import read_variable
 
 v1 = tf.compat.v1
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.reading import (
-    CheckpointError,
     checkpoint_files,
     damage_in,
     read_variable,

@@ -3,9 +3,10 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import recovery
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
-from replicate.estimator.cluster.servers import Abandoned, ClusterError
+from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -73,7 +74,7 @@ def test_counts_anew_when_training_got_further_than_ever(clock):
 
 def test_a_pause_ends_when_there_is_nothing_to_wait_for(clock):
     restarts = Restarts(RunConfig(), SimpleNamespace(step=0))
-    with pytest.raises(Abandoned):
+    with pytest.raises(WaitCancelled):
         restarts.pause(lambda: True)
     assert clock.now == 0
 

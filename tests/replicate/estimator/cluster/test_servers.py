@@ -8,10 +8,10 @@ import time
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import servers
 from replicate.estimator.cluster.servers import (
-    Abandoned,
-    ClusterError,
+    WaitCancelled,
     absent_tasks,
     delay_worker,
     serve_until_done,
@@ -68,7 +68,7 @@ def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog
     monkeypatch.setattr(servers, "SAY_SECS", 0)
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     answers = iter([False, False, True])
-    with pytest.raises(Abandoned, match="ps 0"):
+    with pytest.raises(WaitCancelled, match="ps 0"):
         wait_for_parameter_servers(config(1), lambda: next(answers))
     assert caplog.text.count("Waiting for ps 0 at '127.0.0.1:1'") == 1
 

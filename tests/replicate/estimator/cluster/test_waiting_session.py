@@ -3,8 +3,9 @@ import socket
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import waiting_session
-from replicate.estimator.cluster.servers import Abandoned, ClusterError
+from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.waiting_session import (
     WaitingSessionCreator,
     check_trains,
@@ -130,7 +131,7 @@ def test_worker_waits_for_the_chief_and_says_so(graph, worker):
 
 def test_worker_stops_waiting_when_there_is_nothing_to_wait_for(graph, worker):
     v1.get_variable("never_initialised_either", [3])
-    with pytest.raises(Abandoned):
+    with pytest.raises(WaitCancelled):
         WaitingSessionCreator(v1.train.Scaffold(), worker, lambda: True).create_session()
 
 

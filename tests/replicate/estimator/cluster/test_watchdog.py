@@ -4,8 +4,8 @@ import time
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import watchdog
-from replicate.estimator.cluster.servers import ClusterError
 from replicate.estimator.cluster.watchdog import Watchdog
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig

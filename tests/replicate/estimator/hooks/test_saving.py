@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.checkpoints.reading import CheckpointError
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
