@@ -74,9 +74,9 @@ def test_worker_is_delayed_after_its_server_has_started(linear, tmp_path, monkey
     calls = []
     module = sys.modules[train_and_evaluate.__module__]
     monkeypatch.setattr(module, "start_server", lambda config: calls.append("server"))
-    monkeypatch.setattr(module, "delay_worker", lambda config, is_over: calls.append("delay"))
+    monkeypatch.setattr(module, "delay_worker", lambda config, should_cancel: calls.append("delay"))
 
-    def wait(config, is_over):
+    def wait(config, should_cancel):
         calls.append("wait")
         raise WaitCancelled
 

@@ -51,7 +51,7 @@ def test_pauses_grow_up_to_a_minute(clock):
 
 def test_gives_up_and_tells_the_last_cause(clock):
     restarts = Restarts(RunConfig(max_restarts=2), SimpleNamespace(step=7))
-    with pytest.raises(tf.errors.UnavailableError), restarts.noting():
+    with pytest.raises(tf.errors.UnavailableError), restarts.record_cause():
         raise lost()
     pauses(restarts, clock, 2)
     with pytest.raises(
@@ -94,7 +94,7 @@ class Creator:
 def recovering(creator, **settings):
     config = RunConfig(**settings)
     return RecoveringSessionCreator(
-        creator, Restarts(config, SimpleNamespace(step=0)), config, is_over=bool
+        creator, Restarts(config, SimpleNamespace(step=0)), config, should_cancel=bool
     )
 
 

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 
 v1 = tf.compat.v1
 
@@ -22,9 +23,9 @@ def costly_model():
 def run(readings, folder, steps, last_step, others=()):
     stream = io.StringIO()
     hook = ProfileHook(readings, str(folder), steps, stream)
-    stepper = Stepper(readings, [*others, hook, StopHook(readings, last_step)])
-    with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
-        stepper.run(session)
+    loop = StepLoop(readings, [*others, hook, StopHook(readings, last_step)])
+    with v1.train.MonitoredSession(hooks=loop.hooks) as session:
+        loop.run(session)
     hook.close()
     return stream.getvalue()
 
