@@ -1,7 +1,7 @@
-"""The runtime: what trains, evaluates and predicts with a model_fn.
+"""The runtime: trains, evaluates, predicts and exports with a model_fn.
 
-Everything here works on an EstimatorSpec, whoever built it, and knows nothing of towers. The public
-names are those below; the modules are read top-down from `estimator.py`.
+The runtime works on any EstimatorSpec and knows nothing of towers. The public names are those
+below. Start reading at `estimator.py`.
 """
 
 from replicate.errors import CheckpointError, ClusterConfigError, ClusterError, TrainingInterrupted
