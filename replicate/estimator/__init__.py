@@ -24,6 +24,7 @@ from replicate.estimator.exporters import (
     FinalExporter,
     LatestExporter,
 )
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.train_and_evaluate import train_and_evaluate
@@ -41,7 +42,9 @@ __all__ = [
     "FinalExporter",
     "InMemoryEvaluatorHook",
     "LatestExporter",
+    "NextRun",
     "RunConfig",
+    "ScheduledHook",
     "SyncReplicasHook",
     "TaskType",
     "TrainSpec",

@@ -67,7 +67,7 @@ def test_rounds_in_the_middle_of_training(linear, tmp_path, throttle_secs, expec
     assert estimator.latest_checkpoint().endswith("-13"), "its round is the final one"
 
 
-def test_rounds_beside_the_training_end_at_the_last_step(linear, tmp_path):
+def test_evaluator_ends_at_the_last_step(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path)
     exporter = Exporter()
     settings = spec(linear, exporter)

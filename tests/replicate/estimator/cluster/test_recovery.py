@@ -49,7 +49,7 @@ def test_pauses_grow_up_to_a_minute(clock):
     assert pauses(restarts, clock, 8) == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
 
 
-def test_gives_up_and_tells_the_last_cause(clock):
+def test_error_after_too_many_losses_names_the_last_cause(clock):
     restarts = Restarts(RunConfig(max_restarts=2), SimpleNamespace(step=7))
     with pytest.raises(tf.errors.UnavailableError), restarts.record_cause():
         raise lost()
@@ -61,7 +61,7 @@ def test_gives_up_and_tells_the_last_cause(clock):
     assert told.value.code == 138
 
 
-def test_counts_anew_when_training_got_further_than_ever(clock):
+def test_new_highest_step_resets_the_count(clock):
     readings = SimpleNamespace(step=10)
     restarts = Restarts(RunConfig(max_restarts=2), readings)
     pauses(restarts, clock, 2)

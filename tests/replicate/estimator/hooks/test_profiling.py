@@ -57,7 +57,7 @@ def test_trace_and_table_of_the_costliest_operations(graph, tmp_path, has_others
     assert others == [] or others[0].steps == 9
 
 
-def test_run_that_ends_in_the_middle_keeps_what_it_has(graph, tmp_path):
+def test_incomplete_profile_is_printed(graph, tmp_path):
     assert run(costly_model(), tmp_path, (2, 5), 3) == ""
     (trace,) = traces(tmp_path)
     assert b"heavy" in trace.read_bytes()
@@ -75,7 +75,7 @@ def test_run_that_starts_later_records_nothing(graph, tmp_path):
     assert traces(tmp_path) == []
 
 
-def test_another_profiler_is_left_alone(graph, tmp_path, caplog):
+def test_second_profiler_gives_a_warning(graph, tmp_path, caplog):
     tf.profiler.experimental.start(str(tmp_path / "other"))
     try:
         text = run(costly_model(), tmp_path / "own", (1, 1), 1)

@@ -126,7 +126,7 @@ def read_terminal(terminal):
         return ""
 
 
-def test_mode_overrides_what_the_stream_is(steps):
+def test_mode_takes_precedence_over_the_stream(steps):
     assert "\r" in steps.run(1, io.StringIO(), mode="bar", interval=0.0).getvalue()
     assert "\r" not in steps.run(1, Terminal(), mode="log", interval=0.0).getvalue()
 

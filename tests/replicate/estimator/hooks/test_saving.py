@@ -135,7 +135,7 @@ def test_kept_list_survives_a_restart_without_state_file(tmp_path):
     assert saved_steps(tmp_path) == [5, 7, 8]
 
 
-def test_keeps_all_if_told_so(tmp_path):
+def test_all_checkpoints_can_be_kept(tmp_path):
     run(tmp_path, 14, keep_checkpoint_max=None)
     assert len(saved_steps(tmp_path)) == 8
 
@@ -167,7 +167,7 @@ def test_directory_may_be_moved(tmp_path):
     assert v1.train.latest_checkpoint(f"{tmp_path}/b") == f"{tmp_path}/b/model.ckpt-2"
 
 
-def test_full_disk_is_told_with_path_and_free_bytes(tmp_path, monkeypatch):
+def test_error_for_a_full_disk_names_path_and_free_bytes(tmp_path, monkeypatch):
     def full(self, *args, **kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
