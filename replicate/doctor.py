@@ -176,8 +176,8 @@ def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(f"{job} {number}", text, answers and [job, number] == found["task"])
         yield Finding(
             "security",
-            "the servers of a cluster ask for no password and listen on all interfaces: whoever "
-            "reaches their ports can run code. Keep the cluster on a private network",
+            "the servers of a cluster ask for no password and listen on all interfaces: anyone "
+            "who reaches their ports can run code. Keep the cluster on a private network",
         )
 
 

@@ -35,8 +35,8 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
     unknown = sorted(set(names) - set(_ARGUMENTS))
     if unknown:
         raise ValueError(
-            f"add_metrics: metric_fn takes the arguments {unknown}, which nobody passes. It may "
-            f"name {list(_ARGUMENTS)}; bind others with functools.partial."
+            f"add_metrics: metric_fn takes the arguments {unknown}, but receives only "
+            f"{list(_ARGUMENTS)}. Bind the others with functools.partial."
         )
 
     def model_fn(features: Nest, labels: Nest, mode: str, config: RunConfig) -> EstimatorSpec:

@@ -138,9 +138,9 @@ def _named_arguments(
     ]
     if strange:
         raise ArgumentTypeError(
-            f"{role} {_where(function)} requires the arguments {strange}, which nobody passes. It "
-            f"may name {[*([first] if first else []), *known]}; give others a default, or bind "
-            "them with functools.partial."
+            f"{role} {_where(function)} requires the arguments {strange}, but receives only "
+            f"{[*([first] if first else []), *known]}. Give the others a default, or bind them "
+            "with functools.partial."
         )
     return [name for name in known if anything or name in names]
 

@@ -41,7 +41,7 @@ def newest_checkpoint(model_dir: str) -> str | None:
     """
     found = _search(model_dir)
     for path, damage in found.damaged.items():
-        log.warning("Passing over checkpoint %s for %s: %s.", path, found.path, damage)
+        log.warning("Using %s, since checkpoint %s is damaged: %s.", found.path, path, damage)
     return found.path
 
 

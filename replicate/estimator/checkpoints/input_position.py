@@ -171,8 +171,8 @@ class InputPosition:
         """Starts after a number of elements; tf.data reads and drops them first."""
         if elements:
             log.info(
-                "The input goes on after %d batches. They are read again first, which takes the "
-                "time that the pipeline needs for them. RunConfig(save_input_position=False) "
+                "The input continues after %d batches. They are read again first, which takes as "
+                "long as the pipeline needs for them. RunConfig(save_input_position=False) "
                 "avoids that.",
                 elements,
             )
@@ -187,7 +187,7 @@ class InputPosition:
             log.info("The saved buffers of the input are not used: %s", _last_line(error))
             return False
         session.run(self._set_count, {self._new_count: saved.elements})
-        log.info("The input goes on after %d batches, with its saved buffers.", saved.elements)
+        log.info("The input continues after %d batches, with its saved buffers.", saved.elements)
         return True
 
     def _read(self, checkpoint: str) -> SavedPosition | None:

@@ -212,9 +212,9 @@ def with_orderly_ends(
     may_be_run = any(map(_may_run_replicas, orderly))
     if is_synchronous(v1.get_default_graph()) and not may_be_run:
         log.warning(
-            "A SyncReplicasOptimizer applies gradients in this graph, but its hook is missing and "
-            "nobody will run it: pass training_hooks=[sync.make_session_run_hook(config.is_chief)] "
-            "to the EstimatorSpec."
+            "A SyncReplicasOptimizer applies gradients in this graph, but its hook is missing, so "
+            "that no process runs it: pass "
+            "training_hooks=[sync.make_session_run_hook(config.is_chief)] to the EstimatorSpec."
         )
     return orderly
 

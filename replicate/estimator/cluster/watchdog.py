@@ -137,7 +137,7 @@ class Watchdog(ScheduledHook):
         self.error = ClusterError(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds, and "
             f"there is no answer from {'; '.join(absent)}. Start it again, or look for its error; "
-            "training goes on from the newest checkpoint."
+            "training continues from the newest checkpoint."
         )
         if self._session is not None:
             self._session.close()

@@ -108,7 +108,7 @@ class GraphFiles(ScheduledHook):
             tf.io.write_graph(graph_def, self._model_dir, GRAPH_FILE)
         except tf.errors.OpError as error:
             log.warning(
-                "%s/%s cannot be written: %s. Training goes on without it.",
+                "%s/%s cannot be written: %s. Training continues without it.",
                 self._model_dir,
                 GRAPH_FILE,
                 error.message,

@@ -84,7 +84,7 @@ def test_params_model_dir_and_the_other_modes_stay(linear, tmp_path):
 
 
 def test_wrong_metric_functions(make):
-    with pytest.raises(ValueError, match=r"takes the arguments \['logits'\], which nobody"):
+    with pytest.raises(ValueError, match=r"takes the arguments \['logits'\], but receives only"):
         add_metrics(make(model_fn), lambda logits, labels: {})
     with pytest.raises(TypeError, match="metric_fn must be a function, got 3"):
         add_metrics(make(model_fn), 3)

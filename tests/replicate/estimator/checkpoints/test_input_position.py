@@ -80,7 +80,7 @@ def test_resumed_input_is_equal_bit_for_bit(tmp_path, caplog, dataset_fn, limit)
     assert bool(read_position(first).state) is not reads_again
     resumed = Pipeline(dataset_fn, limit=limit).begin(first)
     assert resumed.position.resumed_at == 3
-    assert caplog.text.count("The input goes on after 3 batches") == 1
+    assert caplog.text.count("The input continues after 3 batches") == 1
     expected = whole.take(2)
     assert_equal(resumed.take(2), expected)
     assert read_position(resumed.save(tmp_path)).elements == 5

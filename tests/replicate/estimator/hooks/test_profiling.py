@@ -57,7 +57,7 @@ def test_trace_and_table_of_the_costliest_operations(graph, tmp_path, has_others
     assert others == [] or others[0].steps == 9
 
 
-def test_incomplete_profile_is_printed(graph, tmp_path):
+def test_incomplete_trace_is_written(graph, tmp_path):
     assert run(costly_model(), tmp_path, (2, 5), 3) == ""
     (trace,) = traces(tmp_path)
     assert b"heavy" in trace.read_bytes()
