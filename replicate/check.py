@@ -17,7 +17,6 @@ from model_deploy import DevicePlan, SharedPlacement, device_plan
 from replicate._types import Gradient, ModelFn, Nest, Spec, Tensor, Variable
 from replicate.batch_statistics import UpdateOps
 from replicate.differences import Array, Difference, differences, towers_of
-from replicate.errors import user_errors
 from replicate.estimator.calling import check_model_fn
 from replicate.estimator.input_batches import build_inputs
 from replicate.estimator.run_config import RunConfig
@@ -25,6 +24,7 @@ from replicate.estimator.session import RestoringSessionCreator
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
 from replicate.split import Uneven
+from replicate.step_checks import user_errors
 from replicate.towers import REDUCED_GRADIENTS
 from replicate.variable_table import model_table
 

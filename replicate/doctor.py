@@ -1,9 +1,9 @@
-"""python -m replicate.doctor [DIR] looks at the machine and prints what a bug report needs.
+"""python -m replicate.doctor [DIR] checks the machine and prints the facts for a bug report.
 
-Versions, devices, packages that stand in each other's way, TF_CONFIG, ports and disk space (of DIR,
-the model directory, if it is given). Of the environment it prints only what is on a list, and of
-TF_CONFIG only the cluster. It changes nothing, and works where TensorFlow is missing or broken,
-since another process tries that. Exit codes: 0 nothing is wrong, 2 something is.
+The report has versions, devices, conflicting packages, TF_CONFIG, ports and disk space (of DIR, the
+model directory, if it is given). It shows only a fixed list of environment variables, and only the
+cluster of TF_CONFIG. It changes nothing. It also works if TensorFlow is missing or broken, since
+another process imports TensorFlow. Exit codes: 0 nothing is wrong, 2 something is wrong.
 """
 
 import contextlib
@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from replicate.addresses import is_listening
+from replicate.exit_codes import ExitCode
 
 _LIBRARIES = ("numpy", "protobuf", "keras", "tf-keras", "absl-py", "tqdm", "tensorboard")
 _OURS = ("replicate", "kfac", "model_deploy")
 _DISTRIBUTION = "replicate-model-fn"
-_VARIABLES = (  # Neither addresses nor passwords are in them.
+_VARIABLES = (  # These contain no addresses and no passwords.
     "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS",
     "TF_CPP_MIN_LOG_LEVEL",
@@ -41,16 +42,17 @@ _ANSWER_SECS = 2
 _TENSORFLOW = """
 import json, os
 import tensorflow as tf
-from replicate.estimator import cluster
+from replicate.errors import ClusterConfigError
+from replicate.estimator.cluster_config import cluster_config_from_environment
 found = {
     "version": tf.__version__,
     "devices": [device.name for device in tf.config.list_physical_devices()],
     "cuda": tf.test.is_built_with_cuda(),
 }
 try:
-    config = cluster.cluster_config_from_environment()
+    config = cluster_config_from_environment()
     found["jobs"], found["task"] = dict(config.jobs), [config.task_type, config.task_id]
-except cluster.ClusterConfigError as error:
+except ClusterConfigError as error:
     found["error"] = str(error)
 print(json.dumps(found))
 """
@@ -60,9 +62,9 @@ class Finding(NamedTuple):
     """One line of the report.
 
     Attributes:
-      label: What was looked at.
-      text: What was found.
-      is_wrong: Whether it needs to be mended.
+      label: Subject of the check.
+      text: Result of the check.
+      is_wrong: True if the user should correct it.
     """
 
     label: str
@@ -74,25 +76,25 @@ def main(arguments: Sequence[str]) -> int:
     """Prints the report and returns the exit code.
 
     Args:
-      arguments: Those of the command line, without the program's name.
+      arguments: Command line without the program's name.
     """
     if arguments and arguments[0].startswith("-"):
         is_help = arguments[0] in ("-h", "--help")
         print(__doc__ if is_help else f"replicate.doctor: no flag {arguments[0]} is known")
-        return 0 if is_help else 2
+        return ExitCode.DONE if is_help else ExitCode.BAD_INPUT
     wrong = 0
     for finding in report(arguments):
         print(f"{finding.label:<20}{'WRONG: ' * finding.is_wrong}{finding.text}", flush=True)
         wrong += finding.is_wrong
     print(f"{'in short':<20}{f'{wrong} things are wrong' if wrong else 'nothing is wrong'}")
-    return 2 if wrong else 0
+    return ExitCode.BAD_INPUT if wrong else ExitCode.DONE
 
 
 def report(folders: Sequence[str]) -> Iterator[Finding]:
     """Yields all findings.
 
     Args:
-      folders: To look at beside the current one and that of temporary files.
+      folders: Directories to check, beside the current one and that of temporary files.
     """
     yield Finding("python", f"{platform.python_version()}  {sys.executable}")
     yield Finding("system", f"{platform.platform()}  {os.cpu_count()} processors")
@@ -106,10 +108,10 @@ def report(folders: Sequence[str]) -> Iterator[Finding]:
 
 
 def packages(owners: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """Yields versions, and what stands in each other's way.
+    """Yields versions and conflicting packages.
 
     Args:
-      owners: Import name -> the distributions that have installed it.
+      owners: Import name -> distributions that have installed it.
     """
     for name in (_DISTRIBUTION, *_LIBRARIES):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -130,7 +132,7 @@ def packages(owners: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
 
 
 def tensorflow() -> Iterator[Finding]:
-    """Yields what another process finds in TensorFlow, and about TF_CONFIG."""
+    """Yields findings about TensorFlow and TF_CONFIG, from another process."""
     try:
         done = subprocess.run(  # noqa: S603
             [sys.executable, "-c", _TENSORFLOW],
@@ -155,10 +157,10 @@ def tensorflow() -> Iterator[Finding]:
 
 
 def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yields what TF_CONFIG says, and whether the addresses in it answer.
+    """Yields findings about TF_CONFIG and about the addresses in it.
 
     Args:
-      found: "error", the message if it is wrong; else "jobs", addresses by job, and "task", the
+      found: "error", the message, if TF_CONFIG is wrong; else "jobs", addresses by job, and "task",
         type and index of this process.
     """
     if "error" in found:
@@ -174,13 +176,13 @@ def cluster(found: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(f"{job} {number}", text, answers and [job, number] == found["task"])
         yield Finding(
             "security",
-            "the servers of a cluster ask for no password and listen on all interfaces: whoever "
-            "reaches their ports can run code. Keep the cluster on a private network",
+            "the servers of a cluster ask for no password and listen on all interfaces: anyone "
+            "who reaches their ports can run code. Keep the cluster on a private network",
         )
 
 
 def disk(folder: str) -> Finding:
-    """Looks at the space for files in a folder, or where it would be made."""
+    """Returns a finding about the free space for a folder, which may not exist yet."""
     wanted = Path(folder).resolve()
     place = next(path for path in (wanted, *wanted.parents) if path.exists())
     free = shutil.disk_usage(place).free

@@ -1,20 +1,27 @@
-"""Errors that are found while a step runs, told as if they had been found before.
+"""Error classes of the runtime.
 
-A check that needs the data itself (does this batch divide, is this gradient finite) is an operation
-of the graph, and TensorFlow reports its failure as "Graph execution error" with a traceback of
-the graph. The checks made here carry a marked sentence, and `user_errors`, which the runtime wraps
-around every run of a session, raises that sentence as the error the user should see.
+An error that should end a program has the exit code of the program as its `code`
+(`replicate/exit_codes.py`).
 """
 
 import contextlib
-import re
-from collections.abc import Iterator
+import os
+import sys
+from typing import NoReturn
 
 import tensorflow as tf
 
-from replicate._types import Operation, Tensor
+from replicate.exit_codes import ExitCode, signal_exit_code
 
 v1 = tf.compat.v1
+
+
+class ArgumentTypeError(TypeError, ValueError):
+    """An argument is of the wrong type.
+
+    It is raised where tf.estimator raised a ValueError, so that programs that catch that go on
+    working.
+    """
 
 
 class NonFiniteError(ArithmeticError, v1.train.NanLossDuringTrainingError):
@@ -26,65 +33,69 @@ class NonFiniteError(ArithmeticError, v1.train.NanLossDuringTrainingError):
       code: Exit code of a program that ends by it: 3, since another start would not help.
     """
 
-    code = 3
+    code = ExitCode.DIVERGED.value
 
     def __str__(self) -> str:
         """The message; the base class of TensorFlow would give the same one for every error."""
         return ArithmeticError.__str__(self)
 
 
-class ArgumentTypeError(TypeError, ValueError):
-    """An argument is of the wrong type.
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be read, written, or used for this model. Nothing was overwritten.
 
-    It is raised where tf.estimator raised a ValueError, so that programs that catch that go on
-    working.
+    Attributes:
+      code: Exit code of a program that ends by it: 2, since another start would not help.
     """
 
-
-_KINDS: dict[str, type[Exception]] = {"ValueError": ValueError, "NonFiniteError": NonFiniteError}
-_MARKED = re.compile(r"<<(?P<kind>\w+)\| (?P<text>.*?) \|>>", re.DOTALL)
+    code = ExitCode.BAD_INPUT.value
 
 
-def batch_check(condition: Tensor, text: str, *values: Tensor) -> Operation:
-    """Makes an operation that fails with `ValueError(text)` unless the condition holds.
+class ClusterConfigError(ValueError):
+    """TF_CONFIG does not describe a cluster and a task in it.
 
-    Args:
-      condition: Boolean scalar.
-      text: The message; each `{}` in it is replaced by one of `values`.
-      values: Scalars, known when the step runs.
+    Attributes:
+      code: Exit code of a program that ends by it: 2, since another start would not help.
     """
-    message = tf.strings.format(f"<<ValueError| {text} |>>", values)
-    return v1.debugging.Assert(condition, [message])
+
+    code = ExitCode.BAD_INPUT.value
 
 
-def failure_unless(condition: Tensor, text: Tensor) -> Operation:
-    """Makes an operation that fails with `NonFiniteError(text)` unless the condition holds.
+class ClusterError(RuntimeError):
+    """A process of the cluster cannot be reached, or cannot start its server.
 
-    Args:
-      condition: Boolean scalar.
-      text: String scalar: the message.
+    Attributes:
+      code: Exit code of a program that ends by it: 138, for schedulers that start it again.
     """
-    message = tf.strings.join(["<<NonFiniteError| ", text, " |>>"])
-    return v1.debugging.Assert(condition, [message])
+
+    code = ExitCode.CLUSTER_TROUBLE.value
+
+    def exit(self) -> NoReturn:
+        """Ends the process with `code`, at once.
+
+        A program that ends by such an error should call this: a thread may still hang in a call to
+        a lost server, and the interpreter's own exit could then abort the process.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.code)
 
 
-@contextlib.contextmanager
-def user_errors() -> Iterator[None]:
-    """Turns the failure of a check made in this module into the error that it stands for.
+class TrainingInterrupted(SystemExit):
+    """A signal stopped training after its last step was saved.
 
-    Raises:
-      ValueError: A `batch_check` failed inside the context.
-      NonFiniteError: A `failure_unless` failed inside the context.
+    If it is not caught, it ends the process with the exit code that shells give to the signal.
+
+    Attributes:
+      code: 128 + signum: 130 for SIGINT, 143 for SIGTERM.
+      signum: The signal.
+      step: The last step that was made.
+      checkpoint: The path of the checkpoint of that step.
     """
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as error:
-        found = _MARKED.search(error.message)
-        if found is None:
-            raise
-        raise _KINDS[found["kind"]](_unescaped(found["text"])) from error
 
-
-def _unescaped(text: str) -> str:
-    """Undoes the C escapes (quotes, octal bytes) with which an assertion prints its message."""
-    return text.encode().decode("unicode_escape").encode("latin-1").decode()
+    def __init__(self, signum: int, step: int, checkpoint: str):
+        """Stores the signal, and the last step with its checkpoint."""
+        super().__init__(signal_exit_code(signum))
+        self.signum = signum
+        self.step = step
+        self.checkpoint = checkpoint

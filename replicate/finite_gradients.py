@@ -14,7 +14,7 @@ import tensorflow as tf
 from replicate._types import Operation, Tensor
 from replicate.conditional import run_unless
 from replicate.described_operations import DescribedOperations
-from replicate.errors import failure_unless
+from replicate.step_checks import failure_unless
 
 v1 = tf.compat.v1
 

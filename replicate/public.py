@@ -19,12 +19,15 @@ from replicate import export, inputs, model_average
 from replicate.batch_ahead import prefetch_to_towers
 from replicate.check import ReplicationCheck, check_replication
 from replicate.differences import Difference
-from replicate.errors import NonFiniteError
-from replicate.estimator import (
-    BestExporter,
+from replicate.errors import (
     CheckpointError,
     ClusterConfigError,
     ClusterError,
+    NonFiniteError,
+    TrainingInterrupted,
+)
+from replicate.estimator import (
+    BestExporter,
     Estimator,
     EvalSpec,
     Exporter,
@@ -34,7 +37,6 @@ from replicate.estimator import (
     RunConfig,
     SyncReplicasHook,
     TaskType,
-    TrainingInterrupted,
     TrainSpec,
     VocabInfo,
     WarmStartSettings,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
-from replicate.errors import failure_unless
 from replicate.finite_gradients import Watched, finite_flags, first_bad, not_finite
+from replicate.step_checks import failure_unless
 
 v1 = tf.compat.v1
 

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from replicate._types import Nest, Tensor
 from replicate.arguments import check_choice
-from replicate.errors import batch_check
 from replicate.nests import flatten, keys_in_order, pack_like
 from replicate.rows import cut, padded, rows_of, shard_sizes
+from replicate.step_checks import batch_check
 
 v1 = tf.compat.v1
 

@@ -1,14 +1,13 @@
-"""The runtime: what trains, evaluates and predicts with a model_fn.
+"""The runtime: trains, evaluates, predicts and exports with a model_fn.
 
-Everything here works on an EstimatorSpec, whoever built it, and knows nothing of towers. The public
-names are those below; the modules are read top-down from `estimator.py`.
+The runtime works on any EstimatorSpec and knows nothing of towers. The public names are those
+below. Start reading at `estimator.py`.
 """
 
+from replicate.errors import CheckpointError, ClusterConfigError, ClusterError, TrainingInterrupted
 from replicate.estimator.added_metrics import add_metrics
-from replicate.estimator.checkpoints.reading import CheckpointError
-from replicate.estimator.cluster.servers import ClusterError
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
-from replicate.estimator.cluster_config import ClusterConfigError, TaskType
+from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.early_stopping import (
     make_early_stopping_hook,
     make_stop_at_checkpoint_step_hook,
@@ -25,9 +24,9 @@ from replicate.estimator.exporters import (
     FinalExporter,
     LatestExporter,
 )
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.signals import TrainingInterrupted
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings
@@ -43,7 +42,9 @@ __all__ = [
     "FinalExporter",
     "InMemoryEvaluatorHook",
     "LatestExporter",
+    "NextRun",
     "RunConfig",
+    "ScheduledHook",
     "SyncReplicasHook",
     "TaskType",
     "TrainSpec",

@@ -1,7 +1,7 @@
-"""add_metrics: an Estimator that measures more than its model_fn does.
+"""add_metrics: adds metrics to the evaluation of an Estimator.
 
-Owns the call of the user's metric function on what the model was given and has predicted. The
-model itself stays as it is; only mode EVAL differs.
+Owns the call of the user's metric function with features, labels and predictions of the model. Only
+mode EVAL differs from the original Estimator.
 """
 
 import inspect
@@ -17,13 +17,13 @@ _ARGUMENTS = ("labels", "predictions", "features", "config")
 
 
 def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimator:
-    """Returns an Estimator of the same model, directory and settings with further metrics.
+    """Returns an Estimator with the same model, directory and settings, and further metrics.
 
     Args:
       estimator: The model.
       metric_fn: Function of any of labels, predictions, features and config, by name. It returns a
-        dict of metrics by name, each as in `EstimatorSpec.eval_metric_ops`. A metric takes the
-        place of the model's own one of that name.
+        dict of metrics by name, each as in `EstimatorSpec.eval_metric_ops`. A metric replaces the
+        model's metric of the same name.
 
     Raises:
       ValueError: metric_fn takes other arguments.
@@ -35,8 +35,8 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
     unknown = sorted(set(names) - set(_ARGUMENTS))
     if unknown:
         raise ValueError(
-            f"add_metrics: metric_fn takes the arguments {unknown}, which nobody passes. It may "
-            f"name {list(_ARGUMENTS)}; bind others with functools.partial."
+            f"add_metrics: metric_fn takes the arguments {unknown}, but receives only "
+            f"{list(_ARGUMENTS)}. Bind the others with functools.partial."
         )
 
     def model_fn(features: Nest, labels: Nest, mode: str, config: RunConfig) -> EstimatorSpec:

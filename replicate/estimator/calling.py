@@ -1,8 +1,7 @@
-"""Calls of the functions that a user hands to an Estimator.
+"""Calls of the user's functions: input_fn, model_fn and receiver functions.
 
-Owns the agreement on arguments: an input_fn or a model_fn receives, by name and in whatever order
-it lists them, those of the known arguments that it names. Knows nothing of graphs or sessions.
-`inputs.py` and `estimator.py` call it.
+Owns the rule for arguments: an input_fn or a model_fn receives those of the known arguments that it
+names, by name and in any order. `input_batches.py` and `estimator.py` call it.
 """
 
 import inspect
@@ -19,7 +18,7 @@ _MODEL_ARGUMENTS = ("labels", "mode", "params", "config")
 
 
 def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Any:
-    """Returns what input_fn returns, called with those of mode, params and config that it names.
+    """Calls input_fn with those of mode, params and config that it names; returns its result.
 
     Raises:
       TypeError: input_fn is not callable or requires other arguments.
@@ -39,7 +38,7 @@ def check_model_fn(model_fn: ModelFn, params: Any) -> None:
 
     Args:
       model_fn: fn(features, labels, mode, params, config), in any order, all but features optional.
-      params: What the user gave for params; None if nothing.
+      params: The user's params, None without any.
 
     Raises:
       TypeError: It is not callable, does not take features, or requires other arguments.
@@ -66,7 +65,7 @@ def call_model_fn(
     params: Any,
     config: RunConfig,
 ) -> EstimatorSpec:
-    """Returns the spec that model_fn builds, given those of the arguments that it names.
+    """Calls model_fn with those of the arguments that it names; returns its spec.
 
     Raises:
       ValueError: There are labels and model_fn does not name labels.
@@ -93,7 +92,7 @@ def call_model_fn(
 
 
 def call_receiver_fn(receiver_fn: Callable[[], Any]) -> Any:
-    """Returns the receiver that an input receiver function makes.
+    """Calls an input receiver function and returns its receiver.
 
     Raises:
       TypeError: It is not callable, or returns something else.
@@ -115,7 +114,7 @@ def call_receiver_fn(receiver_fn: Callable[[], Any]) -> Any:
 def _named_arguments(
     role: str, function: Callable[..., Any], known: tuple[str, ...], first: str | None = None
 ) -> list[str]:
-    """The names in `known` that a function takes; all of them if it takes any keyword.
+    """Returns the names in `known` that a function takes; all if it takes any keyword.
 
     Raises:
       TypeError: The function lacks the argument `first`, or requires one that is not in `known`.
@@ -139,15 +138,15 @@ def _named_arguments(
     ]
     if strange:
         raise ArgumentTypeError(
-            f"{role} {_where(function)} requires the arguments {strange}, which nobody passes. It "
-            f"may name {[*([first] if first else []), *known]}; give others a default, or bind "
-            "them with functools.partial."
+            f"{role} {_where(function)} requires the arguments {strange}, but receives only "
+            f"{[*([first] if first else []), *known]}. Give the others a default, or bind them "
+            "with functools.partial."
         )
     return [name for name in known if anything or name in names]
 
 
 def _takes_by_name(function: Callable[..., Any], name: str) -> bool:
-    """Returns whether a keyword argument of this name can be passed."""
+    """Returns True if a function takes a keyword argument of this name."""
     parameters = inspect.signature(function).parameters
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if name in parameters:
@@ -156,7 +155,7 @@ def _takes_by_name(function: Callable[..., Any], name: str) -> bool:
 
 
 def _where(function: Callable[..., Any]) -> str:
-    """The name and place of a user's function, for an error message."""
+    """Returns name, file and line of a user's function, for an error message."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name

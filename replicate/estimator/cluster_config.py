@@ -1,8 +1,8 @@
-"""The cluster: which processes train together, and which of them this one is.
+"""ClusterConfig: the processes of a cluster, and the task of this process.
 
-Owns the reading of the environment variable TF_CONFIG and every check of it, so that a cluster that
-is described wrongly ends in one clear error before anything is started. It opens no connection:
-`servers.py` starts what is described here. `RunConfig` holds the result.
+Owns the reading and all checks of the environment variable TF_CONFIG. A wrong description gives one
+clear error before anything is started. This module opens no connection; `cluster/servers.py` starts
+the cluster. `RunConfig` holds the ClusterConfig.
 """
 
 import dataclasses
@@ -14,6 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.errors import ClusterConfigError
+
 v1 = tf.compat.v1
 
 _EXAMPLE = (
@@ -24,25 +26,15 @@ _STRINGS = ("model_dir", "session_master", "eval_session_master")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 
 
-class ClusterConfigError(ValueError):
-    """TF_CONFIG does not describe a cluster and a task in it.
-
-    Attributes:
-      code: Exit code of a program that ends by it: 2, since another start would not help.
-    """
-
-    code = 2
-
-
 class TaskType:
-    """What a process of a cluster does.
+    """Roles of the processes of a cluster.
 
     Attributes:
       MASTER: Old name of the chief; it evaluates as well.
       PS: Keeps variables.
       WORKER: Trains.
       CHIEF: Trains, and writes checkpoints and event files.
-      EVALUATOR: Evaluates the checkpoints of the others, beside the cluster.
+      EVALUATOR: Evaluates the checkpoints of the cluster; it is not part of the cluster.
     """
 
     MASTER = "master"
@@ -59,7 +51,7 @@ _TASK_TYPES = (*_JOBS, TaskType.EVALUATOR)
 
 @dataclasses.dataclass(frozen=True)
 class ClusterConfig:
-    """A cluster and the place of this process in it; without arguments, a process on its own.
+    """A cluster and the task of this process; without arguments, a single process.
 
     Attributes:
       jobs: Addresses, "host:port", of the tasks of each job, "" where the address is not known;
@@ -92,7 +84,7 @@ class ClusterConfig:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes the checkpoints."""
+        """True if this process writes the checkpoints."""
         return self.task_type in _CHIEFS or not (self.jobs or self._is_evaluator)
 
     @property
@@ -137,7 +129,7 @@ class ClusterConfig:
 
     @property
     def _training(self) -> Mapping[str, tuple[str, ...]]:
-        """The jobs that this process has a connection to."""
+        """Jobs of the training cluster; none for an evaluator, which does not connect to it."""
         return {} if self._is_evaluator else self.jobs
 
 
@@ -145,7 +137,7 @@ def cluster_config_from_environment() -> ClusterConfig:
     """Returns the cluster that the environment variable TF_CONFIG describes, if it is set.
 
     Raises:
-      ClusterConfigError: It describes none.
+      ClusterConfigError: TF_CONFIG is wrong.
     """
     return parse_cluster_config(os.environ.get("TF_CONFIG", ""))
 
@@ -216,7 +208,7 @@ def _string(config: dict[str, Any], key: str) -> str | None:
 
 
 def _check_task_alone(task: dict[str, Any]) -> None:
-    """Raises unless the task, which has no cluster, is worker 0 or not told."""
+    """Raises ClusterConfigError if a task without a cluster is not worker 0."""
     task_type, index = task.get("type", TaskType.WORKER), _number(task.get("index", 0))
     if (task_type, index) != (TaskType.WORKER, 0):
         raise _error(
@@ -300,7 +292,7 @@ def _checked_task(task: dict[str, Any], jobs: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _check_who_evaluates(jobs: Mapping[str, tuple[str, ...]], task_type: str) -> None:
-    """Raises when a master, which evaluates, is in one cluster with an evaluator."""
+    """Raises ClusterConfigError if a cluster has a master, which evaluates, and an evaluator."""
     evaluator = TaskType.EVALUATOR
     if TaskType.MASTER in jobs and (evaluator in jobs or task_type == evaluator):
         raise _error(
@@ -310,7 +302,7 @@ def _check_who_evaluates(jobs: Mapping[str, tuple[str, ...]], task_type: str) ->
 
 
 def _number(index: Any) -> int | None:
-    """The index of a task as a number; None if it is none. Schedulers write "0" as well as 0."""
+    """Returns the index of a task as an int; None if it is no number. Schedulers may write "0"."""
     if isinstance(index, str):
         try:
             return int(index)
@@ -320,6 +312,6 @@ def _number(index: Any) -> int | None:
 
 
 def _shown(value: Any) -> str:
-    """A value as JSON, shortened."""
+    """Returns a value as JSON, shortened."""
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,8 +1,8 @@
-"""Early stopping: training ends before its last step because more of it would not help.
+"""Early stopping: ends training before its last step if more steps would not help.
 
-Owns the hooks that look at past evaluations every now and then and ask training to stop, and the
-reading of the event files in which evaluations are kept. In a cluster the chief decides, and the
-others learn of it through a queue on the first parameter server; nothing of it is in a checkpoint.
+Owns the hooks that read past evaluations at intervals and stop training, and the reader of the
+event files of evaluations. In a cluster the chief decides and informs the other tasks through a
+queue on the first parameter server. Checkpoints do not contain any of this.
 """
 
 import collections
@@ -18,16 +18,16 @@ from replicate._types import Tensor
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.estimator import Estimator
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
 Values: TypeAlias = Mapping[int, float]
-"""The values of one metric, by the global step of the evaluation, in its order."""
+"""Values of one metric by the global step of the evaluation, in ascending order."""
 
 _HIGHER, _LOWER = 1, -1
-"""The direction in which a metric is expected to go."""
+"""Direction of a better metric."""
 
 
 def make_early_stopping_hook(
@@ -36,14 +36,13 @@ def make_early_stopping_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> v1.train.SessionRunHook:
-    """Returns a hook that ends training once a function says so.
+    """Returns a hook that ends training when a function returns True.
 
     Args:
-      estimator: The one that is trained.
-      should_stop_fn: Takes nothing; called on the chief only.
+      estimator: The trained Estimator.
+      should_stop_fn: Function without arguments; called on the chief only.
       run_every_secs: Seconds between two calls.
-      run_every_steps: Global steps between two calls; takes the place of the seconds, which must
-        be None.
+      run_every_steps: Global steps between two calls; then run_every_secs must be None.
 
     Raises:
       TypeError: estimator is no Estimator, or should_stop_fn is no function.
@@ -67,8 +66,8 @@ def make_early_stopping_hook(
     config = estimator.config
     is_shared = config.num_ps_replicas > 0
     if not config.is_chief:
-        return _FollowingHook()
-    return _DecidingHook(should_stop_fn, run_every_secs, run_every_steps, is_shared)
+        return _WorkerStopHook()
+    return _ChiefStopHook(should_stop_fn, run_every_secs, run_every_steps, is_shared)
 
 
 def stop_if_higher_hook(
@@ -80,16 +79,16 @@ def stop_if_higher_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> v1.train.SessionRunHook:
-    """Returns a hook that ends training once a metric was above a threshold in an evaluation.
+    """Returns a hook that ends training after an evaluation with a metric above a threshold.
 
     Args:
-      estimator: The one that is trained.
-      metric_name: A key of what `Estimator.evaluate` returns.
-      threshold: That the metric has to pass.
+      estimator: The trained Estimator.
+      metric_name: Key of the metric in the results of `Estimator.evaluate`.
+      threshold: Training ends if the metric is greater.
       eval_dir: Directory of the evaluations, None for `estimator.eval_dir()`.
-      min_steps: Evaluations before this global step are not looked at.
-      run_every_secs: Seconds between two looks.
-      run_every_steps: Global steps between two looks; then run_every_secs must be None.
+      min_steps: Evaluations before this global step do not count.
+      run_every_secs: Seconds between two checks.
+      run_every_steps: Global steps between two checks; then run_every_secs must be None.
 
     Raises:
       TypeError: estimator is no Estimator.
@@ -110,7 +109,7 @@ def stop_if_lower_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> v1.train.SessionRunHook:
-    """Returns a hook that ends training once a metric was below a threshold in an evaluation.
+    """Returns a hook that ends training after an evaluation with a metric below a threshold.
 
     Arguments and errors are those of `stop_if_higher_hook`.
     """
@@ -161,10 +160,10 @@ def stop_if_no_decrease_hook(
 
 
 def read_eval_metrics(eval_dir: str) -> dict[int, dict[str, float]]:
-    """Returns the metrics of all evaluations in a directory, by global step, in its order.
+    """Returns the metrics of all evaluations in a directory by global step, in ascending order.
 
     Args:
-      eval_dir: As `Estimator.eval_dir` gives it; it may be absent.
+      eval_dir: Result of `Estimator.eval_dir`; the directory may be absent.
     """
     metrics: dict[int, dict[str, float]] = collections.defaultdict(dict)
     for path in sorted(tf.io.gfile.glob(os.path.join(eval_dir, "*.tfevents.*"))):
@@ -184,10 +183,10 @@ def make_stop_at_checkpoint_step_hook(
     """Returns a hook that ends training when a step is reached and its checkpoint is written.
 
     Args:
-      estimator: The one that is trained.
-      last_step: Global step at which the chief stops. Other workers go on until its checkpoint is
-        there.
-      wait_after_file_check_secs: Seconds that a worker waits after it looked for it in vain.
+      estimator: The trained Estimator.
+      last_step: Global step at which the chief stops. Other workers continue until the checkpoint
+        of that step exists.
+      wait_after_file_check_secs: Seconds that a worker waits if the checkpoint does not exist yet.
     """
     if estimator.config.is_chief:
         return v1.train.StopAtStepHook(last_step=last_step)
@@ -203,12 +202,12 @@ def _metric_hook(
     run_every_secs: float | None,
     run_every_steps: int | None,
 ) -> v1.train.SessionRunHook:
-    """A hook that asks `is_reached` about the values of one metric by step."""
+    """Returns a hook that stops training if `is_reached` is True for the values of a metric."""
 
     def should_stop() -> bool:
         evaluations = read_eval_metrics(eval_dir or estimator.eval_dir())
-        looked_at = {step: found for step, found in evaluations.items() if step >= min_steps}
-        return is_reached({step: _value(found, metric_name) for step, found in looked_at.items()})
+        counted = {step: found for step, found in evaluations.items() if step >= min_steps}
+        return is_reached({step: _value(found, metric_name) for step, found in counted.items()})
 
     return make_early_stopping_hook(estimator, should_stop, run_every_secs, run_every_steps)
 
@@ -223,14 +222,14 @@ def _value(metrics: dict[str, float], name: str) -> float:
 
 
 def _is_passed(threshold: float, direction: int) -> Callable[[Values], bool]:
-    """Whether any value lies beyond a threshold."""
+    """Returns a function that is True if any value is beyond a threshold."""
     return lambda values: any(
         direction * value > direction * threshold for value in values.values()
     )
 
 
 def _is_stuck(max_steps: int, direction: int) -> Callable[[Values], bool]:
-    """Whether an evaluation came that many steps after the best one before it."""
+    """Returns a function that is True if the best value is older than some steps."""
 
     def is_stuck(values: Values) -> bool:
         best, best_step = -math.inf, next(iter(values), 0)
@@ -245,13 +244,13 @@ def _is_stuck(max_steps: int, direction: int) -> Callable[[Values], bool]:
 
 
 def _stop_queue() -> Any:
-    """The queue of a cluster that is no longer empty once training shall stop."""
+    """Returns a queue on a parameter server; it is not empty if training should stop."""
     with v1.device(f"/job:{TaskType.PS}/task:0"):
         return v1.FIFOQueue(100, tf.bool, shapes=(), shared_name="stop_early")
 
 
-class _DecidingHook(PatientHook):
-    """Asks, at intervals, whether to stop, and tells the others."""
+class _ChiefStopHook(ScheduledHook):
+    """Calls should_stop_fn at intervals, stops training, and informs the other tasks."""
 
     def __init__(
         self,
@@ -265,57 +264,57 @@ class _DecidingHook(PatientHook):
         self._every_steps = every_steps
         self._is_shared = is_shared
         self._global_step: Tensor = None
-        self._tell: Tensor = None
-        self._next = Due(step=0)
+        self._enqueue: Tensor = None
+        self._next = NextRun(step=0)
 
-    def due(self) -> Due:
-        """Returns when to ask next; that is after the first step, to begin with."""
+    def next_run(self) -> NextRun:
+        """Returns the step or time of the next call; the first call follows the first step."""
         return self._next
 
     def begin(self) -> None:
-        """Makes the operation that tells the others, if there may be any."""
+        """Makes the operation that informs the other tasks, if there can be any."""
         self._global_step = v1.train.get_global_step()
         if self._is_shared:
-            self._tell = _stop_queue().enqueue(True)
+            self._enqueue = _stop_queue().enqueue(True)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Asks, if it is time to."""
+        """Calls should_stop_fn if it is due."""
         del run_values
         step = int(run_context.session.run(self._global_step))
-        if step < self._next.step and time.monotonic() < self._next.time:
+        if not self._next.is_reached(step):
             return
         if self._every_steps is not None:
-            self._next = Due(step=step + self._every_steps)
+            self._next = NextRun(step=step + self._every_steps)
         elif self._every_secs is not None:
-            self._next = Due(time=time.monotonic() + self._every_secs)
+            self._next = NextRun(time=time.monotonic() + self._every_secs)
         if not self._should_stop():
             return
         log.info("Stopping early: should_stop_fn asks for it.")
         if self._is_shared:
-            run_context.session.run(self._tell)
+            run_context.session.run(self._enqueue)
         run_context.request_stop()
 
 
-class _FollowingHook(v1.train.SessionRunHook):
+class _WorkerStopHook(v1.train.SessionRunHook):
     """Stops a worker when the chief has decided to stop."""
 
     def begin(self) -> None:
         """Finds the queue of the chief."""
-        self._told = _stop_queue().size()
+        self._queue_size = _stop_queue().size()
 
     def before_run(self, run_context: Any) -> Any:
-        """Looks into the queue beside each step."""
+        """Fetches the size of the queue beside each step."""
         del run_context
-        return v1.train.SessionRunArgs(self._told)
+        return v1.train.SessionRunArgs(self._queue_size)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Stops if there was something in it."""
+        """Stops if the queue is not empty."""
         if run_values.results:
             run_context.request_stop()
 
 
 class _CheckpointStepHook(v1.train.SessionRunHook):
-    """Stops a worker when the checkpoint of a step is there."""
+    """Stops a worker when the checkpoint of a step exists."""
 
     def __init__(self, estimator: Estimator, last_step: int, wait_secs: float):
         self._estimator = estimator
@@ -327,7 +326,7 @@ class _CheckpointStepHook(v1.train.SessionRunHook):
         self._global_step = v1.train.get_global_step()
 
     def before_run(self, run_context: Any) -> Any:
-        """Asks for the step counter."""
+        """Fetches the step counter."""
         del run_context
         return v1.train.SessionRunArgs(self._global_step)
 

@@ -1,10 +1,10 @@
-"""The end of training, told to processes that only watch the model directory.
+"""End marker: a file in the model directory that says that training has ended.
 
-Owns a small file in that directory. The process that trains in `train_and_evaluate` writes it when
-it has made its last step, by whatever reason it was the last one, and removes it when training goes
-on. An evaluator ends by it; without it, one that was given no last step would wait for ever. Its
-`EvalSpec.start_delay_secs` are the time that a training which goes on has to withdraw an old end. A
-worker that waits for others ends by it, too, but tells a new note from that of an earlier run.
+`train_and_evaluate` writes the marker after its last step, whatever ended training, and removes it
+when training continues. An evaluator ends when it sees the marker; without it, an evaluator
+without a last step would wait for ever. A run that continues has `EvalSpec.start_delay_secs` to
+remove an old marker. A worker that waits for other processes ends by the marker, too, but only if
+the marker is not from an earlier run.
 """
 
 import contextlib
@@ -14,60 +14,59 @@ import uuid
 import tensorflow as tf
 
 OLD_SECS = 300
-"""How long a worker gives a chief time to withdraw a note that was there before the worker."""
+"""Seconds for which a worker waits for the chief to remove a marker older than the worker."""
 
 _FILE = "training_ended"
 _LINE = "Training has ended. Its evaluators end too, as long as this file exists."
 
 
 def announce_end(model_dir: str) -> None:
-    """Notes that training has ended; its last checkpoint is written."""
+    """Writes the end marker. The last checkpoint must be written before."""
     with tf.io.gfile.GFile(_path(model_dir), "w") as file:
         file.write(f"{_LINE}\nNumber of this note: {uuid.uuid4().hex}\n")
 
 
 def withdraw_end(model_dir: str) -> None:
-    """Removes the note: training goes on."""
+    """Removes the end marker, if there is one: training continues."""
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(_path(model_dir))
 
 
 def has_ended(model_dir: str) -> bool:
-    """Returns whether training has ended; what was written before that is there for the caller."""
+    """Returns True if the end marker exists; all files of the training were written before it."""
     return bool(tf.io.gfile.exists(_path(model_dir)))
 
 
-class Ending:
-    """The end of training, seen by a worker that may wait for processes that are gone.
+class TrainingEnd:
+    """The end of a training run, as one of its workers sees it.
 
-    Made before the worker waits for others. A note that appears later, or another one, is of the
-    run that the worker belongs to. One that is there already may be of an earlier run, whose chief
-    is about to start anew; or the worker itself is late.
+    Create it before the worker waits for other processes. A marker that appears or changes later
+    belongs to the run of the worker. A marker that exists already may belong to an earlier run
+    whose chief is about to start again, or to this run if the worker is late.
     """
 
     def __init__(self, model_dir: str):
-        """Looks at the note; no two have the same number."""
+        """Reads the present marker; each marker has its own number."""
         self._model_dir = model_dir
-        self._first = _note(model_dir)
+        self._first = _read_marker(model_dir)
         self._since = time.monotonic()
 
     def is_new(self) -> bool:
-        """Returns whether training has ended since."""
-        note = _note(self._model_dir)
-        return note not in ("", self._first)
+        """Returns True if training has ended after this object was made."""
+        return _read_marker(self._model_dir) not in ("", self._first)
 
     def is_final(self) -> bool:
-        """Returns whether it has ended since, or before and nobody has withdrawn that in time.
+        """Returns True if training has ended, and no chief is expected to continue it.
 
-        To be asked only where nobody can be reached who trains: a chief may start as late as it
-        likes as long as its parameter servers are there.
+        That is so if the marker is new, or if nobody has removed an old one for `OLD_SECS`. Ask
+        only if no parameter server can be reached: as long as they run, a chief may still start.
         """
         is_old = time.monotonic() - self._since > OLD_SECS
         return self.is_new() or (is_old and has_ended(self._model_dir))
 
 
-def _note(model_dir: str) -> str:
-    """The text of the note, "" without one that can be read."""
+def _read_marker(model_dir: str) -> str:
+    """Returns the text of the marker, "" if there is none that can be read."""
     try:
         with tf.io.gfile.GFile(_path(model_dir)) as file:
             return str(file.read())

@@ -1,8 +1,8 @@
-"""Estimator: a model_fn and a directory, to train, evaluate and predict with.
+"""Estimator: trains, evaluates, predicts and exports with a model_fn and a model directory.
 
-Owns the user's arguments: it checks them, builds a fresh graph for every call, and hands it to the
-loop of that call. The loops are in `training.py`, `evaluating.py` and `predicting.py`. No graph or
-session outlives the call that made it; all that lasts is in the model directory.
+Owns the user's arguments: it checks them, builds a new graph for every call, and passes the graph
+to `training.py`, `evaluating.py`, `predicting.py` or `exporting.py`. Graphs and sessions end with
+the call; the model directory keeps the results.
 """
 
 import copy
@@ -23,7 +23,7 @@ from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_
 from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.cluster.waiting_session import check_trains, training_scope
-from replicate.estimator.end_marker import Ending, withdraw_end
+from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
 from replicate.estimator.input_batches import Inputs, build_inputs
@@ -60,7 +60,7 @@ class Estimator:
         params: Any = None,
         warm_start_from: WarmStartSettings | str | os.PathLike[str] | None = None,
     ):
-        """Checks and keeps the arguments; builds nothing.
+        """Checks and stores the arguments; builds nothing.
 
         Args:
           model_fn: fn(features, labels, mode, params, config) → EstimatorSpec; all but features
@@ -84,9 +84,9 @@ class Estimator:
         self._has_warned = False
 
     @functools.cached_property
-    def ending(self) -> Ending:
-        """The end of training as told in the model directory, watched from the first use on."""
-        return Ending(self.model_dir)
+    def ending(self) -> TrainingEnd:
+        """End of training, watched in the model directory from the first use of this property."""
+        return TrainingEnd(self.model_dir)
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
@@ -98,7 +98,7 @@ class Estimator:
         return bound
 
     def with_model_fn(self, model_fn: ModelFn) -> "Estimator":
-        """Returns an Estimator that differs in its model_fn alone.
+        """Returns a copy of this Estimator with another model_fn.
 
         Raises:
           TypeError: model_fn is not a function of the known arguments.
@@ -115,7 +115,7 @@ class Estimator:
 
     @property
     def config(self) -> RunConfig:
-        """The settings of the runs, with the model_dir filled in."""
+        """Settings of the runs, with the model_dir."""
         return self._config
 
     @property
@@ -131,19 +131,19 @@ class Estimator:
         max_steps: int | None = None,
         saving_listeners: Iterable[Any] | None = None,
     ) -> "Estimator":
-        """Trains the model, from where the newest checkpoint is.
+        """Trains the model, starting at the newest checkpoint.
 
-        The input begins anew, unless the call before was interrupted by a kill, a signal or an
-        error: then it goes on after the batches that the checkpoint was trained on. SIGINT or
-        SIGTERM in the main thread saves the step reached and raises TrainingInterrupted.
+        The input starts from the beginning. But if a kill, a signal or an error interrupted the
+        call before, the input continues after the batches of the checkpoint. SIGINT or SIGTERM in
+        the main thread saves the current step and raises TrainingInterrupted.
 
         Args:
           input_fn: Returns a dataset, features, or (features, labels); may name the arguments
             mode, params and config.
-          hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the training.
+          hooks: `tf.compat.v1.train.SessionRunHook`s of the training session.
           steps: Steps to make in this call. None: until the input ends, or `max_steps`.
-          max_steps: Global step to stop at; nothing is done if the checkpoint is there already.
-          saving_listeners: `tf.compat.v1.train.CheckpointSaverListener`s, told of every save.
+          max_steps: Global step to stop at; the call does nothing if the checkpoint has reached it.
+          saving_listeners: `tf.compat.v1.train.CheckpointSaverListener`s, called at every save.
 
         Returns:
           This Estimator.
@@ -168,7 +168,7 @@ class Estimator:
         request = TrainRequest(
             checked_hooks("hooks", hooks), checked_listeners(saving_listeners), steps, max_steps
         )
-        ending = None if self._config.is_chief else self.ending
+        training_end = None if self._config.is_chief else self.ending
         if self._config.is_chief:
             prepare_model_dir(self.model_dir)
             set_aside_damaged(self.model_dir)
@@ -183,7 +183,7 @@ class Estimator:
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)
-            run_training(inputs, spec, self._config, request, ending)
+            run_training(inputs, spec, self._config, request, training_end)
         return self
 
     def evaluate(
@@ -199,10 +199,10 @@ class Estimator:
         Args:
           input_fn: As for `train`.
           steps: Batches to take, None for all.
-          hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the evaluation.
+          hooks: `tf.compat.v1.train.SessionRunHook`s of the evaluation session.
           checkpoint_path: Checkpoint to evaluate. None: the newest. Without one, the variables
             are those of `warm_start_from`, or initial.
-          name: Tells evaluations on different data apart.
+          name: Name of the evaluation, if there are several on different data.
 
         Returns:
           The metrics by name, "loss" (mean over the batches) and "global_step".
@@ -235,13 +235,13 @@ class Estimator:
         Args:
           input_fn: As for `train`; labels are dropped.
           predict_keys: Keys of the predictions to compute, None for all.
-          hooks: `tf.compat.v1.train.SessionRunHook`s to run beside the prediction.
+          hooks: `tf.compat.v1.train.SessionRunHook`s of the prediction session.
           checkpoint_path: Checkpoint to predict with. None: the newest. Without one, the
             variables are those of `warm_start_from`, or initial.
-          yield_single_examples: Whether batches are cut into examples.
+          yield_single_examples: If True, batches are split into examples.
 
         Yields:
-          The predictions of one example (or one batch), in the form that model_fn gave them.
+          The predictions of one example (or one batch), in the structure of the model's ones.
 
         Raises:
           ValueError: A key is unknown, or predictions cannot be cut into examples.
@@ -274,10 +274,10 @@ class Estimator:
         """Writes the model as a SavedModel, in a new directory named after the time.
 
         Args:
-          export_dir_base: Where the new directory is made.
+          export_dir_base: Parent of the new directory.
           serving_input_receiver_fn: Returns a receiver of `replicate.export`.
           assets_extra: Files to copy into the subdirectory "assets.extra", by their paths there.
-          as_text: Whether the graph is written in text form.
+          as_text: If True, the graph is written in text form.
           checkpoint_path: Checkpoint to export. None: the newest, or what `warm_start_from` gives.
           experimental_mode: The mode that model_fn is called in.
 
@@ -413,7 +413,7 @@ class Estimator:
         return spec
 
     def _warn_of_random_ops(self, spec: EstimatorSpec) -> None:
-        """Warns, once, of what would keep a seeded run from being resumed exactly."""
+        """Warns, once, about random operations that prevent an exact resume of a seeded run."""
         if self._config.is_chief and self._config.tf_random_seed is not None:
             self._has_warned = self._has_warned or warn_of_random_ops(spec.train_op)
 
@@ -430,7 +430,7 @@ class Estimator:
         return checkpoint
 
     def _start_warm(self, checkpoint: str | None) -> None:
-        """Applies the warm start to the default graph, unless a checkpoint is loaded into it."""
+        """Applies the warm start to the default graph, unless a checkpoint will be loaded."""
         if checkpoint is None and self._warm_start is not None:
             apply_warm_start(self._warm_start)
 

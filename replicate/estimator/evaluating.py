@@ -1,7 +1,7 @@
-"""The evaluation loop: from a checkpoint and labelled input to a dict of numbers.
+"""Evaluation of a checkpoint: metrics over all batches of an input.
 
 Owns the accumulation of the model's metrics and of the mean loss over all batches, and the event
-file and metric line that show them beside the training curves. `Estimator.evaluate` calls it inside
+file and metric line with the results. `Estimator.evaluate` calls it inside
 the model's graph.
 """
 
@@ -14,19 +14,20 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
-from replicate.errors import user_errors
 from replicate.estimator.hooks.events import event_writer
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import build_saver
-from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 
@@ -47,11 +48,11 @@ def run_evaluation(
     Args:
       inputs: The batch that the model reads.
       spec: The model.
-      checkpoint: What to load; None to evaluate freshly initialised variables.
+      checkpoint: Checkpoint to load; None to evaluate freshly initialised variables.
       config: Settings of the run.
       hooks: The caller's hooks.
       steps: Batches to take, None for all.
-      load: Gives values to freshly initialised variables.
+      load: Assigns values to freshly initialised variables.
 
     Returns:
       Each metric by its name, "loss" (mean over the batches) and "global_step".
@@ -78,13 +79,13 @@ def run_evaluation(
     )
     final = v1.train.FinalOpsHook(values)
     stop = StopHook(readings, steps)
-    stepper = Stepper(readings, [*hooks, *spec.evaluation_hooks, stop, progress, final])
+    loop = StepLoop(readings, [*hooks, *spec.evaluation_hooks, stop, progress, final])
     with (
         contextlib.closing(progress),
         user_errors(),
-        v1.train.MonitoredSession(creator, stepper.hooks, STOP_GRACE_SECS) as session,
+        v1.train.MonitoredSession(creator, loop.hooks, STOP_GRACE_SECS) as session,
     ):
-        stepper.run(session)
+        loop.run(session)
     if readings.step == 0:
         raise ValueError(
             "Cannot evaluate: the input ended before its first batch. Look at what input_fn "
@@ -152,7 +153,7 @@ def _parsed_summary(name: str, serialized: bytes) -> list[Any]:
 
 
 def _accumulators(spec: EstimatorSpec) -> tuple[Operation, Variable, dict[str, Any]]:
-    """The operation that takes in a batch, their count, and the values to read at the end."""
+    """Returns the operation that adds a batch, the count of batches, and the final values."""
     taken = sorted(set(_RESERVED) & set(spec.eval_metric_ops))
     if taken:
         raise ValueError(

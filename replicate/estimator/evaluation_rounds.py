@@ -1,8 +1,8 @@
-"""Rounds of evaluation: each new checkpoint is evaluated and offered to the exporters.
+"""Rounds of evaluation: evaluate a new checkpoint, then call the exporters.
 
-Owns when a round takes place. `RoundsHook` makes rounds in the middle of a training run, between
-two of its steps; `follow_checkpoints` makes them in a process of its own, which watches the model
-directory while others train. `train_and_evaluate` starts both.
+Owns the times of the rounds. `RoundsHook` makes rounds between two steps of a training run.
+`follow_checkpoints` makes rounds in a process of its own, which watches the model directory while
+other processes train. `train_and_evaluate` starts both.
 """
 
 import os
@@ -12,26 +12,27 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
-from replicate.estimator.checkpoints.reading import CheckpointError, read_variable
+from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.end_marker import has_ended
 from replicate.estimator.exporting import remove_unfinished
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 from replicate.estimator.train_specs import EvalSpec
 
 v1 = tf.compat.v1
 
 POLL_SECS = 1.0
-"""Seconds between two looks for a new checkpoint."""
+"""Seconds between two searches for a new checkpoint."""
 
 _PATIENCE = 10
-"""Looks at a checkpoint that cannot be read before that is taken for an error."""
+"""Attempts to read a checkpoint before the failure counts as an error."""
 
 
 class Evaluates(Protocol):
-    """What rounds need of an Estimator."""
+    """The methods of an Estimator that rounds use."""
 
     @property
     def model_dir(self) -> str:
@@ -46,15 +47,15 @@ class Evaluates(Protocol):
 
 
 class EvaluationRounds:
-    """Evaluates checkpoints, exports them, and remembers the outcome.
+    """Evaluates checkpoints, exports them, and keeps the results.
 
     Attributes:
-      results: Of the last evaluation, None so far.
-      exports: What each exporter returned in the last round.
+      results: Results of the last evaluation; None before it.
+      exports: Results of the exporters in the last round.
     """
 
     def __init__(self, estimator: Evaluates, eval_spec: EvalSpec):
-        """Takes the model and what is to be done with it; runs nothing yet."""
+        """Stores the model and the EvalSpec; runs nothing yet."""
         self.results: dict[str, Any] | None = None
         self.exports: list[Any] = []
         self._estimator = estimator
@@ -62,12 +63,12 @@ class EvaluationRounds:
         self._evaluated: str | None = None
 
     def clean(self) -> None:
-        """Removes what exports left when they were killed; nobody else exports there."""
+        """Removes the files of killed exports. No other process may export there."""
         for exporter in self._spec.exporters:
             remove_unfinished(self._folder(exporter), time.time())
 
     def run(self, checkpoint: str, is_final: bool = False) -> None:
-        """Evaluates a checkpoint, unless that was done in the last round, and exports it."""
+        """Evaluates a checkpoint, unless the last round did, and exports it."""
         spec = self._spec
         if checkpoint != self._evaluated:
             self.results = self._estimator.evaluate(
@@ -93,36 +94,36 @@ class EvaluationRounds:
         return os.path.join(self._estimator.model_dir, "export", exporter.name)
 
 
-class RoundsHook(PatientHook):
+class RoundsHook(ScheduledHook):
     """Makes a round after the first step that follows a new checkpoint.
 
-    The first checkpoint of a run is not evaluated, it holds nothing new. Nor is the last one: that
-    round is the final one, and takes place after training.
+    The first checkpoint of a run is not evaluated, since it holds nothing new. The last checkpoint
+    is evaluated in the final round, after training.
     """
 
     def __init__(self, rounds: EvaluationRounds, model_dir: str, throttle_secs: float):
-        """Takes the rounds, the directory of checkpoints, and the least time between rounds."""
+        """Stores the rounds, the directory of checkpoints, and the least seconds between rounds."""
         self.listener = _SaveListener()
         self._rounds = rounds
         self._model_dir = model_dir
         self._throttle_secs = throttle_secs
         self._last_time = 0.0
 
-    def due(self) -> Due:
-        """Returns when the next round may be made, if there is a checkpoint for it."""
+    def next_run(self) -> NextRun:
+        """Returns the time of the next round; never if there is no checkpoint for it."""
         if self.listener.new_step is None:
-            return Due()
-        return Due(time=self._last_time + self._throttle_secs)
+            return NextRun()
+        return NextRun(time=self._last_time + self._throttle_secs)
 
     def begin(self) -> None:
         """Starts the clock."""
         self._last_time = time.monotonic()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Makes a round if there is a checkpoint to evaluate and the last round is long ago."""
+        """Makes a round if there is a checkpoint for it and enough time has passed."""
         del run_context, run_values
         step = self.listener.new_step
-        if step is None or time.monotonic() < self.due().time:
+        if step is None or time.monotonic() < self.next_run().time:
             return
         self.listener.new_step = None
         self._rounds.run(os.path.join(self._model_dir, f"{CHECKPOINT_NAME}-{step}"))
@@ -130,10 +131,10 @@ class RoundsHook(PatientHook):
 
 
 class _SaveListener(v1.train.CheckpointSaverListener):
-    """Remembers the newest checkpoint that was not evaluated.
+    """Keeps the step of the newest checkpoint that was not evaluated.
 
     Attributes:
-      new_step: Its step, None if there is none.
+      new_step: Step of that checkpoint; None without one.
     """
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ class _SaveListener(v1.train.CheckpointSaverListener):
         self._is_first = True
 
     def after_save(self, session: v1.Session, global_step_value: int) -> None:
-        """Takes note of a save, unless it is the first."""
+        """Stores the step of a save, unless it is the first save."""
         del session
         if not self._is_first:
             self.new_step = global_step_value
@@ -154,20 +155,20 @@ def follow_checkpoints(
     """Makes a round for each new checkpoint, until one has reached max_steps or training has ended.
 
     Args:
-      rounds: What is done with a checkpoint.
-      estimator: Its model_dir is watched.
-      max_steps: Global step at which the final round is made; None if it is not known.
-      eval_spec: Says how long to wait before the first round and between rounds.
+      rounds: Evaluate and export a checkpoint.
+      estimator: Estimator whose model_dir is watched.
+      max_steps: Global step of the final round; None if it is not known.
+      eval_spec: Holds the delay before the first round and the time between rounds.
 
     Raises:
-      CheckpointError: The newest checkpoint cannot be read, for some time.
+      CheckpointError: The newest checkpoint cannot be read, after several attempts.
     """
     model_dir = estimator.model_dir
     time.sleep(eval_spec.start_delay_secs)
     last: str | None = None
     failures = 0
     while True:
-        is_final = has_ended(model_dir)  # Asked first: then the newest checkpoint is the last one.
+        is_final = has_ended(model_dir)  # Before the search, which then finds the last one.
         newest = next(reversed(listed_checkpoints(model_dir)), None)
         if newest is None or (newest == last and not is_final):
             time.sleep(POLL_SECS)

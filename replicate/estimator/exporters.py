@@ -1,8 +1,8 @@
-"""Exporters: when an evaluation of a running training leads to an exported model.
+"""Exporters: export the model after some evaluations during training.
 
-Owns the choice of which evaluations are exported and how many exports are kept. The writing is
-`Estimator.export_saved_model`. `train_and_evaluate` calls `export` after every evaluation, with a
-directory of the exporter's own.
+Owns the choice of the evaluations after which the model is exported, and the number of exports to
+keep. `Estimator.export_saved_model` writes the files. `train_and_evaluate` calls `export` after
+every evaluation; each exporter has a directory of its own.
 """
 
 import abc
@@ -21,18 +21,18 @@ from replicate.estimator.log import log
 v1 = tf.compat.v1
 
 Compare: TypeAlias = Callable[..., bool]
-"""compare_fn(best_eval_result, current_eval_result) → whether the current one is better."""
+"""compare_fn(best_eval_result, current_eval_result) → True if the current result is better."""
 ReceiverFn: TypeAlias = Callable[[], Any]
 Results: TypeAlias = Mapping[str, Any]
 
 
 class Exporter(abc.ABC):
-    """Decides after each evaluation whether the model is exported."""
+    """Exports the model after some evaluations."""
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """Name of the directory, below "export" in the model directory, that the exports go to."""
+        """Name of the directory of the exports, inside "export" in the model directory."""
 
     @abc.abstractmethod
     def export(
@@ -49,8 +49,8 @@ class Exporter(abc.ABC):
           estimator: The model.
           export_path: Directory of this exporter's exports.
           checkpoint_path: The checkpoint that was evaluated.
-          eval_result: What `Estimator.evaluate` returned.
-          is_the_final_export: Whether training has ended.
+          eval_result: Result of `Estimator.evaluate`.
+          is_the_final_export: True after training has ended.
 
         Returns:
           The path of the new export, as bytes; None if nothing was exported.
@@ -58,7 +58,7 @@ class Exporter(abc.ABC):
 
 
 class _SavedModelExporter(Exporter):
-    """Exports a model when a subclass wants it, and keeps the newest exports."""
+    """Exports a model if `_is_wanted` returns True, and keeps the newest exports."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _SavedModelExporter(Exporter):
         eval_result: Results | None,
         is_the_final_export: bool,
     ) -> bytes | None:
-        """Writes one more export if it is wanted, then deletes the oldest that are too many."""
+        """Exports the model if it is wanted, then deletes the oldest surplus exports."""
         folder = os.fsdecode(export_path).rstrip("/")
         if not self._is_wanted(estimator, folder, eval_result, is_the_final_export):
             return None
@@ -119,7 +119,7 @@ class _SavedModelExporter(Exporter):
     def _is_wanted(
         self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
-        """Returns whether this evaluation leads to an export into the folder."""
+        """Returns True if this evaluation leads to an export."""
 
 
 class FinalExporter(_SavedModelExporter):
@@ -132,13 +132,13 @@ class FinalExporter(_SavedModelExporter):
         assets_extra: Mapping[str, str] | None = None,
         as_text: bool = False,
     ):
-        """Keeps what an export needs.
+        """Stores the arguments.
 
         Args:
           name: Name of the exports' directory.
           serving_input_receiver_fn: As for `Estimator.export_saved_model`.
-          assets_extra: Likewise.
-          as_text: Likewise.
+          assets_extra: As for `Estimator.export_saved_model`.
+          as_text: As for `Estimator.export_saved_model`.
 
         Raises:
           ValueError: The name is empty.
@@ -149,7 +149,7 @@ class FinalExporter(_SavedModelExporter):
     def _is_wanted(
         self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
-        """Whether training has ended."""
+        """Returns True after training has ended."""
         del estimator, folder, result
         return is_the_final_export
 
@@ -165,14 +165,14 @@ class LatestExporter(_SavedModelExporter):
         as_text: bool = False,
         exports_to_keep: int | None = 5,
     ):
-        """Keeps what an export needs.
+        """Stores the arguments.
 
         Args:
           name: Name of the exports' directory.
           serving_input_receiver_fn: As for `Estimator.export_saved_model`.
-          assets_extra: Likewise.
-          as_text: Likewise.
-          exports_to_keep: Exports that are left when older ones are deleted, None for all.
+          assets_extra: As for `Estimator.export_saved_model`.
+          as_text: As for `Estimator.export_saved_model`.
+          exports_to_keep: Number of newest exports to keep, None for all.
 
         Raises:
           ValueError: The name is empty, or no export would be kept.
@@ -183,16 +183,16 @@ class LatestExporter(_SavedModelExporter):
     def _is_wanted(
         self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
-        """Always."""
+        """Returns True."""
         del estimator, folder, result, is_the_final_export
         return True
 
 
 class BestExporter(_SavedModelExporter):
-    """Exports after every evaluation that is better than all before, and keeps the newest exports.
+    """Exports after every evaluation that is the best so far, and keeps the newest exports.
 
-    After a restart, the evaluations before are read from event files. Without an earlier export, as
-    when an exporter is added to a resumed run, the first evaluation is exported whatever it is.
+    After a restart, earlier evaluations are read from event files. If there is no earlier export,
+    for example because an exporter was added to a resumed run, the first evaluation is exported.
     """
 
     def __init__(
@@ -205,18 +205,19 @@ class BestExporter(_SavedModelExporter):
         as_text: bool = False,
         exports_to_keep: int | None = 5,
     ):
-        """Keeps what an export needs.
+        """Stores the arguments.
 
         Args:
           name: Name of the exports' directory.
           serving_input_receiver_fn: As for `Estimator.export_saved_model`; required.
-          event_file_pattern: Where the evaluations are logged, relative to the model directory:
-            "eval_NAME/*.tfevents.*" for evaluations under a name. None forgets them at a restart.
-          compare_fn: fn(best_eval_result, current_eval_result) → whether the current result is the
-            better one. None: it is when its loss is smaller.
+          event_file_pattern: Pattern of the event files of the evaluations, relative to the model
+            directory: "eval_NAME/*.tfevents.*" for evaluations with a name. With None, earlier
+            evaluations are not read after a restart.
+          compare_fn: fn(best_eval_result, current_eval_result) → True if the current result is
+            better. None compares the losses; the smaller one is better.
           assets_extra: As for `Estimator.export_saved_model`.
-          as_text: Likewise.
-          exports_to_keep: Exports that are left when older ones are deleted, None for all.
+          as_text: As for `Estimator.export_saved_model`.
+          exports_to_keep: Number of newest exports to keep, None for all.
 
         Raises:
           ValueError: The name is empty, no export would be kept, or compare_fn does not take the
@@ -233,7 +234,7 @@ class BestExporter(_SavedModelExporter):
     def _is_wanted(
         self, estimator: Estimator, folder: str, result: Results | None, is_the_final_export: bool
     ) -> bool:
-        """Whether the result is the best so far.
+        """Returns True if the result is the best so far.
 
         Raises:
           ValueError: There is no result, or none that the comparison can use.
@@ -257,7 +258,7 @@ class BestExporter(_SavedModelExporter):
         return self._compare(best_eval_result=self._best, current_eval_result=result)
 
     def _logged_best(self, current: Results) -> Results | None:
-        """The best of the evaluations before, of which the current one may be logged already."""
+        """Returns the best earlier evaluation. The current one may be among the logged ones."""
         if self._pattern is None:
             return None
         logged = _logged_results(f"{self._model_dir}/{self._pattern}")
@@ -278,7 +279,7 @@ def _versions(folder: str) -> list[int]:
 
 
 def _logged_results(pattern: str) -> list[dict[str, Any]]:
-    """The evaluations in event files, oldest first; a file that ends early is read to there."""
+    """Returns the evaluations in event files, oldest first; a file may end in mid-event."""
     found: list[tuple[float, dict[str, Any]]] = []
     for path in sorted(tf.io.gfile.glob(pattern)):
         try:
@@ -310,7 +311,7 @@ def _records(path: str) -> Iterator[bytes]:
 
 
 def _loss_is_smaller(best_eval_result: Results, current_eval_result: Results) -> bool:
-    """Whether the loss is smaller; a loss that is not a number is never better."""
+    """Returns True if the current loss is smaller. A loss that is NaN is never better."""
     for role, result in (("best", best_eval_result), ("current", current_eval_result)):
         if result.get("loss") is None:
             raise ValueError(

@@ -1,9 +1,9 @@
-"""Exporting: from a checkpoint to a SavedModel that other programs load.
+"""Export of a checkpoint as a SavedModel that other programs load.
 
-Owns the directory of an export (numbered by time, written under another name and renamed when it is
-whole), its signatures and its assets. Devices are left out of what is written, so that a model
-exported from many of them loads where there is one. `Estimator.export_saved_model` calls it; what
-the signatures return is the business of `replicate.export`.
+Owns the directory of an export (numbered by time, written under a temporary name and renamed when
+complete), its signatures and its assets. Devices are removed from the written graph, so that a
+model trained on many devices loads on one. `Estimator.export_saved_model` calls it;
+`replicate.export` owns the outputs of the signatures.
 """
 
 import contextlib
@@ -34,18 +34,18 @@ from replicate.spec import EstimatorSpec, ModeKeys
 v1 = tf.compat.v1
 
 Build: TypeAlias = Callable[[str, Callable[[], Any]], tuple[Any, EstimatorSpec]]
-"""From a mode and a receiver function to the receiver and the model, in the default graph."""
+"""fn(mode, receiver_fn) → (receiver, model), built in the default graph."""
 
 _UNFINISHED = re.compile(r"temp-(\d{10,})")
 _ABANDONED_SECS = 24 * 3600
-"""Age at which a half-written export is taken for one that was killed."""
+"""Age in seconds at which an unfinished export counts as killed."""
 
 TAGS = {
     ModeKeys.TRAIN: v1.saved_model.tag_constants.TRAINING,
     ModeKeys.EVAL: "eval",
     ModeKeys.PREDICT: v1.saved_model.tag_constants.SERVING,
 }
-"""Tag of the graph of each mode, in the order of export: the first one's variables are written."""
+"""Tag of the graph of each mode, in the order of export. The first mode's variables are written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +77,13 @@ def export_graphs(
     """Writes one SavedModel with a graph for each mode, and returns its directory.
 
     Args:
-      export_dir_base: Gets the new directory, named after the time in seconds.
-      receiver_fns: The function that returns the receiver, for each mode.
+      export_dir_base: Parent of the new directory, which is named after the time in seconds.
+      receiver_fns: Function that returns the receiver, by mode.
       build: Builds the model of one mode.
       checkpoint: Source of the variables: a checkpoint, or the warm start of a model without one.
-      config: Of the sessions.
-      assets_extra: From paths inside "assets.extra" to the files to copy there.
-      as_text: Whether the graphs are written in text form.
+      config: Holds the session options.
+      assets_extra: Files to copy, by path inside "assets.extra".
+      as_text: If True, the graphs are written in text form.
 
     Raises:
       ValueError: There is no mode or an unknown one, an asset is missing, no signature can be
@@ -121,11 +121,11 @@ def export_graphs(
 
 
 def remove_unfinished(export_dir_base: str, before: float) -> list[str]:
-    """Removes the directories that killed exports left half written; returns their names.
+    """Removes the directories of killed exports; returns their names.
 
     Args:
-      export_dir_base: Where they were to go.
-      before: Exports that began later than this, in seconds since the epoch, are left alone.
+      export_dir_base: Parent of the exports.
+      before: Time in seconds since the epoch. Exports that began later are kept.
     """
     gfile = tf.io.gfile
     base = export_dir_base.rstrip("/")
@@ -142,10 +142,10 @@ def remove_unfinished(export_dir_base: str, before: float) -> list[str]:
 def signatures(mode: str, receiver: Any, spec: EstimatorSpec) -> dict[str, Any]:
     """Returns the SignatureDef for each way to feed the model and each of its outputs.
 
-    An output that cannot be computed from an input is left out, which is logged.
+    An output that cannot be computed from an input is left out, with a warning.
 
     Raises:
-      ValueError: None is left.
+      ValueError: No signature is left.
     """
     alternatives = getattr(receiver, "receiver_tensors_alternatives", None) or {}
     inputs = {"": receiver.receiver_tensors}
@@ -177,7 +177,7 @@ def _outputs(mode: str, spec: EstimatorSpec) -> dict[str, ExportOutput]:
 
 
 def _served_graph(mode: str, receiver: Any, spec: EstimatorSpec) -> ServedGraph:
-    """Takes the default graph down as it is to be served: with its saver, without its devices."""
+    """Returns a copy of the default graph for serving: with its saver, without its devices."""
     main_op = spec.scaffold.local_init_op or v1.train.Scaffold.default_local_init_op()
     saver = spec.scaffold.saver or v1.train.Saver()
     if mode == ModeKeys.TRAIN:
@@ -197,7 +197,7 @@ def _add_graph(
     served: ServedGraph,
     first: bool,
 ) -> None:
-    """Adds the default graph; the first one brings the values of the variables."""
+    """Adds the default graph to the SavedModel; the first graph comes with the variables."""
     graph = {
         "tags": [served.tag],
         "signature_def_map": served.signatures,
@@ -214,7 +214,7 @@ def _add_graph(
 
 @contextlib.contextmanager
 def _new_version(base: str) -> Iterator[tuple[str, str]]:
-    """Yields the path to write to and the path that it gets when all went well."""
+    """Yields the temporary path of an export and its final path; renames it at the end."""
     gfile = tf.io.gfile
     base = base.rstrip("/")
     version = int(time.time())

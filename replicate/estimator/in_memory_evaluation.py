@@ -1,9 +1,8 @@
-"""InMemoryEvaluatorHook: evaluations in the middle of training, without a checkpoint in model_dir.
+"""InMemoryEvaluatorHook: evaluates during training, without a checkpoint in model_dir.
 
-Owns the copy of the variables from the session that trains to a graph that evaluates. Where a
-model has more to load than variables (tables, for instance) or a saver of its own, the copy goes
-through a temporary checkpoint. The evaluation itself, its event file included, is that of
-`evaluating.py`.
+Owns the copy of the variables from the training session to a graph for evaluation. If a model has
+more to load than variables (tables, for instance) or its own saver, the copy goes through a
+temporary checkpoint. `evaluating.py` evaluates and writes the event file.
 """
 
 import functools
@@ -46,11 +45,11 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         """Checks and keeps the arguments.
 
         Args:
-          estimator: The one that is trained.
+          estimator: The trained Estimator.
           input_fn: As for `Estimator.evaluate`.
           steps: Batches of each evaluation, None for all.
-          hooks: Hooks that run beside each evaluation.
-          name: Tells evaluations on different data apart.
+          hooks: Hooks of each evaluation session.
+          name: Name of the evaluation, if there are several on different data.
           every_n_iter: Steps between two evaluations.
 
         Raises:
@@ -84,27 +83,27 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         self._runs = 0
 
     def begin(self) -> None:
-        """Takes note of what is trained, and how it is saved."""
+        """Stores the trained variables and their saver."""
         self._variables = saved_variables()
         savers = v1.get_collection(v1.GraphKeys.SAVERS)
         saver = savers[0] if savers else v1.train.Saver(saved_objects(), allow_empty=True)
         self._saver = saver.as_saver_def()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Evaluates what training starts with."""
+        """Evaluates before the first step."""
         del coord
         self._runs = 0
         self._evaluate(session)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Evaluates if enough steps were made."""
+        """Evaluates if the interval is over."""
         del run_values
         self._runs += 1
         if self._runs % self._every == 0:
             self._evaluate(run_context.session)
 
     def end(self, session: v1.Session) -> None:
-        """Evaluates the last step, unless that was done."""
+        """Evaluates the last step, unless it was evaluated already."""
         if self._runs % self._every:
             self._evaluate(session)
 
@@ -123,7 +122,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
     def _loader(
         self, session: v1.Session, scaffold: v1.train.Scaffold, folder: str
     ) -> Callable[[v1.Session], None]:
-        """Returns the function that gives the default graph what a training session holds."""
+        """Returns a function that loads the values of a training session into the default graph."""
         saver = _needed_saver(scaffold)
         if saver is None:
             values = session.run(self._variables)
@@ -134,7 +133,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
 
 
 def _needed_saver(scaffold: v1.train.Scaffold) -> v1.train.Saver | None:
-    """Returns the saver of the default graph; None if it only assigns variables by their names."""
+    """Returns the saver of the default graph; None if assignments by name can replace it."""
     own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
     if own is not None or not v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS):
         return own
@@ -144,11 +143,11 @@ def _needed_saver(scaffold: v1.train.Scaffold) -> v1.train.Saver | None:
 
 
 def _loading(values: dict[str, np.ndarray], may_lack: bool) -> Callable[[v1.Session], None]:
-    """Adds assignments of variables to the default graph; returns the function that runs them.
+    """Adds assignments of variables to the default graph; returns a function that runs them.
 
     Args:
-      values: By name.
-      may_lack: Whether variables without a value are left as they are.
+      values: Values by name of the variable.
+      may_lack: If True, variables without a value keep theirs.
 
     Raises:
       ValueError: A variable of the graph has no value.

@@ -1,8 +1,8 @@
-"""Inputs: from a user's input_fn to the Tensors of one step.
+"""Input batches: the Tensors of one step, made from a user's input_fn.
 
-Owns the reading of what an input_fn returned: a dataset, features, or features and labels. It does
-not split batches (`replicate.split` does). The batches of a training run are counted and restored
-by `input_position.py`. `estimator.py` calls it once per graph.
+Owns the reading of the result of an input_fn: a dataset, features, or features and labels.
+`replicate.split` splits batches; `checkpoints/input_position.py` counts and restores the batches of
+a training run. `estimator.py` calls this module once per graph.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ v1 = tf.compat.v1
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """One batch of input, and the way to continue it.
+    """One batch of input, and its position in the dataset.
 
     Attributes:
       features: Tensor or nest of Tensors, each [batch, ...].
       labels: As `features`, or None.
-      position: The position in the dataset, which starts its iterator; None outside of training,
-        for Tensors, in processes that save nothing, and where the config does not want it.
+      position: Position in the dataset, which starts the iterator. None outside of training, for
+        Tensors, in processes that save nothing, and with save_input_position=False.
       operations: Names of the operations that input_fn made; empty outside of training.
     """
 
@@ -76,7 +76,7 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
 def batch_size(features: Nest) -> int | Tensor | None:
     """Returns the number of rows of a batch: an int if known now, else a Tensor.
 
-    None stands for "cannot be told", as for a sparse first feature.
+    The result is None if the number is not known, for example for a sparse first feature.
 
     Args:
       features: Tensor or nest of Tensors, each [batch, ...].
@@ -89,7 +89,7 @@ def batch_size(features: Nest) -> int | Tensor | None:
 
 
 def _operations() -> frozenset[str]:
-    """The names of the operations of the default graph."""
+    """Returns the names of the operations of the default graph."""
     return frozenset(operation.name for operation in v1.get_default_graph().get_operations())
 
 
@@ -112,7 +112,7 @@ def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:
 
 
 def _check_leaves(*nests: Nest) -> None:
-    """Refuses what looks like a batch and cannot be one."""
+    """Raises TypeError for iterators and for Tensors that were made outside of input_fn."""
     for leaf in flatten(nests):
         if isinstance(leaf, Iterator):
             raise TypeError(

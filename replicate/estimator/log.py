@@ -1,8 +1,8 @@
-"""The log: absl's logger, which programs configure with absl's flags or `absl.logging`.
+"""The logger of the runtime: absl's logger, which programs configure through `absl.logging`.
 
-It is used as it is rather than through `absl.logging.info` and the like: where a program has not
-configured Python's logging, these do, for the whole process, after which TensorFlow's own lines
-come out twice. Used throughout the runtime.
+The runtime does not call `absl.logging.info` and the like: if a program has not configured Python's
+logging, these functions configure it for the whole process, and TensorFlow's own lines then appear
+twice.
 """
 
 from absl import logging

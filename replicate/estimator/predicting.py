@@ -1,8 +1,8 @@
-"""The prediction loop: from a checkpoint and features to one dict of arrays after the other.
+"""Prediction with a checkpoint: predictions of each batch or example.
 
-Owns the choice of the predictions asked for and the cutting of batches into examples.
-`Estimator.predict` calls it inside the model's graph; what it returns works outside of the graph
-context, however slowly it is consumed.
+Owns the choice of predictions by key and the split of batches into examples. `Estimator.predict`
+calls it inside the model's graph; the iterators that it returns also work outside of the graph
+context.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,21 +12,21 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Graph, Nest, Tensor
-from replicate.errors import user_errors
 from replicate.estimator.hooks.saving import build_saver
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.spec import EstimatorSpec
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 
 _READS = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 _REPEATS = ("RepeatDataset", "ShuffleAndRepeatDatasetV2", "RandomDataset", "RandomDatasetV2")
-"""Operations by which datasets become endless."""
+"""Operations that can make a dataset endless."""
 _OTHER_ENDS = ("OneShotIterator", "IteratorFromStringHandleV2", "PyFunc", "EagerPyFunc")
-"""Other operations that may end the input, of which the graph does not tell when they do."""
+"""Other operations that may end the input; the graph does not show when."""
 
 
 def open_prediction_session(
@@ -36,7 +36,7 @@ def open_prediction_session(
 
     Args:
       spec: The model.
-      checkpoint: What to load; None to predict with freshly initialised variables.
+      checkpoint: Checkpoint to load; None to predict with freshly initialised variables.
       config: Settings of the run.
       hooks: The caller's hooks.
 
@@ -56,10 +56,10 @@ def open_prediction_session(
 
 
 def endless_input() -> Tensor | None:
-    """Returns a boolean scalar: whether the input of the default graph never ends.
+    """Returns a boolean scalar that is True if the input of the default graph never ends.
 
-    None stands for "it ends, or nothing tells". Input without a dataset and without a queue is
-    endless; datasets are if each of them repeats without an end.
+    The result is None if the input ends, or if the graph does not show it. Input without a dataset
+    and without a queue is endless. Datasets are endless if each of them repeats for ever.
     """
     operations = v1.get_default_graph().get_operations()
     kinds = {operation.type for operation in operations}
@@ -87,10 +87,10 @@ def batches(
     """Yields the predictions of each batch until the input ends, then closes the session.
 
     Args:
-      session: As `open_prediction_session` makes it.
-      graph: Of the model.
-      predictions: What to compute.
-      is_endless: As `endless_input` gives it: where it holds, a warning says so.
+      session: Result of `open_prediction_session`.
+      graph: Graph of the model.
+      predictions: Tensors to compute.
+      is_endless: Result of `endless_input`. If it is True in a run, a warning says so.
     """
     with session:
         if is_endless is not None and session.run_step_fn(_evaluates_to_true(is_endless)):
@@ -105,7 +105,7 @@ def batches(
 
 
 def _evaluates_to_true(condition: Tensor) -> Callable[[Any], bool]:
-    """Returns a step function: whether the condition holds; False where it cannot be computed."""
+    """Returns a step function with the value of a condition; False if it cannot be computed."""
 
     def step(step_context: Any) -> bool:
         try:

@@ -1,9 +1,9 @@
-"""Random operations that a checkpoint cannot hold, and the warning about them.
+"""Warning about random operations whose state a checkpoint cannot hold.
 
-Owns the search for operations that keep the state of their random numbers in the session, where
-nothing can save it: a resumed run draws their first numbers once more. Stateless operations and
-`tf.random.Generator` are not among them, nor are those of initialisers and of tf.data, which
-training does not run. `Estimator.train` warns; `replicate.step_seed` is the cure.
+Owns the search for operations that keep their random state in the session, where it cannot be
+saved. A resumed run draws their first numbers again. Stateless operations and `tf.random.Generator`
+do not have this fault. Operations of initialisers and of tf.data do not count, since no step runs
+them. `Estimator.train` warns; `replicate.step_seed` is the remedy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,13 +40,13 @@ STATEFUL_TYPES = frozenset(
         "UniformCandidateSampler",
     }
 )
-"""Types of operations whose random state is their own."""
+"""Types of operations that keep a random state of their own."""
 
 _SHOWN = 5
 
 
 def warn_of_random_ops(train_op: Operation) -> bool:
-    """Warns if a step draws random numbers that a resumed run will not; returns whether it does.
+    """Warns if a step has random operations with a state; returns True if it has.
 
     Args:
       train_op: Operation or Tensor that makes a step.
@@ -67,10 +67,10 @@ def warn_of_random_ops(train_op: Operation) -> bool:
 
 
 def stateful_random_ops(train_op: Operation) -> list[str]:
-    """Returns the names of the random operations with a state of their own that a step runs.
+    """Returns the names of the random operations with a state that a step runs.
 
-    Those in the body of a function, such as a branch of `tf.cond`, follow the name of the operation
-    that calls it: "cond/RandomUniform".
+    An operation in the body of a function, such as a branch of `tf.cond`, is named after the
+    operation that calls the function: "cond/RandomUniform".
 
     Args:
       train_op: Operation or Tensor that makes a step.
@@ -87,7 +87,7 @@ def stateful_random_ops(train_op: Operation) -> list[str]:
 
 
 def _ancestors(op: Operation) -> Iterator[Operation]:
-    """An operation and all that run before it in a step, each once."""
+    """Yields an operation and all operations that run before it in a step."""
     seen, waiting = {op}, [op]
     while waiting:
         op = waiting.pop()
@@ -99,7 +99,7 @@ def _ancestors(op: Operation) -> Iterator[Operation]:
 
 
 class _Library:
-    """The functions of a graph, read when the first operation that calls one is met."""
+    """Functions of a graph, read at the first operation that calls one."""
 
     def __init__(self, graph: Graph):
         self._graph = graph
@@ -107,14 +107,14 @@ class _Library:
         self._functions: dict[str, Any] | None = None
 
     def takes_functions(self, op: Operation) -> bool:
-        """Whether operations of this type call functions."""
+        """Returns True if operations of this type call functions."""
         if op.type not in self._takes_functions:
             kinds = {attr.type for attr in op.op_def.attr}
             self._takes_functions[op.type] = bool(kinds & {"func", "list(func)"})
         return self._takes_functions[op.type]
 
     def random_ops(self, attributes: Any) -> set[str]:
-        """The names of stateful random operations in the functions that attributes name."""
+        """Returns the names of stateful random operations in the functions of some attributes."""
         if self._functions is None:
             functions = self._graph.as_graph_def().library.function
             self._functions = {function.signature.name: function for function in functions}
@@ -133,7 +133,7 @@ class _Library:
 
 
 def _named_functions(attributes: Iterable[Any]) -> Iterator[str]:
-    """The names of the functions that attributes of a node stand for."""
+    """Yields the names of the functions in attributes of a node."""
     for attribute in attributes:
         kind = attribute.WhichOneof("value")
         if kind == "func":

@@ -1,9 +1,8 @@
 """RunConfig: settings of an Estimator's runs, as one value that does not change.
 
-Owns the settings that concern the running and not the model: where files go, how often things are
-saved and logged, seeds, session options, and the place of this process in a cluster. They are
-checked when the value is made (`run_settings.py`) and handed down; nothing reads settings from
-anywhere else.
+Owns the settings of a run that do not concern the model: directories, intervals of saving and
+logging, seeds, session options, and the task of this process in a cluster. `run_settings.py` checks
+them when a RunConfig is made. The runtime reads settings from nowhere else.
 """
 
 import copy
@@ -75,9 +74,9 @@ class RunConfig:
       tf_random_seed: Graph-level seed, None for an unpredictable one.
       save_summary_steps: Steps between two summaries, None or 0 for no summaries.
       save_checkpoints_steps: Steps between two checkpoints. Excludes `save_checkpoints_secs`.
-      save_checkpoints_secs: Seconds between two checkpoints; 600 when neither is given. The first
-        and the last step are saved whatever this says. If both intervals are None or 0, because
-        at least one of them was given as None or 0, nothing is saved.
+      save_checkpoints_secs: Seconds between two checkpoints; 600 if no interval is given. The first
+        and the last step are always saved. If both intervals are None or 0, because at least one
+        was given as None or 0, nothing is saved.
       session_config: A ConfigProto. Without one, a task in a cluster has options with device
         filters; otherwise this is None, and an Estimator fills in options for soft placement.
       keep_checkpoint_max: Checkpoints kept in the directory, 0 or None to keep all.
@@ -92,27 +91,27 @@ class RunConfig:
       protocol: Of the cluster's servers, None for "grpc".
       experimental_max_worker_delay_secs: If given, worker i starts to train after 5 · (i + 1)
         seconds, but after this many at most. None starts all workers at once.
-      session_creation_timeout_secs: Seconds that a process waits for others of its cluster, at the
-        start and after a session was lost: for the parameter servers to be there, and for the chief
-        to have initialised the model. None waits for ever and is kept as infinity.
-      checkpoint_save_graph_def: Whether the graph is written too, as graph.pbtxt and as one *.meta
-        file per checkpoint, both without the data of the input pipeline.
-      save_input_position: Whether an interrupted run goes on in the middle of its input. Buffers
-        of up to 4 MB are saved beside the checkpoint; of others the run reads the batches again
-        that it had read. With False it begins its input anew.
-      continue_input: Whether each train call goes on reading where the last one stopped. By default
-        only interrupted calls are continued, and a call after one that came to its end begins its
-        input anew. An input that has no more elements begins anew in either case.
+      session_creation_timeout_secs: Seconds that a process of a cluster waits, at the start and
+        after a session was lost, for the parameter servers to answer and for the chief to
+        initialise the model. None waits for ever and is stored as infinity.
+      checkpoint_save_graph_def: If True, the graph is written as graph.pbtxt and as one *.meta file
+        per checkpoint, both without the data of the input pipeline.
+      save_input_position: If True, a run continues an interrupted input. Buffers of up to 4 MB are
+        saved beside the checkpoint; with larger buffers, the resumed run reads the earlier batches
+        again. If False, a resumed run starts its input from the beginning.
+      continue_input: If True, each train call continues the input of the call before. By default
+        only an interrupted call is continued, and a call after a complete one starts its input
+        from the beginning. An input without further elements always starts from the beginning.
       profile_steps: The first and the last global step whose trace is written to model_dir for
         TensorBoard's profiler. As many steps after them are measured, and the ten costliest
         operations are printed to standard error. None for neither.
       progress: "bar" draws a progress bar, "log" prints a line per interval, "auto" takes the bar
         when standard error is a terminal and lines otherwise, "off" shows nothing.
-      step_timeout_secs: Seconds that may pass without a step while a process that takes part in it
-        does not answer. None stands for `session_creation_timeout_secs`.
-      max_restarts: Sessions that may be lost in a row, each without a step beyond those before,
-        until training gives up. Before a new one it waits 1, 2, 4 ... 60 seconds.
-      cluster: The cluster and the place of this process in it. None reads TF_CONFIG.
+      step_timeout_secs: Seconds without a step after which training stops, if a process that takes
+        part in the step does not answer. None stands for `session_creation_timeout_secs`.
+      max_restarts: Number of sessions that may be lost in a row without a new highest step.
+        Training waits 1, 2, 4 ... 60 seconds before each new session.
+      cluster: The cluster and the task of this process. None reads TF_CONFIG.
     """
 
     model_dir = _ReadOnly[str | None]()
@@ -150,7 +149,7 @@ class RunConfig:
     )
     master = _ReadOnly[str]("Target of the training session.")
     evaluation_master = _ReadOnly[str]("Target of an evaluation session.")
-    is_chief = _ReadOnly[bool]("Whether this process writes the checkpoints.")
+    is_chief = _ReadOnly[bool]("True if this process writes the checkpoints.")
     num_ps_replicas = _ReadOnly[int]("Parameter servers of the cluster.")
     num_worker_replicas = _ReadOnly[int]("Processes of the cluster that train, the chief included.")
     service = _ReadOnly[Mapping[str, Any] | None]('Value of "service" in TF_CONFIG.')
@@ -201,8 +200,8 @@ class RunConfig:
     def replace(self: _Self, **changes: Any) -> _Self:
         """Returns a copy with some settings changed, checked like a new one.
 
-        The copy is made without the constructor, so that a subclass keeps its attributes. A
-        checkpoint interval that is given takes the place of the other one.
+        The copy is made without the constructor, so that a subclass keeps its attributes. A given
+        checkpoint interval replaces the other one.
 
         Raises:
           ValueError: A setting is out of range or unknown.
@@ -241,7 +240,7 @@ class RunConfig:
         super().__delattr__(name)
 
     def __eq__(self, other: object) -> bool:
-        """Returns whether the other is of the same class and all attributes are equal."""
+        """Returns True if the other is of the same class and all attributes are equal."""
         return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
 
     def __hash__(self) -> int:

@@ -1,8 +1,8 @@
 """Checks of the settings of a RunConfig.
 
-Owns the list of settings and what each of them accepts, and turns every accepted value into one
-form: NumPy numbers and whole floats become Python numbers, paths become strings. `run_config.py`
-keeps the values.
+Owns the list of settings and the accepted values of each, and converts accepted values: NumPy
+numbers and whole floats become Python numbers, paths become strings. `run_config.py` stores the
+values.
 """
 
 import math
@@ -37,14 +37,14 @@ class _NotGiven:
 
 
 NOT_GIVEN: Any = _NotGiven()
-"""Default of a setting for which None has a meaning of its own."""
+"""Default of a setting for which None is a value."""
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings in their final form.
+    """Returns checked and converted settings.
 
     Args:
-      settings: Values by the name of the setting, each a key of `CHECKS`.
+      settings: Values by the name of the setting, a key of `CHECKS`.
 
     Raises:
       ValueError: A setting is out of range, or belongs to `tf.distribute`.
@@ -134,7 +134,7 @@ def _whole(least: int | None) -> Callable[[str, Any], int | None]:
 
 
 def _as_int(value: Any) -> int | None:
-    """A whole number of any type as an int, None for anything else."""
+    """Returns a whole number of any type as an int; None for other values."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
     try:

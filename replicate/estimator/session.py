@@ -1,9 +1,9 @@
-"""Sessions: made, filled from a checkpoint or by initialisers, and checked before the first step.
+"""Sessions: creation, initial state, and the check that everything is initialised.
 
-Owns the order in which a fresh session gets its state: variables, then local variables and tables,
-then the input at its position. The same creator serves training, evaluation and
-prediction, and is asked again when a session was lost, whereupon it looks for the newest checkpoint
-once more. It saves nothing.
+Owns the order in which a new session gets its state: variables (from a checkpoint or initialisers),
+then local variables and tables, then the input at its position. Training, evaluation and prediction
+use the same creator. After a loss the creator makes another session, and looks for the newest
+checkpoint again. It saves nothing.
 """
 
 import atexit
@@ -19,33 +19,35 @@ import tensorflow as tf
 
 from model_deploy import local_devices
 from replicate._types import Graph, Tensor
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.input_position import InputPosition
-from replicate.estimator.checkpoints.reading import CheckpointError, restore_variables
+from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
 CONNECT_SECS = 30
-"""How long the servers that a session uses may take to answer it for the first time."""
+"""Seconds that the servers of a session may take for their first answer."""
 
 CLOSE_SECS = 2
-"""How long the closing of a session on a server may hold up the caller."""
+"""Seconds that the caller waits for a session on a server to close."""
 
 END_SECS = 3
-"""How long a process that ends waits for calls to servers to return."""
+"""Seconds that a process waits at its end for calls to servers to return."""
 
 _CALLING = "replicate: a call to a server"
-"""Name of the threads that make such calls."""
+"""Name of the threads that call servers."""
 
 
 class ServerSession(v1.Session):
-    """A session on a server, which does not wait for ever for another server that it uses.
+    """A session on a server whose first run and whose close have a time limit.
 
-    TensorFlow waits until that one is back, when a session makes its first run and when it closes.
+    A session of TensorFlow would wait without a limit for other servers that it uses and that are
+    lost.
     """
 
     def first_run(self, fetch: Tensor) -> Any:
-        """Returns the value of a Tensor, for which this session has to be connected.
+        """Returns the value of a Tensor; the session connects to its servers.
 
         Raises:
           UnavailableError: A server did not answer in time.
@@ -63,8 +65,8 @@ class ServerSession(v1.Session):
         return value
 
     def close(self) -> None:
-        """Closes the session, in the background if it takes long; not when the process ends."""
-        if sys.is_finalizing():  # No thread can start any more, and one that is started would hang.
+        """Closes the session, in the background if that takes long."""
+        if sys.is_finalizing():  # A thread that is started now would hang.
             return
         call = _start(super().close)
         call.join(CLOSE_SECS)
@@ -73,10 +75,10 @@ class ServerSession(v1.Session):
 
 
 def has_hanging_calls() -> bool:
-    """Returns whether a call to a server that does not answer hangs in a thread.
+    """Returns True if a thread hangs in a call to a server that does not answer.
 
-    A program should then end by `os._exit`: the interpreter's own way to end aborts the process if
-    the call returns meanwhile. A program that does not know of it waits for the call, but not long.
+    A program should then end by `os._exit`: the interpreter's own exit aborts the process if the
+    call returns meanwhile. Any other program waits `END_SECS` for the call when it ends.
     """
     return bool(_calls())
 
@@ -86,7 +88,7 @@ def _calls() -> list[threading.Thread]:
 
 
 def _return_before_the_end() -> None:
-    """Has the process wait at its end, for a call that takes long may be just about to return."""
+    """Makes the process wait for hanging calls when it ends."""
     atexit.unregister(_wait_for_calls)
     atexit.register(_wait_for_calls)
 
@@ -104,7 +106,7 @@ def _start(call: Callable[..., Any], *args: Any) -> threading.Thread:
 
 
 def _answer(session: v1.Session, fetch: Tensor, answers: "queue.SimpleQueue[Any]") -> None:
-    """Puts (value, None) or (None, error) into a queue."""
+    """Runs a fetch and puts (value, None) or (None, error) into a queue."""
     try:
         answers.put((session.run(fetch), None))
     except Exception as error:
@@ -112,7 +114,7 @@ def _answer(session: v1.Session, fetch: Tensor, answers: "queue.SimpleQueue[Any]
 
 
 class RestoringSessionCreator(v1.train.SessionCreator):
-    """Makes sessions that start where the newest checkpoint ends."""
+    """Creator of sessions that start at the newest checkpoint."""
 
     def __init__(
         self,
@@ -125,18 +127,18 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         keeps_values: bool = True,
         load: Callable[[v1.Session], None] | None = None,
     ):
-        """Keeps what a session will need; makes none yet.
+        """Stores the parts of a session; makes none yet.
 
         Args:
-          scaffold: The initialisers and checks of the current graph.
+          scaffold: Initialisers and checks of the default graph.
           saver: Loads the variables.
-          find_checkpoint: Returns the path to load, or None to initialise. Asked at every session.
+          find_checkpoint: Called for every session. Returns the path to load; None to initialise.
           session_config: Options of the session; None for soft placement and defaults.
-          position: The input, to be started where the checkpoint's position says.
+          position: The input, which starts at the position of the checkpoint.
           target: Address of the server that runs the session, "" for this process.
-          keeps_values: Whether variables on a server that have values already keep them, because
-            other processes go on training them.
-          load: Gives values to variables that were initialised, not loaded.
+          keeps_values: If True, variables on a server that are initialised already keep their
+            values, because other processes continue to train them.
+          load: Assigns values to variables after the initialisers ran; not called after a load.
         """
         self._keeps_values = keeps_values
         self._target = target
@@ -189,10 +191,10 @@ class RestoringSessionCreator(v1.train.SessionCreator):
     def _begin_input(
         self, position: InputPosition, session: v1.Session, checkpoint: str | None, is_alive: bool
     ) -> None:
-        """Starts the input where it fits the variables.
+        """Starts the input at the position that fits the variables.
 
-        For a process that was itself started again, the position of the newest checkpoint is the
-        nearest one to variables that others went on training.
+        If other processes continued to train while this process was started again, the position of
+        the newest checkpoint is the nearest one.
         """
         if is_alive and position.has_begun:
             position.begin_again(session)
@@ -203,7 +205,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         position.begin(session, checkpoint)
 
     def _is_alive(self, session: v1.Session) -> bool:
-        """Whether the variables live on a server, have values already, and shall keep them."""
+        """Returns True if the variables are on a server, are initialised, and keep their values."""
         check = self._scaffold.ready_for_local_init_op
         if not self._target or check is None:
             return False
@@ -212,10 +214,10 @@ class RestoringSessionCreator(v1.train.SessionCreator):
 
 
 def complete_config(session_config: v1.ConfigProto | None) -> Any:
-    """Returns a copy of the options in which the logical CPU devices of the process are counted.
+    """Returns a copy of the options that has the number of logical CPU devices of the process.
 
-    TensorFlow gives a session with options only one CPU device unless they say otherwise. The
-    devices are counted from the settings, so that no GPU is touched.
+    Without that number, TensorFlow gives a session one CPU device. The number comes from the
+    settings of TensorFlow, so that no GPU is initialised.
 
     Args:
       session_config: A ConfigProto, or None for one that allows soft placement.
@@ -229,7 +231,7 @@ def complete_config(session_config: v1.ConfigProto | None) -> Any:
 
 
 def _require_ready(session: v1.Session, uninitialized: Tensor) -> None:
-    """Raises when the scaffold's check names anything that has no value."""
+    """Raises RuntimeError if the scaffold's check names variables without a value."""
     names = [] if uninitialized is None else list(session.run(uninitialized).ravel())
     if names:
         shown = ", ".join(name.decode() for name in names)

@@ -1,10 +1,11 @@
 """Signals: SIGINT and SIGTERM end training between two steps, after a save.
 
-Owns the handlers while training runs in the main thread. The first signal only sets a flag, which
-the training loop reads between steps; no file is written inside a handler. The second one ends the
-process at once, unless it is the first one again: a Ctrl-C of the terminal that a program around
-this one passes on as well. A Python handler cannot run while TensorFlow computes, so signals are
-also read from a pipe by a small thread: it answers at once even in the middle of a long step.
+Owns the signal handlers while training runs in the main thread. The first signal sets a flag, which
+the training loop reads between steps; no file is written inside a handler. The second signal ends
+the process at once. The same signal within `_SAME_SECS` does not count as a second one: a program
+around this one may pass on a Ctrl-C that the terminal has sent to both. A Python handler cannot run
+while TensorFlow computes, so a small thread also reads signals from a pipe. It answers at once even
+in the middle of a long step.
 """
 
 import contextlib
@@ -14,37 +15,20 @@ import threading
 import time
 from collections.abc import Iterator
 
+from replicate.exit_codes import signal_exit_code
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STANDARD_ERROR = 2
 _SAME_SECS = 0.5
-"""How soon after it the same signal counts as one with the first."""
-
-
-class TrainingInterrupted(SystemExit):
-    """Training was stopped by a signal and its last step was saved.
-
-    Not caught, it ends the process with the exit code that shells give to the signal.
-
-    Attributes:
-      code: 128 + signum: 130 for SIGINT, 143 for SIGTERM.
-      signum: The signal.
-      step: The last step that was made.
-      checkpoint: The path of the checkpoint of that step.
-    """
-
-    def __init__(self, signum: int, step: int, checkpoint: str):
-        super().__init__(128 + signum)
-        self.signum = signum
-        self.step = step
-        self.checkpoint = checkpoint
+"""Seconds within which a repeated signal counts as the first one."""
 
 
 class Interruption:
-    """Whether, and by which signal, training was asked to stop.
+    """The request of a signal to stop training.
 
     Attributes:
-      signum: The first signal received, None so far.
-      requested_at: When that was, by `time.monotonic`; None so far.
+      signum: The first signal received; None before it.
+      requested_at: Time of that signal, by `time.monotonic`; None before it.
     """
 
     def __init__(self) -> None:
@@ -53,7 +37,7 @@ class Interruption:
         self.requested_at: float | None = None
 
     def request(self, signum: int) -> None:
-        """Asks training to stop after the present step."""
+        """Asks training to stop after the current step."""
         if self.signum is None:
             self.requested_at = time.monotonic()
             self.signum = signum
@@ -63,14 +47,14 @@ class Interruption:
 def interruptions(plan: str = "saving after this step") -> Iterator[Interruption]:
     """Listens to SIGINT and SIGTERM inside the context; previous handlers are restored after it.
 
-    In another than the main thread nothing is installed, and a signal that the process was started
-    to ignore stays ignored.
+    Outside of the main thread no handler is installed. A signal that the process ignores stays
+    ignored.
 
     Args:
-      plan: What is done at the first signal, in the words in which the user is told.
+      plan: Reaction to the first signal, as the user reads it.
 
     Yields:
-      The Interruption to look at between two steps.
+      The Interruption, to be read between two steps.
     """
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
@@ -90,7 +74,7 @@ def interruptions(plan: str = "saving after this step") -> Iterator[Interruption
 
 @contextlib.contextmanager
 def _answered_at_once(interruption: Interruption, plan: str) -> Iterator[None]:
-    """Runs the thread that reads signals from a pipe, which the interpreter fills at once."""
+    """Runs the thread that reads signals from a pipe; the interpreter fills it at once."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -108,7 +92,7 @@ def _answered_at_once(interruption: Interruption, plan: str) -> Iterator[None]:
 
 
 def _watch(reader: int, interruption: Interruption, plan: str) -> None:
-    """Notes the first signal and ends the process at the second, until the pipe is closed."""
+    """Records the first signal and ends the process at the second, until the pipe is closed."""
     first, came_at = None, 0.0
     while number := os.read(reader, 1):
         signum = number[0]
@@ -118,7 +102,7 @@ def _watch(reader: int, interruption: Interruption, plan: str) -> None:
             continue
         if first is not None:
             _tell("Ended at once.")
-            os._exit(128 + signum)
+            os._exit(signal_exit_code(signum))
         first, came_at = signum, time.monotonic()
         interruption.request(signum)
         name = signal.Signals(signum).name

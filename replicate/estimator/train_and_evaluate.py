@@ -1,7 +1,7 @@
 """train_and_evaluate: trains and evaluates in one call, in one process or as a role in a cluster.
 
-Owns the reading of this process's role and the order of what it does. Training is
-`Estimator.train`, evaluation and export are `evaluation_rounds.py`, the cluster is `servers.py`.
+Owns the choice of the work for the role of this process, and its order. `Estimator.train` trains,
+`evaluation_rounds.py` evaluates and exports, `cluster/servers.py` starts and ends the cluster.
 """
 
 import functools
@@ -9,7 +9,7 @@ from typing import Any
 
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.servers import (
-    Abandoned,
+    WaitCancelled,
     delay_worker,
     serve_until_done,
     start_server,
@@ -29,25 +29,25 @@ def train_and_evaluate(
 ) -> tuple[dict[str, Any] | None, list[Any]]:
     """Trains, evaluates the checkpoints on the way, and evaluates and exports the last one.
 
-    Without a cluster, all of it takes place here. With TF_CONFIG this process does what its task
-    is: a chief and workers train, a master trains and evaluates, an evaluator follows the
-    checkpoints until training has ended or one has reached max_steps, and a parameter server keeps
+    Without a cluster, this process does everything. With TF_CONFIG it does the work of its task:
+    chief and workers train, a master trains and evaluates, an evaluator evaluates new checkpoints
+    until training has ended or a checkpoint has reached max_steps, and a parameter server keeps
     variables until the others are done.
 
     Args:
       estimator: The model; its config holds the role.
-      train_spec: How to train.
-      eval_spec: How to evaluate and export.
+      train_spec: Settings of training.
+      eval_spec: Settings of evaluation and export.
 
     Returns:
-      The results of the last evaluation and what the exporters returned for it; (None, []) in a
-      role that does not evaluate.
+      The results of the last evaluation and of its exporters; (None, []) in a role that does not
+      evaluate.
 
     Raises:
       TypeError: An argument is of the wrong class.
       ValueError: This process is a second evaluator.
-      TrainingInterrupted: As `Estimator.train`; there is no final evaluation.
-      CheckpointError: As `Estimator.train` and `Estimator.evaluate`.
+      TrainingInterrupted: As in `Estimator.train`; there is no final evaluation.
+      CheckpointError: As in `Estimator.train` and `Estimator.evaluate`.
       ClusterError: The cluster cannot be started or reached.
     """
     for name, value, kind in (
@@ -74,16 +74,16 @@ def train_and_evaluate(
     elif config.task_type == TaskType.PS:
         serve_until_done(start_server(config).target, config)
     else:
-        _train_as_told(estimator, train_spec, eval_spec, rounds)
+        _train_in_role(estimator, train_spec, eval_spec, rounds)
         if config.is_chief:
             announce_end(estimator.model_dir)
     return rounds.results, rounds.exports
 
 
-def _train_as_told(
+def _train_in_role(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
 ) -> None:
-    """Trains in the role of this process, with or without evaluation."""
+    """Trains in the role of this process, and evaluates if the role does."""
     config = estimator.config
     if config.master and config.cluster.jobs:
         _train_in_cluster(estimator, train_spec, eval_spec, rounds)
@@ -94,7 +94,7 @@ def _train_as_told(
 
 
 def _train(estimator: Estimator, train_spec: TrainSpec) -> None:
-    """Trains, and leaves evaluation to an evaluator."""
+    """Trains; an evaluator evaluates."""
     estimator.train(
         train_spec.input_fn,
         hooks=train_spec.hooks,
@@ -106,7 +106,7 @@ def _train(estimator: Estimator, train_spec: TrainSpec) -> None:
 def _train_here(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
 ) -> None:
-    """Trains with rounds of evaluation on the way, and ends with the final round."""
+    """Trains with rounds of evaluation in between, and ends with the final round."""
     rounds.clean()
     hook = RoundsHook(rounds, estimator.model_dir, eval_spec.throttle_secs)
     estimator.train(
@@ -123,14 +123,14 @@ def _train_here(
 def _train_in_cluster(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
 ) -> None:
-    """Trains as a chief, master or worker, and tells the parameter servers of the end."""
+    """Trains as a chief, master or worker, and then tells the parameter servers."""
     config = estimator.config
     server = start_server(config)
     is_late = functools.partial(_is_late, estimator, train_spec)
     delay_worker(config, is_late)
     try:
         wait_for_parameter_servers(config, is_late)
-    except Abandoned:
+    except WaitCancelled:
         log.info("Not training: the others are done, and the parameter servers have left.")
         return
     if config.task_type == TaskType.MASTER:
@@ -141,7 +141,7 @@ def _train_in_cluster(
 
 
 def _is_late(estimator: Estimator, train_spec: TrainSpec) -> bool:
-    """Whether this is a worker, and training has ended: that is told, or the last step is saved."""
+    """Returns True if this is a worker, and training has ended or its last step is saved."""
     if estimator.config.is_chief:
         return False
     if estimator.ending.is_final():

@@ -1,7 +1,4 @@
-"""TrainSpec and EvalSpec: what `train_and_evaluate` is to do, checked the moment it is said.
-
-Owns the two records and their checks. They run nothing.
-"""
+"""TrainSpec and EvalSpec: the arguments of `train_and_evaluate`, checked when they are made."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -32,13 +29,13 @@ class _EvalFields(NamedTuple):
 
 
 class TrainSpec(_TrainFields):
-    """How to train.
+    """Settings of training.
 
     Attributes:
       input_fn: As for `Estimator.train`.
       max_steps: Global step to stop at, None until the input ends.
-      hooks: Hooks that run beside the training, on every worker.
-      saving_listeners: Told of every save.
+      hooks: Hooks of the training session, on every worker.
+      saving_listeners: Called before and after every save.
     """
 
     __slots__ = ()
@@ -68,14 +65,14 @@ class TrainSpec(_TrainFields):
 
 
 class EvalSpec(_EvalFields):
-    """How to evaluate, and what to export.
+    """Settings of evaluation and export.
 
     Attributes:
       input_fn: As for `Estimator.evaluate`.
       steps: Batches of each evaluation, None for all.
-      name: Tells evaluations on different data apart.
-      hooks: Hooks that run beside each evaluation.
-      exporters: Told of every evaluated checkpoint: `exporter.export(estimator, export_path,
+      name: Name of the evaluation, if there are several on different data.
+      hooks: Hooks of each evaluation session.
+      exporters: Called for every evaluated checkpoint: `exporter.export(estimator, export_path,
         checkpoint_path, eval_result, is_the_final_export)`, with export_path
         "<model_dir>/export/<exporter.name>".
       start_delay_secs: Seconds that an evaluator waits before its first evaluation.

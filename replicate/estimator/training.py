@@ -1,47 +1,47 @@
-"""The training loop: from a built model to a trained one in its model directory.
+"""Training of a built model, up to a checkpoint of its last step.
 
-Owns which hooks run beside the model's train_op, in which order, and how the loop ends: the last
-step is reached, the input is used up, a signal asks for it, a number is not finite, or the cluster
-cannot be mended. It builds no part of the model. `Estimator.train` calls it in the model's graph.
+Owns the list of hooks that run beside the model's train_op, their order, and the end of the loop:
+the last step, the end of the input, a signal, a number that is not finite, or a lost cluster. It
+builds no part of the model. `Estimator.train` calls it in the model's graph.
 """
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from replicate.errors import user_errors
+from replicate.errors import TrainingInterrupted
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.reading import read_variable
-from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
-from replicate.estimator.cluster.servers import Abandoned, absent_tasks
-from replicate.estimator.cluster.sync_replicas import SyncReplicasHook, with_orderly_ends
+from replicate.estimator.cluster.recovery import RecoveringSessionCreator
+from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, session_options
-from replicate.estimator.cluster.watchdog import Watchdog
-from replicate.estimator.cluster_config import TaskType
-from replicate.estimator.end_marker import Ending, has_ended
+from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.hooks.events import event_hooks, event_writer
-from replicate.estimator.hooks.finite import FiniteVariablesListener, require_finite_loss
+from replicate.estimator.hooks.finite import FiniteVariablesListener
 from replicate.estimator.hooks.graph_files import GraphFiles
 from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
-from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
-from replicate.estimator.signals import Interruption, TrainingInterrupted, interruptions
+from replicate.estimator.signals import Interruption, interruptions
+from replicate.estimator.stop_conditions import StopConditions
 from replicate.spec import EstimatorSpec
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 
 STOP_GRACE_SECS = 5
-"""How long a session waits for its queue threads when it closes."""
+"""Seconds that a session waits for its queue threads when it closes."""
 
 _READERS = ("ReadVariableOp", "VarIsInitializedOp", "Identity", "IsVariableInitialized")
 """Types of the operations that read a variable and cannot write to it."""
@@ -49,13 +49,14 @@ _READERS = ("ReadVariableOp", "VarIsInitializedOp", "Identity", "IsVariableIniti
 
 @dataclasses.dataclass(frozen=True)
 class TrainRequest:
-    """What one call of `Estimator.train` asks for.
+    """Arguments of one call of `Estimator.train`.
 
     Attributes:
       hooks: The caller's hooks; they run before all others.
       listeners: The caller's checkpoint listeners.
       steps: Steps to make from where the checkpoint is.
-      max_steps: Global step to stop at. Neither of the two: until the input ends.
+      max_steps: Global step to stop at. Without `steps` and `max_steps`, training ends with the
+        input.
     """
 
     hooks: Sequence[Any] = ()
@@ -69,24 +70,24 @@ def run_training(
     spec: EstimatorSpec,
     config: RunConfig,
     request: TrainRequest,
-    ending: Ending | None,
+    training_end: TrainingEnd | None,
 ) -> None:
-    """Trains the model of the default graph, and leaves its last step in a checkpoint.
+    """Trains the model of the default graph, and saves its last step in a checkpoint.
 
     Args:
-      inputs: What the model was built on.
+      inputs: Input that the model was built on.
       spec: The model.
       config: Of this process.
-      request: What the caller asks for.
-      ending: The end of training, for a worker to watch; None for the chief, who makes it.
+      request: Arguments of the caller.
+      training_end: Tells a worker if the chief has ended training; None for the chief.
 
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
       NonFiniteError: The loss or a variable is not finite; the newest checkpoint is.
       CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
-      ClusterError: Another process of the cluster is gone, or did not do its part in time.
-      ValueError: Steps are asked for, and nothing in the graph increases the global step; or there
-        are listeners, and no checkpoints are saved.
+      ClusterError: Another process of the cluster is lost, or took too long.
+      ValueError: A number of steps is given, and nothing in the graph increases the global step; or
+        there are listeners, and no checkpoints are saved.
     """
     if request.listeners and not saves_checkpoints(config):
         raise ValueError(
@@ -101,85 +102,70 @@ def run_training(
     if config.is_chief:
         _run_chief(inputs, spec, config, request)
     else:
-        _run_worker(inputs, spec, config, request, ending)
-
-
-class _Surroundings:
-    """What may end the loop from outside: signals, a cluster that is gone, the end of the chief."""
-
-    def __init__(
-        self,
-        interruption: Interruption,
-        readings: StepReadings,
-        config: RunConfig,
-        ending: Ending | None = None,
-    ):
-        self.ending = ending
-        self.interruption = interruption
-        self.readings = readings
-        self.config = config
-        self.has_input_ended = False
-        self.watchdog = Watchdog(config, self.is_interrupted, self._release)
-        self.restarts = Restarts(config, readings)
-        self._users: list[Any] = []
-
-    def hooks(self, users: Sequence[Any]) -> list[Any]:
-        """Returns the user's hooks, as this loop calls them."""
-        self._users = with_orderly_ends(users, self.config.is_chief, self.is_interrupted)
-        return self._users
-
-    def is_interrupted(self) -> bool:
-        """Whether a signal asks for the end."""
-        return self.interruption.signum is not None
-
-    def is_over(self) -> bool:
-        """Asked while a session waits for other processes: whether to give up."""
-        self.watchdog.beat()
-        return self.is_interrupted() or self.watchdog.error is not None or self._has_chief_ended()
-
-    def goes_on(self) -> bool:
-        """Whether the next run shall read on where the input of this one stopped."""
-        return self.is_interrupted() or (self.config.continue_input and not self.has_input_ended)
-
-    @contextlib.contextmanager
-    def noting_end_of_input(self) -> Iterator[None]:
-        """Remembers that the input ended, and passes on the error that says so."""
-        try:
-            yield
-        except (tf.errors.OutOfRangeError, StopIteration):
-            self.has_input_ended = True
-            raise
-
-    def check_step(self) -> None:
-        """Looks at a step that was made."""
-        self.watchdog.beat()
-        require_finite_loss(self.readings)
-
-    def _release(self) -> None:
-        """Ends the waiting for other workers."""
-        for hook in self._users:
-            if isinstance(hook, SyncReplicasHook):
-                hook.release()
-
-    def _has_chief_ended(self) -> bool:
-        config = self.config
-        if self.ending is None:
-            return False
-        took_part = self.readings.loss is not None
-        if self.ending.is_new() or (took_part and has_ended(str(config.model_dir))):
-            return True
-        is_final = config.num_ps_replicas > 0 and self.ending.is_final()
-        return is_final and len(absent_tasks(config, [TaskType.PS])) == config.num_ps_replicas
+        _run_worker(inputs, spec, config, request, training_end)
 
 
 def _run_chief(
     inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest
 ) -> None:
     """Trains, and writes checkpoints and event files."""
-    model_dir = str(config.model_dir)
     scaffold = spec.scaffold or v1.train.Scaffold()
     saver = build_saver(scaffold, config)
-    creator = RestoringSessionCreator(
+    creator = _chief_session_creator(scaffold, saver, inputs, config)
+    readings = StepReadings(spec.train_op, spec.loss)
+    progress = _progress_hook(inputs, readings, config, request)
+    writer = event_writer(str(config.model_dir))
+    graph_files = _graph_files(inputs, saver, writer, config)
+    profiles = _profile_hooks(readings, config)
+    with contextlib.ExitStack() as stack:
+        for closable in (writer, progress, *profiles):
+            stack.callback(closable.close)
+        interruption = stack.enter_context(interruptions())
+        conditions = StopConditions(interruption, readings, config)
+        hooks = [
+            *conditions.wrap_user_hooks(
+                [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
+            ),
+            *profiles,
+            StopHook(readings, request.steps, request.max_steps),
+            progress,
+            graph_files,
+            *event_hooks(writer, scaffold, readings, config),
+            *_checkpoint_hooks(inputs, saver, graph_files, request.listeners, conditions),
+        ]
+        _run_loop(creator, hooks, conditions, inputs.position)
+    _raise_if_interrupted(interruption, config)
+
+
+def _run_worker(
+    inputs: Inputs,
+    spec: EstimatorSpec,
+    config: RunConfig,
+    request: TrainRequest,
+    training_end: TrainingEnd | None,
+) -> None:
+    """Trains the model that the chief of a cluster has initialised, and writes nothing."""
+    scaffold = spec.scaffold or v1.train.Scaffold()
+    readings = StepReadings(spec.train_op, spec.loss)
+    progress = _progress_hook(inputs, readings, config, request)
+    with contextlib.closing(progress), interruptions() as interruption:
+        conditions = StopConditions(interruption, readings, config, training_end)
+        creator = WaitingSessionCreator(scaffold, config, conditions.should_cancel_wait)
+        hooks = [
+            *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
+            StopHook(readings, request.steps, request.max_steps),
+            progress,
+        ]
+        _run_loop(creator, hooks, conditions)
+    _raise_if_interrupted(interruption, config)
+
+
+def _chief_session_creator(
+    scaffold: v1.train.Scaffold, saver: v1.train.Saver, inputs: Inputs, config: RunConfig
+) -> RestoringSessionCreator:
+    """Returns the creator of sessions that start at the newest checkpoint."""
+    model_dir = str(config.model_dir)
+    return RestoringSessionCreator(
         scaffold,
         saver,
         lambda: newest_checkpoint(model_dir),
@@ -188,108 +174,98 @@ def _run_chief(
         config.master,
         keeps_values=bool(config.cluster.jobs),
     )
-    readings = StepReadings(spec.train_op, spec.loss)
-    progress = _progress(inputs, readings, config, request)
-    writer = event_writer(model_dir)
-    graph_files = GraphFiles(
-        model_dir,
+
+
+def _progress_hook(
+    inputs: Inputs, readings: StepReadings, config: RunConfig, request: TrainRequest
+) -> ProgressHook:
+    return ProgressHook(
+        "train",
+        readings,
+        batch_size(inputs.features),
+        last_step=request.max_steps,
+        num_steps=request.steps,
+        mode=config.progress,
+    )
+
+
+def _profile_hooks(readings: StepReadings, config: RunConfig) -> list[ProfileHook]:
+    """Returns the hook that profiles steps, if the config asks for it."""
+    if config.profile_steps is None:
+        return []
+    return [ProfileHook(readings, str(config.model_dir), config.profile_steps)]
+
+
+def _graph_files(
+    inputs: Inputs, saver: v1.train.Saver, writer: v1.summary.FileWriter, config: RunConfig
+) -> GraphFiles:
+    """Returns the hook that writes the graph."""
+    return GraphFiles(
+        str(config.model_dir),
         saver,
         writer,
         inputs.operations,
         saves_checkpoints(config) and config.checkpoint_save_graph_def,
     )
-    profiles = []
-    if config.profile_steps is not None:
-        profiles.append(ProfileHook(readings, model_dir, config.profile_steps))
-    with contextlib.ExitStack() as stack:
-        for closed_at_the_end in (writer, progress, *profiles):
-            stack.callback(closed_at_the_end.close)
-        interruption = stack.enter_context(interruptions())
-        around = _Surroundings(interruption, readings, config)
-        checkpoints = []
-        if saves_checkpoints(config):
-            hook = CheckpointHook(
-                model_dir,
-                saver,
-                readings,
-                config,
-                inputs.position,
-                [FiniteVariablesListener(), *request.listeners],
-                around.goes_on,
-                graph_files,
-            )
-            checkpoints.append(hook)
-        users = [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
-        hooks = [
-            *around.hooks(users),
-            *profiles,
-            StopHook(readings, request.steps, request.max_steps),
-            progress,
-            graph_files,
-            *event_hooks(writer, scaffold, readings, config),
-            *checkpoints,
-        ]
-        _loop(creator, hooks, around, inputs.position)
-    _raise_if_interrupted(interruption, model_dir)
 
 
-def _run_worker(
+def _checkpoint_hooks(
     inputs: Inputs,
-    spec: EstimatorSpec,
-    config: RunConfig,
-    request: TrainRequest,
-    ending: Ending | None,
-) -> None:
-    """Trains what the chief of a cluster has initialised, and writes nothing."""
-    scaffold = spec.scaffold or v1.train.Scaffold()
-    readings = StepReadings(spec.train_op, spec.loss)
-    progress = _progress(inputs, readings, config, request)
-    with contextlib.closing(progress), interruptions() as interruption:
-        around = _Surroundings(interruption, readings, config, ending)
-        creator = WaitingSessionCreator(scaffold, config, around.is_over)
-        users = [*request.hooks, *spec.training_hooks]
-        hooks = [
-            *around.hooks(users),
-            StopHook(readings, request.steps, request.max_steps),
-            progress,
-        ]
-        _loop(creator, hooks, around)
-    _raise_if_interrupted(interruption, str(config.model_dir))
+    saver: v1.train.Saver,
+    graph_files: GraphFiles,
+    listeners: Sequence[Any],
+    conditions: StopConditions,
+) -> list[CheckpointHook]:
+    """Returns the hook that saves checkpoints, if the config asks for them."""
+    config = conditions.config
+    if not saves_checkpoints(config):
+        return []
+    hook = CheckpointHook(
+        str(config.model_dir),
+        saver,
+        conditions.readings,
+        config,
+        inputs.position,
+        [FiniteVariablesListener(), *listeners],
+        conditions.continues_input,
+        graph_files,
+    )
+    return [hook]
 
 
-def _loop(
+def _run_loop(
     creator: v1.train.SessionCreator,
     hooks: list[Any],
-    around: _Surroundings,
+    conditions: StopConditions,
     position: InputPosition | None = None,
 ) -> None:
-    """Makes steps until a hook, the end of the input or something outside stops it."""
-    recovering = RecoveringSessionCreator(creator, around.restarts, around.config, around.is_over)
-    stepper = Stepper(around.readings, [*hooks, around.watchdog], around.check_step)
+    """Makes steps until a hook, the end of the input or a stop condition ends the run."""
+    recovering = RecoveringSessionCreator(
+        creator, conditions.restarts, conditions.config, conditions.should_cancel_wait
+    )
+    loop = StepLoop(conditions.readings, [*hooks, conditions.watchdog], conditions.check_step)
     try:
         with (
             user_errors(),
-            around.watchdog,
-            v1.train.MonitoredSession(recovering, stepper.hooks, STOP_GRACE_SECS) as session,
-            around.noting_end_of_input(),
+            conditions.watchdog,
+            v1.train.MonitoredSession(recovering, loop.hooks, STOP_GRACE_SECS) as session,
+            conditions.record_end_of_input(),
         ):
-            stepper.run(session, around.is_interrupted, around.restarts.noting)
-    except Abandoned as reason:
+            loop.run(session, conditions.is_interrupted, conditions.restarts.record_cause)
+    except WaitCancelled as reason:
         log.info("Training ends without a session. %s", reason)
         return
-    if around.readings.loss is None and not around.is_interrupted():
+    if conditions.readings.loss is None and not conditions.is_interrupted():
         resumed_at = 0 if position is None else position.resumed_at
-        log.warning(
-            "Training made no step: %s",
-            _cause_of_no_step(around, stepper.is_done, resumed_at),
-        )
+        cause = _cause_of_no_step(conditions, loop.is_done, resumed_at)
+        log.warning("Training made no step: %s", cause)
 
 
-def _cause_of_no_step(around: _Surroundings, is_done: bool, resumed_at: int) -> str:
+def _cause_of_no_step(conditions: StopConditions, is_done: bool, resumed_at: int) -> str:
     """Returns the reason why a call of train ended before its first step."""
     if is_done:
-        return f"the model is at step {around.readings.step}, and max_steps is not beyond that."
-    if not around.has_input_ended:
+        return f"the model is at step {conditions.readings.step}, and max_steps is not beyond that."
+    if not conditions.has_input_ended:
         return "a hook asked for the end before the first step."
     if resumed_at:
         return (
@@ -302,10 +278,10 @@ def _cause_of_no_step(around: _Surroundings, is_done: bool, resumed_at: int) -> 
     )
 
 
-def _raise_if_interrupted(interruption: Interruption, model_dir: str) -> None:
-    """Tells the caller of a signal that ended training."""
+def _raise_if_interrupted(interruption: Interruption, config: RunConfig) -> None:
+    """Raises TrainingInterrupted if a signal ended training."""
     if interruption.signum is not None:
-        saved = newest_checkpoint(model_dir)
+        saved = newest_checkpoint(str(config.model_dir))
         step = 0 if saved is None else int(read_variable(saved, "global_step"))
         raise TrainingInterrupted(interruption.signum, step, saved or "")
 
@@ -322,16 +298,3 @@ def _check_step_moves() -> None:
             f"global step, {step.name}, so that training would never end. Pass "
             "global_step=tf.train.get_global_step() to minimize or apply_gradients."
         )
-
-
-def _progress(
-    inputs: Inputs, readings: StepReadings, config: RunConfig, request: TrainRequest
-) -> ProgressHook:
-    return ProgressHook(
-        "train",
-        readings,
-        batch_size(inputs.features),
-        last_step=request.max_steps,
-        num_steps=request.steps,
-        mode=config.progress,
-    )

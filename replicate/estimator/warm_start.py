@@ -1,9 +1,9 @@
-"""Warm start: a model begins with variables of another one.
+"""Warm start: initialises a model with variables of another model.
 
-Owns the settings that say which checkpoint and which variables, and their application to a built
-graph, before any session runs it. The mapping of names and vocabularies is TensorFlow's
-`tf.compat.v1.train.warm_start`. `Estimator` calls it when it has no checkpoint of its own: to
-train, evaluate and predict. An export calls it to get a checkpoint of the model.
+Owns the settings (checkpoint and variables) and their application to a built graph, before a
+session runs it. `tf.compat.v1.train.warm_start` maps names and vocabularies. An `Estimator` without
+a checkpoint calls it to train, evaluate and predict. An export calls it to get a checkpoint of the
+model.
 """
 
 import os
@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from replicate._types import Variable
 from replicate.checkpoint_names import saved_objects, saved_variables
-from replicate.errors import ArgumentTypeError
+from replicate.errors import ArgumentTypeError, CheckpointError
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
-from replicate.estimator.checkpoints.reading import CheckpointError, open_checkpoint
+from replicate.estimator.checkpoints.reading import open_checkpoint
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
@@ -25,7 +25,7 @@ from replicate.estimator.session import RestoringSessionCreator
 v1 = tf.compat.v1
 
 VocabInfo = v1.train.VocabInfo
-"""How the rows of an embedding (or the columns of a weight) move to a new vocabulary."""
+"""Map of the rows of an embedding, or the columns of a weight, to a new vocabulary."""
 
 
 class _Fields(NamedTuple):
@@ -36,7 +36,7 @@ class _Fields(NamedTuple):
 
 
 class WarmStartSettings(_Fields):
-    """What a model begins with.
+    """Initial values of a model, from a checkpoint.
 
     Attributes:
       ckpt_to_initialize_from: Path of a checkpoint, or of a directory whose newest one is taken.
@@ -76,7 +76,7 @@ class WarmStartSettings(_Fields):
 
 
 def warm_start_settings(warm_start_from: Any) -> WarmStartSettings | None:
-    """Returns the settings that an argument `warm_start_from` stands for.
+    """Returns the settings for an argument `warm_start_from`.
 
     Args:
       warm_start_from: WarmStartSettings; the path of a checkpoint, of a directory of checkpoints
@@ -98,10 +98,10 @@ def warm_start_settings(warm_start_from: Any) -> WarmStartSettings | None:
 
 
 def apply_warm_start(settings: WarmStartSettings) -> None:
-    """Makes variables of the default graph begin with the values in a checkpoint.
+    """Initialises variables of the default graph with the values in a checkpoint.
 
     Args:
-      settings: Which variables of which checkpoint.
+      settings: Checkpoint and variables.
 
     Raises:
       CheckpointError: There is no such checkpoint, or it does not fit the model.
@@ -124,16 +124,16 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
 def save_warm_start(
     settings: WarmStartSettings, scaffold: v1.train.Scaffold, config: RunConfig, folder: str
 ) -> str:
-    """Saves the model of the default graph as it is after its warm start.
+    """Saves the model of the default graph after its warm start.
 
     The settings choose the variables, as in `apply_warm_start`. The others, such as the global step
     and moving averages, take the values that the source has under their names, if it has any.
 
     Args:
-      settings: Which variables of which checkpoint.
-      scaffold: Of the model.
-      config: Of the session.
-      folder: Where the checkpoint goes.
+      settings: Checkpoint and variables.
+      scaffold: Scaffold of the model.
+      config: Holds the session options.
+      folder: Directory of the new checkpoint.
 
     Returns:
       The path of the new checkpoint.
@@ -173,7 +173,7 @@ def _others(settings: WarmStartSettings, source: str) -> dict[str, Variable]:
 
 
 def _of_averages(settings: WarmStartSettings) -> WarmStartSettings:
-    """Means the averages wherever weights are averaged; local weights begin with what they hold."""
+    """Returns settings that load averages, for averaged weights, in place of local weights."""
     averages = {
         name: variable for name, variable in saved_variables().items() if name != variable.op.name
     }
@@ -197,7 +197,7 @@ def _of_averages(settings: WarmStartSettings) -> WarmStartSettings:
 def _chosen(
     wanted: str | Sequence[str] | Sequence[Variable] | None, vocabularies: Mapping[str, Any]
 ) -> list[Variable]:
-    """The variables that WarmStartSettings ask for."""
+    """Returns the variables that WarmStartSettings choose."""
     trainable = v1.GraphKeys.TRAINABLE_VARIABLES
     if isinstance(wanted, str):
         return list(v1.get_collection(trainable, wanted))
@@ -224,7 +224,7 @@ def _check_something_matches(pattern: Any) -> None:
 
 
 def _checkpoint(path: str) -> str:
-    """The checkpoint that a path leads to: itself, one of a SavedModel, or a directory's newest."""
+    """Returns the checkpoint for the path of a checkpoint, a SavedModel or a directory."""
     gfile = tf.io.gfile
     if not gfile.isdir(path):
         return path

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import final
 
+from replicate.exit_codes import ExitCode
 from replicate.launch.backend import Backend, ProcessHandle, ProcessPlan
 from replicate.launch.console import LAUNCHER, Display
 from replicate.launch.local_backend import LocalBackend
@@ -30,7 +31,7 @@ _POLL_SECS = 0.1
 _EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
 _MAX_DELAY_SECS = 60
 _SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
-_CLUSTER_ERROR_CODE = 138  # Exit code of programs that a ClusterError ends.
+_CLUSTER_ERROR_CODE = ExitCode.CLUSTER_TROUBLE  # Of programs that end by a ClusterError.
 _FIRST_RETRYABLE_CODE = 128  # From this exit code on, another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from replicate.batch_statistics import BatchStatistics
-from replicate.errors import user_errors
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.step_checks import user_errors
 from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1

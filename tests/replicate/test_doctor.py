@@ -135,3 +135,19 @@ def test_flags_are_answered(flag, code, capsys):
     assert ("python -m replicate.doctor" if code == 0 else "no flag --nope") in (
         capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize(
+    ("tf_config", "expected"),
+    [
+        ('{"task": {"type": "worker", "index": 0}}', {"jobs": {}, "task": ["worker", 0]}),
+        ("{", {"error": "Cannot read the cluster from TF_CONFIG"}),
+    ],
+)
+def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys, tf_config, expected):
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    exec(doctor._TENSORFLOW, {})
+    found = json.loads(capsys.readouterr().out)
+    assert found["version"]
+    for key, value in expected.items():
+        assert found[key][: len(value)] == value if key == "error" else found[key] == value

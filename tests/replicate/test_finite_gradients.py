@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.errors import NonFiniteError, user_errors
+from replicate.errors import NonFiniteError
 from replicate.finite_gradients import finite_flags, require_finite, watched, watched_all
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.errors import user_errors
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.step_checks import user_errors
 from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import COLLECTION, current_tower
 

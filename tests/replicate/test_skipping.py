@@ -6,12 +6,13 @@ import tensorflow as tf
 
 import kfac
 from model_deploy import device_plan
-from replicate.errors import NonFiniteError, user_errors
+from replicate.errors import NonFiniteError
 from replicate.finite_gradients import watched
 from replicate.loss_scale import DynamicLossScale
 from replicate.model_fn import replicate_model_fn
 from replicate.skipping import SKIPPING, NonFiniteSkipping
 from replicate.spec import EstimatorSpec, ModeKeys
+from replicate.step_checks import user_errors
 from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import tower_build
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate import errors, split
+from replicate import split, step_checks
 from replicate.split import Splitting
 
 v1 = tf.compat.v1
@@ -16,7 +16,7 @@ Pair = collections.namedtuple("Pair", "left right")
 
 
 def evaluate(nest, feed=None):
-    with v1.Session() as session, errors.user_errors():
+    with v1.Session() as session, step_checks.user_errors():
         return session.run(nest, feed)
 
 

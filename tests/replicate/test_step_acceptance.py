@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.errors import NonFiniteError, user_errors
+from replicate.errors import NonFiniteError
 from replicate.finite_gradients import watched
 from replicate.loss_scale import DynamicLossScale, LossScaling
 from replicate.skipping import NonFiniteSkipping
@@ -15,6 +15,7 @@ from replicate.step_acceptance import (
     StepAcceptance,
     step_acceptance,
 )
+from replicate.step_checks import user_errors
 from replicate.towers import TowerGradients
 
 v1 = tf.compat.v1

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from model_deploy import device_plan
-from replicate import errors
+from replicate import errors, step_checks
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
 from replicate.loss_scale import DynamicLossScale
 from replicate.tower_optimizer import TowerOptimizer
@@ -27,7 +27,7 @@ def train(model, steps=1, fetch=(), towers=2, averages=False):
             with build.building(index, 1 / towers):
                 train_op = model(index)
         used = TowerOptimizer.has_been_used()
-    with v1.Session() as session, errors.user_errors():
+    with v1.Session() as session, step_checks.user_errors():
         session.run(v1.global_variables_initializer())
         for _ in range(steps):
             session.run([train_op, *fetch])
@@ -210,7 +210,7 @@ def test_weights_survive_a_non_finite_gradient(graph):
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         for value in (np.inf, np.nan):
-            with pytest.raises(errors.NonFiniteError), errors.user_errors():
+            with pytest.raises(errors.NonFiniteError), step_checks.user_errors():
                 session.run(train_op, {factor: value})
         assert session.run([c, d]) == [10.0, 1.0]
         session.run(train_op, {factor: 1.0})

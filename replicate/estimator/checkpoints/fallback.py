@@ -1,9 +1,9 @@
-"""The search for a checkpoint: which one of a model directory is the newest that can be used.
+"""Fallback to older checkpoints: finds the newest readable checkpoint of a model directory.
 
-Owns the order in which checkpoints are tried and the way past damaged ones. It never decides to
-start over: a directory that shows signs of an earlier run but has no readable checkpoint is an
-error. Anyone may search; only a training run, which will write in the directory anyway, sets
-damaged checkpoints aside.
+Owns the order in which checkpoints are tried, and the rule for damaged ones: take the next older
+checkpoint. It never starts over: a directory with signs of an earlier run but without a readable
+checkpoint is an error. Every process may search. Only a training run, which writes to the directory
+anyway, renames damaged checkpoints.
 """
 
 import re
@@ -11,18 +11,19 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from replicate.estimator.checkpoints.reading import CheckpointError, checkpoint_files, damage_in
+from replicate.errors import CheckpointError
+from replicate.estimator.checkpoints.reading import checkpoint_files, damage_in
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
 
 class _Found(NamedTuple):
-    """Outcome of a search.
+    """Result of a search.
 
     Attributes:
       path: The newest readable checkpoint, None if the directory never had one.
-      damaged: What is wrong with each of the newer ones, by path.
+      damaged: Descriptions of the damage of newer checkpoints, by path.
     """
 
     path: str | None
@@ -30,24 +31,24 @@ class _Found(NamedTuple):
 
 
 def newest_checkpoint(model_dir: str) -> str | None:
-    """Returns the path of the newest readable checkpoint, None when there never was one.
+    """Returns the path of the newest readable checkpoint, None if there never was one.
 
-    The state file says which one is the newest. When it is unusable, or that checkpoint is damaged,
-    the one with the highest step among the readable others is taken, with a warning.
+    The state file names the newest checkpoint. If the file is unusable or that checkpoint is
+    damaged, the readable checkpoint with the highest step is taken, with a warning.
 
     Raises:
       CheckpointError: There was a checkpoint once, and none is left that can be read.
     """
     found = _search(model_dir)
     for path, damage in found.damaged.items():
-        log.warning("Passing over checkpoint %s for %s: %s.", path, found.path, damage)
+        log.warning("Using %s, since checkpoint %s is damaged: %s.", found.path, path, damage)
     return found.path
 
 
 def set_aside_damaged(model_dir: str) -> list[str]:
     """Renames the damaged checkpoints that are newer than the newest readable one to *.corrupt.
 
-    Nothing is renamed unless there is a readable one.
+    Nothing is renamed if no checkpoint is readable.
 
     Returns:
       The paths of the damaged checkpoints.
@@ -72,7 +73,7 @@ def set_aside_damaged(model_dir: str) -> list[str]:
 
 
 def listed_checkpoints(model_dir: str) -> list[str]:
-    """Returns the checkpoints that the state file lists, oldest first; none if it is unusable."""
+    """Returns the checkpoints in the state file, oldest first; none if the file is unusable."""
     try:
         state = v1.train.get_checkpoint_state(model_dir)
     except (ValueError, tf.errors.OpError):
@@ -112,7 +113,7 @@ def _search(model_dir: str) -> _Found:
 
 
 def _check_nothing_was_lost(model_dir: str, damaged: dict[str, str]) -> None:
-    """Raises if a directory without a readable checkpoint ever had one."""
+    """Raises CheckpointError if a directory without a readable checkpoint ever had one."""
     advice = (
         "Restore the files from a copy, or use an empty model_dir to start at step 0. Nothing was "
         "overwritten or deleted."
@@ -138,7 +139,7 @@ def _check_nothing_was_lost(model_dir: str, damaged: dict[str, str]) -> None:
 
 
 def _write_state(model_dir: str, newest: str) -> None:
-    """Writes a state file that names the newest checkpoint and the whole ones listed before."""
+    """Writes a state file with the newest checkpoint and the older complete ones."""
     whole = indexed_checkpoints(model_dir)
     before = [path for path in listed_checkpoints(model_dir) if path in whole and path != newest]
     names = [path.rpartition("/")[2] for path in [*before, newest]]

@@ -1,9 +1,9 @@
-"""The position of the input pipeline: counted in every step, saved with checkpoints, come back to.
+"""Position of the input pipeline: counted in each step, saved with checkpoints, and restored.
 
-Owns the iterator that a training run reads, the number of elements that it has given, and the ways
-back to that number: its buffers if they are small, else reading the same elements again. A position
-of another pipeline is not used, with one warning; that never stops training. Evaluation and
-prediction have no position. The file is in `position_file.py`.
+Owns the iterator of a training run, the count of its elements, and the two ways to restore a
+position: load the buffers of the iterator if they are small, or read the same elements again. A
+position of another pipeline is not used; a warning says so, and training continues. Evaluation and
+prediction have no position. `position_file.py` owns the file.
 """
 
 import random
@@ -37,18 +37,18 @@ SCOPE = "input_pipeline"
 """Name scope of the iterator."""
 
 STATE_LIMIT = 4 << 20
-"""Bytes of buffers that a position holds at most."""
+"""Maximum bytes of buffers in a position."""
 
 _SEED_BITS = 62
 
 _FAIL = 2
-"""TensorFlow's number for refusing to serialize a pipeline with state outside of it."""
+"""TensorFlow's number for: fail to serialize a pipeline with state outside of it."""
 
 
 class InputPosition:
-    """A dataset's iterator that counts its elements, and can go on where another one stopped.
+    """A dataset's iterator that counts its elements and can start at a saved position.
 
-    It belongs to a graph, and every session of that graph starts it with `begin`.
+    It belongs to a graph. Every session of that graph starts it with `begin`.
 
     Attributes:
       next: The next element.
@@ -59,7 +59,7 @@ class InputPosition:
 
         Args:
           dataset: The input, in the default graph.
-          limit: Bytes of buffers to save; more are not kept but read again.
+          limit: Maximum bytes of buffers to save. Without buffers, elements are read again.
         """
         ops = pipeline_ops(dataset)
         self._record = record_pipeline(dataset)
@@ -104,16 +104,16 @@ class InputPosition:
 
     @property
     def has_begun(self) -> bool:
-        """Whether `begin` has started the input in a session."""
+        """True after `begin` has started the input in a session."""
         return self._can_be_saved is not None
 
     @property
     def resumed_at(self) -> int:
-        """The element that the present session began after, 0 for the beginning of the input."""
+        """Number of elements before the start of the present session, 0 for a new input."""
         return self._resumed_at
 
     def begin(self, session: v1.Session, checkpoint: str | None) -> None:
-        """Starts the input, where the checkpoint left it if its position is of this pipeline.
+        """Starts the input at the position of the checkpoint, if it is of this pipeline.
 
         Args:
           session: The session of the training run.
@@ -127,16 +127,16 @@ class InputPosition:
             self._read_again(session, saved.elements, saved.seed)
 
     def begin_again(self, session: v1.Session) -> None:
-        """Goes on after a session was lost while the variables lived on, on servers.
+        """Continues after a session was lost, while the variables on servers kept their values.
 
         Args:
-          session: The new session of the same process, in which the count of elements lives on.
+          session: New session of the same process, in which the count kept its value.
         """
         elements = int(session.run(self._count)) if self._can_be_saved else 0
         self._read_again(session, elements, self._seed)
 
     def save(self, session: v1.Session, checkpoint: str) -> None:
-        """Writes the position for a checkpoint that is about to be written, if it can be.
+        """Writes the position for the next checkpoint, if the pipeline can be serialized.
 
         Args:
           session: The session of the training run, between two steps.
@@ -152,7 +152,7 @@ class InputPosition:
         )
 
     def _start(self, session: v1.Session, skip: int, seed: int | None = None) -> None:
-        """Initialises the iterator to begin after `skip` elements."""
+        """Initialises the iterator to start after `skip` elements."""
         if self._unseeded and seed is None:
             seed = random.SystemRandom().getrandbits(_SEED_BITS)
         self._seed, self._skipped = seed, skip
@@ -168,18 +168,18 @@ class InputPosition:
         session.run(self._set_count, {self._new_count: skip})
 
     def _read_again(self, session: v1.Session, elements: int, seed: int | None) -> None:
-        """Begins after as many elements as were given, which tf.data reads before the next one."""
+        """Starts after a number of elements; tf.data reads and drops them first."""
         if elements:
             log.info(
-                "The input goes on after %d batches. They are read again first, which takes the "
-                "time that the pipeline needs for them. RunConfig(save_input_position=False) "
+                "The input continues after %d batches. They are read again first, which takes as "
+                "long as the pipeline needs for them. RunConfig(save_input_position=False) "
                 "avoids that.",
                 elements,
             )
         self._start(session, elements, seed)
 
     def _restore(self, session: v1.Session, saved: SavedPosition) -> bool:
-        """Begins with the buffers that were saved; returns whether TensorFlow took them."""
+        """Starts with the saved buffers; returns True if TensorFlow accepts them."""
         self._start(session, saved.skipped, saved.seed)
         try:
             session.run(self._restore_state, {self._saved_state: saved.state})
@@ -187,7 +187,7 @@ class InputPosition:
             log.info("The saved buffers of the input are not used: %s", _last_line(error))
             return False
         session.run(self._set_count, {self._new_count: saved.elements})
-        log.info("The input goes on after %d batches, with its saved buffers.", saved.elements)
+        log.info("The input continues after %d batches, with its saved buffers.", saved.elements)
         return True
 
     def _read(self, checkpoint: str) -> SavedPosition | None:
@@ -207,9 +207,9 @@ class InputPosition:
         return saved
 
     def _try_to_serialize(self, session: v1.Session) -> None:
-        """Finds out, once, whether there is state outside of the pipeline; warns if there is.
+        """Tests once that the pipeline can be serialized; warns if it has state outside of it.
 
-        The iterator must be a new one whose large buffers have one place: TensorFlow serializes
+        The iterator must be new, and its large buffers must have one place: TensorFlow serializes
         each place of a buffer, even an empty one.
         """
         if self._can_be_saved is not None:
@@ -226,7 +226,7 @@ class InputPosition:
             self._can_be_saved = False
 
     def _read_state(self, session: v1.Session) -> bytes:
-        """Returns the serialized iterator, empty if it is large; then it is not asked again."""
+        """Returns the serialized iterator; if it is large, returns b"" and stops serializing."""
         try:
             size, state = session.run((self._state_bytes, self._state))
         except tf.errors.OpError as error:
@@ -248,12 +248,12 @@ class InputPosition:
 
 
 def is_position_key(key: str) -> bool:
-    """Returns whether an entry of a checkpoint is the position that older versions saved there."""
+    """Returns True if an entry of a checkpoint is an input position of an older version."""
     return key.startswith(f"{SCOPE}/") and key.endswith("_STATE")
 
 
 def _last_line(error: Exception) -> str:
-    """The part of TensorFlow's message that says what happened."""
+    """Returns the line of TensorFlow's message that names the cause."""
     lines = [line.strip() for line in str(error).splitlines()]
     telling = [line for line in lines if line and not line.startswith(("[[", "Original", "File"))]
     return telling[-1] if telling else type(error).__name__

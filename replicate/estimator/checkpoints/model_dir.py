@@ -1,8 +1,8 @@
-"""The model directory: made, tried, and cleaned of what killed runs left behind.
+"""Preparation of the model directory: creation, write test, and removal of incomplete files.
 
-Owns the checks that must pass before any work is done, and the removal of half-written and
-half-deleted files. It never touches a whole checkpoint. `estimator.py` prepares the directory
-before it trains.
+Owns the checks before any work is done, and the removal of half-written and half-deleted files of
+killed runs. It never changes a complete checkpoint. `estimator.py` prepares the directory before it
+trains.
 """
 
 import pathlib
@@ -28,7 +28,7 @@ _BESIDE_AN_INDEX = re.compile(
 
 
 def prepare_model_dir(model_dir: str) -> None:
-    """Makes the directory if it is absent and finds out whether files can be written in it.
+    """Makes the directory if it is absent, and checks that files can be written in it.
 
     Raises:
       ValueError: The path is a file, or nothing can be written there.
@@ -53,11 +53,11 @@ def prepare_model_dir(model_dir: str) -> None:
 
 
 def remove_remains(model_dir: str) -> list[str]:
-    """Removes what killed runs left half written or half deleted; returns the names.
+    """Removes half-written and half-deleted files of killed runs; returns their names.
 
-    That is: files under the names that a save gives to its temporary files, and the data and input
-    positions of checkpoints that have no index and are not listed in the state file. Symbolic links
-    are not followed, and directories that are not on a local file system are left alone.
+    These are temporary files of a save, and data and input positions of checkpoints that have no
+    index and are not in the state file. Symbolic links are not followed. Directories that are not
+    on a local file system are left unchanged.
     """
     folder = pathlib.Path(model_dir)
     if not folder.is_dir():
@@ -76,7 +76,7 @@ def remove_remains(model_dir: str) -> list[str]:
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Files of checkpoints that were being deleted; none if the state file is unusable."""
+    """Returns files of half-deleted checkpoints; none if the state file is unusable."""
     listed = {pathlib.Path(path).name for path in listed_checkpoints(str(folder))}
     if not listed:
         return []

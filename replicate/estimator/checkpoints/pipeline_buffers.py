@@ -1,7 +1,7 @@
 """Buffers and seeds of tf.data pipelines, as far as the graph shows them.
 
-Owns the look at a pipeline before it runs: whether its iterator will hold much data, and which
-random operations have no seed. `input_position.py` decides by it how a position is saved.
+Owns the inspection of a pipeline before it runs: large buffers of its iterator, and random
+operations without a seed. `input_position.py` uses it to choose the way to save a position.
 """
 
 from collections.abc import Iterable
@@ -16,25 +16,25 @@ _SLOT_BYTES = 172
 
 
 def large_buffers(ops: Iterable[Operation], limit: int) -> list[Operation]:
-    """Returns the operations that are known to hold much data.
+    """Returns the operations whose buffers are known to be large.
 
     A cache in memory counts as large: its size shows only after the first epoch.
 
     Args:
-      ops: Of the pipeline.
-      limit: The number of bytes above which a buffer is large.
+      ops: Operations of the pipeline.
+      limit: A buffer with more bytes is large.
     """
     return [op for op in ops if _is_cache_in_memory(op) or _bytes_of_buffer(op) > limit]
 
 
 def sizes_to_feed(large: Iterable[Operation]) -> list[Tensor]:
-    """Returns the buffer sizes of large buffers, to make them small for once by feeding them."""
+    """Returns the size Tensors of large buffers; a session can feed smaller sizes to them."""
     sizes = [named_inputs(op).get("buffer_size") for op in large]
     return [size for size in sizes if size is not None and size.graph.is_feedable(size)]
 
 
 def unseeded_inputs(ops: Iterable[Operation]) -> list[tuple[Tensor, Tensor]]:
-    """Returns the seed and seed2 of every operation that draws other numbers in each run."""
+    """Returns seed and seed2 of every operation without a seed."""
     pairs = []
     for op in ops:
         inputs = named_inputs(op)
@@ -56,7 +56,7 @@ def _is_cache_in_memory(op: Operation) -> bool:
 
 
 def _bytes_of_buffer(op: Operation) -> float:
-    """Bytes of the serialized buffer of a dataset as far as they are known."""
+    """Returns the bytes of the serialized buffer of a dataset, as far as they are known."""
     inputs = named_inputs(op)
     is_buffer = "buffer_size" in inputs and "input_dataset" in inputs
     count = small_constant(inputs["buffer_size"]) if is_buffer else None

@@ -1,6 +1,6 @@
-"""Records of tf.data pipelines: a readable description, and the difference between two of them.
+"""Records of tf.data pipelines: a readable description, and the difference of two of them.
 
-Owns the decision whether two pipelines are the same one. A record holds the element spec and the
+Owns the comparison of two pipelines. A record holds the element spec and the
 operations of the graph from the sources to the dataset, with their attributes and small constants.
 Functions count by their content, since their names are generated. Large constants count by dtype
 and shape. `input_position.py` saves a record with every position.
@@ -20,19 +20,19 @@ from replicate._types import Operation, Tensor
 v1 = tf.compat.v1
 
 _SHOWN_ELEMENTS = 16
-"""Constants of at most so many elements are recorded by value."""
+"""Maximum elements of a constant that is recorded by value."""
 
 _DIGESTED_BYTES = 1 << 20
-"""Larger constants are recorded by dtype and shape alone."""
+"""Maximum bytes of a constant that is recorded by a digest; others by dtype and shape alone."""
 
 _MOST_DIFFERENCES = 3
-"""Differences that a description names."""
+"""Maximum differences in a description."""
 
 _GENERATED = ("metadata", "shared_name", "container", "token")
-"""Attributes whose values TensorFlow makes up anew in each program."""
+"""Attributes whose values TensorFlow generates in each program."""
 
 _RESULTS = ("output_types", "output_shapes")
-"""Attributes that only follow from others."""
+"""Attributes that follow from others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,18 +61,18 @@ class PipelineRecord:
     ops: tuple[RecordedOp, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the record in terms of what JSON knows."""
+        """Returns the record as lists, dicts and strings for JSON."""
         return {"elements": self.elements, "ops": [[op.type, op.settings] for op in self.ops]}
 
     @staticmethod
     def from_json(value: Any) -> "PipelineRecord":
-        """Returns the record that `as_json` gave; KeyError, TypeError, ValueError for others."""
+        """Returns the record of an `as_json` value; KeyError, TypeError, ValueError for others."""
         ops = tuple(RecordedOp(kind, dict(settings)) for kind, settings in value["ops"])
         return PipelineRecord(str(value["elements"]), ops)
 
 
 def pipeline_ops(dataset: tf.data.Dataset) -> list[Operation]:
-    """Returns the operations that make a dataset in its graph, each after those it reads from."""
+    """Returns the operations of a dataset in its graph, each after those it reads from."""
     ordered: dict[Operation, None] = {}
     stack = [(tf.data.experimental.to_variant(dataset).op, False)]
     while stack:
@@ -167,12 +167,12 @@ def _reference(tensor: Tensor, numbers: Mapping[Operation, int]) -> str:
 
 
 def _fewest_bytes(tensor: Tensor) -> int:
-    """The bytes of a constant; of text, those that it has at least."""
+    """Returns the bytes of a constant; a lower bound for text."""
     return int(tensor.shape.num_elements() or 0) * max(1, tensor.dtype.size or 1)
 
 
 def _constant_text(tensor: Tensor) -> str:
-    """A constant by value if it has few elements, else by dtype, shape and perhaps a digest."""
+    """Returns the value of a small constant, else its dtype, shape and, up to 1 MB, a digest."""
     value = small_constant(tensor)
     if value is None:
         return f"{tensor.dtype.name}{tensor.shape.as_list()}"
@@ -186,7 +186,7 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 class _Functions:
-    """The functions of the default graph, as texts that depend on their content alone."""
+    """Functions of the default graph, as texts that depend on their content alone."""
 
     def __init__(self, ops: Iterable[Operation]):
         """Copies the function library, unless no operation of `ops` calls a function."""
@@ -219,14 +219,14 @@ class _Functions:
         return texts.get(kind, str)(value)
 
     def _digest_of(self, name: str) -> str:
-        """The digest of a function's content; known functions only, each once."""
+        """Returns the digest of a function's content, cached; "function" for unknown ones."""
         if name not in self._digests and name in self._functions:
             self._digests[name] = ""  # Ends the search in a function that calls itself.
             self._digests[name] = f"function {_digest(self._lines(self._functions[name]))}"
         return self._digests.get(name, "function")
 
     def _lines(self, function: Any) -> list[str]:
-        """The arguments, operations and results of a function, under names that are numbers."""
+        """Returns arguments, operations and results of a function, with numbers as names."""
         names = [argument.name for argument in function.signature.input_arg]
         names += [node.name for node in function.node_def]
         numbers = {name: str(number) for number, name in enumerate(names)}

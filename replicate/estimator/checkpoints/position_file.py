@@ -1,8 +1,9 @@
-"""Position files: how far an input had come, in a file beside the checkpoint that it belongs to.
+"""Position files: the position of the input, in a file beside its checkpoint.
 
-Owns the name and the format of the file: a line of JSON with the numbers, and the buffers of the
-iterator after it. A checkpoint without such a file is one whose training came to its end. The file
-is whole or absent. `input_position.py` decides on its content, `saving.py` on its life.
+Owns name and format of the file: a line of JSON with the numbers, then the buffers of the iterator.
+If training ended without an interruption, its last checkpoint has no such file. The file is
+complete or absent. `input_position.py` chooses the content, `hooks/saving.py` writes the file and
+removes it.
 """
 
 import contextlib
@@ -28,9 +29,9 @@ class SavedPosition:
 
     Attributes:
       elements: Elements that the iterator has given since its beginning.
-      skipped: How many of them the iterator had skipped when it was initialised.
-      seed: The seed drawn for operations without one, None where all have one.
-      record: The pipeline that it is a position of.
+      skipped: Number of them that the iterator skipped when it was initialised.
+      seed: Seed drawn for operations without a seed, None if all have one.
+      record: Record of the pipeline.
       state: The serialized iterator; empty if the elements are to be read again.
     """
 
@@ -42,7 +43,7 @@ class SavedPosition:
 
 
 def write_position(checkpoint: str, position: SavedPosition) -> None:
-    """Writes the position that belongs to a checkpoint, in place of an older one."""
+    """Writes the position of a checkpoint, in place of an older file."""
     numbers = {
         "format": _FORMAT,
         "elements": position.elements,
@@ -58,7 +59,7 @@ def write_position(checkpoint: str, position: SavedPosition) -> None:
 
 
 def read_position(checkpoint: str) -> SavedPosition | None:
-    """Returns the position that belongs to a checkpoint, None if there is none.
+    """Returns the position of a checkpoint, None if there is none.
 
     Raises:
       ValueError: The file cannot be understood.
@@ -78,7 +79,7 @@ def read_position(checkpoint: str) -> SavedPosition | None:
 
 
 def remove_position(checkpoint: str) -> None:
-    """Removes the position that belongs to a checkpoint, if there is one."""
+    """Removes the position of a checkpoint, if there is one."""
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(checkpoint + SUFFIX)
 

@@ -1,8 +1,7 @@
-"""Checkpoints: how to load one, or say what is wrong with it.
+"""Reading of checkpoints, with errors that name the fault.
 
-Owns the translation of everything that can go wrong while a checkpoint is read into
-`CheckpointError`, which names the file and the way out. Which checkpoint is read is decided in
-`search.py`, what is written in `saving.py`.
+Owns the translation of every failure to read a checkpoint into a `CheckpointError`, which names the
+file and the remedy. `fallback.py` chooses the checkpoint, `hooks/saving.py` writes it.
 """
 
 import difflib
@@ -16,6 +15,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Variable
 from replicate.checkpoint_names import saved_variables
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.position_file import SUFFIX
 
 v1 = tf.compat.v1
@@ -29,22 +29,12 @@ _DAMAGE_ERRORS = (
     tf.errors.OutOfRangeError,
 )
 _READ_TOGETHER = 32
-"""Variables that are read by one operation when a whole checkpoint is checked."""
+"""Variables that one operation reads during a check of a whole checkpoint."""
 _CLOCK_TICK = 1_000_000_000
-"""Nanoseconds in which a file may change twice without a new time stamp."""
+"""Nanoseconds within which a file may change twice without a new time stamp."""
 _LOST_PEER = (tf.errors.AbortedError, tf.errors.UnavailableError)
 _MOST_LISTED = 5
-"""Variables that an error names."""
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be read, written, or used for this model. Nothing was overwritten.
-
-    Attributes:
-      code: Exit code of a program that ends by it: 2, since another start would not help.
-    """
-
-    code = 2
+"""Number of variables that an error names."""
 
 
 def open_checkpoint(path: str) -> Any:
@@ -62,7 +52,7 @@ def open_checkpoint(path: str) -> Any:
         reader = v1.train.load_checkpoint(path)
         reader.get_variable_to_shape_map()
     except _READ_ERRORS as error:
-        raise _damaged(path, f"{path}.index", error) from error
+        raise _damage_error(path, f"{path}.index", error) from error
     return reader
 
 
@@ -70,8 +60,8 @@ def read_variable(path: str, name: str) -> Any:
     """Returns the value of one variable in a checkpoint, as a NumPy array.
 
     Args:
-      path: Of the checkpoint.
-      name: Of the variable, or of its tensor, which ends in ":0".
+      path: Path of the checkpoint.
+      name: Name of the variable, with or without the ":0" of its tensor.
 
     Raises:
       CheckpointError: The checkpoint is damaged, or does not hold the variable.
@@ -89,7 +79,7 @@ def read_variable(path: str, name: str) -> Any:
     try:
         return reader.get_tensor(name)
     except _READ_ERRORS as error:
-        raise _damaged(path, _data_files(path), error) from error
+        raise _damage_error(path, _data_files(path), error) from error
 
 
 def restore_variables(session: v1.Session, saver: v1.train.Saver, path: str) -> None:
@@ -106,28 +96,29 @@ def restore_variables(session: v1.Session, saver: v1.train.Saver, path: str) -> 
     except _LOST_PEER:
         raise
     except (tf.errors.OpError, ValueError) as error:
-        raise _explained(path, variables, saved, error) from error
+        raise _load_error(path, variables, saved, error) from error
 
 
 def damage_in(path: str) -> str | None:
-    """Says what is wrong with the files of a checkpoint; None if every byte of it can be read.
+    """Describes the damage of a checkpoint; returns None if every byte of it can be read.
 
-    All of it is read, which compares the checksums. A result is remembered until a file changes.
+    The whole checkpoint is read, which compares the checksums. The result is cached until a file
+    changes.
 
     Args:
-      path: Of a checkpoint.
+      path: Path of a checkpoint.
     """
     if not tf.io.gfile.exists(f"{path}.index"):
         return f"{path}.index does not exist"
     files = [file for file in checkpoint_files(path) if not file.endswith(SUFFIX)]
     stats = [tf.io.gfile.stat(file) for file in files]
     if max(stat.mtime_nsec for stat in stats) > time.time_ns() - _CLOCK_TICK:
-        return _found_damage(path)
-    return _remembered_damage(path, tuple((stat.length, stat.mtime_nsec) for stat in stats))
+        return _read_damage(path)
+    return _cached_damage(path, tuple((stat.length, stat.mtime_nsec) for stat in stats))
 
 
 def checkpoint_files(path: str) -> list[str]:
-    """Returns the files of a checkpoint that exist: first the index, then the data, then others."""
+    """Returns the existing files of a checkpoint: first the index, then data and other files."""
     folder, _, name = path.rpartition("/")
     kept = re.compile(rf"{re.escape(name)}\.(index|data-\d+-of-\d+|meta|input_position)")
     there = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
@@ -137,31 +128,32 @@ def checkpoint_files(path: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _remembered_damage(path: str, state_of_files: tuple[tuple[int, int], ...]) -> str | None:
-    """The damage found in files that were in this state, which is what makes them the same."""
+def _cached_damage(path: str, state_of_files: tuple[tuple[int, int], ...]) -> str | None:
+    """Returns the damage in a checkpoint, cached by size and time of its files."""
     del state_of_files
-    return _found_damage(path)
+    return _read_damage(path)
 
 
-def _found_damage(path: str) -> str | None:
-    """Reads a whole checkpoint."""
+def _read_damage(path: str) -> str | None:
+    """Reads a whole checkpoint and returns its damage, None if there is none."""
     try:
         types = v1.train.load_checkpoint(path).get_variable_to_dtype_map()
     except _READ_ERRORS as error:
-        return _damage(f"{path}.index", error)
+        return _describe_damage(f"{path}.index", error)
     config = v1.ConfigProto(device_count={"CPU": 1, "GPU": 0})
     with tf.Graph().as_default(), v1.Session(config=config) as session:
         try:
             session.run(_reads(path, types))
         except _DAMAGE_ERRORS as error:
-            return _damage(_data_files(path) or f"{path}.data-*, which does not exist", error)
+            files = _data_files(path) or f"{path}.data-*, which does not exist"
+            return _describe_damage(files, error)
     return None
 
 
 def _reads(path: str, types: dict[str, tf.DType]) -> list[Operation]:
     """Returns operations that read some variables each.
 
-    One for each variable takes long to build, one for all takes as much memory as the file.
+    One operation per variable takes long to build; one for all takes as much memory as the file.
     """
     names = sorted(types)
     groups = [
@@ -179,7 +171,7 @@ def _reads(path: str, types: dict[str, tf.DType]) -> list[Operation]:
 
 
 def _check_shapes(path: str, variables: dict[str, Variable], saved: dict[str, list[int]]) -> None:
-    """Raises when a saved shape differs: loading it would change the variable's shape unasked."""
+    """Raises CheckpointError if a saved shape differs: a load would change the variable's shape."""
     different = [
         f"{name}: saved {saved[name]}, wanted {variable.shape.as_list()}"
         for name, variable in variables.items()
@@ -189,14 +181,14 @@ def _check_shapes(path: str, variables: dict[str, Variable], saved: dict[str, li
         raise CheckpointError(
             f"Cannot load checkpoint {path}: the model has changed, shapes differ for "
             f"{len(different)} of its {len(variables)} variables: {_listed(different, '; ')}. "
-            f"{_ways_out(path)}"
+            f"{_advice(path)}"
         )
 
 
-def _explained(
+def _load_error(
     path: str, variables: dict[str, Variable], saved: dict[str, list[int]], error: Exception
 ) -> CheckpointError:
-    """The error to raise when a checkpoint with a readable index cannot be loaded."""
+    """Returns the error for a checkpoint that has a readable index and cannot be loaded."""
     data_files = _data_files(path)
     missing = sorted(set(variables) - set(saved))
     if missing and data_files and isinstance(error, tf.errors.NotFoundError):
@@ -204,9 +196,9 @@ def _explained(
         return CheckpointError(
             f"Cannot load checkpoint {path}: it lacks {len(missing)} of the {len(variables)} "
             f"variables of this model: {_listed(missing)}. It holds {len(saved)}, of which this "
-            f"model lacks {_listed(unknown) if unknown else 'none'}. {_ways_out(path)}"
+            f"model lacks {_listed(unknown) if unknown else 'none'}. {_advice(path)}"
         )
-    return _damaged(path, data_files or f"{path}.data-*, which does not exist", error)
+    return _damage_error(path, data_files or f"{path}.data-*, which does not exist", error)
 
 
 def _listed(names: Sequence[str], separator: str = ", ") -> str:
@@ -215,7 +207,7 @@ def _listed(names: Sequence[str], separator: str = ", ") -> str:
     return separator.join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _ways_out(path: str) -> str:
+def _advice(path: str) -> str:
     return (
         "Build the model that was saved, or use another model_dir; with warm_start_from="
         f"replicate.WarmStartSettings({path!r}, vars_to_warm_start=…) it begins with the weights "
@@ -223,16 +215,16 @@ def _ways_out(path: str) -> str:
     )
 
 
-def _damaged(path: str, files: str, error: Exception) -> CheckpointError:
-    """The error for a checkpoint whose bytes are wrong."""
+def _damage_error(path: str, files: str, error: Exception) -> CheckpointError:
+    """Returns the error for a damaged checkpoint."""
     return CheckpointError(
-        f"Cannot load checkpoint {path}: {_damage(files, error)}. Move {path}.* out of the "
-        "directory to continue from the checkpoint before it, or restore the files from a copy. "
-        "Nothing was overwritten."
+        f"Cannot load checkpoint {path}: {_describe_damage(files, error)}. Move {path}.* out of "
+        "the directory to continue from the checkpoint before it, or restore the files from a "
+        "copy. Nothing was overwritten."
     )
 
 
-def _damage(files: str, error: Exception) -> str:
+def _describe_damage(files: str, error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = "TensorBundle|sstable|Read less bytes|checksum|decode"
     told = [line for line in lines if re.search(telling, line)]
@@ -240,5 +232,5 @@ def _damage(files: str, error: Exception) -> str:
 
 
 def _data_files(path: str) -> str:
-    """The names of a checkpoint's data files that exist, separated by commas."""
+    """Returns the existing data files of a checkpoint, separated by commas."""
     return ", ".join(file for file in checkpoint_files(path) if ".data-" in file)

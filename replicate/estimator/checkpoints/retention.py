@@ -1,10 +1,11 @@
-"""Retention: no save that was killed half-way leaves more checkpoints than are to be kept.
+"""Retention: deletes surplus checkpoints of a save that was killed half-way.
 
-Owns a small note in the model directory, there while a checkpoint is written: the names of the new
-checkpoint and of those that it displaces. Between the rename of a finished file, the update of the
-state file and the deletion of the oldest checkpoint a kill can leave a whole checkpoint that the
-state file does not list, and that no later run would delete; the note tells it apart from those
-that are kept on purpose. `saving.py` writes the note, `estimator.py` has it executed.
+Owns a small note in the model directory that exists while a checkpoint is written. It holds the
+names of the new checkpoint and of those that the save deletes. A kill between the steps of a save
+(rename the files, update the state file, delete the oldest checkpoint) can leave a complete
+checkpoint that the state file does not list. No later run would delete it. The note distinguishes
+it from checkpoints that are kept on purpose. `hooks/saving.py` writes the note, `estimator.py`
+reads it.
 """
 
 import contextlib
@@ -25,14 +26,14 @@ _UNFINISHED_NOTE = "checkpoint.tmp_saving"
 
 
 def dropped_by(saver: v1.train.Saver) -> list[str]:
-    """Returns the checkpoints that the next save of a saver will delete, unless it keeps them."""
+    """Returns the checkpoints that the next save of a saver may delete."""
     limit = saver.saver_def.max_to_keep
     kept = saver.last_checkpoints
     return list(kept[: max(0, len(kept) + 1 - limit)]) if limit else []
 
 
 def announce(model_dir: str, paths: Sequence[str]) -> None:
-    """Notes the checkpoints that shall not outlive a kill unless the state file lists them."""
+    """Writes the note: after a kill, delete these checkpoints unless the state file lists them."""
     names = [path.rpartition("/")[2] for path in paths]
     with tf.io.gfile.GFile(_in(model_dir, _UNFINISHED_NOTE), "w") as file:
         file.write("\n".join(names))

@@ -1,4 +1,4 @@
-"""Clusters: servers, sessions that wait for the chief, recovery and the watchdog.
+"""Clusters: servers, the session of a worker, recovery after losses, and the watchdog.
 
 `replicate.estimator.cluster_config` says which processes form the cluster.
 """

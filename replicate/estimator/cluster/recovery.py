@@ -1,9 +1,9 @@
-"""Recovery: sessions that were lost are made anew, a bounded number of times.
+"""Recovery: makes a new session after each loss, a bounded number of times.
 
-Owns the counting of lost sessions, the wait before the next one, and the error at the end of it.
-What a session is filled with is in `session.py` and `cluster_session.py`; that a step hangs instead
-of failing is found by `watchdog.py`. TensorFlow's monitored session asks the creator of this module
-for a new session whenever a server was lost, without end; it is the creator that gives up.
+Owns the count of lost sessions, the pause before the next session, and the error after too many
+losses. TensorFlow's monitored session asks the creator of this module for a new session after every
+loss, without a limit; the creator sets the limit. `session.py` and `waiting_session.py` initialise
+a session, `watchdog.py` finds steps that hang.
 """
 
 import contextlib
@@ -12,12 +12,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from replicate.estimator.cluster.servers import (
-    POLL_SECS,
-    Abandoned,
-    ClusterError,
-    wait_for_parameter_servers,
-)
+from replicate.errors import ClusterError
+from replicate.estimator.cluster.servers import POLL_SECS, WaitCancelled, wait_for_parameter_servers
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
@@ -31,10 +27,10 @@ _LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 class Restarts:
-    """Counts the sessions that were lost since training last got further than ever before."""
+    """Count of the sessions that were lost since training last reached a new highest step."""
 
     def __init__(self, config: RunConfig, readings: StepReadings):
-        """Takes the limit, and where to read the step that is reached."""
+        """Stores the settings, which hold the limit, and the readings of the step."""
         self._config = config
         self._readings = readings
         self._furthest = 0
@@ -42,23 +38,23 @@ class Restarts:
         self._cause = "its hooks could not be started"
 
     @contextlib.contextmanager
-    def noting(self) -> Iterator[None]:
-        """Remembers why the session inside the context was lost, and passes the error on."""
+    def record_cause(self) -> Iterator[None]:
+        """Records the cause if the session inside the context is lost, and passes on the error."""
         try:
             yield
         except _LOST as error:
-            self._cause = _told(error)
+            self._cause = _describe(error)
             raise
 
-    def pause(self, is_over: Callable[[], bool]) -> None:
-        """Waits 1, 2, 4 ... 60 seconds before a session is made anew.
+    def pause(self, should_cancel: Callable[[], bool]) -> None:
+        """Waits 1, 2, 4 ... 60 seconds before a new session is made.
 
         Args:
-          is_over: Asked on the way: whether none is needed any more.
+          should_cancel: Called during the wait; True cancels it.
 
         Raises:
-          ClusterError: No more are to be made.
-          Abandoned: `is_over` said so.
+          ClusterError: The limit of lost sessions is reached.
+          WaitCancelled: `should_cancel` returned True.
         """
         if self._readings.step > self._furthest:
             self._furthest = self._readings.step
@@ -82,53 +78,53 @@ class Restarts:
         )
         deadline = time.monotonic() + secs
         while (left := deadline - time.monotonic()) > 0:
-            if is_over():
-                raise Abandoned("The session was lost.")
+            if should_cancel():
+                raise WaitCancelled("The session was lost.")
             time.sleep(min(left, POLL_SECS))
 
 
 class RecoveringSessionCreator(v1.train.SessionCreator):
-    """Makes the sessions of a process in a cluster, the first one and those after a loss."""
+    """Creator of the sessions of a process in a cluster: the first one and those after losses."""
 
     def __init__(
         self,
         creator: v1.train.SessionCreator,
         restarts: Restarts,
         config: RunConfig,
-        is_over: Callable[[], bool],
+        should_cancel: Callable[[], bool],
     ):
-        """Takes who makes the sessions.
+        """Stores the parts.
 
         Args:
-          creator: Makes one session, when all parameter servers can be reached.
-          restarts: Counts.
-          config: Of this process.
-          is_over: Asked while something is waited for: whether no session is needed any more.
+          creator: Makes one session. It is called when all parameter servers can be reached.
+          restarts: Counts the lost sessions.
+          config: Settings of this process.
+          should_cancel: Called during every wait; True cancels it.
         """
         self._creator = creator
         self._restarts = restarts
         self._config = config
-        self._is_over = is_over
+        self._should_cancel = should_cancel
         self._is_first = True
 
     def create_session(self) -> v1.Session:
         """Returns a session that is ready to train.
 
         Raises:
-          ClusterError: A server is absent, or sessions were lost too often.
-          Abandoned: `is_over` said so.
+          ClusterError: A server is absent, or too many sessions were lost.
+          WaitCancelled: `should_cancel` returned True.
         """
         while True:
             if not self._is_first:
-                self._restarts.pause(self._is_over)
+                self._restarts.pause(self._should_cancel)
             self._is_first = False
-            wait_for_parameter_servers(self._config, self._is_over)
-            with contextlib.suppress(*_LOST), self._restarts.noting():
+            wait_for_parameter_servers(self._config, self._should_cancel)
+            with contextlib.suppress(*_LOST), self._restarts.record_cause():
                 return self._creator.create_session()
 
 
-def _told(error: tf.errors.OpError) -> str:
-    """The name of an error and the first line that says something."""
+def _describe(error: tf.errors.OpError) -> str:
+    """Returns the name of an error and the first line of its message that has letters."""
     lines = [line for line in error.message.splitlines() if line and line != _GRAPH_ERROR]
     telling = (line for line in lines if any(map(str.isalpha, line)))
     return f"{type(error).__name__}: {next(telling, 'no message')}"

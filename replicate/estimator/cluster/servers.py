@@ -1,49 +1,48 @@
-"""Servers: this process as a task of a cluster, and how the tasks tell each other of the end.
+"""Servers of a cluster: start, wait for others, and end together.
 
-Owns TensorFlow's server of this process, the wait for the parameter servers, the question which
-tasks are absent, and a small queue on each parameter server by which it learns that all training is
-done, so that it can leave. Who trains and how is decided in `training.py`. `train_and_evaluate`
-calls it, and so do those who make sessions and watch them.
+Owns the TensorFlow server of this process, the wait for the parameter servers, the check for absent
+tasks, and a small queue on each parameter server. Each task that trains puts its number into the
+queues when it is done, so that the parameter servers can end. `train_and_evaluate`, the session
+creators and the watchdog call this module.
 
 TensorFlow's servers know no passwords and listen on all network interfaces, whatever address the
-cluster gives: whoever reaches the port can run code. A cluster belongs on a private network.
+cluster gives: anyone who reaches the port can run code. A cluster belongs on a private network.
 """
 
-import contextlib
-import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.addresses import connect, host_and_port, is_listening
+from replicate.errors import ClusterError
 from replicate.estimator.cluster_config import TaskType
-from replicate.estimator.end_marker import Ending
+from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import complete_config
 from replicate.estimator.signals import Interruption, interruptions
+from replicate.exit_codes import signal_exit_code
 
 v1 = tf.compat.v1
 
 POLL_SECS = 0.5
-"""Seconds between two looks at something that another process does."""
+"""Seconds between two checks of another process."""
 
 LEAVE_SECS = 60
-"""How long a parameter server waits for other workers once the chief is done."""
+"""Seconds that a parameter server waits for workers after the chief is done."""
 
 SAY_SECS = 10
-"""How long something is waited for before the log says so."""
+"""Seconds of waiting after which the log mentions it."""
 
 STOP_SECS = 25
-"""How long a parameter server that is asked to end waits for those who train, who save."""
+"""Seconds that a parameter server, asked to end by a signal, waits for the others to save."""
 
 LOOK_SECS = 10
-"""Seconds between two looks of a parameter server at whether those who train are there."""
+"""Seconds between two checks of a parameter server that chief and workers can be reached."""
 
 WORKER_DELAY_SECS = 5
 """Seconds between the starts of two workers, where workers shall not start at once."""
@@ -54,33 +53,12 @@ _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0,
 _CHIEF = 0
 
 
-class ClusterError(RuntimeError):
-    """A process of the cluster cannot be reached, or cannot start its server.
-
-    Attributes:
-      code: Exit code of a program that ends by it: 138, for schedulers that start it again.
-    """
-
-    code = 138
-
-    def exit(self) -> NoReturn:
-        """Ends the process with `code`, at once.
-
-        A program that ends by such an error should end so: a thread may still hang in a call to a
-        lost server, and would disturb the interpreter's own way to end.
-        """
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(self.code)
-
-
-class Abandoned(Exception):  # noqa: N818
-    """The wait for another process was given up, since there is nothing to wait for any more."""
+class WaitCancelled(Exception):  # noqa: N818
+    """A wait for another process was cancelled: a signal arrived, or training has ended."""
 
 
 def start_server(config: RunConfig) -> v1.train.Server:
-    """Starts the server of this process.
+    """Starts and returns the server of this process.
 
     Raises:
       ClusterError: Its port is in use.
@@ -111,14 +89,14 @@ def start_server(config: RunConfig) -> v1.train.Server:
     )
 
 
-def delay_worker(config: RunConfig, is_over: Callable[[], bool] = bool) -> None:
+def delay_worker(config: RunConfig, should_cancel: Callable[[], bool] = bool) -> None:
     """Waits before a worker starts to train, if `experimental_max_worker_delay_secs` is given.
 
     Workers then start one after the other, `WORKER_DELAY_SECS` apart.
 
     Args:
-      config: Of this process.
-      is_over: Asked again and again: whether to give up waiting.
+      config: Settings of this process.
+      should_cancel: Called repeatedly; True ends the wait.
     """
     limit = config.experimental_max_worker_delay_secs
     if not limit or config.task_type != TaskType.WORKER:
@@ -126,28 +104,28 @@ def delay_worker(config: RunConfig, is_over: Callable[[], bool] = bool) -> None:
     secs = min(limit, WORKER_DELAY_SECS * (config.task_id + 1))
     log.info("Waiting %g seconds before this worker starts to train.", secs)
     deadline = time.monotonic() + secs
-    while (left := deadline - time.monotonic()) > 0 and not is_over():
+    while (left := deadline - time.monotonic()) > 0 and not should_cancel():
         time.sleep(min(POLL_SECS, left))
 
 
-def wait_for_parameter_servers(config: RunConfig, is_over: Callable[[], bool] = bool) -> None:
-    """Returns when every parameter server of the cluster accepts connections.
+def wait_for_parameter_servers(config: RunConfig, should_cancel: Callable[[], bool] = bool) -> None:
+    """Waits until every parameter server of the cluster accepts connections.
 
     Args:
-      config: Of this process.
-      is_over: Asked again and again: whether to give up.
+      config: Settings of this process.
+      should_cancel: Called repeatedly; True cancels the wait.
 
     Raises:
-      ClusterError: One of them does not within `session_creation_timeout_secs`.
-      Abandoned: `is_over` said so.
+      ClusterError: A server accepts none within `session_creation_timeout_secs`.
+      WaitCancelled: `should_cancel` returned True.
     """
     started = time.monotonic()
     has_said = False
     for index, address in _addresses(config, TaskType.PS):
         while not is_listening(address, _ANSWER_SECS):
             waited = time.monotonic() - started
-            if is_over():
-                raise Abandoned(f"No longer waiting for ps {index}.")
+            if should_cancel():
+                raise WaitCancelled(f"No longer waiting for ps {index}.")
             if waited > config.session_creation_timeout_secs:
                 raise ClusterError(
                     f"{config.task_type} {config.task_id} has waited "
@@ -162,11 +140,11 @@ def wait_for_parameter_servers(config: RunConfig, is_over: Callable[[], bool] = 
 
 
 def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
-    """Returns those tasks, other than this one, that do not answer, such as "ps 0 at 'a:2222'".
+    """Returns the tasks, this one excepted, that do not answer, such as "ps 0 at 'a:2222'".
 
     Args:
-      config: Of this process.
-      jobs: The jobs whose tasks are asked, each of which has some seconds to answer.
+      config: Settings of this process.
+      jobs: Jobs whose tasks are asked. Each task has some seconds to answer.
     """
     own = (config.task_type, config.task_id)
     return [
@@ -178,13 +156,13 @@ def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
 
 
 def tell_parameter_servers(target: str, config: RunConfig) -> None:
-    """Tells the parameter servers that this process is done; one that has left is not missed."""
+    """Tells the parameter servers that this process is done; those that have ended are skipped."""
     for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):
         if address and not is_listening(address, _ANSWER_SECS):
-            continue  # A session with it would wait for it, whatever its timeout.
+            continue  # A session would wait for this server without a limit.
         with tf.Graph().as_default():
             done = _done_queue(index, config).enqueue(config.global_id_in_cluster)
-            options = _options(config, f"/job:{TaskType.PS}/task:{index}", _own_device(config))
+            options = _options(config, f"/job:{TaskType.PS}/task:{index}", own_device(config))
             options.operation_timeout_in_ms = _TELL_SECS * 1000
             try:
                 with v1.Session(target, config=options) as session:
@@ -200,37 +178,37 @@ def tell_parameter_servers(target: str, config: RunConfig) -> None:
 
 
 def serve_until_done(target: str, config: RunConfig) -> None:
-    """Keeps a parameter server running until all who train are done.
+    """Keeps a parameter server running until chief and workers are done.
 
-    It leaves some time after the chief is done even if another never is, and when the model
-    directory says that training has ended and nobody is there any more. Asked to end by a signal,
-    it stays until those who train have ended, who cannot save without it, or for `STOP_SECS`.
+    The server ends `LEAVE_SECS` after the chief, even if a worker is not done. It also ends if the
+    model directory says that training has ended and no chief or worker can be reached. After a
+    signal it stays until chief and workers have ended, because they need it to save, but for
+    `STOP_SECS` at most.
 
     Args:
-      target: Of the server of this process.
-      config: Of this process.
+      target: Address of the server of this process.
+      config: Settings of this process.
 
     Raises:
       SystemExit: A signal asked for the end; the code is 128 + signal.
-      ClusterError: None of those who train and are not done could be reached for
+      ClusterError: No chief or worker that is not done could be reached for
         `session_creation_timeout_secs`.
     """
-    plan = f"staying until those who train have ended, {STOP_SECS:g} seconds at most"
+    plan = f"staying until chief and workers have ended, {STOP_SECS:g} seconds at most"
     with interruptions(plan) as interruption, tf.Graph().as_default():
         queue = _done_queue(config.task_id, config)
         size, taken = queue.size(), queue.dequeue()
-        with v1.Session(target, config=_options(config, _own_device(config))) as session:
+        with v1.Session(target, config=_options(config, own_device(config))) as session:
             _wait_for_all(session, size, taken, config, interruption)
     if interruption.signum is not None:
-        raise SystemExit(128 + interruption.signum)
+        raise SystemExit(signal_exit_code(interruption.signum))
 
 
 def _wait_for_all(
     session: v1.Session, size: Tensor, taken: Tensor, config: RunConfig, interruption: Interruption
 ) -> None:
-    training = _trainers(config)
-    ending = Ending(str(config.model_dir))
-    missing = dict(enumerate(training))
+    training_end = TrainingEnd(str(config.model_dir))
+    missing = dict(enumerate(_trainers(config)))
     deadline = float("inf")
     seen_at = looked_at = time.monotonic()
     while missing and time.monotonic() < deadline:
@@ -250,19 +228,19 @@ def _wait_for_all(
         looked_at = time.monotonic()
         if any(is_listening(address, _ANSWER_SECS) for _, address in missing.values()):
             seen_at = looked_at
-        elif _CHIEF not in missing or ending.is_new():
+        elif _CHIEF not in missing or training_end.is_new():
             return
         elif looked_at - seen_at > config.session_creation_timeout_secs:
             names = ", ".join(f"{name} at {address!r}" for name, address in missing.values())
             raise ClusterError(
                 f"ps {config.task_id} has waited {config.session_creation_timeout_secs:g} seconds "
-                f"for those who train: {names} accept no connection and have not said that they "
+                f"for chief and workers: {names} accept no connection and have not said that they "
                 "are done. Start them, or look for their errors."
             )
 
 
 def _trainers(config: RunConfig) -> list[tuple[str, str]]:
-    """Name and address of those who train, in the order of `global_id_in_cluster`."""
+    """Returns name and address of chief and workers, in the order of `global_id_in_cluster`."""
     return [
         (f"{job} {index}", address)
         for job in (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
@@ -271,7 +249,7 @@ def _trainers(config: RunConfig) -> list[tuple[str, str]]:
 
 
 def _done_queue(index: int, config: RunConfig) -> Any:
-    """The queue on a parameter server that takes the number of each process that is done."""
+    """Returns the queue on a parameter server that receives the number of each done process."""
     with v1.device(f"/job:{TaskType.PS}/task:{index}"):
         return v1.FIFOQueue(
             10 * config.num_worker_replicas, tf.int32, shapes=(), shared_name=f"all_done/{index}"
@@ -279,16 +257,17 @@ def _done_queue(index: int, config: RunConfig) -> Any:
 
 
 def _addresses(config: RunConfig, job: str) -> list[tuple[int, str]]:
-    """Index and address of the tasks of a job whose address is known."""
+    """Returns index and address of the tasks of a job whose address is known."""
     return [pair for pair in enumerate(config.cluster.jobs.get(job, ())) if pair[1]]
 
 
-def _own_device(config: RunConfig) -> str:
+def own_device(config: RunConfig) -> str:
+    """Returns the device string of this task: its job and index."""
     return f"/job:{config.task_type}/task:{config.task_id}"
 
 
 def _options(config: RunConfig, *devices: str) -> Any:
-    """Session options that need no other processes than those of some devices."""
+    """Returns session options that connect only to the processes of some devices."""
     options = v1.ConfigProto()
     if config.session_config is not None:
         options.CopyFrom(config.session_config)
@@ -298,7 +277,7 @@ def _options(config: RunConfig, *devices: str) -> Any:
 
 
 def _answers(address: str) -> bool:
-    """Whether a gRPC server at "host:port" greets a client in time."""
+    """Returns True if a gRPC server at "host:port" greets a client in time."""
     try:
         with connect(address, _ANSWER_SECS) as line:
             line.sendall(_HTTP2_GREETING)
@@ -308,7 +287,7 @@ def _answers(address: str) -> bool:
 
 
 def _is_free(port: int) -> bool:
-    """Whether a server could listen on a port."""
+    """Returns True if a server could listen on a port."""
     with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,11 +1,11 @@
-"""Synchronous replicas that end: what SyncReplicasOptimizer's own hook does, and an orderly end.
+"""SyncReplicasHook: runs a SyncReplicasOptimizer, and ends it without hanging processes.
 
-In synchronous training the workers hand their gradients to the parameter servers and wait for a
-token each; a thread of the chief applies the gradients and gives out the tokens. TensorFlow's hook
-leaves that thread waiting in a step when the session closes, closes the queue of tokens even if the
-session is only lost, and lets a worker wait for ever for a token that another one took. The hook
-made here runs TensorFlow's, and keeps these three things in order. The training loop puts it around
-the hooks that it is given; programs with sessions of their own use it themselves.
+In synchronous training the workers send their gradients to the parameter servers and wait for a
+token each. A thread of the chief applies the gradients and gives out the tokens. TensorFlow's hook
+has three faults: it leaves that thread waiting in a step when the session closes, closes the queue
+of tokens even if the session is only lost, and lets a worker wait for ever for a token that another
+worker took. The hook of this module runs TensorFlow's hook and mends these faults. The training
+loop wraps the hooks of its caller in it; programs with sessions of their own use it themselves.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from replicate.estimator.log import log
 v1 = tf.compat.v1
 
 _QUEUE = b"sync_token_q"
-"""The name by which the processes of a cluster share the queue of tokens."""
+"""Name under which the processes of a cluster share the queue of tokens."""
 
 _END_SECS = 5
 
 
 class SyncReplicasHook(v1.train.SessionRunHook):
-    """Runs a SyncReplicasOptimizer in a monitored session, and ends it without anybody waiting.
+    """Runs a SyncReplicasOptimizer in a monitored session; no process waits when it ends.
 
     ```
     sync = v1.train.SyncReplicasOptimizer(optimizer, replicas_to_aggregate=2)
@@ -35,7 +35,7 @@ class SyncReplicasHook(v1.train.SessionRunHook):
     with v1.train.MonitoredTrainingSession(server.target, is_chief, hooks=[hook]) as session:
     ```
 
-    It takes the place of the optimizer's `make_session_run_hook`. An `Estimator` takes both.
+    Use it in place of the optimizer's `make_session_run_hook`. An `Estimator` accepts both.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class SyncReplicasHook(v1.train.SessionRunHook):
         num_tokens: int = -1,
         comes_back: Callable[[], bool] | None = None,
     ):
-        """Takes whose hook this is; asks nothing of it before the session is made.
+        """Stores the arguments; uses the optimizer only when the session is made.
 
         Args:
           optimizer: A `v1.train.SyncReplicasOptimizer` that applies gradients, a function without
             arguments that returns one, or the hook that its `make_session_run_hook` made.
-          is_chief: Whether this process applies the gradients.
+          is_chief: True if this process applies the gradients.
           num_tokens: Tokens that the chief gives out at the start, -1 for one per gradient of a
             step. Without effect if `optimizer` is a hook.
-          comes_back: Asked at the end: whether this process only pauses, so that the others shall
-            wait for it. None stands for no. When a chief has ended, all others end.
+          comes_back: Called at the end; True if this process only pauses, and the others should
+            wait for it. None stands for False. If a chief ends for good, all others end.
         """
         self.comes_back = comes_back
         self._optimizer = optimizer
@@ -69,10 +69,10 @@ class SyncReplicasHook(v1.train.SessionRunHook):
         self._destroy: Operation = None
 
     def begin(self) -> None:
-        """Lets the optimizer's hook begin, and adds what the end needs to the graph.
+        """Begins the optimizer's hook, and adds the operations of `end` to the graph.
 
         Raises:
-          TypeError: The optimizer is none that needs this hook.
+          TypeError: The optimizer is not a SyncReplicasOptimizer.
           ValueError: The graph holds no gradients that a SyncReplicasOptimizer applies.
         """
         self._hook = self._made()
@@ -88,18 +88,18 @@ class SyncReplicasHook(v1.train.SessionRunHook):
         self._hook.begin()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Initialises what TensorFlow's hook does, and starts the chief's thread."""
+        """Runs the initialisers of TensorFlow's hook, and starts the chief's thread."""
         if self._is_chief and session.run(self._is_closed):
-            session.run(self._destroy)  # the next use of the queue makes a new one
+            session.run(self._destroy)  # The next use of the queue makes a new one.
         self._session = session
         self._aggregation = _Aggregation(session, coord)
         self._hook.after_create_session(_OpenQueueSession(session), self._aggregation)
 
     def before_run(self, run_context: Any) -> None:
-        """Does nothing. A hook that looks at steps has the session ask the chief's thread."""
+        """Does nothing. A hook with this method makes the session check the chief's thread."""
 
     def end(self, session: v1.Session) -> None:
-        """Gives everybody who waits a token; a chief that does not come back ends the others."""
+        """Releases all processes that wait; a chief that does not come back ends them."""
         self._session = session
         if self._aggregation is not None:
             self._aggregation.has_ended = True
@@ -108,18 +108,18 @@ class SyncReplicasHook(v1.train.SessionRunHook):
             self._run(self._close)
 
     def release(self) -> None:
-        """Gives everybody who waits for a token one, this process included; from any thread."""
+        """Gives a token to every process that waits for one, this process included. Thread-safe."""
         if self._session is not None:
             self._run(self._spare)
 
     def _run(self, operation: Operation) -> None:
-        """Runs an operation, unless the servers are gone."""
+        """Runs an operation; ignores servers that are lost."""
         options = v1.RunOptions(timeout_in_ms=1000 * _END_SECS)
         with contextlib.suppress(tf.errors.OpError, RuntimeError):
             self._session.run(operation, options=options)
 
     def _made(self) -> Any:
-        """TensorFlow's hook."""
+        """Returns TensorFlow's hook."""
         optimizer = self._optimizer
         if isinstance(optimizer, v1.train.SessionRunHook):
             return optimizer
@@ -134,11 +134,11 @@ class SyncReplicasHook(v1.train.SessionRunHook):
         return optimizer.make_session_run_hook(self._is_chief, self._num_tokens)
 
     def _add_end(self, grant: Operation) -> None:
-        """Adds what the end needs to the graph.
+        """Adds the operations of `end` to the graph.
 
         Args:
-          grant: The operation by which the chief gives out the tokens of a step. Their number is
-            static; their values wait for the step and must not be read.
+          grant: Operation with which the chief gives out the tokens of a step. The number of
+            tokens is static; their values wait for the step and must not be read.
         """
         handle, tokens = grant.inputs[:2]
         queue = tf.queue.QueueBase([tokens.dtype], [[]], None, handle)
@@ -150,9 +150,13 @@ class SyncReplicasHook(v1.train.SessionRunHook):
 
 
 class _Aggregation(v1.train.Coordinator):
-    """What the chief's thread reports to, in place of the session's coordinator.
+    """Coordinator of the chief's thread, in place of the session's coordinator.
 
-    A coordinator waits for its threads, and this one hangs in a step until the session closes.
+    A session's coordinator waits for its threads, but this thread hangs in a step until the session
+    closes.
+
+    Attributes:
+      has_ended: True after training has ended. The thread may then find its queue closed.
     """
 
     def __init__(self, session: v1.Session, coord: v1.train.Coordinator):
@@ -160,13 +164,12 @@ class _Aggregation(v1.train.Coordinator):
         self._session = session
         self._coord = coord
         self.has_ended = False
-        """Whether training has: the chief's thread may then find its queue closed."""
 
     def should_stop(self) -> bool:
         return bool(self._coord.should_stop())
 
     def request_stop(self, ex: Any = None) -> None:
-        """Hands on an error that is not due to the end, and wakes those who wait in the session."""
+        """Passes on an error and closes the session, unless training has ended."""
         if not self.has_ended and not self._coord.should_stop():
             self._coord.request_stop(ex)
             self._session.close()
@@ -176,7 +179,7 @@ class _Aggregation(v1.train.Coordinator):
 
 
 class _OpenQueueSession:
-    """A session that closes no queue: TensorFlow would, although the queue outlives the session."""
+    """A session that skips the close of a queue, since the queue outlives the session."""
 
     def __init__(self, session: v1.Session):
         self._session = session
@@ -193,7 +196,7 @@ class _OpenQueueSession:
 def with_orderly_ends(
     hooks: Sequence[Any], is_chief: bool, comes_back: Callable[[], bool]
 ) -> list[Any]:
-    """Returns the hooks, with a SyncReplicasHook around each of a SyncReplicasOptimizer.
+    """Returns the hooks; each hook of a SyncReplicasOptimizer is wrapped in a SyncReplicasHook.
 
     Args:
       hooks: Hooks of a training session of the default graph.
@@ -209,20 +212,20 @@ def with_orderly_ends(
     may_be_run = any(map(_may_run_replicas, orderly))
     if is_synchronous(v1.get_default_graph()) and not may_be_run:
         log.warning(
-            "A SyncReplicasOptimizer applies gradients in this graph, but its hook is missing and "
-            "nobody will run it: pass training_hooks=[sync.make_session_run_hook(config.is_chief)] "
-            "to the EstimatorSpec."
+            "A SyncReplicasOptimizer applies gradients in this graph, but its hook is missing, so "
+            "that no process runs it: pass "
+            "training_hooks=[sync.make_session_run_hook(config.is_chief)] to the EstimatorSpec."
         )
     return orderly
 
 
 def is_synchronous(graph: Graph) -> bool:
-    """Returns whether a SyncReplicasOptimizer applies gradients in a graph."""
+    """Returns True if a SyncReplicasOptimizer applies gradients in a graph."""
     return bool(_grants(graph))
 
 
 def _grants(graph: Graph) -> list[Operation]:
-    """The operations by which the chief gives out tokens after a step."""
+    """Returns the operations with which the chief gives out tokens after a step."""
     return [
         operation
         for operation in graph.get_operations()
@@ -232,11 +235,11 @@ def _grants(graph: Graph) -> list[Operation]:
 
 
 def _is_of_tensorflow(hook: Any) -> bool:
-    """Whether a hook is one that a SyncReplicasOptimizer has made."""
+    """Returns True if a SyncReplicasOptimizer has made a hook."""
     return type(hook).__module__ == v1.train.SyncReplicasOptimizer.__module__
 
 
 def _may_run_replicas(hook: Any) -> bool:
-    """Whether a hook runs a SyncReplicasOptimizer, as far as one can know."""
+    """Returns True if a hook runs a SyncReplicasOptimizer, or could: its class is unknown."""
     is_known = type(hook).__module__.partition(".")[0] in ("replicate", "tensorflow")
     return isinstance(hook, SyncReplicasHook) or not is_known

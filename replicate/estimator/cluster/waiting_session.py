@@ -1,8 +1,8 @@
-"""Sessions of a cluster: where operations go, whom a session talks to, and who waits for whom.
+"""Sessions of a cluster: devices of operations, session options, and the wait for the chief.
 
-Owns what the training of a process in a cluster needs beyond that of a process on its own. The
-chief fills the variables (`session.py`); every other worker waits here until that is done. It looks
-every second, and talks only to the parameter servers, so that no worker waits for another.
+Owns everything that training in a cluster needs in addition to training in one process. The chief
+initialises the variables (`session.py`); a worker waits here until that is done. It checks once per
+second and connects only to the parameter servers, so that no worker waits for another worker.
 """
 
 import contextlib
@@ -15,7 +15,12 @@ import tensorflow as tf
 from model_deploy.devices import completed
 from model_deploy.local_variables import current_task, local_variables_on
 from replicate._types import Graph
-from replicate.estimator.cluster.servers import Abandoned, ClusterError, wait_for_parameter_servers
+from replicate.errors import ClusterError
+from replicate.estimator.cluster.servers import (
+    WaitCancelled,
+    own_device,
+    wait_for_parameter_servers,
+)
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.run_settings import device_filters
@@ -24,7 +29,7 @@ from replicate.estimator.session import ServerSession, complete_config
 v1 = tf.compat.v1
 
 POLL_SECS = 1.0
-"""Seconds between two looks at whether the chief has initialised the model."""
+"""Seconds between two checks that the chief has initialised the model."""
 
 _NOT_YET = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
@@ -49,7 +54,7 @@ def training_device(config: RunConfig) -> Callable[[Any], str] | None:
         return config.device_fn
     return v1.train.replica_device_setter(
         ps_tasks=config.num_ps_replicas,
-        worker_device=_own_device(config),
+        worker_device=own_device(config),
         cluster=config.cluster_spec,
     )
 
@@ -58,8 +63,8 @@ def training_device(config: RunConfig) -> Callable[[Any], str] | None:
 def training_scope(config: RunConfig) -> Iterator[None]:
     """Builds a training graph inside: operations go where `training_device` says.
 
-    Local variables stay on the task on which it puts what has no state, as do operations that the
-    model has put there.
+    Local variables stay on the task to which the device function assigns operations without state.
+    So do operations that the model has assigned to that task.
     """
     device_fn = training_device(config)
     if device_fn is None:
@@ -72,11 +77,11 @@ def training_scope(config: RunConfig) -> Iterator[None]:
 
 
 def _staying_on(task: str, device_fn: Callable[[Any], Any]) -> Callable[[Any], str]:
-    """Returns a device function that moves nothing away from a task.
+    """Returns a device function that keeps the operations of a task on the task.
 
     Args:
       task: Job and task.
-      device_fn: Where all else goes. It may ignore the device that an operation has.
+      device_fn: Device of all other operations. It may ignore the device that an operation has.
     """
 
     def place(operation: Any) -> str:
@@ -98,31 +103,40 @@ def session_options(config: RunConfig) -> Any:
 
 
 class WaitingSessionCreator(v1.train.SessionCreator):
-    """Makes sessions in which the chief has initialised the model."""
+    """Creator of sessions that start when the chief has initialised the model."""
 
     def __init__(
-        self, scaffold: v1.train.Scaffold, config: RunConfig, is_over: Callable[[], bool] = bool
+        self,
+        scaffold: v1.train.Scaffold,
+        config: RunConfig,
+        should_cancel: Callable[[], bool] = bool,
     ):
-        """Takes the scaffold of the current graph, the settings, and when to give up waiting."""
+        """Stores the parts of a session.
+
+        Args:
+          scaffold: Initialisers and checks of the default graph.
+          config: Settings of this process.
+          should_cancel: Called during the wait; True cancels it.
+        """
         self._graph: Graph = v1.get_default_graph()
         self._scaffold = scaffold
         self._config = config
-        self._is_over = is_over
+        self._should_cancel = should_cancel
 
     def create_session(self) -> v1.Session:
         """Returns a session that is ready to train.
 
         Raises:
           ClusterError: The chief has not initialised the model in time.
-          Abandoned: There is nothing to wait for any more.
+          WaitCancelled: `should_cancel` returned True.
         """
         limit = self._config.session_creation_timeout_secs
         deadline = time.monotonic() + limit
         with self._graph.as_default():
             self._scaffold.finalize()
             while (session := self._try()) is None:
-                if self._is_over():
-                    raise Abandoned("No longer waiting for the chief.")
+                if self._should_cancel():
+                    raise WaitCancelled("No longer waiting for the chief.")
                 if time.monotonic() > deadline:
                     raise ClusterError(
                         f"{self._config.task_type} {self._config.task_id} has waited {limit:g} "
@@ -133,7 +147,7 @@ class WaitingSessionCreator(v1.train.SessionCreator):
         return session
 
     def _try(self) -> v1.Session | None:
-        wait_for_parameter_servers(self._config, self._is_over)
+        wait_for_parameter_servers(self._config, self._should_cancel)
         options = session_options(self._config)
         session = ServerSession(self._config.master, graph=self._graph, config=options)
         try:
@@ -153,10 +167,6 @@ class WaitingSessionCreator(v1.train.SessionCreator):
             return False
         session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
         return not session.run(scaffold.ready_op).size
-
-
-def _own_device(config: RunConfig) -> str:
-    return f"/job:{config.task_type}/task:{config.task_id}"
 
 
 def _name_of_chief(config: RunConfig) -> str:

@@ -1,11 +1,11 @@
-"""The watchdog: notices that no step comes to its end because another process is gone.
+"""Watchdog: stops training if a step hangs because another process is lost.
 
-Owns a thread beside the training loop of a process in a cluster. A lost server usually fails a
-step, and `recovery.py` makes a new session; but a step can also wait for ever: for a worker that is
-gone, in synchronous training, or for a machine that no longer says anything. The watchdog then asks
-the tasks that take part in a step, tells in the log which ones do not answer, and in the end stops
-training with an error that names them. As long as all of them answer it keeps quiet. When a signal
-asks for the end, it sees to it that the step which waits for others does not wait any longer.
+Owns a thread beside the training loop of a process in a cluster. The loss of a server usually fails
+a step, and `recovery.py` makes a new session. But a step can also wait for ever: for a worker that
+is lost, in synchronous training, or for a machine that no longer answers. If a step takes long, the
+watchdog asks the tasks that take part in it, logs those that do not answer, and finally stops
+training with an error that names them. If all tasks answer, it does nothing. After a signal it ends
+the wait of a synchronous step.
 """
 
 import contextlib
@@ -19,10 +19,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate.estimator.cluster.servers import ClusterError, absent_tasks
+from replicate.errors import ClusterError
+from replicate.estimator.cluster.servers import absent_tasks
 from replicate.estimator.cluster.sync_replicas import is_synchronous
 from replicate.estimator.cluster_config import TaskType
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 
@@ -30,16 +31,16 @@ v1 = tf.compat.v1
 
 POLL_SECS = 0.5
 LOOK_SECS = 30
-"""Seconds without a step, or since the last look, after which the tasks are asked."""
+"""Seconds without a step, or since the last question, after which the tasks are asked."""
 
 _STANDARD_ERROR = 2
 
 WAKE_SECS = 10
-"""How long the training loop has to end after its session was closed, before the process ends."""
+"""Seconds for the training loop to end after its session was closed, before the process ends."""
 
 
-class Watchdog(PatientHook):
-    """Watches the training loop that runs inside it, as a context and as a hook of its session."""
+class Watchdog(ScheduledHook):
+    """Watchdog of the training loop that runs inside it. It is a context and a hook."""
 
     def __init__(
         self,
@@ -47,12 +48,13 @@ class Watchdog(PatientHook):
         is_interrupted: Callable[[], bool] = bool,
         release: Callable[[], None] = lambda: None,
     ):
-        """Takes what to watch; the steps are those of the default graph.
+        """Prepares to watch the steps of the default graph.
 
         Args:
-          config: The settings of this process.
-          is_interrupted: Asked again and again: whether a signal asks for the end.
-          release: Called then, once, from the thread of the watchdog: ends the waiting of a step.
+          config: Settings of this process.
+          is_interrupted: Called repeatedly; True after a signal asked for the end.
+          release: Called once after that, in the thread of the watchdog. It ends the wait of a
+            synchronous step.
         """
         self.error: ClusterError | None = None
         self._config = config
@@ -69,7 +71,7 @@ class Watchdog(PatientHook):
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> "Watchdog":
-        """Starts to watch, if there is a cluster."""
+        """Starts the thread, if there is a cluster."""
         self.beat()
         if self._config.master:
             self._thread.start()
@@ -81,10 +83,10 @@ class Watchdog(PatientHook):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends it.
+        """Ends the thread.
 
         Raises:
-          ClusterError: The loop was stopped, for the reason that the error gives.
+          ClusterError: The watchdog has stopped the loop.
         """
         self._is_over.set()
         if self._thread.is_alive():
@@ -93,15 +95,15 @@ class Watchdog(PatientHook):
             raise self.error from error
 
     def beat(self) -> None:
-        """Tells that the training loop is alive: it has made a step, or waits with a limit."""
+        """Records that the training loop is alive: it has made a step, or waits with a limit."""
         self._beat_at = time.monotonic()
 
-    def due(self) -> Due:
-        """Returns never: steps are told by `beat`."""
-        return Due()
+    def next_run(self) -> NextRun:
+        """Returns never: the loop reports its steps by `beat`."""
+        return NextRun()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Takes the session that is to be closed if it hangs."""
+        """Stores the session, to close it if it hangs."""
         del coord
         self._session = session
         self.beat()
@@ -130,12 +132,12 @@ class Watchdog(PatientHook):
             log.warning("No step for %d seconds: waiting for %s.", silence, "; ".join(absent))
 
     def _stop(self, absent: list[str], silence: float) -> None:
-        """Wakes the training loop by closing its session, or ends the process if that fails."""
+        """Ends the training loop by closing its session, or ends the process if that fails."""
         config = self._config
         self.error = ClusterError(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds, and "
             f"there is no answer from {'; '.join(absent)}. Start it again, or look for its error; "
-            "training goes on from the newest checkpoint."
+            "training continues from the newest checkpoint."
         )
         if self._session is not None:
             self._session.close()

@@ -1,4 +1,5 @@
 """Session hooks of the training loop, one file per hook, and the loop that calls them.
 
-`stepping.PatientHook` is the base class: it says when a hook next has something to do.
+Every hook extends `scheduled_hook.ScheduledHook`, which says when the hook runs next. A new hook is
+a new file here; `replicate.estimator.training` puts it into the list of hooks of a run.
 """

@@ -1,8 +1,8 @@
-"""Event files: the curves that TensorBoard shows of a training run, and the same as metric lines.
+"""Event files of a training run, for TensorBoard, and its metric lines.
 
-Owns the tags "loss" and "global_step/sec" and the hooks that write them, together with the model's
-own summaries, at their intervals. Evaluation writes its own files (`evaluating.py`); what a metric
-line looks like is said in `metric_lines.py`, and what appears on the terminal in `progress.py`.
+Owns the tags "loss" and "global_step/sec" and the hooks that write them, together with the
+summaries of the model, at their intervals. Evaluation writes its own files (`evaluating.py`).
+`metric_lines.py` owns the format of a metric line, `progress.py` the output on the terminal.
 """
 
 import time
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -24,7 +24,8 @@ _SPEED = "global_step/sec"
 def event_writer(folder: str) -> v1.summary.FileWriter:
     """Returns a writer of a new event file.
 
-    By the names that TensorFlow gives, the file of the same second would be written over.
+    TensorFlow names event files after the second, and would overwrite a file of the same second.
+    The name of this file has nanoseconds.
 
     Args:
       folder: Directory of the file, made when absent.
@@ -38,15 +39,15 @@ def event_hooks(
     readings: StepReadings,
     config: RunConfig,
 ) -> list[Any]:
-    """Returns the hooks that fill the event file of a training run, and its metric lines.
+    """Returns the hooks that write the event file and the metric lines of a training run.
 
-    The loss gets a summary under its tag, unless the model makes one itself.
+    The loss gets a summary, unless the model has one with that tag.
 
     Args:
-      writer: Of the event file.
-      scaffold: Of the model; its summary_op is what gets written.
-      readings: Of step and loss.
-      config: Says how often.
+      writer: Writer of the event file.
+      scaffold: Scaffold of the model; its summary_op is written.
+      readings: Hold step and loss.
+      config: Holds the intervals.
     """
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
     if not any(summary.op.name == _LOSS for summary in summaries):
@@ -59,7 +60,7 @@ def event_hooks(
     return hooks
 
 
-class SummaryHook(PatientHook):
+class SummaryHook(ScheduledHook):
     """Writes the summaries of the first step and of one per interval."""
 
     def __init__(
@@ -69,21 +70,22 @@ class SummaryHook(PatientHook):
         scaffold: v1.train.Scaffold,
         every_steps: int,
     ):
-        """Takes what to write where, and the steps between two events."""
+        """Stores writer and summaries, and the number of steps between two events."""
         self._writer = writer
         self._readings = readings
         self._scaffold = scaffold
         self._every_steps = every_steps
         self._due_step = 0
 
-    def due(self) -> Due:
+    def next_run(self) -> NextRun:
         """Returns the step of the next event."""
-        return Due() if self._scaffold.summary_op is None else Due(step=self._due_step)
+        return NextRun() if self._scaffold.summary_op is None else NextRun(step=self._due_step)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Marks the start of a session in the event file, which ends curves of lost steps.
+        """Marks the start of a session in the event file.
 
-        Lost are the steps from the mark on: not the one that the session starts with.
+        TensorBoard drops older events from the marked step on: steps that were lost and are made
+        again. The mark is the step after the one that the session starts with.
         """
         del session, coord
         start = v1.SessionLog(status=v1.SessionLog.START)
@@ -91,7 +93,7 @@ class SummaryHook(PatientHook):
         self._due_step = 0
 
     def before_run(self, run_context: Any) -> Any:
-        """Asks for the summaries if the next step is due."""
+        """Fetches the summaries if the next step is due."""
         del run_context
         summary_op = self._scaffold.summary_op
         if summary_op is None or self._readings.step + 1 < self._due_step:
@@ -99,30 +101,30 @@ class SummaryHook(PatientHook):
         return v1.train.SessionRunArgs(summary_op)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Writes the summaries if they were asked for."""
+        """Writes the summaries if they were fetched."""
         del run_context
         if run_values.results is not None:
             self._writer.add_summary(run_values.results, self._readings.step)
             self._due_step = self._readings.step + self._every_steps
 
 
-class SpeedHook(PatientHook):
-    """Writes the global steps per second as an event, and with the loss as a metric line.
+class SpeedHook(ScheduledHook):
+    """Writes steps per second as an event, and with the loss as a metric line.
 
-    It does so once per interval, and for what is left of one when training ends.
+    It writes once per interval, and at the end of training for the incomplete interval.
     """
 
     def __init__(self, writer: v1.summary.FileWriter, readings: StepReadings, every_steps: int):
-        """Takes the writer, and the number of steps between two events."""
+        """Stores the writer, and the number of steps between two events."""
         self._writer = writer
         self._readings = readings
         self._every_steps = every_steps
         self._since_step = 0
         self._since_time = 0.0
 
-    def due(self) -> Due:
+    def next_run(self) -> NextRun:
         """Returns the step of the next event."""
-        return Due(step=self._since_step + self._every_steps)
+        return NextRun(step=self._since_step + self._every_steps)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Starts the count."""

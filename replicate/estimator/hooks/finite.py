@@ -1,9 +1,8 @@
-"""Guards against numbers that are not finite.
+"""Checks that loss and variables are finite.
 
-Owns the two places where training stops before a NaN can do lasting harm: the loss of each step,
-and the trainable variables right before they are saved, so that the newest checkpoint is always
-finite. Gradients are the business of `replicate.TowerOptimizer`; where it skips a step, that is
-told here, and is no error.
+Owns two checks that stop training: of the loss after each step, and of the trainable variables
+before each save, so that the newest checkpoint is always finite. `replicate.TowerOptimizer` checks
+gradients; a step that it skips is logged here and is no error.
 """
 
 import math
@@ -21,7 +20,7 @@ v1 = tf.compat.v1
 def require_finite_loss(readings: StepReadings) -> None:
     """Raises NonFiniteError if the loss of the last step is NaN or infinite.
 
-    A step that was skipped is only warned about, with the name of the loss or gradient.
+    A skipped step gives a warning with the name of the loss or gradient.
     """
     for description in readings.skipped:
         log.warning(

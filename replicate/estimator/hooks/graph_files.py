@@ -1,9 +1,9 @@
 """Files of the graph of a training run: graph.pbtxt, *.meta, and the graph in the event file.
 
-Owns their contents. Constants that input_fn made and that are large are the data of a run; they
-become placeholders of the same name, type and shape, so that no file holds the data. The graph is
-copied from TensorFlow once per run for all files: it can hold hundreds of megabytes. `saving.py`
-asks for a *.meta beside each checkpoint.
+Owns their contents. Large constants of input_fn are the data of a run. They become placeholders of
+the same name, type and shape, so that no file holds the data. The graph, which can take hundreds of
+megabytes, is copied from TensorFlow once per run for all files. `saving.py` asks for a *.meta file
+beside each checkpoint.
 """
 
 import math
@@ -14,13 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Graph
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
 LARGE_BYTES = 1024
-"""Size from which a constant of the input is taken for data."""
+"""Bytes from which a constant of the input counts as data."""
 
 GRAPH_FILE = "graph.pbtxt"
 
@@ -33,8 +33,8 @@ _PROTO_COLLECTIONS = (
 """Collections, beside those of variables, whose objects TensorFlow can write and read."""
 
 
-class GraphFiles(PatientHook):
-    """Writes the graph of a training run, once it is complete."""
+class GraphFiles(ScheduledHook):
+    """Writes the graph of a training run when it is complete."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class GraphFiles(PatientHook):
 
         Args:
           model_dir: Directory of graph.pbtxt.
-          saver: The one that a *.meta file names; it loads the variables.
-          writer: Of the event file.
+          saver: Saver that a *.meta file names; it loads the variables.
+          writer: Writer of the event file.
           input_operations: Names of the operations that input_fn made.
-          for_checkpoints: Whether graph.pbtxt and *.meta are written, too.
+          for_checkpoints: If True, graph.pbtxt and *.meta are written, too.
         """
         self._model_dir = model_dir
         self._saver = saver
@@ -62,9 +62,9 @@ class GraphFiles(PatientHook):
         self._unsaved_meta: bytes | None = None
         self._newest_meta: str | None = None
 
-    def due(self) -> Due:
+    def next_run(self) -> NextRun:
         """Returns never: the graph is written before the first step."""
-        return Due()
+        return NextRun()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Writes the graph to the event file and to graph.pbtxt, in the first session only."""
@@ -80,12 +80,12 @@ class GraphFiles(PatientHook):
         self._is_written = True
 
     def write_meta(self, graph: Graph, checkpoint: str) -> None:
-        """Writes the *.meta file of a checkpoint, if these are wanted.
+        """Writes the *.meta file of a checkpoint, unless `for_checkpoints` is False.
 
-        All of a run are equal, so that one is a copy of the one before it.
+        All *.meta files of a run are equal; each is a copy of the one before it.
 
         Args:
-          graph: Of the run.
+          graph: Graph of the run.
           checkpoint: Path of the checkpoint, without ".meta".
         """
         if not self._for_checkpoints:
@@ -103,12 +103,12 @@ class GraphFiles(PatientHook):
         self._newest_meta, self._unsaved_meta = path, None
 
     def _write_text(self, graph_def: Any) -> None:
-        """Writes graph.pbtxt, or warns: nothing in training needs it."""
+        """Writes graph.pbtxt; a failure gives a warning, since training does not need the file."""
         try:
             tf.io.write_graph(graph_def, self._model_dir, GRAPH_FILE)
         except tf.errors.OpError as error:
             log.warning(
-                "%s/%s cannot be written: %s. Training goes on without it.",
+                "%s/%s cannot be written: %s. Training continues without it.",
                 self._model_dir,
                 GRAPH_FILE,
                 error.message,
@@ -128,7 +128,7 @@ class GraphFiles(PatientHook):
 def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
     """Returns the GraphDef of a graph, with placeholders for the large constants of its input.
 
-    Constants inside functions count, if only operations of the input call these functions.
+    Constants inside a function count if only operations of the input call the function.
 
     Args:
       graph: The graph; it is not changed.
@@ -149,7 +149,7 @@ def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
 
 
 def _called(nodes: Iterable[Any], functions: dict[str, Any]) -> set[str]:
-    """The names of the functions that nodes call, directly or not."""
+    """Returns the names of the functions that nodes call, directly or indirectly."""
     found: set[str] = set()
     waiting = [name for node in nodes for name in _named_functions(node)]
     while waiting:
@@ -174,7 +174,7 @@ def _named_functions(node: Any) -> list[str]:
 
 
 def _size(tensor: Any) -> int:
-    """Bytes of the values of a TensorProto."""
+    """Returns the size of the values of a TensorProto, in bytes."""
     if tensor.dtype == tf.string.as_datatype_enum:
         return sum(map(len, tensor.string_val))
     elements = math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
@@ -190,10 +190,10 @@ def _make_placeholder(node: Any) -> None:
 
 
 def _written_collections(graph: Graph) -> list[str]:
-    """Collections that a *.meta file can hold.
+    """Returns the collections that a *.meta file can hold.
 
-    The saveable objects are left out: the file cannot hold the iterator's, and its reader would
-    fail over the name.
+    Saveable objects are left out: the file cannot hold the saveable of an iterator, and a reader
+    would fail to find its name.
     """
     return [
         key
@@ -213,5 +213,5 @@ _KINDS: tuple[Callable[[Any], bool], ...] = (
 
 
 def _is_writable(items: list[Any]) -> bool:
-    """Whether all items of a collection are of one kind that TensorFlow writes."""
+    """Returns True if all items of a collection are of one kind that TensorFlow can write."""
     return any(all(map(is_kind, items)) for is_kind in _KINDS)

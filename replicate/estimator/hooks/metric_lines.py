@@ -1,10 +1,9 @@
-"""Metric lines: what a run measured as JSON, one object per line, for programs that read no events.
+"""Metric lines: the measurements of a run as JSON, one object per line.
 
-Owns the file `metrics.jsonl` of a directory: that of the model, for training, and that of each
-evaluation. Lines are only ever added, by one write each, and a line that a killed process left
-incomplete is ended before the next. Steps that are made again after a restart are written again:
-what comes later in the file counts. Who writes what is the business of `events.py` and
-`evaluating.py`.
+Owns the file `metrics.jsonl` in the model directory, for training, and in the directory of each
+evaluation. Lines are only added, with one write each. A line that a killed process left incomplete
+is ended before the next line. Steps that are made again after a restart are written again; the
+later line counts. `events.py` and `evaluating.py` write the lines.
 """
 
 import json
@@ -27,13 +26,13 @@ _NOT_REAL = "SUOcmM"
 def append_metrics(folder: str, step: int, values: Mapping[str, Any]) -> None:
     """Adds a line with the step, the time in seconds since 1970, and some values.
 
-    A line that cannot be written is lost, with a warning: it is no reason to stop training.
+    If the line cannot be written, a warning says so, and training continues.
 
     Args:
       folder: An existing directory.
       step: Global step of the values.
-      values: By name. Numbers and texts are written; NaN and infinity, which JSON has not, become
-        null. Others, such as arrays and bytes, are left out.
+      values: Values by name. Numbers and texts are written; NaN and infinity, which JSON does not
+        have, become null. Other values, such as arrays and bytes, are left out.
     """
     plain = {name: _plain(value) for name, value in values.items() if _is_plain(value)}
     line = json.dumps({"step": int(step), "time": round(time.time(), 3), **plain}, allow_nan=False)
@@ -47,7 +46,7 @@ def append_metrics(folder: str, step: int, values: Mapping[str, Any]) -> None:
 
 
 def _is_complete(path: str) -> bool:
-    """Whether a file is absent, empty, or ends with the end of a line."""
+    """Returns True if a file is absent, empty, or ends with a complete line."""
     length = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else 0
     if length == 0:
         return True
@@ -57,7 +56,7 @@ def _is_complete(path: str) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a text or a single real number."""
+    """Returns True if a value is a text or a single real number."""
     if isinstance(value, str):
         return True
     if not isinstance(value, (int, float, np.generic, np.ndarray)):
@@ -67,7 +66,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a text, or a number as one of Python's; None if it is not finite."""
+    """Returns a text or a Python number; None if the number is not finite."""
     if isinstance(value, str):
         return value
     number = np.asarray(value).item()

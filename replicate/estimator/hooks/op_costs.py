@@ -1,7 +1,7 @@
-"""Costs of operations: how long each has taken, and the costliest of them as a table.
+"""Run times of operations, and a table of the costliest ones.
 
-Owns the reading of the step statistics that TensorFlow collects in a run with full trace. Which
-runs those are, and where the table goes, is the business of `profiling.py`.
+Owns the reading of the step statistics that TensorFlow collects in a run with full trace.
+`profiling.py` chooses these runs and prints the table.
 """
 
 import re
@@ -15,14 +15,14 @@ SHOWN_OPS = 10
 
 
 class OpCost(NamedTuple):
-    """What one operation has cost on one device.
+    """Cost of one operation on one device.
 
     Attributes:
-      name: Of the operation, in the graph.
-      kind: Its type, such as "MatMul".
-      device: Where it ran, such as "CPU:0".
-      runs: How often.
-      microseconds: The time of all these runs.
+      name: Name of the operation in the graph.
+      kind: Type of the operation, such as "MatMul".
+      device: Device, such as "CPU:0".
+      runs: Number of runs.
+      microseconds: Time of all runs together.
     """
 
     name: str
@@ -33,16 +33,16 @@ class OpCost(NamedTuple):
 
 
 def add_costs(costs: dict[tuple[str, str], OpCost], step_stats: Any, graph: Graph) -> None:
-    """Adds the times of one run to those of the runs before.
+    """Adds the times of one run to the costs.
 
     Args:
-      costs: By operation and device; it is changed.
-      step_stats: Of a run with full trace.
-      graph: Knows the types of operations that TensorFlow did not make itself.
+      costs: Costs by operation and device; changed in place.
+      step_stats: Step statistics of a run with full trace.
+      graph: Graph of the run; it has the types of the operations.
     """
     devices = {stats.device: stats.node_stats for stats in step_stats.dev_stats}
     for device, nodes in devices.items():
-        if _is_told_elsewhere(device, devices):
+        if _is_repeated(device, devices):
             continue
         for node in nodes:
             name = node.node_name.partition(":")[0]
@@ -58,8 +58,8 @@ def cost_table(costs: list[OpCost], steps: int) -> str:
     """Returns the costliest operations as a table for a terminal.
 
     Args:
-      costs: Of all operations.
-      steps: How many steps they were measured in.
+      costs: Costs of all operations.
+      steps: Number of measured steps.
     """
     total = max(sum(cost.microseconds for cost in costs), 1)
     shown = sorted(costs, key=lambda cost: -cost.microseconds)[:SHOWN_OPS]
@@ -87,8 +87,8 @@ def cost_table(costs: list[OpCost], steps: int) -> str:
     return "\n".join([f"{times}; the costliest:", *lines])
 
 
-def _is_told_elsewhere(device: str, devices: Mapping[str, Any]) -> bool:
-    """Whether a GPU's entry repeats its entry "stream:all", which has the times of its kernels."""
+def _is_repeated(device: str, devices: Mapping[str, Any]) -> bool:
+    """Returns True if another entry, "stream:all", has the times of the kernels of a GPU."""
     kernels = any(
         other.endswith("/stream:all") and _short(other) == _short(device) for other in devices
     )
@@ -96,13 +96,13 @@ def _is_told_elsewhere(device: str, devices: Mapping[str, Any]) -> bool:
 
 
 def _short(device: str) -> str:
-    """The type and number of a device, without the process that owns it."""
+    """Returns type and number of a device, without its process."""
     found = re.search(r"(CPU|GPU|TPU):\d+", device.upper())
     return device if found is None else found[0]
 
 
 def _kind(name: str, label: str, graph: Graph) -> str:
-    """The type of an operation: that in the graph, or else the one that its label tells."""
+    """Returns the type of an operation from the graph, or else from its label."""
     try:
         return str(graph.get_operation_by_name(name).type)
     except (KeyError, ValueError):

@@ -1,9 +1,9 @@
-"""Profiling: where the time of a few training steps goes.
+"""ProfileHook: measures the time of a few training steps.
 
-Owns a hook that records steps in two ways. First as a trace, which TensorBoard's profiler shows
-(`tensorboard --logdir MODEL_DIR`, with the plugin installed); then, since TensorFlow cannot do both
-at once, as many steps again with the time of each operation, of which the costliest are printed.
-`RunConfig(profile_steps=...)` asks for it; other steps cost nothing.
+Owns a hook that records steps in two ways. First it writes a trace for TensorBoard's profiler
+(`tensorboard --logdir MODEL_DIR`, with the plugin installed). Then it measures each operation in as
+many further steps, since TensorFlow cannot do both at once, and prints the costliest operations.
+`RunConfig(profile_steps=...)` turns it on; other steps cost nothing.
 """
 
 import sys
@@ -15,13 +15,13 @@ from tqdm import tqdm
 from replicate._types import Graph
 from replicate.estimator.hooks.op_costs import OpCost, add_costs, cost_table
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 
 
-class ProfileHook(PatientHook):
+class ProfileHook(ScheduledHook):
     """Traces steps, then measures the operations of as many steps, and prints the costliest."""
 
     def __init__(
@@ -34,10 +34,10 @@ class ProfileHook(PatientHook):
         """Starts nothing yet.
 
         Args:
-          readings: Of the step.
-          log_dir: Directory in which TensorBoard will look for the trace.
+          readings: Hold the step.
+          log_dir: Directory of the trace.
           steps: The first and the last global step to trace.
-          stream: Where the table goes, None for standard error.
+          stream: Output of the table, None for standard error.
         """
         self._readings = readings
         self._log_dir = log_dir
@@ -50,13 +50,13 @@ class ProfileHook(PatientHook):
         self._costs: dict[tuple[str, str], OpCost] = {}
         self._measured_steps = 0
 
-    def due(self) -> Due:
+    def next_run(self) -> NextRun:
         """Returns the next step to record."""
         next_step = max(self._first, self._readings.step + 1)
-        return Due(step=next_step) if next_step <= self._end else Due()
+        return NextRun(step=next_step) if next_step <= self._end else NextRun()
 
     def before_run(self, run_context: Any) -> Any:
-        """Begins to trace, or asks for the times of a step."""
+        """Starts the trace, or asks for the times of a step."""
         step = self._readings.step + 1
         self._graph = run_context.session.graph
         if self._first <= step <= self._last:
@@ -70,7 +70,7 @@ class ProfileHook(PatientHook):
         return None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Takes in the times of a step, and ends the trace or the measurement after their last."""
+        """Adds the times of a step; ends the trace or the measurement after its last step."""
         del run_context
         self._end_marker()
         if self._readings.step >= self._last:
@@ -82,7 +82,7 @@ class ProfileHook(PatientHook):
             self._print()
 
     def close(self) -> None:
-        """Ends what is still going on, and prints the table of the steps measured so far."""
+        """Ends the trace, and prints the table of the steps measured so far."""
         self._end_marker()
         self._stop()
         self._print()

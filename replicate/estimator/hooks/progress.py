@@ -1,8 +1,8 @@
-"""Progress: what a person sees while steps are made.
+"""ProgressHook: shows the progress of a run on a terminal or in a log.
 
-Owns a hook with two faces: a bar on a terminal, and one line per interval elsewhere, so that logs
-stay readable. Both go to standard error, without any logging configuration, and are flushed at
-once. Nothing is fetched between two updates. Event files are not its business.
+Owns a hook with two displays: a bar on a terminal, and one line per interval elsewhere, so that
+logs stay readable. Both write to standard error, need no configured logging, and are flushed at
+once. The hook fetches nothing between two updates.
 """
 
 import math
@@ -15,12 +15,12 @@ from tqdm import tqdm
 
 from replicate._types import Tensor
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 
 v1 = tf.compat.v1
 
 
-class ProgressHook(PatientHook):
+class ProgressHook(ScheduledHook):
     """Shows step, speed, examples per second, loss and the time that is left."""
 
     def __init__(
@@ -37,14 +37,14 @@ class ProgressHook(PatientHook):
         """Keeps the settings; shows nothing yet.
 
         Args:
-          label: First word of what is shown, such as "train".
-          readings: Of step and loss.
-          examples_per_step: Rows of a batch, if known. A Tensor is fetched only when it is shown.
+          label: First word of the display, such as "train".
+          readings: Hold step and loss.
+          examples_per_step: Rows of a batch, if known. A Tensor is fetched only for an update.
           last_step: Step at which the run ends, None if unknown.
           num_steps: Steps of this run, another way to give `last_step`.
           mode: "bar", "log", "off", or "auto": the bar if the stream is a terminal, else lines.
           interval: Seconds between two updates; None for 0.25 (bar) or 5 (lines).
-          stream: Where to write, None for standard error.
+          stream: Output, None for standard error.
         """
         stream = sys.stderr if stream is None else stream
         if mode == "auto":
@@ -58,15 +58,15 @@ class ProgressHook(PatientHook):
         self._shown_step = 0
         self._shown_time = 0.0
 
-    def due(self) -> Due:
+    def next_run(self) -> NextRun:
         """Returns the time of the next update; the last step is shown in any case."""
         if self._interval == math.inf:
-            return Due()
+            return NextRun()
         last = math.inf if self._last_step is None else self._last_step
-        return Due(last, self._shown_time + self._interval)
+        return NextRun(last, self._shown_time + self._interval)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Starts the count; after a lost session, goes on from the step that was restored."""
+        """Starts the count; after a lost session, continues at the restored step."""
         del session, coord
         step = self._readings.step
         if self._last_step is None and self._num_steps is not None:
@@ -75,26 +75,23 @@ class ProgressHook(PatientHook):
         self._shown_step, self._shown_time = step, time.monotonic()
 
     def before_run(self, run_context: Any) -> Any:
-        """Asks for the number of examples, if this step will be shown."""
+        """Fetches the number of examples, if this step will be shown."""
         del run_context
-        is_wanted = isinstance(self._examples, tf.Tensor) and self._is_due(self._readings.step + 1)
+        is_due = self.next_run().is_reached(self._readings.step + 1)
+        is_wanted = is_due and isinstance(self._examples, tf.Tensor)
         return v1.train.SessionRunArgs(self._examples) if is_wanted else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Shows the step if it is time to."""
+        """Shows the step if it is due."""
         del run_context
-        if run_values.results is not None or self._is_due(self._readings.step):
+        if run_values.results is not None or self.next_run().is_reached(self._readings.step):
             self._show(run_values.results)
 
     def close(self) -> None:
-        """Shows the last step if that was not done, and leaves the terminal on a fresh line."""
+        """Shows the last step unless it is shown already, and starts a new line."""
         if self._readings.step != self._shown_step:
             self._show()
         self._display.close()
-
-    def _is_due(self, step: int) -> bool:
-        due = self.due()
-        return step >= due.step or time.monotonic() >= due.time
 
     def _show(self, examples: Any = None) -> None:
         """Shows the step; `examples` are the rows of its batch, if they had to be fetched."""
@@ -125,17 +122,17 @@ class _Display(Protocol):
     def __init__(self, label: str, stream: TextIO): ...
 
     def start(self, step: int, last_step: int | None) -> None:
-        """Tells where the count begins and ends; told again after a lost session."""
+        """Starts the count; called again after a lost session."""
 
     def show(self, step: int, rate: float, parts: list[str]) -> None:
-        """Shows a step, the steps per second, and what else is to be said."""
+        """Shows a step, the steps per second, and further texts."""
 
     def close(self) -> None:
-        """Leaves the terminal on a fresh line."""
+        """Starts a new line."""
 
 
 class _SelfContainedBar(tqdm):
-    """A bar that starts no watching thread: the hook refreshes it."""
+    """A bar without a monitor thread: the hook refreshes it."""
 
     monitor_interval = 0
 

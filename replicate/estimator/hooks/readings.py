@@ -1,8 +1,7 @@
-"""Steps: what every step tells, read once for all who look at it.
+"""StepReadings: step and loss of the last step, read once for all hooks.
 
-Owns the one fetch that the hooks of a run share: a step counter after the step, and the loss.
-Everything that is due at some step (`saving.py`, `events.py`, `finite.py`) reads it here. Who is
-called when is the business of `stepping.py`.
+Owns the one fetch that the hooks of a run share. `step_loop.py` makes the fetch; the hooks
+(`saving.py`, `events.py`, `finite.py` and others) read its results here.
 """
 
 import numpy as np
@@ -20,14 +19,21 @@ class StepReadings:
     Attributes:
       step: The step counter, after the last run.
       loss: The loss of the last run, None before the first.
-      loss_tensor: Where it comes from.
-      skipped: For each optimizer that skipped the last run's step, what was not finite.
-      fetch: What a run fetches for `take`; it makes the step too. float64 Tensor [2], and one more
-        entry for each optimizer that may skip a step.
+      loss_tensor: The Tensor of the loss.
+      skipped: Description of the value that was not finite, for each optimizer that skipped the
+        last run's step.
+      fetch: float64 Tensor [2 + optimizers that may skip a step]. A run that fetches it makes a
+        step; `take` stores its value.
     """
 
     def __init__(self, step_op: Operation, loss: Tensor, counter: Tensor | None = None):
-        """Takes what makes a step, a scalar, and the counter; None for the global step."""
+        """Stores what the readings are made from.
+
+        Args:
+          step_op: Makes a step.
+          loss: Scalar.
+          counter: Counts the steps; None for the global step.
+        """
         self.step = 0
         self.loss: float | None = None
         self.loss_tensor = loss
@@ -38,7 +44,7 @@ class StepReadings:
         self._counter = counter
 
     def begin(self) -> None:
-        """Adds the reading of all after the step, as one Tensor: each fetch has its price."""
+        """Adds one Tensor with all readings to the graph, since each fetch costs time."""
         self._skipping = v1.get_collection(SKIPPING)
         if self._counter is None:
             self._counter = v1.train.get_global_step()
@@ -53,7 +59,7 @@ class StepReadings:
         self.step = int(session.run(self._counter))
 
     def take(self, values: np.ndarray) -> None:
-        """Takes in what `fetch` gave in a run."""
+        """Stores the value of `fetch` after a run."""
         step, self.loss, *causes = values.tolist()
         self.step = int(step)
         self.skipped = [

@@ -1,9 +1,8 @@
-"""Saving: when a checkpoint is written, with what in it, and which old ones are kept.
+"""CheckpointHook: writes checkpoints, and keeps or deletes old ones.
 
 Owns the saver of a training graph and the hook that uses it: at the start of a run that restored
-nothing, at every interval, and at the end. The position of the input is written beside a checkpoint
-from which an interrupted run would go on, and removed when the run comes to its end. It loads
-nothing.
+nothing, at every interval, and at the end. The position of the input is written beside each
+checkpoint, and removed when the run ends without an interruption. This module loads nothing.
 """
 
 import shutil
@@ -15,31 +14,32 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.checkpoint_names import saved_objects
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
 from replicate.estimator.checkpoints.position_file import remove_position
-from replicate.estimator.checkpoints.reading import CheckpointError
 from replicate.estimator.checkpoints.retention import announce, dropped_by, withdraw
 from replicate.estimator.hooks.graph_files import GraphFiles
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Due, PatientHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
 
 
 def saves_checkpoints(config: RunConfig) -> bool:
-    """Returns whether a run saves checkpoints at all."""
+    """Returns True if a run saves checkpoints."""
     return bool(config.save_checkpoints_steps or config.save_checkpoints_secs)
 
 
 def build_saver(scaffold: v1.train.Scaffold, config: RunConfig) -> v1.train.Saver:
-    """Returns the saver of the model, or a new one of the default graph if it brought none.
+    """Returns the saver of the model, or else a new saver of the default graph.
 
     Args:
-      scaffold: Of the model. It takes the saver from the collection SAVERS when it is finalised.
-      config: Says how many checkpoints are kept.
+      scaffold: Scaffold of the model. It takes the saver from the collection SAVERS when it is
+        finalised.
+      config: Holds the number of checkpoints to keep.
     """
     own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
     if own is not None:
@@ -56,7 +56,7 @@ def build_saver(scaffold: v1.train.Scaffold, config: RunConfig) -> v1.train.Save
     return saver
 
 
-class CheckpointHook(PatientHook):
+class CheckpointHook(ScheduledHook):
     """Saves the first step, the last one, and one per interval in between."""
 
     def __init__(
@@ -67,20 +67,20 @@ class CheckpointHook(PatientHook):
         config: RunConfig,
         position: InputPosition | None = None,
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
-        goes_on: Callable[[], bool] = bool,
+        continues_input: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
     ):
         """Keeps the settings.
 
         Args:
-          model_dir: Where checkpoints go.
-          saver: Of the graph that is trained.
-          readings: Of its step.
-          config: Says how often to save.
-          position: Of the input, to be saved too.
-          listeners: Told before and after every save.
-          goes_on: Returns, at the end, whether the next run shall go on at the position of the
-            input that this one has reached.
+          model_dir: Directory of the checkpoints.
+          saver: Saver of the training graph.
+          readings: Hold the step.
+          config: Holds the interval between two saves.
+          position: Position of the input, saved with each checkpoint.
+          listeners: Called before and after every save.
+          continues_input: Called at the end; True if the next run continues at the position of the
+            input that this run has reached.
           graph_files: Writes the *.meta file of each checkpoint; None for no such files.
         """
         self._model_dir = model_dir
@@ -89,15 +89,15 @@ class CheckpointHook(PatientHook):
         self._position = position
         self._listeners = listeners
         self._graph_files = graph_files
-        self._goes_on = goes_on
+        self._continues_input = continues_input
         self._every_steps = config.save_checkpoints_steps
         self._every_secs = config.save_checkpoints_secs
-        self._next = Due()
+        self._next = NextRun()
         self._global_step: Tensor = None
         self._saved_step: int | None = None
 
-    def due(self) -> Due:
-        """Returns when the next checkpoint shall be written."""
+    def next_run(self) -> NextRun:
+        """Returns the step or time of the next checkpoint."""
         return self._next
 
     def begin(self) -> None:
@@ -107,40 +107,40 @@ class CheckpointHook(PatientHook):
             listener.begin()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Takes up the list of kept checkpoints, and saves unless this step is saved already."""
+        """Passes the kept checkpoints to the saver, and saves unless this step is saved."""
         del coord
         step = self._readings.step
         kept = _kept_checkpoints(self._model_dir)
         self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
         if self._path(step) in kept:
             self._saved_step = step
-            self._wait(step)
+            self._start_interval(step)
         else:
             self._save(session, step)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Saves when the interval is over; stops training if a listener wants it."""
+        """Saves if the interval is over; stops training if a listener asks for it."""
         del run_values
-        if self._readings.step < self._next.step and time.monotonic() < self._next.time:
+        if not self._next.is_reached(self._readings.step):
             return
         step = int(run_context.session.run(self._global_step))
         if step != self._saved_step and self._save(run_context.session, step):
             run_context.request_stop()
 
     def end(self, session: v1.Session) -> None:
-        """Saves the last step unless it is saved already, and settles where the next run begins."""
+        """Saves the last step unless it is saved, and keeps or removes the input position."""
         step = int(session.run(self._global_step))
-        goes_on = self._goes_on()
+        continues_input = self._continues_input()
         if step != self._saved_step:
-            self._save(session, step, with_position=goes_on)
-        elif not goes_on:
+            self._save(session, step, with_position=continues_input)
+        elif not continues_input:
             remove_position(self._path(step))
         for listener in self._listeners:
             listener.end(session, step)
 
     @property
     def saved(self) -> tuple[int, str]:
-        """The step that was saved last, and the path of its checkpoint.
+        """The last saved step, and the path of its checkpoint.
 
         Raises:
           RuntimeError: Nothing was saved yet.
@@ -149,19 +149,19 @@ class CheckpointHook(PatientHook):
             raise RuntimeError(f"No step has been saved in {self._model_dir} yet.")
         return self._saved_step, self._path(self._saved_step)
 
-    def _wait(self, step: int) -> None:
-        """Lets an interval begin with this step."""
+    def _start_interval(self, step: int) -> None:
+        """Starts an interval at this step."""
         if self._every_steps:
-            self._next = Due(step=step + self._every_steps)
+            self._next = NextRun(step=step + self._every_steps)
         elif self._every_secs:
-            self._next = Due(time=time.monotonic() + self._every_secs)
+            self._next = NextRun(time=time.monotonic() + self._every_secs)
 
     def _path(self, step: int) -> str:
         return f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}-{step}"
 
     def _save(self, session: v1.Session, step: int, with_position: bool = True) -> bool:
         """Saves one step; returns whether a listener asks for training to stop."""
-        self._wait(step)
+        self._start_interval(step)
         for listener in self._listeners:
             listener.before_save(session, step)
         self._write(session, step, with_position)
@@ -194,19 +194,19 @@ class CheckpointHook(PatientHook):
 
 
 def _kept_checkpoints(model_dir: str) -> list[str]:
-    """The whole checkpoints that count against the limit, oldest first."""
+    """Returns the complete checkpoints that count against the limit, oldest first."""
     whole = indexed_checkpoints(model_dir)
     listed = [path for path in listed_checkpoints(model_dir) if path in whole]
     return listed or whole
 
 
 def _saved_at(path: str) -> float:
-    """When a checkpoint was written, in seconds since the epoch."""
+    """Returns the time at which a checkpoint was written, in seconds since the epoch."""
     return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
 
 
 def _free_space(model_dir: str) -> str:
-    """How much room is left, for a directory on a local file system."""
+    """Returns the free space of a local directory in words, "" for other file systems."""
     try:
         return f" ({shutil.disk_usage(model_dir).free:,} bytes free)"
     except OSError:

@@ -67,7 +67,7 @@ def test_keras_metrics_are_added(linear, make, mean_metric):
     assert results["mean"] == pytest.approx(np.mean(2 * linear.Y), rel=1e-5)
 
 
-def test_metric_of_the_same_name_takes_the_place(linear, make):
+def test_metric_of_the_same_name_is_replaced(linear, make):
     results, _ = evaluate(linear, make(model_fn), squared_and_config)
     assert results["mean"] == pytest.approx(np.mean(linear.Y), rel=1e-5)
     assert results["largest"] == pytest.approx(np.mean(2 * linear.Y), rel=1e-5)
@@ -84,7 +84,7 @@ def test_params_model_dir_and_the_other_modes_stay(linear, tmp_path):
 
 
 def test_wrong_metric_functions(make):
-    with pytest.raises(ValueError, match=r"takes the arguments \['logits'\], which nobody"):
+    with pytest.raises(ValueError, match=r"takes the arguments \['logits'\], but receives only"):
         add_metrics(make(model_fn), lambda logits, labels: {})
     with pytest.raises(TypeError, match="metric_fn must be a function, got 3"):
         add_metrics(make(model_fn), 3)

@@ -23,7 +23,7 @@ PARAMS = {"a": 1}
         (functools.partial(lambda mode, size: (size, mode), size=5), (5, "train")),
     ],
 )
-def test_input_fn_gets_what_it_names(input_fn, expected):
+def test_input_fn_receives_the_arguments_that_it_names(input_fn, expected):
     assert call_input_fn(input_fn, "train", PARAMS, CONFIG) == expected
 
 
@@ -46,7 +46,7 @@ def features(graph):
     return tf.zeros([2, 3])
 
 
-def test_model_fn_gets_what_it_names(features):
+def test_model_fn_receives_the_arguments_that_it_names(features):
     received = {}
 
     def model_fn(features, mode, config, labels):

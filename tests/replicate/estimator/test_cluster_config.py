@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replicate.errors import ClusterConfigError
 from replicate.estimator.cluster_config import (
     ClusterConfig,
-    ClusterConfigError,
     TaskType,
     cluster_config_from_environment,
     parse_cluster_config,
@@ -35,7 +35,7 @@ def parse(cluster, task_type, index, **more):
         '{"task": {"index": 0}}',
     ],
 )
-def test_without_a_cluster_the_process_is_on_its_own(text):
+def test_empty_tf_config_is_a_single_process(text):
     alone = parse_cluster_config(text)
     assert alone == ClusterConfig()
     assert (alone.task_type, alone.task_id, alone.is_chief) == ("worker", 0, True)
@@ -69,7 +69,7 @@ def test_index_may_be_a_string(index, number):
 
 
 @pytest.mark.parametrize("listed", [{}, {"evaluator": ["e:1"]}])
-def test_evaluator_is_beside_the_cluster(listed):
+def test_evaluator_is_not_part_of_the_cluster(listed):
     assert parse({**CLUSTER, **listed}, "worker", 1) == parse(CLUSTER, "worker", 1)
     task = parse({**CLUSTER, **listed}, "evaluator", 0)
     assert (task.task_type, task.is_chief, task.master) == ("evaluator", False, "")
@@ -83,7 +83,7 @@ def test_master_is_the_chief():
     assert (task.is_chief, task.master, task.num_worker_replicas) == (True, "grpc://a:1", 2)
 
 
-def test_target_is_a_server_that_somebody_else_started():
+def test_target_is_a_server_that_was_started_elsewhere():
     jobs = {"chief": ("",), "worker": ("",), "ps": ("",)}
     task = ClusterConfig(jobs, "worker", 0, target="grpc://a:1")
     assert (task.master, task.is_chief, task.global_id_in_cluster) == ("grpc://a:1", False, 1)
@@ -102,7 +102,7 @@ def test_service_and_model_dir():
 MASTERS = {"session_master": "grpc://m:1", "eval_session_master": "grpc://m:2"}
 
 
-def test_masters_of_a_process_on_its_own():
+def test_masters_of_a_single_process():
     alone = parse_cluster_config(json.dumps(MASTERS))
     assert (alone.master, alone.evaluation_master) == ("grpc://m:1", "grpc://m:2")
     assert (alone.is_chief, alone.num_worker_replicas, alone.jobs) == (True, 1, {})
@@ -198,7 +198,7 @@ def test_mistake_is_named_with_a_correct_example(value, message):
 
 
 @pytest.mark.parametrize("text", ["{bad", "{'cluster': 1}", "[" * 100_000, '{"a": 1}}'])
-def test_what_is_not_json_is_shown(text):
+def test_error_shows_text_that_is_not_json(text):
     with pytest.raises(ClusterConfigError, match="TF_CONFIG: it is not JSON"):
         parse_cluster_config(text)
 

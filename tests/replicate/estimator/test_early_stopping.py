@@ -47,7 +47,7 @@ def test_metrics_of_all_evaluations_are_read_in_order(evaluated):
     assert read_eval_metrics("/absent") == {}
 
 
-def test_event_that_is_being_written_is_left_out(evaluated):
+def test_incomplete_event_is_left_out(evaluated):
     estimator = evaluated(3.0)
     (path,) = pathlib.Path(estimator.eval_dir()).glob("*tfevents*")
     whole = path.read_bytes()

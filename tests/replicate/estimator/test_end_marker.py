@@ -1,8 +1,8 @@
 from replicate.estimator import end_marker
-from replicate.estimator.end_marker import Ending, announce_end, has_ended, withdraw_end
+from replicate.estimator.end_marker import TrainingEnd, announce_end, has_ended, withdraw_end
 
 
-def test_the_end_is_told_and_withdrawn(tmp_path):
+def test_end_marker_is_written_and_removed(tmp_path):
     assert not has_ended(str(tmp_path))
     announce_end(str(tmp_path))
     assert has_ended(f"{tmp_path}/")
@@ -11,15 +11,15 @@ def test_the_end_is_told_and_withdrawn(tmp_path):
     withdraw_end(str(tmp_path))
 
 
-def test_training_withdraws_it(linear, tmp_path):
+def test_training_removes_the_end_marker(linear, tmp_path):
     announce_end(str(tmp_path))
     linear.make_estimator(tmp_path).train(linear.input_fn, steps=1)
     assert not has_ended(str(tmp_path))
 
 
-def test_a_worker_tells_the_end_of_its_run_from_that_of_an_earlier_one(tmp_path, monkeypatch):
+def test_new_end_marker_differs_from_that_of_an_earlier_run(tmp_path, monkeypatch):
     announce_end(str(tmp_path))
-    late = Ending(str(tmp_path))
+    late = TrainingEnd(str(tmp_path))
     assert not late.is_new()
     assert not late.is_final()
     withdraw_end(str(tmp_path))
@@ -29,6 +29,6 @@ def test_a_worker_tells_the_end_of_its_run_from_that_of_an_earlier_one(tmp_path,
     announce_end(str(tmp_path))
     assert late.is_new()
     assert late.is_final()
-    again = Ending(str(tmp_path))
+    again = TrainingEnd(str(tmp_path))
     assert not again.is_new()
     assert again.is_final(), "nobody has withdrawn it in time"

@@ -116,7 +116,7 @@ def test_hooks_of_evaluation_and_prediction_are_called(linear, seven_steps):
         assert [(hook.steps, hook.ended) for hook in hooks.values()] == [(3, 1), (3, 1)]
 
 
-def test_scaffold_fills_what_no_checkpoint_holds_and_is_left_out_after_it(linear, tmp_path):
+def test_scaffold_initialises_only_without_a_checkpoint(linear, tmp_path):
     calls = []
 
     def model_fn(features, labels, mode, params):
@@ -135,7 +135,7 @@ def test_scaffold_fills_what_no_checkpoint_holds_and_is_left_out_after_it(linear
     assert estimator.get_variable_value("b") == [7.0]
 
 
-def test_predict_may_be_left_early_and_leaves_the_default_graph_alone(linear, seven_steps):
+def test_predict_can_stop_early_and_does_not_change_the_default_graph(linear, seven_steps):
     with tf.Graph().as_default() as graph:
         predictions = seven_steps.predict(linear.input_fn)
         next(predictions)
@@ -277,7 +277,7 @@ def test_paths_may_be_bytes(linear, seven_steps):
     assert next(seven_steps.predict(linear.once_input_fn, checkpoint_path=checkpoint))
 
 
-def test_predict_warns_of_endless_input(linear, tmp_path, caplog):
+def test_predict_warns_about_endless_input(linear, tmp_path, caplog):
     estimator = linear.make_estimator(tmp_path)
     next(estimator.predict(linear.once_input_fn))
     assert "predict never ends" not in caplog.text
@@ -317,7 +317,7 @@ def test_train_refuses_wrong_numbers_of_steps(linear, tmp_path, arguments, text)
         linear.make_estimator(tmp_path).train(linear.input_fn, **arguments)
 
 
-def test_train_refuses_what_is_no_hook_or_listener(linear, tmp_path):
+def test_train_refuses_other_objects_as_hooks_and_listeners(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path)
     with pytest.raises(TypeError, match=r"hooks must hold instances of .*SessionRunHook"):
         estimator.train(linear.input_fn, hooks=[print])
@@ -374,7 +374,7 @@ def servers():
     return [v1.train.Server.create_local_server() for _ in range(2)]
 
 
-def test_sessions_run_where_tf_config_says(linear, servers, tmp_path, monkeypatch):
+def test_tf_config_chooses_the_servers_of_sessions(linear, servers, tmp_path, monkeypatch):
     training, evaluation = (server.target for server in servers)
     masters = {"session_master": training, "eval_session_master": evaluation}
     monkeypatch.setenv("TF_CONFIG", json.dumps(masters))

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
+from replicate.errors import CheckpointError
 from replicate.estimator import evaluation_rounds
-from replicate.estimator.checkpoints.reading import CheckpointError
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
 from replicate.estimator.train_specs import EvalSpec
 
@@ -67,7 +67,7 @@ def test_rounds_in_the_middle_of_training(linear, tmp_path, throttle_secs, expec
     assert estimator.latest_checkpoint().endswith("-13"), "its round is the final one"
 
 
-def test_rounds_beside_the_training_end_at_the_last_step(linear, tmp_path):
+def test_evaluator_ends_at_the_last_step(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path)
     exporter = Exporter()
     settings = spec(linear, exporter)

@@ -104,7 +104,7 @@ def test_a_number_is_better_than_nan(run):
     assert [run(exporter, {"loss": loss}) for loss in (float("nan"), 9.0)] == [True, True]
 
 
-def test_best_exporter_compares_as_told(run):
+def test_best_exporter_uses_compare_fn(run):
     def higher(best_eval_result, current_eval_result):
         return current_eval_result["accuracy"] > best_eval_result["accuracy"]
 

@@ -169,7 +169,7 @@ def test_graphs_of_all_modes(estimators, tmp_path, load):
     assert mae == pytest.approx(wanted, rel=1e-5)
 
 
-def test_exported_training_graph_trains_on(estimators, tmp_path, load):
+def test_exported_training_graph_can_be_trained(estimators, tmp_path, load):
     session, model, graph = load(export_every_mode(estimators[0], tmp_path), "train")
     signature = model.signature_def["train"]
     feed = {signature.inputs["x"].name: X, signature.inputs["label"].name: X[:, :2]}
@@ -225,7 +225,7 @@ def test_given_checkpoint_text_form_and_assets(linear, tmp_path):
     np.testing.assert_allclose(outputs["y"], linear.X @ weights + bias, rtol=1e-5, atol=1e-6)
 
 
-def test_vocabulary_file_travels_with_the_model(linear, tmp_path):
+def test_export_contains_the_vocabulary_file(linear, tmp_path):
     words = tmp_path / "words.txt"
     words.write_text("zero\none\n")
 
@@ -253,7 +253,7 @@ def test_vocabulary_file_travels_with_the_model(linear, tmp_path):
     np.testing.assert_array_equal(serve(word=tf.constant(["one", "two"]))["id"], [1, 2])
 
 
-def test_served_rows_of_words_need_not_divide_over_towers(tmp_path):
+def test_request_rows_need_not_divide_over_towers(tmp_path):
     def model_fn(features, mode):
         table = v1.get_variable("table", initializer=[[1.0], [10.0], [100.0]])
         bags = tf.nn.embedding_lookup_sparse(table, features["words"], None, combiner="sum")
@@ -292,7 +292,7 @@ def row_of_words(weight, words):
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
-def test_export_under_its_first_name(estimators, tmp_path):
+def test_export_savedmodel_is_the_old_name(estimators, tmp_path):
     base = f"{tmp_path}/".encode()
     path = estimators[0].export_savedmodel(base, receive, strip_default_attrs=False)
     assert tf.saved_model.contains_saved_model(path.decode())
@@ -313,7 +313,7 @@ def test_versions_count_up_and_leave_nothing_unfinished(estimators, tmp_path, mo
     assert sorted(os.listdir(tmp_path)) == ["1234", "1236", "temp-1235"]
 
 
-def test_what_killed_exports_left_is_removed(estimators, tmp_path, monkeypatch):
+def test_files_of_killed_exports_are_removed(estimators, tmp_path, monkeypatch):
     now = 1_700_000_000
     monkeypatch.setattr("time.time", lambda: now + 0.5)
     left = [f"temp-{now - 90_000}", f"temp-{now - 80_000}", "temp-mine", f"{now - 90_000}"]
@@ -343,7 +343,7 @@ def test_each_way_to_feed_has_its_signatures(graph, caplog):
     assert "no signature 'other:regress': The signature of a RegressionOutput" in caplog.text
 
 
-def test_missing_default_is_told(graph, caplog):
+def test_missing_default_signature_gives_a_warning(graph, caplog):
     outputs = {
         "probable": PredictOutput(tf.zeros([2])),
         DEFAULT: ClassificationOutput(tf.ones([2])),

@@ -128,7 +128,7 @@ def test_tables_are_copied(linear, evaluations):
 
 
 @pytest.mark.parametrize("training_saver", ["default", "own"])
-def test_saver_of_the_model_decides_what_is_loaded(evaluations, training_saver):
+def test_saver_of_the_model_loads_its_variables(evaluations, training_saver):
     def add(mode):
         bias = next(each for each in v1.global_variables() if each.op.name == "b")
         if mode == "train":

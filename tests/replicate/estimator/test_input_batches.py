@@ -38,7 +38,7 @@ def test_dataset_of_features_only():
     assert inputs.labels is None
 
 
-def test_position_is_left_out_where_the_config_says_so():
+def test_config_can_turn_the_position_off():
     config = RunConfig(save_input_position=False)
     assert build_inputs(rows([1, 2]), ModeKeys.TRAIN, {}, config).position is None
 

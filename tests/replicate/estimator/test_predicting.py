@@ -55,7 +55,7 @@ def queued():
         (lambda: tf.numpy_function(lambda: np.ones(1), [], tf.float64), False),
     ],
 )
-def test_endless_input_is_warned_of(make_input, is_endless, caplog):
+def test_endless_input_gives_a_warning(make_input, is_endless, caplog):
     with tf.Graph().as_default() as graph:
         made = make_input()
         scaffold = None
@@ -88,7 +88,7 @@ def test_select():
     ("predictions", "text"),
     [({"a": 1}, r"\['c'\]: the model's predictions are \['a'\]"), (1, "are a single Tensor")],
 )
-def test_select_what_is_not_there(predictions, text):
+def test_select_of_unknown_keys_is_an_error(predictions, text):
     with pytest.raises(ValueError, match=text):
         select(predictions, ["c"])
 

@@ -72,7 +72,7 @@ def test_operations_in_a_branch_and_in_a_function_are_found(graph):
     assert "RandomUniform" in name
 
 
-def test_warning_names_them_and_says_what_to_do(graph, caplog):
+def test_warning_names_the_operations_and_the_remedy(graph, caplog):
     noise = [tf.random.normal([3], name=f"noise{i}") for i in range(7)]
     assert warn_of_random_ops(minimized(tf.reduce_sum(weights() * tf.add_n(noise))))
     assert "noise0/RandomStandardNormal, noise1/" in caplog.text

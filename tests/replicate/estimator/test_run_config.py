@@ -5,7 +5,8 @@ import json
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.cluster_config import ClusterConfig, ClusterConfigError
+from replicate.errors import ClusterConfigError
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -223,7 +224,7 @@ def test_cluster_comes_from_the_environment_and_is_kept_by_replace(monkeypatch):
     assert config.service == {"a": 1}
 
 
-def test_wrong_cluster_is_told_at_once(monkeypatch):
+def test_wrong_cluster_is_an_error_of_the_constructor(monkeypatch):
     set_tf_config(monkeypatch, cluster=CLUSTER)
     with pytest.raises(ClusterConfigError, match='"task" is missing'):
         RunConfig()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator import session as session_module
-from replicate.estimator.checkpoints.reading import CheckpointError
 from replicate.estimator.session import RestoringSessionCreator, ServerSession, complete_config
 
 v1 = tf.compat.v1
@@ -101,7 +101,7 @@ def test_sessions_have_the_logical_cpus(graph):
     np.testing.assert_equal(creator.create_session().run(there), 2.0)
 
 
-def test_complete_config_keeps_what_the_user_set():
+def test_complete_config_keeps_the_options_of_the_user():
     given = v1.ConfigProto(device_count={"CPU": 3}, inter_op_parallelism_threads=2)
     completed = complete_config(given)
     assert completed == given

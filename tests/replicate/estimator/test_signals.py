@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from replicate.estimator.signals import TrainingInterrupted, interruptions
+from replicate.errors import TrainingInterrupted
+from replicate.estimator.signals import interruptions
 
 
 def test_training_interrupted_carries_the_exit_code():
@@ -39,7 +40,7 @@ def test_previous_handlers_and_wakeup_descriptor_are_restored():
         signal.signal(signal.SIGTERM, before)
 
 
-def test_other_signals_are_left_alone():
+def test_other_signals_are_not_handled():
     received = []
     before = signal.signal(signal.SIGUSR1, lambda signum, _: received.append(signum))
     try:
@@ -110,7 +111,7 @@ def test_second_signal_ends_the_process_at_once(start_interrupted):
     assert child.wait(timeout=60) == 130
 
 
-def test_a_signal_that_comes_twice_counts_once(start_interrupted):
+def test_repeated_signal_counts_once(start_interrupted):
     child = start_interrupted(same_secs=600)
     child.send_signal(signal.SIGINT)
     child.send_signal(signal.SIGTERM)

@@ -17,7 +17,7 @@ from replicate.estimator import (
     ClusterError,
     TrainingInterrupted,
 )
-from replicate.estimator.cluster.servers import Abandoned
+from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.end_marker import announce_end, has_ended
 from replicate.estimator.train_and_evaluate import train_and_evaluate
@@ -60,7 +60,7 @@ def test_trains_evaluates_on_the_way_and_exports_at_the_end(linear, tmp_path):
     assert [event.step for event in events.Scalars("mae")] == [5, 10, 12]
 
 
-def test_a_session_master_without_a_cluster_trains_and_evaluates_here(linear, tmp_path):
+def test_session_master_without_a_cluster_trains_and_evaluates_in_one_process(linear, tmp_path):
     server = v1.train.Server.create_local_server()
     cluster = ClusterConfig(session_master=server.target)
     estimator = linear.make_estimator(tmp_path, cluster=cluster)
@@ -74,11 +74,11 @@ def test_worker_is_delayed_after_its_server_has_started(linear, tmp_path, monkey
     calls = []
     module = sys.modules[train_and_evaluate.__module__]
     monkeypatch.setattr(module, "start_server", lambda config: calls.append("server"))
-    monkeypatch.setattr(module, "delay_worker", lambda config, is_over: calls.append("delay"))
+    monkeypatch.setattr(module, "delay_worker", lambda config, should_cancel: calls.append("delay"))
 
-    def wait(config, is_over):
+    def wait(config, should_cancel):
         calls.append("wait")
-        raise Abandoned
+        raise WaitCancelled
 
     monkeypatch.setattr(module, "wait_for_parameter_servers", wait)
     jobs = {"chief": ("a:1",), "worker": ("a:2",)}
@@ -97,7 +97,7 @@ def test_throttle_leaves_the_final_round_only(linear, tmp_path):
     assert exporter.told == [(12, True)]
 
 
-def test_training_that_is_done_is_evaluated_once_more(linear, tmp_path):
+def test_complete_training_is_evaluated_once_more(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
     exporter = Exporter()
     train_and_evaluate(
@@ -198,7 +198,7 @@ def test_training_that_was_interrupted_has_not_ended(linear, tmp_path):
     assert not has_ended(str(tmp_path))
 
 
-def test_what_a_killed_export_left_is_removed(linear, tmp_path):
+def test_files_of_a_killed_export_are_removed(linear, tmp_path):
     left = tmp_path / "export" / "noted" / "temp-1700000000"
     (left / "variables").mkdir(parents=True)
     train_spec = TrainSpec(linear.input_fn, max_steps=1)
@@ -298,7 +298,7 @@ def test_cluster_trains_and_is_evaluated(linear, start_role, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_cluster_ends_by_an_error_that_names_who_is_gone(start_role, tmp_path):
+def test_error_of_a_cluster_names_the_lost_process(start_role, tmp_path):
     settings = {"session_creation_timeout_secs": 30}
     roles = {name: start_role(name, 10**6, **settings) for name in ("ps", "worker", "chief")}
     wait_for_checkpoint(tmp_path)

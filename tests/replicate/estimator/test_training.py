@@ -21,7 +21,7 @@ v1 = tf.compat.v1
 # Resuming
 
 
-def test_random_operations_are_warned_of_once(linear, tmp_path, caplog):
+def test_random_operations_give_one_warning(linear, tmp_path, caplog):
     def model_fn(features, labels, mode, params):
         return linear.model_fn(tf.nn.dropout(features, rate=0.1), labels, mode, params)
 
@@ -76,7 +76,7 @@ def test_nothing_is_overwritten_when_all_checkpoints_are_damaged(linear, tmp_pat
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 
-def test_changed_model_is_told_with_both_shapes(linear, tmp_path):
+def test_error_for_a_changed_model_shows_both_shapes(linear, tmp_path):
     linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
 
     def wider(features, labels, mode, params):
@@ -148,7 +148,7 @@ def test_hooks_are_called_in_order(linear, tmp_path):
     assert calls == [*around["begin"], *around["session"], *step, *step, *around["end"]]
 
 
-def test_hook_that_asks_for_the_end(linear, tmp_path):
+def test_hook_can_end_training(linear, tmp_path):
     class Stop(v1.train.SessionRunHook):
         def after_run(self, run_context, run_values):
             run_context.request_stop()
@@ -194,7 +194,7 @@ def test_event_file_holds_loss_and_speed(linear, tmp_path):
     assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
 
 
-def test_events_of_the_step_that_a_run_goes_on_from_are_kept(linear, tmp_path):
+def test_resume_keeps_the_events_of_its_first_step(linear, tmp_path):
     for max_steps in (4, 9):
         estimator = linear.make_estimator(tmp_path, save_summary_steps=3, log_step_count_steps=3)
         estimator.train(linear.input_fn, max_steps=max_steps)
@@ -203,7 +203,7 @@ def test_events_of_the_step_that_a_run_goes_on_from_are_kept(linear, tmp_path):
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 4, 7, 9]
 
 
-def test_metric_lines_go_on_after_a_restart(linear, tmp_path):
+def test_restart_continues_the_metric_lines(linear, tmp_path):
     for max_steps in (4, 4, 9):
         estimator = linear.make_estimator(tmp_path, log_step_count_steps=3)
         estimator.train(linear.input_fn, max_steps=max_steps)
@@ -263,7 +263,7 @@ def test_training_works_outside_of_the_main_thread(linear, tmp_path):
     assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-2"
 
 
-def test_steps_of_a_model_that_does_not_count_them_are_refused(linear, tmp_path):
+def test_model_without_a_step_counter_is_refused_for_steps(linear, tmp_path):
     def model_fn(features, labels, mode):
         weights = v1.get_variable("w", [3, 1])
         loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) - labels))
@@ -290,14 +290,14 @@ def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
         )
 
 
-def test_training_on_nothing_warns(linear, tmp_path, caplog):
+def test_training_without_input_warns(linear, tmp_path, caplog):
     linear.make_estimator(tmp_path).train(lambda: linear.input_fn().take(0), max_steps=3)
     assert "Training made no step: the input ended before its first batch" in caplog.text
     linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
     assert caplog.text.count("Training made no step") == 1
 
 
-def test_hook_that_prevents_the_first_step_is_told(linear, tmp_path, caplog):
+def test_hook_that_prevents_the_first_step_gives_a_warning(linear, tmp_path, caplog):
     class Stop(v1.train.SessionRunHook):
         def after_create_session(self, session, coord):
             coord.request_stop()
@@ -323,7 +323,7 @@ class Lose(v1.train.SessionRunHook):
             raise tf.errors.UnavailableError(None, None, "ps 0 has left")
 
 
-def test_lost_session_is_made_anew_and_the_loss_is_told(linear, start_servers, tmp_path, caplog):
+def test_lost_session_is_replaced_with_a_warning(linear, start_servers, tmp_path, caplog):
     role = start_servers(chief=1, ps=1)["chief", 0]
     lose = Lose()
     estimator = linear.make_estimator(tmp_path, cluster=role)
@@ -338,7 +338,7 @@ def test_lost_session_is_made_anew_and_the_loss_is_told(linear, start_servers, t
         )
 
 
-def test_worker_that_is_left_alone_at_the_end_ends(linear, start_servers, tmp_path):
+def test_worker_ends_if_chief_and_servers_have_ended(linear, start_servers, tmp_path):
     roles = start_servers(chief=1, worker=1, ps=1)
     chief = linear.make_estimator(tmp_path, cluster=roles["chief", 0])
     chief.train(linear.input_fn, max_steps=2)
@@ -349,7 +349,9 @@ def test_worker_that_is_left_alone_at_the_end_ends(linear, start_servers, tmp_pa
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_worker_that_is_still_building_at_the_end_ends(linear, start_servers, tmp_path, is_there):
+def test_worker_ends_if_training_ends_while_it_builds_its_graph(
+    linear, start_servers, tmp_path, is_there
+):
     role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
     if not is_there:
         role = dataclasses.replace(role, jobs={**role.jobs, "ps": ("127.0.0.1:1",)})
@@ -365,7 +367,7 @@ def test_worker_that_is_still_building_at_the_end_ends(linear, start_servers, tm
     assert time.monotonic() - started < 20, "it waits neither for the chief nor for its server"
 
 
-def test_worker_does_not_take_the_end_of_an_earlier_run_for_its_own(
+def test_worker_ignores_the_end_marker_of_an_earlier_run(
     linear, start_servers, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(end_marker, "OLD_SECS", 0)

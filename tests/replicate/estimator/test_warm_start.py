@@ -46,7 +46,7 @@ def exported(source, path):
 
 
 @pytest.mark.parametrize("kind", ["directory", "checkpoint", "SavedModel", "settings"])
-def test_trainable_variables_begin_with_the_values_of_the_source(source, begin, tmp_path, kind):
+def test_trainable_variables_are_initialised_from_the_source(source, begin, tmp_path, kind):
     given = {
         "directory": lambda: tmp_path / "source",
         "checkpoint": lambda: f"{tmp_path}/source/model.ckpt-4",
@@ -130,7 +130,7 @@ def test_prediction_without_training_starts_warm(linear, source, untrained):
     np.testing.assert_allclose(predicted, expected, rtol=1e-5)
 
 
-def test_given_checkpoint_counts_more_than_a_warm_start(linear, source, untrained):
+def test_given_checkpoint_takes_precedence_over_a_warm_start(linear, source, untrained):
     first = f"{source.model_dir}/model.ckpt-0"
     model = untrained(source.model_dir)
     results = model.evaluate(linear.once_input_fn, checkpoint_path=first)
@@ -226,7 +226,7 @@ def test_settings():
     [(".*", "bw"), ("w", "w"), (["w:0"], "w"), (["b"], "b"), (None, "")],
     ids=str,
 )
-def test_averages_begin_warm(source, begin, tmp_path, chosen, warm):
+def test_warm_start_initialises_averages(source, begin, tmp_path, chosen, warm):
     settings = WarmStartSettings(tmp_path / "source", chosen)
 
     def averaged_model_fn(features, labels, mode):

@@ -4,13 +4,14 @@ import shutil
 import pytest
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import (
     indexed_checkpoints,
     listed_checkpoints,
     newest_checkpoint,
     set_aside_damaged,
 )
-from replicate.estimator.checkpoints.reading import CheckpointError, read_variable
+from replicate.estimator.checkpoints.reading import read_variable
 
 v1 = tf.compat.v1
 
@@ -63,20 +64,20 @@ def garble(path):
     path.write_bytes(b"\xff garbage {")
 
 
-def test_newest_is_what_the_state_file_says(saved):
+def test_state_file_names_the_newest_checkpoint(saved):
     assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-10"
     assert listed_checkpoints(str(saved)) == [f"{saved}/model.ckpt-{n}" for n in STEPS]
     (saved / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"')
     assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
 
 
-def test_there_never_was_a_checkpoint(tmp_path):
+def test_new_directory_has_no_newest_checkpoint(tmp_path):
     assert newest_checkpoint(str(tmp_path)) is None
     assert newest_checkpoint(f"{tmp_path}/absent") is None
     assert set_aside_damaged(str(tmp_path)) == []
 
 
-def test_first_save_was_killed(tmp_path):
+def test_killed_first_save_is_no_checkpoint(tmp_path):
     (tmp_path / "model.ckpt-0.data-00000-of-00001").write_text("")
     assert newest_checkpoint(str(tmp_path)) is None
 

@@ -71,7 +71,7 @@ PIPELINES = [shuffled, cached, once, interleaved, sent_ahead, sparse]
 
 @pytest.mark.parametrize("limit", [1 << 20, 0], ids=["buffers", "read again"])
 @pytest.mark.parametrize("dataset_fn", PIPELINES)
-def test_goes_on_bit_for_bit(tmp_path, caplog, dataset_fn, limit):
+def test_resumed_input_is_equal_bit_for_bit(tmp_path, caplog, dataset_fn, limit):
     caplog.set_level(logging.INFO)
     whole = Pipeline(dataset_fn, limit=limit).begin()
     whole.take(3)
@@ -80,7 +80,7 @@ def test_goes_on_bit_for_bit(tmp_path, caplog, dataset_fn, limit):
     assert bool(read_position(first).state) is not reads_again
     resumed = Pipeline(dataset_fn, limit=limit).begin(first)
     assert resumed.position.resumed_at == 3
-    assert caplog.text.count("The input goes on after 3 batches") == 1
+    assert caplog.text.count("The input continues after 3 batches") == 1
     expected = whole.take(2)
     assert_equal(resumed.take(2), expected)
     assert read_position(resumed.save(tmp_path)).elements == 5
@@ -89,7 +89,7 @@ def test_goes_on_bit_for_bit(tmp_path, caplog, dataset_fn, limit):
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 0], ids=["buffers", "read again"])
-def test_random_order_without_a_seed_goes_on(tmp_path, limit):
+def test_random_order_without_a_seed_is_resumed(tmp_path, limit):
     whole = Pipeline(shuffled, seed=None, limit=limit).begin()
     whole.take(3)
     resumed = Pipeline(shuffled, seed=None, limit=limit).begin(whole.save(tmp_path))
@@ -99,7 +99,7 @@ def test_random_order_without_a_seed_goes_on(tmp_path, limit):
     assert not np.array_equal(np.concatenate(other.take(23)[3:]), expected)
 
 
-def test_seeds_that_are_given_stay_as_they_are():
+def test_given_seeds_are_not_changed():
     def seeded():
         return Dataset.range(10).shuffle(10, seed=5).batch(10)
 
@@ -108,7 +108,7 @@ def test_seeds_that_are_given_stay_as_they_are():
     assert_equal(Pipeline(seeded, seed=None).begin().take(1), [expected])
 
 
-def test_buffers_that_grow_are_left_out_from_then_on(tmp_path, caplog):
+def test_buffers_that_grow_are_no_longer_saved(tmp_path, caplog):
     caplog.set_level(logging.INFO)
 
     def words():  # Nothing in the graph tells the size of a text.
@@ -132,7 +132,7 @@ def test_extra_runs_are_counted(tmp_path):
     assert read_position(pipeline.save(tmp_path)).elements == 3
 
 
-def test_buffers_that_tensorflow_refuses_are_read_again(tmp_path, caplog):
+def test_elements_are_read_again_if_tensorflow_refuses_the_buffers(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     whole = Pipeline(shuffled).begin()
     whole.take(3)
@@ -153,7 +153,7 @@ def test_pipeline_whose_state_cannot_be_written_warns_once(tmp_path, caplog):
     assert read_position(pipeline.save(tmp_path)) is None
 
 
-def test_position_of_another_pipeline_begins_anew_with_a_warning(tmp_path, caplog):
+def test_position_of_another_pipeline_is_ignored_with_a_warning(tmp_path, caplog):
     first = Pipeline(lambda: Dataset.range(10).batch(2)).begin()
     first.take(2)
     second = Pipeline(lambda: Dataset.range(10).batch(3)).begin(first.save(tmp_path))
@@ -162,7 +162,7 @@ def test_position_of_another_pipeline_begins_anew_with_a_warning(tmp_path, caplo
     assert caplog.text.count("What differs: batch_size of BatchDatasetV2 2 -> 3") == 1
 
 
-def test_damaged_position_begins_anew_with_a_warning(tmp_path, caplog):
+def test_damaged_position_is_ignored_with_a_warning(tmp_path, caplog):
     first = Pipeline(shuffled).begin()
     first.take(2)
     path = first.save(tmp_path)
@@ -171,7 +171,7 @@ def test_damaged_position_begins_anew_with_a_warning(tmp_path, caplog):
     assert "it is damaged, or another version wrote it" in caplog.text
 
 
-def test_checkpoint_without_position_begins_anew(tmp_path, caplog):
+def test_input_starts_from_the_beginning_without_a_position(tmp_path, caplog):
     found = Pipeline(shuffled).begin(f"{tmp_path}/c").take(2)
     assert_equal(found, Pipeline(shuffled).begin().take(2))
     assert not caplog.text

@@ -11,7 +11,7 @@ def test_makes_the_directory_and_leaves_nothing_in_it(tmp_path):
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
-def test_refuses_a_file(tmp_path):
+def test_model_dir_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(ValueError, match="it is a file, and must be a directory"):
         prepare_model_dir(f"{tmp_path}/file")

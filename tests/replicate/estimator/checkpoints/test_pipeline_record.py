@@ -73,14 +73,14 @@ def assert_found(pattern, text):
         raise AssertionError(text)
 
 
-def test_functions_within_functions_count():
+def test_record_depends_on_nested_functions():
     def other():
         return Dataset.range(3).interleave(lambda x: Dataset.range(x).map(lambda y: y + 2))
 
     assert "InterleaveDataset function" in describe_difference(record(nested), record(other))
 
 
-def test_files_count_by_name():
+def test_record_depends_on_file_names():
     first, second = (
         record(lambda name=name: tf.data.TFRecordDataset([f"{name}/{i}" for i in range(40)]))
         for name in ("day1", "day2")
@@ -88,14 +88,14 @@ def test_files_count_by_name():
     assert "string[40]" in describe_difference(first, second)
 
 
-def test_large_arrays_count_by_shape_and_are_not_copied():
+def test_large_arrays_are_recorded_by_shape_and_not_copied():
     zeros = np.zeros([1 << 18, 2], np.float32)
     made = record(lambda: Dataset.from_tensor_slices(zeros))
     assert made.ops[0].settings["components"] == "float32[262144, 2]"
     assert len(json.dumps(made.as_json())) < 1000
 
 
-def test_elements_count():
+def test_record_depends_on_the_element_spec():
     flat = record(lambda: Dataset.from_tensor_slices((1.0 * np.arange(2), np.arange(2))))
     named = record(lambda: Dataset.from_tensor_slices({"a": 1.0 * np.arange(2), "b": np.arange(2)}))
     assert describe_difference(flat, named).startswith("elements (TensorSpec")

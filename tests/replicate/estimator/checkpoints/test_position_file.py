@@ -38,7 +38,7 @@ def test_position_is_removed_once_or_twice(tmp_path):
         lambda content: content.replace(b'"format": 1', b'"format": 2'),
     ],
 )
-def test_damaged_file_is_told(tmp_path, damage):
+def test_damaged_file_is_an_error(tmp_path, damage):
     write_position(f"{tmp_path}/c", POSITION)
     path = tmp_path / "c.input_position"
     path.write_bytes(damage(path.read_bytes()))

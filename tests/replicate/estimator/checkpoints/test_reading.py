@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.reading import (
-    CheckpointError,
     checkpoint_files,
     damage_in,
     read_variable,
@@ -41,7 +41,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_restores(saved):
+def test_checkpoint_is_restored(saved):
     (weights,) = restore(f"{saved}/model.ckpt-10")
     np.testing.assert_array_equal(weights, np.ones([2, 3]))
 
@@ -134,7 +134,7 @@ def test_missing_variables_are_named(saved):
         restore(f"{saved}/model.ckpt-10", names=("w", "b", "a"))
 
 
-def test_of_many_variables_the_first_are_named(saved):
+def test_error_names_the_first_of_many_variables(saved):
     names = [f"v{number}" for number in range(8)]
     told = (
         r"lacks 8 of the 8 variables of this model: v0, v1, v2, v3, v4 and 3 more\. "

@@ -20,7 +20,7 @@ def names(folder):
 
 
 def names_of_checkpoints(folder):
-    """What a run leaves beside events and metrics."""
+    """Returns the files of a run, without events and metrics."""
     return [name for name in names(folder) if not name.startswith(("events.", "metrics."))]
 
 
@@ -83,7 +83,7 @@ def test_nothing_is_removed_while_the_state_file_is_unusable(model_dir):
     assert names(model_dir) == before
 
 
-def test_only_checkpoints_of_ours_are_removed(model_dir):
+def test_other_files_in_the_note_are_not_removed(model_dir):
     (model_dir / "other-1.index").write_text("")
     announce(str(model_dir), [f"{model_dir}/other-1", ".."])
     assert remove_unlisted(str(model_dir)) == []

@@ -3,9 +3,10 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import recovery
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
-from replicate.estimator.cluster.servers import Abandoned, ClusterError
+from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -48,9 +49,9 @@ def test_pauses_grow_up_to_a_minute(clock):
     assert pauses(restarts, clock, 8) == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
 
 
-def test_gives_up_and_tells_the_last_cause(clock):
+def test_error_after_too_many_losses_names_the_last_cause(clock):
     restarts = Restarts(RunConfig(max_restarts=2), SimpleNamespace(step=7))
-    with pytest.raises(tf.errors.UnavailableError), restarts.noting():
+    with pytest.raises(tf.errors.UnavailableError), restarts.record_cause():
         raise lost()
     pauses(restarts, clock, 2)
     with pytest.raises(
@@ -60,7 +61,7 @@ def test_gives_up_and_tells_the_last_cause(clock):
     assert told.value.code == 138
 
 
-def test_counts_anew_when_training_got_further_than_ever(clock):
+def test_new_highest_step_resets_the_count(clock):
     readings = SimpleNamespace(step=10)
     restarts = Restarts(RunConfig(max_restarts=2), readings)
     pauses(restarts, clock, 2)
@@ -73,7 +74,7 @@ def test_counts_anew_when_training_got_further_than_ever(clock):
 
 def test_a_pause_ends_when_there_is_nothing_to_wait_for(clock):
     restarts = Restarts(RunConfig(), SimpleNamespace(step=0))
-    with pytest.raises(Abandoned):
+    with pytest.raises(WaitCancelled):
         restarts.pause(lambda: True)
     assert clock.now == 0
 
@@ -93,7 +94,7 @@ class Creator:
 def recovering(creator, **settings):
     config = RunConfig(**settings)
     return RecoveringSessionCreator(
-        creator, Restarts(config, SimpleNamespace(step=0)), config, is_over=bool
+        creator, Restarts(config, SimpleNamespace(step=0)), config, should_cancel=bool
     )
 
 

@@ -8,10 +8,10 @@ import time
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import servers
 from replicate.estimator.cluster.servers import (
-    Abandoned,
-    ClusterError,
+    WaitCancelled,
     absent_tasks,
     delay_worker,
     serve_until_done,
@@ -51,13 +51,13 @@ def test_waits_for_a_port_that_is_open(listening):
     wait_for_parameter_servers(config(listening))
 
 
-def test_parameter_server_that_is_absent_is_named():
+def test_absent_parameter_server_is_named():
     missing = config(1, session_creation_timeout_secs=0.01)
     with pytest.raises(ClusterError, match=r"chief 0 has waited 0.01 seconds for ps 0 at '127.0"):
         wait_for_parameter_servers(missing)
 
 
-def test_a_task_whose_address_is_not_known_is_not_asked():
+def test_task_without_an_address_is_not_asked():
     jobs = {"chief": ("",), "worker": ("",), "ps": ("",)}
     beside = RunConfig(cluster=ClusterConfig(jobs, "worker", 0, target="grpc://a:1"))
     servers.wait_for_parameter_servers(beside)
@@ -68,7 +68,7 @@ def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog
     monkeypatch.setattr(servers, "SAY_SECS", 0)
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     answers = iter([False, False, True])
-    with pytest.raises(Abandoned, match="ps 0"):
+    with pytest.raises(WaitCancelled, match="ps 0"):
         wait_for_parameter_servers(config(1), lambda: next(answers))
     assert caplog.text.count("Waiting for ps 0 at '127.0.0.1:1'") == 1
 
@@ -96,7 +96,7 @@ def test_tasks_that_do_not_answer_are_named(listening, start_servers, monkeypatc
         (60, 0, "chief", 0),
     ],
 )
-def test_workers_start_one_after_the_other_if_told_so(monkeypatch, limit, index, role, secs):
+def test_worker_delay_grows_with_its_index(monkeypatch, limit, index, role, secs):
     naps = []
 
     class Clock:
@@ -156,7 +156,7 @@ def start_serving(local_server):
     return thread
 
 
-def test_parameter_server_leaves_when_all_are_done(local_server, monkeypatch):
+def test_parameter_server_ends_when_all_are_done(local_server, monkeypatch):
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     thread = start_serving(local_server)
     tell_parameter_servers(local_server.target, as_role("worker"))
@@ -168,7 +168,7 @@ def test_parameter_server_leaves_when_all_are_done(local_server, monkeypatch):
     assert not thread.is_alive()
 
 
-def test_parameter_server_that_has_left_is_not_told(local_server):
+def test_ended_parameter_server_is_skipped(local_server):
     config = as_role("worker")
     gone = dataclasses.replace(config.cluster, jobs={**config.cluster.jobs, "ps": ("127.0.0.1:1",)})
     started = time.monotonic()
@@ -176,7 +176,7 @@ def test_parameter_server_that_has_left_is_not_told(local_server):
     assert time.monotonic() - started < servers.LEAVE_SECS / 2
 
 
-def test_parameter_server_that_cannot_be_told_is_named(local_server, monkeypatch, caplog):
+def test_unreachable_parameter_server_is_named(local_server, monkeypatch, caplog):
     def fail(*arguments):
         raise tf.errors.DeadlineExceededError(None, None, "late")
 
@@ -197,7 +197,7 @@ def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server,
     assert time.monotonic() - started > 0.1
 
 
-def test_parameter_server_misses_those_who_train(local_server, monkeypatch):
+def test_parameter_server_raises_if_no_chief_or_worker_answers(local_server, monkeypatch):
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     config = as_role("ps", session_creation_timeout_secs=0.1)
     text = r"ps 0 has waited 0.1 seconds .* chief 0 at '127.0.0.1:1', worker 0 at '127.0.0.1:2' acc"
@@ -205,7 +205,7 @@ def test_parameter_server_misses_those_who_train(local_server, monkeypatch):
         serve_until_done(local_server.target, config)
 
 
-def test_parameter_server_leaves_after_the_chief_if_nobody_is_there(local_server, monkeypatch):
+def test_parameter_server_ends_after_the_chief_if_no_worker_answers(local_server, monkeypatch):
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
     tell_parameter_servers(local_server.target, as_role("chief"))
@@ -214,7 +214,7 @@ def test_parameter_server_leaves_after_the_chief_if_nobody_is_there(local_server
     assert time.monotonic() - started < servers.LEAVE_SECS / 2
 
 
-def test_parameter_server_that_was_not_told_leaves_when_training_has_ended(
+def test_parameter_server_without_a_message_ends_after_training(
     local_server, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
@@ -233,7 +233,7 @@ def test_parameter_server_that_was_not_told_leaves_when_training_has_ended(
     assert len(asked) >= 3
 
 
-def test_parameter_server_that_is_asked_to_end_waits_for_those_who_train(local_server, monkeypatch):
+def test_interrupted_parameter_server_waits_for_chief_and_workers(local_server, monkeypatch):
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as chief:
         config = as_role("ps", chief=f"127.0.0.1:{chief.getsockname()[1]}")

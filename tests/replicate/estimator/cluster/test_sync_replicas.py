@@ -64,7 +64,7 @@ def test_session_closes_at_once_and_leaves_no_thread(graph, given, use_resource)
         time.sleep(0.01)
 
 
-def test_error_of_the_chiefs_thread_is_told(graph):
+def test_error_of_the_chiefs_thread_is_raised(graph):
     model = Model(rate=v1.debugging.check_numerics(tf.constant(float("nan")), "no rate"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="no rate"):
         model.train(SyncReplicasHook(model.sync, is_chief=True))
@@ -109,7 +109,7 @@ def test_hooks_of_tensorflow_get_an_orderly_end(graph, caplog):
     assert "its hook is missing" not in caplog.text
 
 
-def test_missing_hook_is_told(graph, caplog):
+def test_missing_hook_gives_a_warning(graph, caplog):
     assert with_orderly_ends([], True, bool) == []
     assert "its hook is missing" not in caplog.text
     Model()
@@ -124,7 +124,7 @@ def test_missing_hook_is_told(graph, caplog):
     assert "its hook is missing" not in caplog.text
 
 
-def test_what_is_no_synchronous_optimizer(graph):
+def test_other_optimizers_are_refused(graph):
     descent = v1.train.GradientDescentOptimizer(1.0)
     with pytest.raises(TypeError, match=r"got <tensorflow.*GradientDescent.*lambda: optimizer.wr"):
         SyncReplicasHook(lambda: descent, True).begin()

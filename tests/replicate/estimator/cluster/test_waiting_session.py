@@ -3,8 +3,9 @@ import socket
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import waiting_session
-from replicate.estimator.cluster.servers import Abandoned, ClusterError
+from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.waiting_session import (
     WaitingSessionCreator,
     check_trains,
@@ -122,7 +123,7 @@ def worker(server, monkeypatch):
     )
 
 
-def test_worker_waits_for_the_chief_and_says_so(graph, worker):
+def test_worker_waits_for_the_chief(graph, worker):
     v1.get_variable("never_initialised", [3])
     with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* for chief 0 at 'a:1'"):
         WaitingSessionCreator(v1.train.Scaffold(), worker).create_session()
@@ -130,11 +131,11 @@ def test_worker_waits_for_the_chief_and_says_so(graph, worker):
 
 def test_worker_stops_waiting_when_there_is_nothing_to_wait_for(graph, worker):
     v1.get_variable("never_initialised_either", [3])
-    with pytest.raises(Abandoned):
+    with pytest.raises(WaitCancelled):
         WaitingSessionCreator(v1.train.Scaffold(), worker, lambda: True).create_session()
 
 
-def test_worker_goes_on_with_what_the_chief_initialised(graph, worker, server):
+def test_worker_uses_the_variables_of_the_chief(graph, worker, server):
     weight = v1.get_variable("shared", initializer=2.0)
     local = v1.get_local_variable("own", initializer=3.0)
     with v1.Session(server.target) as chief:

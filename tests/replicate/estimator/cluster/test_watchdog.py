@@ -4,8 +4,8 @@ import time
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ClusterError
 from replicate.estimator.cluster import watchdog
-from replicate.estimator.cluster.servers import ClusterError
 from replicate.estimator.cluster.watchdog import Watchdog
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
@@ -67,7 +67,7 @@ def test_step_that_hangs_ends_by_an_error_that_names_the_absent(graph, asked, ca
     assert "waiting for ps 0 at 'a:3'" in caplog.text
 
 
-def test_synchronous_steps_need_all_who_train(graph, asked):
+def test_synchronous_steps_need_chief_and_workers(graph, asked):
     step = v1.train.get_or_create_global_step()
     weight = v1.get_variable("w", initializer=2.0)
     descent = v1.train.GradientDescentOptimizer(1.0)

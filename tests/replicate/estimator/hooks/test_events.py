@@ -6,7 +6,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from replicate.estimator.hooks.events import SpeedHook, SummaryHook, event_hooks, event_writer
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Due, Stepper, StopHook
+from replicate.estimator.hooks.scheduled_hook import NextRun
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -27,9 +29,9 @@ def run(folder, train_op, loss, steps, **settings):
     readings = StepReadings(train_op, loss)
     hooks = event_hooks(writer, scaffold, readings, RunConfig(**settings))
     creator = v1.train.ChiefSessionCreator(scaffold)
-    stepper = Stepper(readings, [StopHook(readings, steps), *hooks])
-    with v1.train.MonitoredSession(creator, stepper.hooks) as session:
-        stepper.run(session)
+    loop = StepLoop(readings, [StopHook(readings, steps), *hooks])
+    with v1.train.MonitoredSession(creator, loop.hooks) as session:
+        loop.run(session)
     writer.close()
     return EventAccumulator(str(folder)).Reload()
 
@@ -85,7 +87,7 @@ def test_both_can_be_switched_off(model, tmp_path, never):
 def test_hooks_are_due_and_ask_only_where_there_is_an_event(graph, tmp_path):
     v1.train.create_global_step()
     readings = StepReadings(tf.no_op(), tf.constant(1.0))
-    assert SpeedHook(None, readings, 100).due() == Due(step=100)
+    assert SpeedHook(None, readings, 100).next_run() == NextRun(step=100)
     assert SpeedHook(None, readings, 100).before_run(None) is None
     writer = v1.summary.FileWriterCache.get(str(tmp_path))
     hook = SummaryHook(writer, readings, v1.train.Scaffold(summary_op=tf.constant(b"")), 3)
@@ -95,7 +97,7 @@ def test_hooks_are_due_and_ask_only_where_there_is_an_event(graph, tmp_path):
         readings.step = step
         request = hook.before_run(None)
         asked.append(request is not None)
-        assert asked[-1] == (step + 1 >= hook.due().step)
+        assert asked[-1] == (step + 1 >= hook.next_run().step)
         if request is not None:
             readings.step = step + 1
             hook.after_run(None, v1.train.SessionRunValues(b"", None, None))

@@ -86,7 +86,7 @@ def train_on(linear, tmp_path):
     return train
 
 
-def test_skipped_batches_are_told_and_leave_no_trace(linear, train_on, caplog):
+def test_skipped_batches_are_logged_and_change_nothing(linear, train_on, caplog):
     estimator, train = train_on("bad", range(6), bad=(1, 3, 4))
     train()
     calm, train = train_on("calm", (0, 2, 5))

@@ -179,7 +179,7 @@ def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
     assert (tmp_path / "a.meta").exists()
 
 
-def test_meta_is_built_anew_if_the_one_before_is_gone(tmp_path):
+def test_meta_is_built_again_if_the_previous_one_is_missing(tmp_path):
     files, graph = write(tmp_path, for_checkpoints=True)
     files.write_meta(graph, f"{tmp_path}/b")
     copied = (tmp_path / "b.meta").read_bytes()

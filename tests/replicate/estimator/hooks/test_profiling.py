@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 
 v1 = tf.compat.v1
 
@@ -22,9 +23,9 @@ def costly_model():
 def run(readings, folder, steps, last_step, others=()):
     stream = io.StringIO()
     hook = ProfileHook(readings, str(folder), steps, stream)
-    stepper = Stepper(readings, [*others, hook, StopHook(readings, last_step)])
-    with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
-        stepper.run(session)
+    loop = StepLoop(readings, [*others, hook, StopHook(readings, last_step)])
+    with v1.train.MonitoredSession(hooks=loop.hooks) as session:
+        loop.run(session)
     hook.close()
     return stream.getvalue()
 
@@ -56,7 +57,7 @@ def test_trace_and_table_of_the_costliest_operations(graph, tmp_path, has_others
     assert others == [] or others[0].steps == 9
 
 
-def test_run_that_ends_in_the_middle_keeps_what_it_has(graph, tmp_path):
+def test_incomplete_trace_is_written(graph, tmp_path):
     assert run(costly_model(), tmp_path, (2, 5), 3) == ""
     (trace,) = traces(tmp_path)
     assert b"heavy" in trace.read_bytes()
@@ -74,7 +75,7 @@ def test_run_that_starts_later_records_nothing(graph, tmp_path):
     assert traces(tmp_path) == []
 
 
-def test_another_profiler_is_left_alone(graph, tmp_path, caplog):
+def test_second_profiler_gives_a_warning(graph, tmp_path, caplog):
     tf.profiler.experimental.start(str(tmp_path / "other"))
     try:
         text = run(costly_model(), tmp_path / "own", (1, 1), 1)

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 
 v1 = tf.compat.v1
 
@@ -35,9 +36,9 @@ class Steps:
 
     def run(self, count, stream, **settings):
         hook = ProgressHook("train", self.readings, stream=stream, **settings)
-        stepper = Stepper(self.readings, [StopHook(self.readings, count), hook])
-        with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
-            stepper.run(session)
+        loop = StepLoop(self.readings, [StopHook(self.readings, count), hook])
+        with v1.train.MonitoredSession(hooks=loop.hooks) as session:
+            loop.run(session)
         hook.close()
         return stream
 
@@ -125,7 +126,7 @@ def read_terminal(terminal):
         return ""
 
 
-def test_mode_overrides_what_the_stream_is(steps):
+def test_mode_takes_precedence_over_the_stream(steps):
     assert "\r" in steps.run(1, io.StringIO(), mode="bar", interval=0.0).getvalue()
     assert "\r" not in steps.run(1, Terminal(), mode="log", interval=0.0).getvalue()
 

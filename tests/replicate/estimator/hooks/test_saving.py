@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.checkpoints.reading import CheckpointError
+from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
-from replicate.estimator.hooks.stepping import Stepper, StopHook
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -42,7 +43,7 @@ class Position:
         pathlib.Path(f"{checkpoint}.input_position").write_text("")
 
 
-def run(folder, steps, *listeners, restore=None, goes_on=False, **settings):
+def run(folder, steps, *listeners, restore=None, continues_input=False, **settings):
     """Counts steps in a new graph and returns the number reached."""
     config = RunConfig(**{"save_checkpoints_steps": 2, **settings})
     with tf.Graph().as_default():
@@ -52,12 +53,12 @@ def run(folder, steps, *listeners, restore=None, goes_on=False, **settings):
         saver = build_saver(scaffold, config)
         readings = StepReadings(train_op, tf.constant(1.0))
         hook = CheckpointHook(
-            str(folder), saver, readings, config, Position(), listeners, lambda: goes_on
+            str(folder), saver, readings, config, Position(), listeners, lambda: continues_input
         )
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
-        stepper = Stepper(readings, [StopHook(readings, steps), hook])
-        with v1.train.MonitoredSession(creator, stepper.hooks) as session:
-            stepper.run(session)
+        loop = StepLoop(readings, [StopHook(readings, steps), hook])
+        with v1.train.MonitoredSession(creator, loop.hooks) as session:
+            loop.run(session)
         return hook.saved
 
 
@@ -92,7 +93,7 @@ def test_position_of_the_last_step_is_for_interrupted_runs_only(tmp_path, steps)
         (tmp_path / name).mkdir()
     run(tmp_path / "ended", steps)
     assert positions(tmp_path / "ended") == [0, 2, 4][: (steps + 1) // 2]
-    run(tmp_path / "interrupted", steps, goes_on=True)
+    run(tmp_path / "interrupted", steps, continues_input=True)
     assert positions(tmp_path / "interrupted") == saved_steps(tmp_path / "interrupted")
 
 
@@ -103,7 +104,7 @@ def test_positions_are_deleted_with_their_checkpoints(tmp_path):
 
 
 def test_end_without_a_step_removes_the_position_it_began_with(tmp_path):
-    _, path = run(tmp_path, 4, goes_on=True)
+    _, path = run(tmp_path, 4, continues_input=True)
     assert positions(tmp_path) == [0, 2, 4]
     run(tmp_path, 0, restore=path, save_input_position=False)
     assert positions(tmp_path) == [0, 2]
@@ -134,7 +135,7 @@ def test_kept_list_survives_a_restart_without_state_file(tmp_path):
     assert saved_steps(tmp_path) == [5, 7, 8]
 
 
-def test_keeps_all_if_told_so(tmp_path):
+def test_all_checkpoints_can_be_kept(tmp_path):
     run(tmp_path, 14, keep_checkpoint_max=None)
     assert len(saved_steps(tmp_path)) == 8
 
@@ -166,7 +167,7 @@ def test_directory_may_be_moved(tmp_path):
     assert v1.train.latest_checkpoint(f"{tmp_path}/b") == f"{tmp_path}/b/model.ckpt-2"
 
 
-def test_full_disk_is_told_with_path_and_free_bytes(tmp_path, monkeypatch):
+def test_error_for_a_full_disk_names_path_and_free_bytes(tmp_path, monkeypatch):
     def full(self, *args, **kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 

@@ -3,22 +3,24 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stepping import Due, PatientHook, Stepper, StopHook
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stopping import StopHook
 
 v1 = tf.compat.v1
 
 
 @pytest.fixture
 def readings(graph):
-    """Of a step counter; the loss is the step before."""
+    """Readings of a step counter; the loss is the step before."""
     step = v1.train.create_global_step()
     loss = tf.cast(step.read_value(), tf.float32)
     with tf.control_dependencies([loss]):
         return StepReadings(v1.assign_add(step, 1).op, loss)
 
 
-class Every(PatientHook):
-    """Is due at every multiple of a number, and notes when it is called with what."""
+class Every(ScheduledHook):
+    """Runs at every multiple of a number, and records its calls."""
 
     def __init__(self, readings, number):
         self.readings = readings
@@ -26,8 +28,8 @@ class Every(PatientHook):
         self.asked = []
         self.told = []
 
-    def due(self):
-        return Due(step=(self.readings.step // self.number + 1) * self.number)
+    def next_run(self):
+        return NextRun(step=(self.readings.step // self.number + 1) * self.number)
 
     def before_run(self, run_context):
         self.asked.append(self.readings.step + 1)
@@ -40,7 +42,7 @@ class Every(PatientHook):
 
 
 class Counting(v1.train.SessionRunHook):
-    """A hook of a user: counts its calls, and asks for the loss."""
+    """An unscheduled hook that records the losses."""
 
     def __init__(self, loss, stop_at=None):
         self.loss = loss
@@ -57,12 +59,12 @@ class Counting(v1.train.SessionRunHook):
 
 
 def run(readings, hooks, creator=None, **settings):
-    stepper = Stepper(readings, hooks, **settings)
-    with v1.train.MonitoredSession(creator, stepper.hooks) as session:
-        stepper.run(session)
+    loop = StepLoop(readings, hooks, **settings)
+    with v1.train.MonitoredSession(creator, loop.hooks) as session:
+        loop.run(session)
 
 
-def test_patient_hooks_are_left_out_until_one_is_due(readings):
+def test_scheduled_hooks_are_skipped_until_one_is_due(readings):
     rare, rarer = Every(readings, 3), Every(readings, 6)
     run(readings, [rare, rarer, StopHook(readings, 7)])
     assert rare.asked == rarer.asked == [3, 6, 7]
@@ -70,20 +72,20 @@ def test_patient_hooks_are_left_out_until_one_is_due(readings):
     assert rarer.told == [(3, None), (6, {"loss": 5.0}), (7, None)]
 
 
-def test_hooks_of_others_are_called_around_every_step(readings):
+def test_other_hooks_are_called_around_every_step(readings):
     others, rare = Counting(readings.loss_tensor), Every(readings, 3)
     run(readings, [others, rare, StopHook(readings, 4)])
     assert others.seen == [0, 1, 2, 3]
     assert rare.told == [(3, {"loss": 2.0}), (4, None)]
 
 
-def test_a_hook_of_others_can_stop(readings):
+def test_other_hook_can_stop_the_loop(readings):
     others = Counting(readings.loss_tensor, stop_at=2)
     run(readings, [others])
     assert (len(others.seen), readings.step) == (2, 2)
 
 
-def test_hook_is_told_when_others_moved_the_step_past_its_own(graph):
+def test_hook_runs_when_other_workers_move_the_step_past_its_schedule(graph):
     step = v1.train.create_global_step()
     readings = StepReadings(v1.assign_add(step, 5).op, tf.constant(1.0))
     rare = Every(readings, 3)
@@ -91,12 +93,12 @@ def test_hook_is_told_when_others_moved_the_step_past_its_own(graph):
     assert rare.told == [(5, None), (10, {"loss": 1.0})]
 
 
-def test_time_makes_a_hook_due(readings):
-    class Clocked(PatientHook):
+def test_hook_runs_at_a_scheduled_time(readings):
+    class Clocked(ScheduledHook):
         told = 0
 
-        def due(self):
-            return Due(time=0.0)
+        def next_run(self):
+            return NextRun(time=0.0)
 
         def after_run(self, run_context, run_values):
             self.told += 1
@@ -120,12 +122,12 @@ def test_check_runs_after_every_step_and_its_error_ends_the_run(readings):
 
 
 @pytest.mark.parametrize("has_others", [True, False])
-def test_a_lost_session_is_replaced_and_its_steps_are_made_again(readings, has_others):
-    class Lose(PatientHook):
+def test_lost_session_is_replaced_and_its_steps_are_made_again(readings, has_others):
+    class Lose(ScheduledHook):
         sessions = 0
 
-        def due(self):
-            return Due(step=3)
+        def next_run(self):
+            return NextRun(step=3)
 
         def after_create_session(self, session, coord):
             self.sessions += 1
@@ -140,7 +142,7 @@ def test_a_lost_session_is_replaced_and_its_steps_are_made_again(readings, has_o
     assert (lose.sessions, readings.step) == (2, 4)
 
 
-def test_the_end_of_the_input_ends_the_run(graph):
+def test_end_of_input_ends_the_run(graph):
     v1.train.create_global_step()
     dataset = tf.data.Dataset.range(3)
     batch = v1.data.make_one_shot_iterator(dataset).get_next()
@@ -150,7 +152,7 @@ def test_the_end_of_the_input_ends_the_run(graph):
 
 
 @pytest.mark.parametrize("others", [True, False])
-def test_an_error_of_a_queue_runner_is_told(graph, others):
+def test_error_of_a_queue_runner_is_raised(graph, others):
     step = v1.train.create_global_step()
     queue = v1.FIFOQueue(10, [tf.float32], shapes=[[]])
     bad = tf.numpy_function(lambda: np.float32(int("x")), [], tf.float32)
@@ -161,7 +163,7 @@ def test_an_error_of_a_queue_runner_is_told(graph, others):
 
 
 @pytest.mark.parametrize("others", [True, False])
-def test_goes_on_after_a_loss_that_a_thread_reports(graph, others):
+def test_loop_continues_after_a_thread_reports_a_lost_session(graph, others):
     step = v1.train.create_global_step()
     readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0))
 
@@ -176,32 +178,21 @@ def test_goes_on_after_a_loss_that_a_thread_reports(graph, others):
 
     lose = Lose()
 
-    def is_over():
+    def should_stop():
         if readings.step == 3 and lose.sessions == 1:
             with lose.coord.stop_on_exception():
                 raise tf.errors.UnavailableError(None, None, "lost")
         return False
 
     hooks = [lose, StopHook(readings, last_step=6)]
-    stepper = Stepper(readings, [*hooks, Counting(readings.loss_tensor)] if others else hooks)
-    with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(), stepper.hooks) as session:
-        stepper.run(session, is_over)
+    loop = StepLoop(readings, [*hooks, Counting(readings.loss_tensor)] if others else hooks)
+    with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(), loop.hooks) as session:
+        loop.run(session, should_stop)
     assert (readings.step, lose.sessions) == (6, 2)
 
 
-@pytest.mark.parametrize(
-    ("limits", "last"), [({"num_steps": 2}, 7), ({"last_step": 7}, 7), ({"last_step": 5}, 5)]
-)
-def test_training_ends_at_its_last_step(graph, limits, last):
-    step = v1.train.create_global_step()
-    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0))
-    creator = v1.train.ChiefSessionCreator(v1.train.Scaffold(init_op=step.assign(5)))
-    run(readings, [StopHook(readings, **limits)], creator)
-    assert readings.step == last
-
-
-def test_any_signal_of_the_caller_ends_the_run(readings):
-    stepper = Stepper(readings, [])
-    with v1.train.MonitoredSession(hooks=stepper.hooks) as session:
-        stepper.run(session, lambda: readings.step == 3)
+def test_should_stop_ends_the_run(readings):
+    loop = StepLoop(readings, [])
+    with v1.train.MonitoredSession(hooks=loop.hooks) as session:
+        loop.run(session, lambda: readings.step == 3)
     assert readings.step == 3

@@ -1,0 +1,163 @@
+"""StepLoop: makes steps in a monitored session, and calls the hooks.
+
+Training and evaluation share this loop. It calls a `ScheduledHook` only when the hook asks for it,
+and any other hook around every step. `readings.py` reads step and loss, once for all hooks.
+`tf.compat.v1.train.MonitoredSession` makes the session, and makes it again when it was lost.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+
+v1 = tf.compat.v1
+
+
+class StepLoop(v1.train.SessionRunHook):
+    """The loop over steps. It is itself a hook of the monitored session that it runs."""
+
+    def __init__(
+        self,
+        readings: StepReadings,
+        hooks: Iterable[Any],
+        check: Callable[[], None] | None = None,
+    ):
+        """Stores what runs in each step.
+
+        Args:
+          readings: Reads step and loss.
+          hooks: Hooks of any kind. The scheduled ones run after the others.
+          check: Called after each step, before the scheduled hooks; it may raise an error.
+        """
+        hooks = list(hooks)
+        self._readings = readings
+        self._scheduled = [hook for hook in hooks if isinstance(hook, ScheduledHook)]
+        self._others = [hook for hook in hooks if not isinstance(hook, ScheduledHook)]
+        self._check = check
+        self._next = NextRun()
+        self._session: v1.Session = None
+        self._stopped = False
+
+    @property
+    def hooks(self) -> list[Any]:
+        """Hooks to pass to the monitored session: the unscheduled ones, and this loop."""
+        return [*self._others, self]
+
+    @property
+    def is_done(self) -> bool:
+        """True if a hook says that no step is to be made."""
+        return any(hook.is_done for hook in self._scheduled)
+
+    def begin(self) -> None:
+        """Begins the readings and the scheduled hooks."""
+        self._readings.begin()
+        for hook in self._scheduled:
+            hook.begin()
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Passes a new session to the readings and the scheduled hooks.
+
+        The loop keeps the session: after a loss, a step_context still holds the lost one.
+        """
+        self._session = session
+        self._readings.after_create_session(session)
+        for hook in self._scheduled:
+            hook.after_create_session(session, coord)
+        self._stopped = self.is_done
+        self._schedule()
+
+    def end(self, session: v1.Session) -> None:
+        """Ends the scheduled hooks."""
+        for hook in self._scheduled:
+            hook.end(session)
+
+    def run(
+        self,
+        session: v1.train.MonitoredSession,
+        should_stop: Callable[[], bool] = bool,
+        error_context: Callable[
+            [], contextlib.AbstractContextManager[None]
+        ] = contextlib.nullcontext,
+    ) -> None:
+        """Makes steps until a hook or `should_stop` asks for the end.
+
+        Args:
+          session: A monitored session with the `hooks` of this loop.
+          should_stop: Called before each step; True ends the loop.
+          error_context: Returns a context that surrounds the steps of one session. The error that
+            ends the session passes through it.
+        """
+        # Queue runners report errors through the coordinator, which a plain run does not ask.
+        is_plain = not any(map(_overrides_run_methods, self._others)) and not v1.get_collection(
+            v1.GraphKeys.QUEUE_RUNNERS
+        )
+
+        def steps(step_context: Any) -> None:
+            current = self._session
+            run = current.run if is_plain else step_context.run_with_hooks
+            with error_context():
+                while not self._has_ended(session, should_stop) and self._session is current:
+                    self._step(run)
+
+        while not self._has_ended(session, should_stop):
+            session.run_step_fn(steps)
+
+    def _has_ended(
+        self, session: v1.train.MonitoredSession, should_stop: Callable[[], bool]
+    ) -> bool:
+        """Returns True if no more step is to be made. Asking a lost session makes a new one."""
+        return bool(self._stopped or session.should_stop() or should_stop())
+
+    def _step(self, run: Callable[..., Any]) -> None:
+        """Makes one step."""
+        readings = self._readings
+        if not self._next.is_reached(readings.step + 1):
+            readings.take(run(readings.fetch))
+            self._finish_step({})
+            return
+        context = self._context()
+        requests = [hook.before_run(context) for hook in self._scheduled]
+        fetches = {i: asked.fetches for i, asked in enumerate(requests) if asked is not None}
+        options = next((asked.options for asked in requests if asked and asked.options), None)
+        metadata = None if options is None else v1.RunMetadata()
+        read, results = run((readings.fetch, fetches), options=options, run_metadata=metadata)
+        readings.take(read)
+        self._finish_step(results, metadata)
+
+    def _finish_step(self, results: dict[int, Any], metadata: v1.RunMetadata | None = None) -> None:
+        """Checks a step that was made, and calls the scheduled hooks if one of them is due."""
+        if self._check is not None:
+            self._check()
+        if not (results or self._next.is_reached(self._readings.step)):
+            return
+        context = self._context()
+        for i, hook in enumerate(self._scheduled):
+            hook.after_run(context, v1.train.SessionRunValues(results.get(i), None, metadata))
+        self._stopped = self._stopped or context.stop_requested
+        self._schedule()
+
+    def _context(self) -> Any:
+        return v1.train.SessionRunContext(
+            v1.train.SessionRunArgs(self._readings.fetch), self._session
+        )
+
+    def _schedule(self) -> None:
+        """Finds the next run of any scheduled hook."""
+        runs = [hook.next_run() for hook in self._scheduled]
+        self._next = NextRun(
+            min((run.step for run in runs), default=math.inf),
+            min((run.time for run in runs), default=math.inf),
+        )
+
+
+def _overrides_run_methods(hook: v1.train.SessionRunHook) -> bool:
+    """Returns True if a hook overrides `before_run` or `after_run`."""
+    return any(
+        getattr(getattr(hook, name), "__func__", None) is not getattr(v1.train.SessionRunHook, name)
+        for name in ("before_run", "after_run")
+    )
