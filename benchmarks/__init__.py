@@ -1,1 +1,1 @@
-"""Programs that measure what the packages cost, each beside what it is compared with."""
+"""Benchmarks of the packages: speed, memory and training loss, compared with alternatives."""

@@ -1,8 +1,8 @@
-"""Runs the benchmarks one after the other, each in a process of its own and for a limited time.
+"""Runs the benchmarks one after the other, each in its own process with a time limit.
 
-Each prints its table and leaves NAME.json, NAME.png and, with what else it said, NAME.log in a
-folder. One that fails does not stop the others; the exit code is 1 then. Only the points of the
-cluster have no picture: `scaling` draws them, and measures nothing itself.
+Each benchmark prints its table and writes NAME.json, NAME.png and, with its standard error,
+NAME.log to a folder. If one fails, the others still run, and the exit code is 1. `cluster_points`
+draws no picture: `scaling` draws its measurements.
 
     python -m benchmarks --name=tower_step --folder=runs/bench
 """
@@ -19,23 +19,25 @@ from typing import NamedTuple
 
 from absl import app, flags
 
-ROOT = pathlib.Path(__file__).parents[1]
-PYTHON_TF215 = ROOT / ".venv-tf215" / "bin" / "python"
+from benchmarks import harness
+
+PYTHON_TF215 = harness.ROOT / ".venv-tf215" / "bin" / "python"
 JSON = "--json={file}.json"
 PICTURE = "--picture={file}.png"
 GRACE_SECS = 10.0
-"""What a benchmark that is stopped has to end the processes that it started."""
+"""Time for a stopped benchmark to end its child processes."""
 
 
 class Plan(NamedTuple):
-    """How a benchmark is run here.
+    """Command line and time limit of a benchmark.
 
     Attributes:
-      module: Of this package.
-      minutes: After which it is stopped; several times what it takes on two idle cores.
-      options: Of its command line.
-      files: Options that name what it writes or reads; {file} is the folder and its name.
-      on_tf215: Whether it is told the Python of TensorFlow 2.15.
+      module: Module of this package to run.
+      minutes: Time limit, several times the usual time on two idle cores.
+      options: Command-line options.
+      files: Options with paths to read or write. {folder} is the output folder, {file} is the
+        folder and the name of the benchmark.
+      on_tf215: True to pass the Python of TensorFlow 2.15 as --python.
     """
 
     module: str
@@ -46,11 +48,11 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a benchmark.
+    """Outcome of a benchmark.
 
     Attributes:
-      seconds: That it took.
-      trouble: Why there is no result; empty if there is one.
+      seconds: Duration.
+      trouble: Error text, or "" if the benchmark succeeded.
     """
 
     seconds: float
@@ -72,10 +74,10 @@ PLANS: Mapping[str, Plan] = {
     "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),
-    "cluster_points": Plan("cluster_points", 15, files=(JSON,)),
+    "cluster_points": Plan("scaling.cluster_points", 15, files=(JSON,)),
     "scaling": Plan("scaling", 5, files=("--points={folder}/cluster_points.json", PICTURE)),
 }
-"""By name, in the order in which they are run."""
+"""Plans by name, in the order in which they run."""
 
 FLAGS = flags.FLAGS
 
@@ -84,10 +86,10 @@ def command(plan: Plan, name: str, folder: pathlib.Path, python_tf215: str) -> l
     """Returns the command line of a benchmark.
 
     Args:
-      plan: What to run.
-      name: Of the files that it writes.
-      folder: Where they go.
-      python_tf215: The Python of TensorFlow 2.15.
+      plan: Plan of the benchmark.
+      name: Name of its output files.
+      folder: Folder of its output files.
+      python_tf215: Python interpreter with TensorFlow 2.15.
     """
     files = [option.format(file=folder / name, folder=folder) for option in plan.files]
     other_python = [f"--python={python_tf215}"] if plan.on_tf215 else []
@@ -102,19 +104,19 @@ def command(plan: Plan, name: str, folder: pathlib.Path, python_tf215: str) -> l
 
 
 def run(arguments: Sequence[str], log: pathlib.Path, seconds: float) -> str:
-    """Runs a program, which prints on our terminal; ends all processes of it if it takes too long.
+    """Runs a program with a time limit. Ends all its processes if it exceeds the limit.
 
     Args:
-      arguments: Its command line.
-      log: File for its standard error.
-      seconds: That it may take.
+      arguments: Command line.
+      log: File for standard error. Standard output goes to the terminal.
+      seconds: Time limit.
 
     Returns:
-      What went wrong, or nothing.
+      An error text, or "" if the program succeeded.
     """
     with log.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(  # noqa: S603  # the programs are those of this package
-            arguments, cwd=ROOT, stderr=file, start_new_session=True
+            arguments, cwd=harness.ROOT, stderr=file, start_new_session=True
         )
         try:
             code = process.wait(seconds)
@@ -126,7 +128,7 @@ def run(arguments: Sequence[str], log: pathlib.Path, seconds: float) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a program that still runs, and what it has started."""
+    """Ends a running program and its child processes."""
     if process.poll() is not None:
         return
     os.killpg(process.pid, signal.SIGTERM)
@@ -138,7 +140,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_all(names: Sequence[str], folder: pathlib.Path, python_tf215: str) -> dict[str, Outcome]:
-    """Runs benchmarks one after the other; returns what came of each."""
+    """Runs benchmarks one after the other and returns their outcomes by name."""
     outcomes = {}
     for name in names:
         print(f"== {name}", flush=True)
@@ -157,14 +159,14 @@ def run_all(names: Sequence[str], folder: pathlib.Path, python_tf215: str) -> di
 
 
 def lines(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
-    """Yields a line for each benchmark, and their time together."""
+    """Yields a line for each benchmark and a line with the total time."""
     for name, (seconds, trouble) in outcomes.items():
         yield f"{name:<24}{seconds:>8.0f} s   {trouble or 'done'}"
     yield f"{'':<24}{sum(outcome.seconds for outcome in outcomes.values()):>8.0f} s"
 
 
 def main(_: Sequence[str]) -> int:
-    """Runs what is chosen; returns the exit code."""
+    """Runs the chosen benchmarks and returns the exit code."""
     folder = pathlib.Path(FLAGS.folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     outcomes = run_all(FLAGS.name, folder, os.path.abspath(FLAGS.python_tf215))
@@ -174,9 +176,9 @@ def main(_: Sequence[str]) -> int:
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    flags.DEFINE_multi_enum("name", list(PLANS), list(PLANS), "What to run; may be repeated.")
-    flags.DEFINE_string("folder", str(ROOT / "runs" / "bench"), "Where the files go.")
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    flags.DEFINE_multi_enum("name", list(PLANS), list(PLANS), "Benchmark to run; may be repeated.")
+    flags.DEFINE_string("folder", str(harness.ROOT / "runs" / "bench"), "Output folder.")
     flags.DEFINE_string("python_tf215", str(PYTHON_TF215), "Python of TensorFlow 2.15.")
 
 

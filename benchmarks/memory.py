@@ -1,14 +1,13 @@
-"""How much memory training takes at its peak: by number of towers, and of K-FAC.
+"""Peak memory of training, by number of towers and with K-FAC.
 
-Each case has a process of its own, which builds the model, makes some steps and tells the largest
-amount of memory that it had (`ru_maxrss`). What a process has that only imports TensorFlow and runs
-a constant is subtracted. Global batches are the same for all numbers of towers. For Linux.
+Each case has its own process, which builds the model, runs some steps and returns its peak memory
+(`ru_maxrss`). The peak of a process that only runs a constant is subtracted. The global batch is
+the same for all numbers of towers. Linux only.
 
     python -m benchmarks.memory --group=MLP --group="K-FAC, autoencoder" --repeats=3
 """
 
 import json
-import resource
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import children, logical_devices, record, timing
+from benchmarks import harness
 
 TOWERS = {"1 tower": 1, "2 towers": 2, "4 towers": 4}
 OPTIMIZERS = {"momentum": "momentum", "K-FAC": "kfac"}
@@ -27,40 +26,27 @@ RESNET_BATCH_SIZE = 32
 ALONE = "TensorFlow alone"
 
 Peaks: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
-"""Group -> case -> bytes at the peak, by repeat; the first case is what the others stand beside."""
+"""Peak bytes of each repeat, by group and case. The first case is the baseline of a group."""
 
 FLAGS = flags.FLAGS
 
 
 def peak_here(group: str, case: str, steps: int) -> int:
-    """Trains in this process; returns the bytes that it had at most, TensorFlow included."""
+    """Trains in this process and returns its peak bytes, including TensorFlow's own."""
     if group == ALONE:
-        run_constant()
+        harness.run_constant()
     elif group in KFAC_GROUPS:
-        from benchmarks import step_programs  # noqa: PLC0415
+        from benchmarks.kfac_step import step_programs  # noqa: PLC0415
 
         step_programs.Program(KFAC_GROUPS[group], OPTIMIZERS[case], BATCH_SIZE).run(steps)
     else:
         _train_on_towers(group, TOWERS[case], steps)
-    return peak_so_far()
-
-
-def peak_so_far() -> int:
-    """Returns the bytes that this process had at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def run_constant() -> None:
-    """Has TensorFlow do as little as it can, so that the process has what it needs at least."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(tf.constant(0))
+    return harness.peak_bytes()
 
 
 def _train_on_towers(group: str, towers: int, steps: int) -> None:
-    devices = logical_devices.divide_cpu(towers)
-    from benchmarks import tower_models, tower_programs  # noqa: PLC0415
+    devices = harness.divide_cpu(towers)
+    from benchmarks.tower_step import tower_models, tower_programs  # noqa: PLC0415
 
     model: tower_models.Model
     if group == "MLP":
@@ -73,21 +59,21 @@ def _train_on_towers(group: str, towers: int, steps: int) -> None:
 
 
 def peak_elsewhere(group: str, case: str) -> int:
-    """Has another process find out a peak; returns it in bytes."""
+    """Runs `peak_here` in another process and returns the peak in bytes."""
     options = ["--here", f"--group={group}", f"--case={case}", f"--steps={FLAGS.steps}"]
     command = [sys.executable, "-m", "benchmarks.memory", *options]
-    peak: int = children.read_json(command, f"find the peak of {group}, {case}")
+    peak: int = harness.read_json(command, f"find the peak of {group}, {case}")
     return peak
 
 
 def cases(groups: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Returns the cases of each group, TensorFlow alone before them."""
+    """Returns the cases of each group, after those of TensorFlow alone."""
     chosen = {group: tuple(OPTIMIZERS if group in KFAC_GROUPS else TOWERS) for group in groups}
     return {ALONE: (ALONE,), **chosen}
 
 
 def beyond(found: Peaks) -> dict[str, dict[str, list[float]]]:
-    """Returns peaks without what TensorFlow alone has, in MB."""
+    """Returns the peaks minus the peak of TensorFlow alone, in MB."""
     alone = statistics.median(found[ALONE][ALONE])
     return {
         group: {case: [(value - alone) / 1e6 for value in peaks[case]] for case in peaks}
@@ -97,9 +83,9 @@ def beyond(found: Peaks) -> dict[str, dict[str, list[float]]]:
 
 
 def lines(found: Peaks) -> Iterator[str]:
-    """Yields the lines of a table: peaks, what is beyond TensorFlow's own, and its ratio.
+    """Yields the lines of a table: peak, peak beyond TensorFlow's own, and ratio.
 
-    The ratio is that to the first case of a group, of medians.
+    The ratio compares the medians beyond TensorFlow's own with the first case of the group.
     """
     yield f"{'peak, MB':<32}{'in all':>22}{'beyond TensorFlow':>22}{'ratio':>8}"
     yield f"{ALONE:<32}{_megabytes(found[ALONE][ALONE]):>22}"
@@ -108,16 +94,16 @@ def lines(found: Peaks) -> Iterator[str]:
         for case, own in peaks.items():
             yield (
                 f"{f'{group}, {case}':<32}{_megabytes(found[group][case]):>22}"
-                f"{timing.spread(own, 0):>22}{statistics.median(own) / base:>8.2f}"
+                f"{harness.spread(own, 0):>22}{statistics.median(own) / base:>8.2f}"
             )
 
 
 def _megabytes(values: Sequence[int]) -> str:
-    return timing.spread([value / 1e6 for value in values], 0)
+    return harness.spread([value / 1e6 for value in values], 0)
 
 
 def main(_: Sequence[str]) -> None:
-    """Finds out one peak here, or all of them elsewhere; prints, writes, draws."""
+    """Measures one case in this process with --here; else measures all and saves the results."""
     if FLAGS.here:
         print(json.dumps(peak_here(FLAGS.group[0], FLAGS.case, FLAGS.steps)))
         return
@@ -130,21 +116,23 @@ def main(_: Sequence[str]) -> None:
                 values.append(peak_elsewhere(group, case))
     print("\n".join(lines(found)))
     if FLAGS.json:
-        record.write(FLAGS.json, found)
+        harness.write_record(FLAGS.json, found)
     if FLAGS.picture:
-        record.draw_bars(FLAGS.picture, beyond(found), "Memory beyond TensorFlow's own", "MB")
+        harness.draw_bars(FLAGS.picture, beyond(found), "Memory beyond TensorFlow's own", "MB")
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
     groups = [*TOWER_GROUPS, *KFAC_GROUPS]
-    flags.DEFINE_multi_enum("group", groups, [*groups, ALONE], "Of cases; may be repeated.")
+    flags.DEFINE_multi_enum("group", groups, [*groups, ALONE], "Group of cases; may be repeated.")
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 3, "Processes of each case.", lower_bound=1)
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the ratios to.")
-    flags.DEFINE_bool("here", False, "Find out the peak of one case in this process; print JSON.")
-    flags.DEFINE_enum("case", ALONE, [*TOWERS, *OPTIMIZERS, ALONE], "Which, of the group; here.")
+    flags.DEFINE_bool("here", False, "Measure one case in this process and print JSON.")
+    flags.DEFINE_enum(
+        "case", ALONE, [*TOWERS, *OPTIMIZERS, ALONE], "Case of the group, with --here."
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How much memory training by K-FAC takes at its peak, ours and tensorflow/kfac's.
+"""Peak memory of training with our K-FAC and with tensorflow/kfac.
 
-The same models and batches as in `benchmarks.rival_step`, each in a process of its own, which tells
-the largest amount of memory that it had (`ru_maxrss`). What it had with TensorFlow and a constant
-only is subtracted, since the two need different versions of TensorFlow. Momentum SGD in both
-shows what a version of TensorFlow takes itself. For Linux.
+The models and batches are those of `benchmarks.rival_step`. Each case has its own process, which
+returns its peak memory (`ru_maxrss`). The peak after TensorFlow runs a constant is subtracted,
+because the two need different versions of TensorFlow. Momentum SGD in both shows the effect of the
+version on a model. Linux only.
 
     python -m benchmarks.rival_memory --model=autoencoder --repeats=3
 """
@@ -16,58 +16,59 @@ from typing import TypeAlias
 
 from absl import app, flags
 
-from benchmarks import children, kfac_step, memory, record, rival_environments, timing
+from benchmarks import harness, kfac_step
+from benchmarks.rivals import environments
 
 OPTIMIZERS = ("momentum", "kfac")
 OURS, THEIRS = "ours", "tensorflow-kfac"
 
 Peaks: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
-"""Model and optimizer -> ours or theirs -> bytes at the peak beyond TensorFlow, by repeat."""
+"""Peak bytes beyond TensorFlow of each repeat, by "model, optimizer" and by `OURS` or `THEIRS`."""
 
 FLAGS = flags.FLAGS
 
 
 def peak_here(model: str, optimizer: str) -> dict[str, int]:
-    """Trains in this process; returns the bytes at its peak, and "alone" before the model."""
-    from benchmarks import step_programs  # noqa: PLC0415
+    """Trains in this process and returns the peak bytes: "alone" before the model, and "peak"."""
+    from benchmarks.kfac_step import step_programs  # noqa: PLC0415
 
-    memory.run_constant()
-    alone = memory.peak_so_far()
+    harness.run_constant()
+    alone = harness.peak_bytes()
     step_programs.Program(model, optimizer, FLAGS.batch_size).run(FLAGS.steps)
-    return {"alone": alone, "peak": memory.peak_so_far()}
+    return {"alone": alone, "peak": harness.peak_bytes()}
 
 
 def commands(model: str, optimizer: str, python: str) -> dict[str, list[str]]:
-    """Returns the command lines that find out our peak and theirs.
+    """Returns the command lines that measure our peak and theirs.
 
     Args:
       model: One of `kfac_step.MODELS`.
       optimizer: One of `OPTIMIZERS`.
-      python: Of their environment.
+      python: Interpreter of their environment.
     """
     options = [f"--{flag}={FLAGS[flag].value}" for flag in ("batch_size", "steps")]
     case = ["--here", f"--model={model}", f"--optimizer={optimizer}"]
     numbers = (str(FLAGS.batch_size), "1", str(FLAGS.steps))
     return {
         OURS: [sys.executable, "-m", "benchmarks.rival_memory", *options, *case],
-        THEIRS: rival_environments.command(THEIRS, python, "steps", model, *numbers, optimizer),
+        THEIRS: environments.command(THEIRS, python, "steps", model, *numbers, optimizer),
     }
 
 
 def lines(found: Peaks) -> Iterator[str]:
-    """Yields the lines of a table: what is beyond TensorFlow, and ours over theirs, of medians."""
+    """Yields the lines of a table: peaks beyond TensorFlow, and the ratio of their medians."""
     yield f"{'beyond TensorFlow, MB':<32}{OURS:>24}{THEIRS:>24}{'ratio':>8}"
     for case, peaks in found.items():
         ours, theirs = ([value / 1e6 for value in peaks[name]] for name in (OURS, THEIRS))
         yield (
-            f"{case:<32}{timing.spread(ours, 0):>24}{timing.spread(theirs, 0):>24}"
+            f"{case:<32}{harness.spread(ours, 0):>24}{harness.spread(theirs, 0):>24}"
             f"{statistics.median(ours) / statistics.median(theirs):>8.2f}"
         )
 
 
 def measure() -> dict[str, dict[str, list[int]]]:
-    """Finds out all peaks in processes that take turns."""
-    python = rival_environments.install(THEIRS, FLAGS.environments)
+    """Measures all peaks, each in its own process."""
+    python = environments.install(THEIRS, FLAGS.environments)
     found: dict[str, dict[str, list[int]]] = {}
     for model in FLAGS.model:
         for optimizer in OPTIMIZERS:
@@ -76,42 +77,42 @@ def measure() -> dict[str, dict[str, list[int]]]:
             programs = commands(model, optimizer, python)
             for _ in range(FLAGS.repeats):
                 for name, command in programs.items():
-                    peak = children.read_json(command, f"find the peak of {case}, {name}")
+                    peak = harness.read_json(command, f"find the peak of {case}, {name}")
                     found[case][name].append(peak["peak"] - peak["alone"])
     return found
 
 
 def main(_: Sequence[str]) -> None:
-    """Finds out one peak here, or all of them elsewhere; prints, writes, draws."""
+    """Measures one case in this process with --here; else measures all and saves the results."""
     if FLAGS.here:
         print(json.dumps(peak_here(FLAGS.model[0], FLAGS.optimizer)))
         return
     found = measure()
     print("\n".join(lines(found)))
     if FLAGS.json:
-        record.write(FLAGS.json, found)
+        harness.write_record(FLAGS.json, found)
     if FLAGS.picture:
         megabytes = {
             case: {name: [value / 1e6 for value in values] for name, values in peaks.items()}
             for case, peaks in found.items()
         }
-        record.draw_bars(FLAGS.picture, megabytes, "Memory beyond TensorFlow's own", "MB")
+        harness.draw_bars(FLAGS.picture, megabytes, "Memory beyond TensorFlow's own", "MB")
 
 
 def define_flags() -> None:
-    """Defines the flags of this program; not on import, as other benchmarks have the same names."""
-    rival_environments.define_flags()
-    flags.adopt_module_key_flags(rival_environments)
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    environments.define_flags()
+    flags.adopt_module_key_flags(environments)
     flags.DEFINE_multi_enum(
-        "model", list(kfac_step.MODELS), kfac_step.MODELS, "What to train; may be repeated."
+        "model", list(kfac_step.MODELS), kfac_step.MODELS, "Model to train; may be repeated."
     )
     flags.DEFINE_integer("batch_size", 256, "Examples in a batch.", lower_bound=1)
     flags.DEFINE_integer("steps", 11, "Steps of each process; K-FAC inverts every 10.", 1)
     flags.DEFINE_integer("repeats", 1, "Processes of each case.", lower_bound=1)
     flags.DEFINE_string("json", None, "File to write the measurements to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the peaks to.")
-    flags.DEFINE_bool("here", False, "Find out our peak of one case in this process; print JSON.")
-    flags.DEFINE_enum("optimizer", "kfac", OPTIMIZERS, "Which; here.")
+    flags.DEFINE_bool("here", False, "Measure one of our cases in this process; print JSON.")
+    flags.DEFINE_enum("optimizer", "kfac", OPTIMIZERS, "Optimizer, with --here.")
 
 
 if __name__ == "__main__":

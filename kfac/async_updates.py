@@ -1,8 +1,7 @@
-"""A K-FAC optimizer whose curvature is refreshed by threads, while training goes on.
+"""The K-FAC optimizer whose curvature is refreshed by threads, while training goes on.
 
-Owns what runs in the background and when it starts and ends; how threads repeat ops is
-`kfac.background`'s, all else `kfac.optimizer`'s. Called by training programs, with a session of
-their own or, through the hook, inside an Estimator.
+The policy is `kfac.update.asynchronous_refresh`'s, everything else `kfac.optimizer`'s. Called by
+training programs, with a session of their own or, through the hook, inside an Estimator.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
@@ -16,14 +15,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import GradsAndVars, Operation, Variable
 from kfac.arguments import check_period
-from kfac.background import BackgroundCycles
 from kfac.optimizer import KfacOptimizer
+from kfac.update.asynchronous_refresh import AsynchronousRefresh
 
 v1 = tf.compat.v1
-
-_MAX_THREADS = 10
 
 
 @typing.final
@@ -51,8 +47,8 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         Args:
           cov_devices: Devices for the moving averages; none means those of the layers.
           inv_devices: Devices for the inverses; none means those of the layers.
-          num_cov_inv_update_threads: How many inverses are computed at the same time, ≥ 1; None
-            means one thread for each factor, up to ten.
+          num_cov_inv_update_threads: Number of inverses that are computed at the same time, ≥ 1;
+            None means one thread for each factor, up to ten.
           **kwargs: The other arguments of `KfacOptimizer`.
 
         Raises:
@@ -61,34 +57,10 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         if num_cov_inv_update_threads is not None:
             check_period("num_cov_inv_update_threads", num_cov_inv_update_threads, "threads")
         super().__init__(cov_devices=cov_devices, inv_devices=inv_devices, **kwargs)
-        self._begins_with_identity = False
-        self._num_threads = num_cov_inv_update_threads
-        self._update_ops: tuple[Operation, list[Operation]] | None = None
-        self._cycles: BackgroundCycles | None = None
-
-    def apply_gradients(
-        self,
-        grads_and_vars: GradsAndVars,
-        global_step: Variable | None = None,
-        name: str | None = None,
-    ) -> Operation:
-        """Makes one step, with the inverses as they are; makes the ops of the background too.
-
-        Args:
-          grads_and_vars: As in `KfacOptimizer.apply_gradients`.
-          global_step: Incremented by one after the step.
-          name: Name of the returned op.
-
-        Raises:
-          ValueError: As in `KfacOptimizer.apply_gradients`.
-        """
-        pairs = self.check_gradients(grads_and_vars)
-        # Not after the gradients, nor in a branch: the background runs these ops by themselves.
-        with tf.init_scope():
-            _, inverses = self.make_vars_and_create_op_thunks()
-            averages = self._estimator.make_cov_update_op()
-            self._update_ops = averages, [update() for update in inverses]
-        return super().apply_gradients(pairs, global_step=global_step, name=name)
+        self._background = AsynchronousRefresh(
+            self._step, self._estimator, self.get_name(), num_cov_inv_update_threads
+        )
+        self._refresh_by(self._background)
 
     def run_cov_inv_ops(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Runs one cycle, then goes on in the background. Does nothing if that goes on already.
@@ -101,26 +73,11 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           ValueError: `apply_gradients` or `minimize` has not been called yet.
           Exception: Whatever an op raised in the first cycle.
         """
-        if self._update_ops is None:
-            raise ValueError(
-                f"{self._name} has no updates to run in the background: call minimize or "
-                "apply_gradients before run_cov_inv_ops."
-            )
-        if self._cycles is not None:
-            if self._cycles.session is sess:
-                return
-            self._cycles.stop()
-        averages, inverses = self._update_ops
-        num_threads = self._num_threads or max(1, min(len(inverses), _MAX_THREADS))
-        self._cycles = None
-        cycles = BackgroundCycles(sess, averages, inverses, num_threads, coord)
-        cycles.start()
-        self._cycles = cycles
+        self._background.start(sess, coord)
 
     def check_cov_inv_ops(self) -> None:
         """Raises what an update raised in the background, once; else does nothing."""
-        if self._cycles is not None:
-            self._cycles.check()
+        self._background.check()
 
     def stop_cov_inv_ops(self, sess: v1.Session | None = None) -> None:
         """Ends what `run_cov_inv_ops` started, and waits for it. Does nothing if nothing runs.
@@ -132,10 +89,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           Exception: What an update raised in the background, unless it was raised before.
         """
         del sess
-        cycles, self._cycles = self._cycles, None
-        if cycles is not None:
-            cycles.stop()
-            cycles.check()
+        self._background.stop()
 
     @contextlib.contextmanager
     def updating(self, sess: v1.Session) -> Iterator[None]:

@@ -39,9 +39,9 @@ class CurvatureConfig:
       balance_damping: Whether the damping is split between two Kronecker factors by their mean
         traces (K-FAC §6.3) rather than evenly.
       damping_power: p; the damping of a layer that is applied T times to an example is λ/T^p.
-      conv_moment: How the second moment of image patches is computed: "patches" makes them,
-        "shifts" correlates the image with shifted copies where it can, "auto" estimates which
-        is cheaper.
+      conv_moment: Computation of the second moment of image patches: "patches" makes them,
+        "shifts" correlates image rows, or their Fourier transforms, without making patches where
+        this applies, "auto" estimates which is cheaper.
       zero_mean_activations: Whether "kron_sua" takes activations to have zero mean.
       sub_sample_inputs: Whether the input factors of convolutions see a random part of the examples
         only, unless a layer was registered with another choice. Automatic registration makes none.

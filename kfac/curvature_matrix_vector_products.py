@@ -27,7 +27,7 @@ from kfac._types import Tensor
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions import LossFunction
 from kfac.moved_names import with_moved_attributes
-from kfac.registration.losses import LossRegistration
+from kfac.registration.loss_table import RegisteredLosses
 
 v1 = tf.compat.v1
 
@@ -44,7 +44,7 @@ class CurvatureMatrixVectorProductComputer:
 
     def __init__(
         self,
-        layer_collection: LossRegistration,
+        layer_collection: RegisteredLosses,
         wrt_tensors: Sequence[Tensor],
         colocate_gradients_with_ops: bool = True,
     ) -> None:

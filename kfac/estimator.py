@@ -34,7 +34,7 @@ from kfac.fisher_factors.base import FisherFactor, updated_inverses
 from kfac.layer_collection import LayerCollection
 from kfac.linalg import tensor_ops
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, work_of_blocks
+from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
 from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
 
 v1 = tf.compat.v1
@@ -256,11 +256,11 @@ class FisherEstimator(BlockProducts):
             block.check_shapes()
 
     def _placement(self) -> Placement:
-        work = work_of_blocks(self.blocks, self._collection.get_factors())
+        costs = placement_costs(self.blocks, self._collection.get_factors())
         layers = distinct(device for block in self.blocks for device in block.devices)
         # Blocks of the parameters themselves name no device; they go where the others are.
         named = tuple(device for device in layers if device)
-        return self._place(work, Devices(*self._devices, named or layers))
+        return self._place(costs, Devices(*self._devices, named or layers))
 
     def _product_devices(self) -> list[str]:
         self.make_vars()

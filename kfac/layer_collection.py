@@ -1,4 +1,4 @@
-"""Which tensors and parameters form which layer, in each tower, and which losses there are.
+"""The layers and losses of a model, in each tower, with the parameters that each layer has.
 
 A model registers its layers and losses here while it is built, once per tower, or lets
 `kfac.graph_search` find the layers. Nothing is kept outside of the graph: `graph_layer_collection`
@@ -6,17 +6,21 @@ hangs a collection on the graph itself. The estimator reads the finished collect
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, final
 
 import tensorflow as tf
 
-from kfac._types import Graph, Parameters, Scalar, Variable
+from kfac._types import Graph, Operation, Parameters, Scalar, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_blocks.base import FisherBlock
-from kfac.graph_search import AutoRegistration
-from kfac.graph_search.report import curvature_report
+from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.fisher_factors.base import FisherFactor
+from kfac.graph_search.auto_registration import AutoRegistration
+from kfac.graph_search.decision import Decision, decision_lines
+from kfac.loss_functions import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
+from kfac.registration import convolutions, dense_layers, losses
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
@@ -33,7 +37,14 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
     APPROX_KRONECKER_SUA_NAME,
 )
+from kfac.registration.completeness import check_towers, check_uses, check_variables
+from kfac.registration.layer_table import LayerTable
+from kfac.registration.loss_table import LossEntry, LossTable
+from kfac.registration.report import curvature_report
 from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import RegistrationScope
+from kfac.registration.subgraph import SubGraph
+from kfac.registration.tower_agreement import collections_of_graph
 
 v1 = tf.compat.v1
 
@@ -60,22 +71,46 @@ __all__ = [
     "set_default_layer_collection",
 ]
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
+
+def _of_layers(
+    function: Callable[Concatenate[LayerTable, _P], _R],
+) -> Callable[Concatenate["LayerCollection", _P], _R]:
+    """Makes a method of a function of the layer table, with its other arguments and docstring."""
+
+    @functools.wraps(function)
+    def method(self: "LayerCollection", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return function(self.layer_table, *args, **kwargs)
+
+    return method
+
+
+def _of_losses(
+    function: Callable[Concatenate[LossTable, _P], _R],
+) -> Callable[Concatenate["LayerCollection", _P], _R]:
+    """Makes a method of a function of the loss table, with its other arguments and docstring."""
+
+    @functools.wraps(function)
+    def method(self: "LayerCollection", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return function(self.loss_table, *args, **kwargs)
+
+    return method
+
+
+@final
 @with_moved_attributes
-class LayerCollection(AutoRegistration):
+class LayerCollection:
     """The layers, parameters and losses of one model, over all its towers.
 
-    Kinds of layers and losses are inherited. All methods that register a layer have these
-    arguments beside its tensors:
+    Methods that register a layer are functions of `kfac.registration.dense_layers` and
+    `kfac.registration.convolutions`; those that register a loss, of `kfac.registration.losses`.
+    These modules describe the arguments and errors that all of them have.
 
-      approx: Name of an approximation; None means that of its linked parameters, or else the
-        default of the kind of layer.
-      reuse: True adds a tower to a registered layer, False registers a new one, AUTO_REUSE does
-        what fits, VARIABLE_SCOPE goes by the flag of the current variable scope.
-
-    They all raise ValueError if the approximation is unknown, `reuse` does not fit, a parameter
-    belongs to another layer, a tensor is of another graph, or registration is over; and TypeError
-    if a tensor is something else. The collection is then left as it was.
+    Attributes:
+      layer_table: The layers, their factors, and the linked parameters.
+      loss_table: The losses.
     """
 
     def __init__(
@@ -91,7 +126,119 @@ class LayerCollection(AutoRegistration):
           name: Used in messages only.
           config: Settings of all factors and blocks; None means the defaults.
         """
-        super().__init__(graph, name, config)
+        self._scope = RegistrationScope(graph, name)
+        self.layer_table = LayerTable(self._scope, config)
+        self.loss_table = LossTable(self._scope)
+        self._auto_registration = AutoRegistration(self.layer_table, self.loss_table)
+        collections_of_graph(self.graph).append(self)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that the model belongs to."""
+        return self._scope.graph
+
+    @property
+    def name(self) -> str:
+        """Name of the collection, for messages."""
+        return self._scope.name
+
+    @property
+    def config(self) -> CurvatureConfig:
+        """Settings of all factors and blocks."""
+        return self.layer_table.config
+
+    # Registration of layers.
+
+    register_fully_connected = _of_layers(dense_layers.register_fully_connected)
+    register_fully_connected_multi = _of_layers(dense_layers.register_fully_connected_multi)
+    register_generic = _of_layers(dense_layers.register_generic)
+    register_scale_and_shift = _of_layers(dense_layers.register_scale_and_shift)
+    register_layer_norm = _of_layers(dense_layers.register_layer_norm)
+    register_conv1d = _of_layers(convolutions.register_conv1d)
+    register_conv2d = _of_layers(convolutions.register_conv2d)
+    register_convolution = _of_layers(convolutions.register_convolution)
+    register_depthwise_conv2d = _of_layers(convolutions.register_depthwise_conv2d)
+    register_separable_conv2d = _of_layers(convolutions.register_separable_conv2d)
+    register_conv2d_multi = _of_layers(convolutions.register_conv2d_multi)
+    define_linked_parameters = _of_layers(LayerTable.define_linked_parameters)
+    make_or_get_factor = _of_layers(LayerTable.make_or_get_factor)
+
+    def auto_register_layers(
+        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
+    ) -> dict[Parameters, FisherBlock]:
+        """Registers the layers between parameters and the registered losses.
+
+        Looks at the graph of each tower that has registered its losses and was not scanned before.
+        Call it when the losses are registered: once after all towers, or in each tower. What was
+        registered by hand is left as it is. A parameter that is in no layer that is known is
+        registered as generic, and a warning says why; `report` tells what each was taken for.
+
+        Args:
+          var_list: The parameters; None means all trainable variables of the graph.
+          batch_size: Examples in one tower's share of the batch, an int or an int Tensor []; None
+            means the rows of the losses' inputs. Needed if these are not examples, as where time
+            steps are folded into them. A layer in several places whose rows are only a part of the
+            examples has one use in each.
+
+        Returns:
+          The blocks that are new, by their parameter or tuple of parameters.
+
+        Raises:
+          ValueError: No loss is registered, or losses are registered by different numbers of
+            towers; all towers were scanned; a linked group of several parameters is no layer, or
+            a parameter that is linked alone becomes generic with an approximation that generic
+            parameters do not have; parameters are in layers of several kinds, or scale several
+            tensors; the batch size does not divide the rows of a layer; registration is over.
+          AmbiguousRegistrationError: A parameter could belong to two layers, or there is one of
+            no layer and the number of examples is unknown. It is a ValueError, too.
+        """
+        return self._auto_registration.register(var_list, batch_size)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The decisions of automatic registration about each parameter, in the first tower."""
+        return self._auto_registration.decisions
+
+    # Registered layers.
+
+    @property
+    def fisher_blocks(self) -> Mapping[Parameters, FisherBlock]:
+        """The blocks by their parameter or tuple of parameters, in order of registration."""
+        return self.layer_table.blocks
+
+    @property
+    def fisher_factors(self) -> Mapping[tuple[Callable[..., FisherFactor], Any], FisherFactor]:
+        """The factors by (class, arguments), in the order in which they were made."""
+        return self.layer_table.factors
+
+    @property
+    def registered_variables(self) -> tuple[Variable, ...]:
+        """All parameters of all layers, in order of registration."""
+        return self.layer_table.variables
+
+    @property
+    def linked_parameters(self) -> Mapping[frozenset[Variable], str | None]:
+        """The groups of linked parameters, and the approximation of each, or None."""
+        return self.layer_table.linked_parameters
+
+    def get_blocks(self) -> tuple[FisherBlock, ...]:
+        """Returns the blocks in order of registration."""
+        return tuple(self.fisher_blocks.values())
+
+    def get_factors(self) -> tuple[FisherFactor, ...]:
+        """Returns the factors in the order in which they were made."""
+        return tuple(self.fisher_factors.values())
+
+    def describe(self) -> dict[str, str]:
+        """Returns for each parameter's name how it is preconditioned.
+
+        Such as {"conv/w": "kron 26x26 (x) 16x16"}. Needs static shapes of parameters only.
+        """
+        return {
+            param.op.name: block.describe()
+            for key, block in self.fisher_blocks.items()
+            for param in as_tuple(key)
+        }
 
     def report(self) -> str:
         """Returns a table: each layer with its block, its factors, their sizes and devices.
@@ -99,7 +246,146 @@ class LayerCollection(AutoRegistration):
         What depends on the factors is there once an optimizer or estimator has made them. After
         automatic registration another table tells what each parameter was taken for, and why.
         """
-        return curvature_report(self.get_blocks(), self.decisions)
+        return curvature_report(self.get_blocks(), decision_lines(self.decisions))
+
+    # Default approximations. Setters raise ValueError if the kind of layer lacks the approximation.
+
+    @property
+    def default_generic_approximation(self) -> str:
+        """The approximation that `register_generic` uses by default."""
+        return self.layer_table.defaults.of("generic")
+
+    def set_default_generic_approximation(self, value: str) -> None:
+        """Sets the approximation that `register_generic` uses by default."""
+        self.layer_table.defaults.set("generic", value)
+
+    @property
+    def default_fully_connected_approximation(self) -> str:
+        """The approximation that `register_fully_connected` uses by default."""
+        return self.layer_table.defaults.of("fully_connected")
+
+    def set_default_fully_connected_approximation(self, value: str) -> None:
+        """Sets the approximation that `register_fully_connected` uses by default."""
+        self.layer_table.defaults.set("fully_connected", value)
+
+    @property
+    def default_conv2d_approximation(self) -> str:
+        """The approximation that `register_conv2d` uses by default."""
+        return self.layer_table.defaults.of("conv2d")
+
+    def set_default_conv2d_approximation(self, value: str) -> None:
+        """Sets the approximation that `register_conv2d` uses by default."""
+        self.layer_table.defaults.set("conv2d", value)
+
+    @property
+    def default_fully_connected_multi_approximation(self) -> str:
+        """The approximation that `register_fully_connected_multi` uses by default."""
+        return self.layer_table.defaults.of("fully_connected_multi")
+
+    def set_default_fully_connected_multi_approximation(self, value: str) -> None:
+        """Sets the approximation that `register_fully_connected_multi` uses by default."""
+        self.layer_table.defaults.set("fully_connected_multi", value)
+
+    @property
+    def default_conv2d_multi_approximation(self) -> str:
+        """The approximation that `register_conv2d_multi` uses by default."""
+        return self.layer_table.defaults.of("conv2d_multi")
+
+    def set_default_conv2d_multi_approximation(self, value: str) -> None:
+        """Sets the approximation that `register_conv2d_multi` uses by default."""
+        self.layer_table.defaults.set("conv2d_multi", value)
+
+    @property
+    def default_scale_and_shift_approximation(self) -> str:
+        """The approximation that `register_scale_and_shift` uses by default."""
+        return self.layer_table.defaults.of("scale_and_shift")
+
+    def set_default_scale_and_shift_approximation(self, value: str) -> None:
+        """Sets the approximation that `register_scale_and_shift` uses by default."""
+        self.layer_table.defaults.set("scale_and_shift", value)
+
+    # Losses.
+
+    register_categorical_predictive_distribution = _of_losses(
+        losses.register_categorical_predictive_distribution
+    )
+    register_softmax_cross_entropy_loss = register_categorical_predictive_distribution
+    register_onehot_categorical_predictive_distribution = _of_losses(
+        losses.register_onehot_categorical_predictive_distribution
+    )
+    register_normal_predictive_distribution = _of_losses(
+        losses.register_normal_predictive_distribution
+    )
+    register_squared_error_loss = _of_losses(losses.register_squared_error_loss)
+    register_normal_mean_variance_predictive_distribution = _of_losses(
+        losses.register_normal_mean_variance_predictive_distribution
+    )
+    register_multi_bernoulli_predictive_distribution = _of_losses(
+        losses.register_multi_bernoulli_predictive_distribution
+    )
+    register_sigmoid_cross_entropy_loss = register_multi_bernoulli_predictive_distribution
+
+    @property
+    def losses_by_name(self) -> Mapping[str, LossEntry]:
+        """Coefficient, seed and towers of each loss, in order of registration."""
+        return self.loss_table.entries
+
+    @property
+    def losses(self) -> tuple[LossFunction, ...]:
+        """All losses, tower after tower within each name."""
+        return self.loss_table.losses
+
+    @property
+    def towers_by_loss(self) -> tuple[tuple[LossFunction, ...], ...]:
+        """For each loss name the losses of the towers."""
+        return self.loss_table.towers_by_loss
+
+    @property
+    def loss_coeffs(self) -> Mapping[LossFunction, float]:
+        """The coefficient of each loss in `losses`."""
+        return self.loss_table.coefficients
+
+    @property
+    def loss_colocation_ops(self) -> Mapping[LossFunction, Operation]:
+        """The op that computes the inputs of each loss in `losses`, and says where it is."""
+        return self.loss_table.colocation_ops
+
+    eval_losses = _of_losses(LossTable.evaluate)
+    total_loss = _of_losses(LossTable.total_loss)
+    total_sampled_loss = _of_losses(LossTable.total_sampled_loss)
+
+    # The end of registration.
+
+    @property
+    def is_final(self) -> bool:
+        """Whether registration is over."""
+        return self._scope.is_closed
+
+    @property
+    def subgraph(self) -> SubGraph:
+        """The ops that the registered losses depend on; one object once registration is over."""
+        return self.loss_table.subgraph
+
+    def finalize(self) -> None:
+        """Ends registration and checks that the towers agree.
+
+        Raises:
+          ValueError: Called twice, no loss or no layer is registered, or some layer or loss was
+            registered by fewer towers than another.
+        """
+        self._scope.check_open("anything more")
+        check_towers(self.layer_table, self.loss_table)
+        self._scope.close()
+
+    def check_registration(self, variables: Sequence[Variable]) -> None:
+        """Checks that exactly these variables are registered, with all their uses.
+
+        Raises:
+          ValueError: Some of them are not, or some others are, or the losses depend on more uses
+            of one than were registered; the message names them.
+        """
+        check_variables(self.layer_table, variables)
+        check_uses(self.layer_table, self.subgraph)
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator["LayerCollection"]:

@@ -1,8 +1,8 @@
 """The K-FAC optimizer: preconditioned gradients with momentum, and damping that may adapt.
 
-All the settings and how they are put together: curvature is the estimator's, momentum a rule's of
-`kfac.update.momentum`, damping a rule's of `kfac.update.damping`, the step itself is in
-`kfac.update.step`. It does not refresh the curvature by itself; `kfac.periodic` does.
+Puts the parts together and forwards calls: curvature is the estimator's, the step
+`kfac.update.step`'s, momentum and damping are its rules'. A policy of `kfac.update.refresh` says
+when the curvature is updated. This optimizer's leaves that to the user.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671.
@@ -15,28 +15,33 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from kfac._types import DType, Scalar, Tensor, Variable
+from kfac._types import DType, GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number
+from kfac.curvature.faster_gradients import faster_gradients
+from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks
 from kfac.estimator import make_fisher_estimator
+from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
 from kfac.linalg import tensor_ops
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.schedules import called_once, current
-from kfac.update.damping import GivenDamping
-from kfac.update.damping_adaptation import AdaptationSettings, AdaptedDamping
+from kfac.state import initial_zeros
+from kfac.update.damping_adaptation import AdaptationSettings, make_damping_rule
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
+from kfac.update.preconditioner import check_gradients
 from kfac.update.quadratic_model import ExactCurvature
-from kfac.update.step import SteppingOptimizer
+from kfac.update.refresh import RefreshByCaller, RefreshPolicy
+from kfac.update.step import KfacStep, StepRules
 from kfac.update.training_loss import TrainingLoss
+
+v1 = tf.compat.v1
 
 __all__ = ["MOMENTUM_TYPES", "KfacOptimizer"]
 
-_ADAPT = "it needs adapt_damping=True"
-
 
 @with_moved_attributes
-class KfacOptimizer(SteppingOptimizer):
+class KfacOptimizer(v1.train.GradientDescentOptimizer):
     """Gradient descent preconditioned by a Kronecker-factored Fisher matrix.
 
     The loss must be a mean over the batch. With gradient g, damped inverse M⁻¹, momentum β,
@@ -119,7 +124,8 @@ class KfacOptimizer(SteppingOptimizer):
           norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
           name: Name of the velocities and name scope of ops.
           estimation_mode: One of `kfac.estimator.ESTIMATION_MODES`; see `FisherEstimator`.
-          colocate_gradients_with_ops: Whether gradients are computed where the forward pass was.
+          colocate_gradients_with_ops: Whether statistics and the quadratic model's products are
+            computed where the forward pass was. For gradients `compute_gradients` has its own.
           batch_size: Examples over all towers of this graph; needed for `compute_params_stats`.
             The "qmodel" types otherwise count the rows of the first loss's inputs.
           placement_strategy: As in `make_fisher_estimator`.
@@ -132,8 +138,8 @@ class KfacOptimizer(SteppingOptimizer):
           is_chief: Whether this process adapts it, or only has the variables.
           prev_train_batch: The batch of the step before, as `loss_fn` takes it.
           loss: The loss; None means that which `compute_gradients` is given.
-          loss_fn: Returns the mean loss, shape [], of a batch, with the weights as they are when
-            it is called. Must build its forward pass anew, and make no variables.
+          loss_fn: Returns the mean loss, shape [], of a batch, with the weights as they then are.
+            Must build its forward pass anew, and make no variables.
           min_damping: Least λ, not counting `l2_reg`.
           l2_reg: Coefficient c of a penalty ½c|θ|² that is part of the loss. λ includes it.
           damping_adaptation_decay: ω; λ changes by the factor ω^interval or its inverse.
@@ -142,8 +148,7 @@ class KfacOptimizer(SteppingOptimizer):
             of its model.
           damping_increase_rho_threshold: λ rises below it.
           precon_damping_mult: The preconditioner's damping is this multiple of λ.
-          use_passed_loss: Whether the loss before a step is the passed one; else `loss_fn` computes
-            it, on `train_batch`.
+          use_passed_loss: Whether the loss before a step is the passed one, or else `loss_fn`'s.
           train_batch: The batch of this step, as `loss_fn` takes it; see `add_tower_batch`.
           print_logs: Whether each adaptation writes a line to the log.
           tf_replicator: Must be None: copies of the graph under a replicator are not supported.
@@ -154,8 +159,7 @@ class KfacOptimizer(SteppingOptimizer):
           max_damping: Largest adapted λ, or None.
           calibrate_damping: Whether `damping` is relative: at the first step adapted λ becomes
             `damping` times the mean eigenvalue of the undamped blocks.
-          rejection_rho_threshold: A step that is judged and has a lower ρ is taken back; None
-            keeps all.
+          rejection_rho_threshold: A step that is judged below this ρ is taken back, if not None.
           include_damping_in_qmodel_change: Whether λ counts in the model's change that the loss is
             compared with, rather than `l2_reg` only. Of no effect with "adam".
 
@@ -171,15 +175,14 @@ class KfacOptimizer(SteppingOptimizer):
         check_excluded(
             "tf_replicator", tf_replicator, "graph mode", "build one tower per device instead"
         )
-        if not adapt_damping:
-            where = "adapt_damping=False"
-            check_excluded("calibrate_damping", calibrate_damping or None, where, _ADAPT)
-            check_excluded("rejection_rho_threshold", rejection_rho_threshold, where, _ADAPT)
         super().__init__(1.0, name=name)
-        losses = TrainingLoss(
+        self._var_list = var_list
+        self._interval = damping_adaptation_interval
+        self._precon_damping_mult = called_once(precon_damping_mult)
+        self._losses = TrainingLoss(
             loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
         )
-        settings = AdaptationSettings(
+        adaptation = AdaptationSettings(
             immediately=update_damping_immediately,
             is_chief=is_chief,
             interval=damping_adaptation_interval,
@@ -192,15 +195,6 @@ class KfacOptimizer(SteppingOptimizer):
             calibrate=calibrate_damping,
             print_logs=print_logs,
         )
-        self._var_list = var_list
-        self._colocate = colocate_gradients_with_ops
-        self._losses = losses
-        self._interval = damping_adaptation_interval
-        self._precon_damping_mult = called_once(precon_damping_mult)
-        self._kept_damping = None if include_damping_in_qmodel_change else l2_reg
-        self._may_reject = rejection_rho_threshold is not None
-        by_products = momentum_type == "regular"
-        self._damping_reads_averages = adapt_damping and (calibrate_damping or by_products)
         self._estimator = make_fisher_estimator(
             placement_strategy,
             variables=var_list,
@@ -216,13 +210,10 @@ class KfacOptimizer(SteppingOptimizer):
             inv_devices=inv_devices,
             trans_devices=trans_devices,
         )
-        if adapt_damping:
-            times = self._estimator.times
-            self._damping_rule = AdaptedDamping(
-                called_once(damping), losses, settings, dtype, times.read
-            )
-        else:
-            self._damping_rule = GivenDamping(called_once(damping))
+        times = self._estimator.times.read
+        self._damping_rule = make_damping_rule(
+            called_once(damping), adapt_damping, self._losses, adaptation, dtype, times
+        )
         curvature = ExactCurvature(
             layer_collection, self._estimator.mat_type, batch_size, colocate_gradients_with_ops
         )
@@ -238,6 +229,137 @@ class KfacOptimizer(SteppingOptimizer):
                 dtype=tf.as_dtype(dtype),
             ),
         )
+        by_products = momentum_type == "regular"
+        rules = StepRules(
+            momentum=self._momentum_rule,
+            damping=self._damping_rule,
+            losses=self._losses,
+            model_damping=None if include_damping_in_qmodel_change else l2_reg,
+            may_reject=rejection_rho_threshold is not None,
+            damping_reads_averages=adapt_damping and (calibrate_damping or by_products),
+        )
+        self._step = KfacStep(name, self._estimator, rules, self._make_velocities)
+        self._refresh_by(RefreshByCaller(self._step, self._estimator))
+
+    def _refresh_by(self, policy: RefreshPolicy) -> None:
+        """Chooses the refresh policy; called by constructors, before any op is made."""
+        self._refresh = policy
+
+    def minimize(
+        self,
+        loss: Tensor,
+        global_step: Variable | None = None,
+        var_list: Sequence[Variable] | None = None,
+        gate_gradients: int = v1.train.Optimizer.GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = True,
+        name: str | None = None,
+        grad_loss: Tensor | None = None,
+    ) -> Operation:
+        """Computes gradients and applies them; see `compute_gradients` and `apply_gradients`."""
+        return super().minimize(
+            loss,
+            global_step=global_step,
+            var_list=var_list,
+            gate_gradients=gate_gradients,
+            aggregation_method=aggregation_method,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            name=name,
+            grad_loss=grad_loss,
+        )
+
+    def compute_gradients(
+        self,
+        loss: Tensor,
+        var_list: Sequence[Variable] | None = None,
+        gate_gradients: int = v1.train.Optimizer.GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = True,
+        grad_loss: Tensor | None = None,
+    ) -> list[tuple[Tensor | None, Variable]]:
+        """Computes gradients like any optimizer; leaves the layer collection open.
+
+        Args:
+          loss: The mean over the batch, shape []; of a tower, its part of a sum over towers.
+          var_list: What to train; None means the constructor's choice, else all trainable.
+          gate_gradients: As in `tf.compat.v1.train.Optimizer`, but GATE_OP is not heeded: as a step
+            waits until all of it is known to be finite, it waits for all gradients that it needs.
+          aggregation_method: As there.
+          colocate_gradients_with_ops: Whether gradients are computed where the forward pass was,
+            whatever the constructor was given for statistics.
+          grad_loss: As there.
+        """
+        if gate_gradients == v1.train.Optimizer.GATE_OP:
+            gate_gradients = v1.train.Optimizer.GATE_NONE
+        gradients: list[tuple[Tensor | None, Variable]] = super().compute_gradients(
+            loss,
+            var_list=self._var_list if var_list is None else var_list,
+            gate_gradients=gate_gradients,
+            aggregation_method=aggregation_method,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            grad_loss=grad_loss,
+        )
+        self._losses.collect(loss)
+        return faster_gradients(gradients)
+
+    def apply_gradients(
+        self,
+        grads_and_vars: GradsAndVars,
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        """Makes one step; subclasses also update the curvature, `KfacOptimizer` does not.
+
+        Args:
+          grads_and_vars: (gradient, variable) for every registered variable. Others may be among
+            them only if their gradient is None.
+          global_step: Incremented by one after the step; `ClusterKfacOpt` requires it.
+          name: Name of the returned op.
+
+        Raises:
+          ValueError: A registered variable has no gradient, a variable with a gradient is not
+            registered, the collection is not complete, a tower has another collection, the damping
+            cannot be adapted, or `ClusterKfacOpt` was given no global step.
+        """
+        pairs = self.check_gradients(grads_and_vars)
+        return self._refresh.apply(pairs, global_step, name)
+
+    def maybe_pre_update_adapt_damping(self) -> Operation:
+        """Returns the op that calibrates the damping, or adapts it by the step before.
+
+        It is made once. Every step waits for it. Inverses that are updated with the damping of the
+        same step must wait for it, too. It must wait for the averages if damping is calibrated.
+        """
+        return self._step.prepare_damping()
+
+    def check_gradients(self, grads_and_vars: GradsAndVars) -> list[tuple[Any, Variable]]:
+        """Checks that gradients and registered variables match; `apply_gradients` does it, too.
+
+        Returns:
+          The pairs that have a gradient.
+
+        Raises:
+          ValueError: They do not match; the message names the variables.
+        """
+        return check_gradients(self.layers, grads_and_vars)
+
+    def variables(self) -> list[Variable]:
+        """Returns all state: velocities, averages, inverses, counters. Empty before it is made."""
+        step = self._step.variables
+        if not step:
+            return []
+        curvature = [*self.get_cov_vars(), *self.get_inv_vars()]
+        return [*super().variables(), *step, *curvature, *self._refresh.variables]
+
+    def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
+        """Returns the velocities of variables; makes them at first use."""
+        with tf.init_scope():
+            return [
+                self._get_or_make_slot_with_initializer(
+                    v, initial_zeros, v.shape, v.dtype.base_dtype, "velocity", self._name
+                )
+                for v in variables
+            ]
 
     def _preconditioner_damping(self) -> Scalar:
         """Returns the damping of M, now."""
@@ -274,13 +396,88 @@ class KfacOptimizer(SteppingOptimizer):
         """The change of the quadratic model at the last adaptation; NaN before it."""
         return self._damping_rule.model_change
 
+    @property
+    def counter(self) -> Variable:
+        """Number of steps that were made, skipped or taken back, int64 []; made at first use."""
+        return self._step.counter("counter")
+
+    @property
+    def skipped_steps(self) -> Variable:
+        """Number of skipped steps, which were not finite, int64 []; made at first use."""
+        return self._step.counter("skipped_steps")
+
+    @property
+    def rejected_steps(self) -> Variable:
+        """Number of steps that were taken back, int64 []; made at first use."""
+        return self._step.counter("rejected_steps")
+
+    @property
+    def layers(self) -> LayerCollection:
+        """The layer collection."""
+        return self._estimator.layers
+
+    @property
+    def registered_variables(self) -> tuple[Variable, ...]:
+        """The parameters that are registered."""
+        return self.layers.registered_variables
+
+    @property
+    def factors(self) -> tuple[FisherFactor, ...]:
+        """The Kronecker factors; ends registration at first use."""
+        return self._estimator.factors
+
+    @property
+    def mat_type(self) -> str:
+        """What is estimated: "Fisher", "Empirical_Fisher" or "GGN"."""
+        return self._estimator.mat_type
+
+    @property
+    def params_stats(self) -> tuple[Tensor, ...]:
+        """First-order statistics, by registered variable; see `FisherEstimator.params_stats`.
+
+        Raises:
+          ValueError: The optimizer was made without compute_params_stats=True.
+        """
+        return self._estimator.params_stats
+
+    def get_cov_vars(self) -> list[Variable]:
+        """Returns the variables of all moving averages, and the sample step."""
+        return self._estimator.get_cov_vars()
+
+    def get_inv_vars(self) -> list[Variable]:
+        """Returns the variables of all inverses."""
+        return self._estimator.get_inv_vars()
+
+    def make_vars_and_create_op_thunks(
+        self, scope: str | None = None
+    ) -> tuple[list[Thunk], list[Thunk]]:
+        """Makes all variables, and functions that make ops in a name scope; see `FisherEstimator`.
+
+        Returns:
+          (cov updates, inv updates). Run the latter after the former, and both before the step.
+        """
+        return self._estimator.make_vars_and_create_op_thunks(scope)
+
+    def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
+        """Returns functions that make variables and ops in a name scope; see `FisherEstimator`."""
+        return self._estimator.create_ops_and_vars_thunks(scope)
+
+    def make_ops_and_vars(self, scope: str | None = None) -> CurvatureOps:
+        """Makes all variables and ops at once, in a name scope; see `FisherEstimator`."""
+        return self._estimator.make_ops_and_vars(scope)
+
+    def check_var_list(self, var_list: Sequence[Variable]) -> None:
+        """Checks that exactly these variables are registered.
+
+        Raises:
+          ValueError: Some of them are not, or some others are; the message names them.
+        """
+        self.layers.check_registration(var_list)
+
     def set_loss(self, loss: Tensor) -> None:
-        """Sets the mean loss over the batch of all towers, which the damping is adapted by.
+        """Sets the mean loss over the batch of all towers, shape [], which adapts the damping.
 
         Needed only where the losses that `compute_gradients` is given do not add up to it.
-
-        Args:
-          loss: Shape [].
         """
         self._losses.set(loss)
 

@@ -43,8 +43,8 @@ class Devices(NamedTuple):
     layers: Sequence[str]
 
 
-class Work(NamedTuple):
-    """What is to be done, in multiplications or any other unit.
+class PlacementCosts(NamedTuple):
+    """Costs of averages and inverses, in multiplications or any other unit.
 
     Attributes:
       cov: Cost of each factor's average.
@@ -71,10 +71,12 @@ class Placement(NamedTuple):
     trans: list[str]
 
 
-def work_of_blocks(blocks: Sequence[FisherBlock], factors: Sequence[FisherFactor]) -> Work:
-    """Returns the work that blocks and their factors, which some may share, amount to."""
+def placement_costs(
+    blocks: Sequence[FisherBlock], factors: Sequence[FisherFactor]
+) -> PlacementCosts:
+    """Returns the costs of blocks and their factors; blocks may share factors."""
     number = {factor: index for index, factor in enumerate(factors)}
-    return Work(
+    return PlacementCosts(
         cov=[float(math.prod(factor.cov_shape)) for factor in factors],
         inv=[factor.inverse_cost for factor in factors],
         blocks=[[number[factor] for factor in block.factors] for block in blocks],
@@ -125,7 +127,7 @@ def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
     return list(itertools.islice(itertools.cycle(devices or [""]), count))
 
 
-def place_by_cost(work: Work, devices: Devices) -> Placement:
+def place_by_cost(costs: PlacementCosts, devices: Devices) -> Placement:
     """Balances the cost of averages and of inverses, each by itself.
 
     Devices that the user names hold the variables too. Without them the work goes to the devices
@@ -133,13 +135,13 @@ def place_by_cost(work: Work, devices: Devices) -> Placement:
     surrounding device scope decides, because variables belong on the parameter servers there.
     Products are computed where the costliest inverse of the block is, unless devices are named.
     """
-    inv = _places_by_cost(work.inv, devices.inv, devices.layers)
+    inv = _places_by_cost(costs.inv, devices.inv, devices.layers)
     if not devices.trans:
-        trans = [inv[max(block, key=lambda i: work.inv[i])].compute for block in work.blocks]
+        trans = [inv[max(block, key=lambda i: costs.inv[i])].compute for block in costs.blocks]
     else:
-        products = [sum(work.cov[i] for i in block) for block in work.blocks]
+        products = [sum(costs.cov[i] for i in block) for block in costs.blocks]
         trans = assign_by_cost(products, devices.trans)
-    return Placement(_places_by_cost(work.cov, devices.cov, devices.layers), inv, trans)
+    return Placement(_places_by_cost(costs.cov, devices.cov, devices.layers), inv, trans)
 
 
 def _places_by_cost(
@@ -153,21 +155,21 @@ def _places_by_cost(
     return [Place(device, "" if "/job:" in device else device) for device in chosen]
 
 
-def place_in_turn(work: Work, devices: Devices) -> Placement:
+def place_in_turn(costs: PlacementCosts, devices: Devices) -> Placement:
     """Deals factors, and blocks, out to the named devices one after another.
 
     The variables of averages are on their device; those of inverses are left to the surrounding
     device scope. Where no devices are named there is no preference.
     """
     return Placement(
-        cov=[Place(device, device) for device in assign_in_turn(len(work.cov), devices.cov)],
-        inv=[Place(device, "") for device in assign_in_turn(len(work.inv), devices.inv)],
-        trans=assign_in_turn(len(work.blocks), devices.trans),
+        cov=[Place(device, device) for device in assign_in_turn(len(costs.cov), devices.cov)],
+        inv=[Place(device, "") for device in assign_in_turn(len(costs.inv), devices.inv)],
+        trans=assign_in_turn(len(costs.blocks), devices.trans),
     )
 
 
-STRATEGIES: Mapping[str | None, Callable[[Work, Devices], Placement]] = types.MappingProxyType(
-    {None: place_by_cost, "round_robin": place_in_turn}
+STRATEGIES: Mapping[str | None, Callable[[PlacementCosts, Devices], Placement]] = (
+    types.MappingProxyType({None: place_by_cost, "round_robin": place_in_turn})
 )
 
 

@@ -1,7 +1,8 @@
-"""Copies of one model on several devices: clones, shared variables, reduced gradients.
+"""Copies of one model on several devices: clones, shared variables, summed gradients.
 
-`deploy` does it all; `create_clones` and `optimize_clones` are its halves. This package is usable
-alone; `replicate` builds its towers on the parts below them.
+`deploy` builds and trains the clones of a model. `create_clones` and `optimize_clones` are its two
+halves. The package can be used alone. `replicate` builds its towers from the modules below these
+three functions.
 """
 
 try:

@@ -1,7 +1,8 @@
-"""Clones: the copies of one model function, each on its device, all with the same variables.
+"""Clones: copies of a model, each on its own device, all with the same variables.
 
-Owns the call of the model function once per device: name scope, devices, shared variables. Does not
-read what the calls left in collections; `optimize_clones` and `deploy` do, by a clone's name scope.
+`create_clones` calls the model function once per device, with a name scope, the devices, and the
+shared variables. `optimize_clones` and `deploy` read the collections that these calls fill, by the
+name scope of each clone.
 """
 
 import contextlib
@@ -23,10 +24,10 @@ class Clone(NamedTuple):
     """One copy of a model.
 
     Attributes:
-      outputs: What the model function returned.
-      scope: Its name scope, as entered: `clone_0/`. For an only clone that of its surroundings, or
-        "", which stands for all of the graph.
-      device: The device that it computes on.
+      outputs: Return value of the model function.
+      scope: Name scope of the clone, such as `clone_0/`. A single clone has the scope around the
+        call of `create_clones`, or "", which means the whole graph.
+      device: Device that the clone computes on.
     """
 
     outputs: Any
@@ -42,24 +43,25 @@ def create_clones(
 ) -> list[Clone]:
     """Calls a model function once for each clone.
 
-    Every variable, whatever makes it, goes to the parameter devices of `config` and is made by the
-    first clone; its name does not depend on the number of clones. But local variables are made by
-    each clone, on its CPU. All else is on the clone's device, save summaries, which are on its CPU.
-    A device set inside `model_fn` wins, field by field.
+    The first clone makes the variables (of `get_variable`, `tf.Variable` and Keras alike) on the
+    parameter devices of `config`, and the other clones share them. Variable names do not depend on
+    the number of clones. Each clone makes its own local variables, on its CPU. Other operations are
+    on the clone's device, except summaries, which are on its CPU. A device set inside `model_fn`
+    takes precedence, field by field.
 
     Args:
-      config: How many clones, and where.
-      model_fn: Builds the model. It leaves its losses in the collection LOSSES and its updates in
+      config: Number of clones, and their devices.
+      model_fn: Builds the model. It adds its losses to the collection LOSSES and its updates to
         UPDATE_OPS, as `tf.compat.v1.losses` and `tf.compat.v1.layers` do.
-      args: Positional arguments, the same for each clone: a `tf.compat.v1.data` iterator, rather
-        than a batch of it, is what gives each clone a batch of its own.
-      kwargs: Keyword arguments, likewise.
+      args: Positional arguments, the same for each clone. Pass a `tf.compat.v1.data` iterator
+        rather than a batch, so that each clone takes its own batch.
+      kwargs: Keyword arguments, the same for each clone.
 
     Returns:
       The clones, in order.
 
     Raises:
-      ValueError: A clone makes other variables than the first.
+      ValueError: A clone makes different variables than the first.
     """
     shared = SharedVariables()
     placer = config.variable_placer()
@@ -68,7 +70,7 @@ def create_clones(
         device = config.clone_device(index)
         own_name = config.clone_scope(index)
         with (
-            _names(own_name) as scope,
+            _clone_name_scope(own_name) as scope,
             v1.device(placer.on(device)),
             local_variables_on(current_task()),
             shared.copy(index, f"clone {index} ({device})", name_scope=scope if own_name else ""),
@@ -79,8 +81,8 @@ def create_clones(
 
 
 @contextlib.contextmanager
-def _names(own_name: str) -> Iterator[str]:
-    """Enters a clone's own name scope, if it has one, and gives the scope that it then is in."""
+def _clone_name_scope(own_name: str) -> Iterator[str]:
+    """Enters the name scope of a clone, if it has one, and yields the active scope."""
     if own_name:
         with v1.name_scope(own_name) as scope:
             yield scope

@@ -1,7 +1,7 @@
-"""DeploymentConfig: how many clones, replicas and parameter servers, and the device of each part.
+"""DeploymentConfig: the number of clones, replicas and parameter servers, and their devices.
 
-Owns the arithmetic from counts to device strings. Builds nothing: `create_clones` and `deploy` ask
-it where things go, and so may an input pipeline or an evaluation of the user's own.
+It turns counts into device strings and builds nothing. `create_clones` and `deploy` use it for
+placement. Use it for your own input pipeline or evaluation, too.
 """
 
 import dataclasses
@@ -15,24 +15,24 @@ from model_deploy.devices import CPU, VARIABLE_PLACEMENTS, VariablePlacer
 class DeploymentConfig:
     """Clones in this process, replicas of this process, and parameter servers.
 
-    Job names appear in devices only if there are parameter servers, and the task of a worker never
-    does: the session of each worker stands for its own.
+    Device strings name jobs only if there are parameter servers. They never name the task of a
+    worker, since each worker's session runs on its own task.
 
     Attributes:
-      num_clones: Copies of the model in this process, each on a device of its own.
-      clone_on_cpu: Whether all clones are on the CPU, as for a test; else clone i is on GPU i.
+      num_clones: Copies of the model in this process, each on its own device.
+      clone_on_cpu: True puts all clones on the CPU, for tests; False puts clone i on GPU i.
       replica_id: Number of this process among the replicas, from 0.
       num_replicas: Processes that train the same variables.
-      num_ps_tasks: Parameter servers; 0 means that variables live on this process's CPU.
+      num_ps_tasks: Parameter servers; 0 keeps variables on the CPU of this process.
       worker_job_name: Name of the workers' job.
       ps_job_name: Name of the parameter servers' job.
-      variable_placement: How variables spread over parameter servers: "round_robin" in turn, or
-        "by_bytes" each on the server that holds the fewest bytes so far.
-      xla: Whether XLA compiles what each clone computes, and its gradients.
+      variable_placement: Distribution of variables over parameter servers: "round_robin" takes
+        the servers in turn, "by_bytes" takes the one that holds the fewest bytes so far.
+      xla: True compiles the computation of each clone and its gradients with XLA.
 
     Raises:
-      ValueError: A count or an id is out of range, replicas have no parameter server, a job that
-        is needed has no name, or the placement is unknown.
+      ValueError: A count or an id is out of range, several replicas have no parameter server, a
+        required job name is empty, or the placement is unknown.
     """
 
     num_clones: int = 1
@@ -65,34 +65,35 @@ class DeploymentConfig:
         return f"/job:{self.ps_job_name}" if self.num_ps_tasks else ""
 
     def caching_device(self) -> Callable[[Operation], Device] | None:
-        """Where variables are cached: with parameter servers, beside what reads them; else nowhere.
+        """Returns the argument `caching_device` of `v1.get_variable` and `v1.variable_scope`.
 
         Returns:
-          A value for the `caching_device` of `v1.get_variable` and `v1.variable_scope`.
+          With parameter servers, a function that caches a variable on the device of its reader;
+          else None, which means no caching.
         """
-        return _own_device if self.num_ps_tasks else None
+        return _reader_device if self.num_ps_tasks else None
 
     def clone_device(self, clone_index: int) -> Device:
         """Returns the device that a clone computes on.
 
         Raises:
-          ValueError: There is no such clone.
+          ValueError: The index is not that of a clone.
         """
         self._check_clone(clone_index)
         kind = "CPU:0" if self.clone_on_cpu else f"GPU:{clone_index}"
         return f"{self.worker_device}/device:{kind}"
 
     def clone_scope(self, clone_index: int) -> str:
-        """Returns the name scope of a clone: `clone_1`, or "" for the only clone there is.
+        """Returns the name scope of a clone: `clone_1`, or "" if there is only one clone.
 
         Raises:
-          ValueError: There is no such clone.
+          ValueError: The index is not that of a clone.
         """
         self._check_clone(clone_index)
         return f"clone_{clone_index}" if self.num_clones > 1 else ""
 
     def optimizer_device(self) -> Device:
-        """Returns the device on which losses are added up and the optimizer is built."""
+        """Returns the device that sums the losses and holds the optimizer."""
         return self.worker_device + CPU
 
     def inputs_device(self) -> Device:
@@ -100,12 +101,12 @@ class DeploymentConfig:
         return self.worker_device + CPU
 
     def variables_device(self) -> Device | Callable[[Operation], Device]:
-        """Returns what to give to `v1.device` to put variables where they belong.
+        """Returns the argument for `v1.device` that places variables.
 
         Returns:
-          The CPU; or, with parameter servers, a function that sends each variable to one of them
-          and leaves alone all other operations and those that have a device. Each call returns a
-          new function, which starts with empty servers.
+          The CPU; or, with parameter servers, a function that puts each variable on one of them.
+          The function ignores all other operations and variables that already have a device. Each
+          call returns a new function, which starts with empty servers.
         """
         if not self.num_ps_tasks:
             return CPU
@@ -117,7 +118,7 @@ class DeploymentConfig:
         return place_unplaced
 
     def variable_placer(self) -> VariablePlacer:
-        """Returns a new chooser among the devices that hold variables, with nothing on them."""
+        """Returns a new placer of variables, which starts with empty devices."""
         parameters = [
             f"{self.ps_device}/task:{task}{CPU}" for task in range(self.num_ps_tasks)
         ] or [CPU]
@@ -159,7 +160,7 @@ class DeploymentConfig:
 _LEAST = {"num_clones": 1, "replica_id": 0, "num_replicas": 1, "num_ps_tasks": 0}
 
 
-def _own_device(operation: Operation) -> Device:
+def _reader_device(operation: Operation) -> Device:
     return operation.device
 
 

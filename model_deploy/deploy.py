@@ -1,8 +1,8 @@
-"""deploy: from a model function to one operation that trains all clones, and one for summaries.
+"""deploy: builds the clones of a model, one operation that trains them, and one for summaries.
 
-The function reads in the order of a training step: clones, their losses and gradients, the
-optimizer, and then everything to be written. The parts are those of `create_clones` and
-`optimize_clones`, which do the same for callers with a training step of their own.
+The function follows a training step: clones, their losses and gradients, the optimizer, and then
+summaries. `create_clones` and `optimize_clones` do the first two for callers that write their own
+training step.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,10 +23,11 @@ class DeployedModel(NamedTuple):
     """A model on all of its clones.
 
     Attributes:
-      train_op: Makes one training step and gives the total loss of that step, computed before the
-        update; None without optimizer or if no variable has a gradient.
-      summary_op: Merged summaries of the first clone and of the whole; None if there are none.
-      total_loss: Mean of the clones' losses plus regularization, a scalar; None if there is none.
+      train_op: Scalar. Makes one training step and returns the total loss before the update; None
+        without an optimizer or if no variable has a gradient.
+      summary_op: Merged summaries of the first clone and of the deployed model; None if there are
+        none.
+      total_loss: Scalar: mean of the clones' losses plus regularization; None if there is none.
       clones: The clones, in order.
     """
 
@@ -46,25 +47,25 @@ def deploy(
     regularization_losses: Sequence[Tensor] | None = None,
     **optimize_kwargs: Any,
 ) -> DeployedModel:
-    """Builds a model on every clone and, given an optimizer, what trains them together.
+    """Builds the clones of a model and, given an optimizer, the operation that trains them.
 
     A step also runs the first clone's UPDATE_OPS, such as moving averages of batch normalization,
-    and increments the global step, which is made if there is none.
+    and increments the global step. It makes a global step if there is none.
 
     Args:
-      config: How many clones, and where.
-      model_fn: As for `create_clones`, like `args` and `kwargs`.
+      config: Number of clones, and their devices.
+      model_fn: Builds the model, as for `create_clones`.
       args: Positional arguments of `model_fn`.
       kwargs: Keyword arguments of `model_fn`.
-      optimizer: Applies the gradients; None deploys for evaluation.
-      summarize_gradients: Whether to add, for each variable, histograms of its gradient and of the
+      optimizer: Applies the gradients. None builds the model for evaluation.
+      summarize_gradients: True adds, for each variable, histograms of its gradient and of the
         gradient's norm.
       regularization_losses: As for `optimize_clones`.
       **optimize_kwargs: Further arguments of the optimizer's `compute_gradients`.
 
     Raises:
-      ValueError: A clone makes other variables than the first; there is an optimizer but no clone
-        has a loss; or there are `optimize_kwargs` but no optimizer.
+      ValueError: A clone makes different variables than the first; there is an optimizer but no
+        clone has a loss; or there are `optimize_kwargs` but no optimizer.
     """
     _check_optimizer(optimizer, summarize_gradients, optimize_kwargs)
     summaries = v1.get_collection(v1.GraphKeys.SUMMARIES)
@@ -100,8 +101,8 @@ def _check_optimizer(
     unused = sorted(optimize_kwargs) + ["summarize_gradients"] * summarize_gradients
     if optimizer is None and unused:
         raise ValueError(
-            f"Cannot deploy: {', '.join(unused)} given, but no optimizer that would use it. Give "
-            f"deploy an optimizer to train, or leave this out to evaluate."
+            f"Cannot deploy: {', '.join(unused)} given, but no optimizer that would use it. Pass "
+            f"an optimizer to train, or omit the argument to evaluate."
         )
 
 
@@ -121,7 +122,7 @@ def _summarize_gradients(gradients: Iterable[tuple[Gradient, Variable]]) -> list
 
 
 def _summarize_loss(total_loss: Tensor) -> Tensor:
-    """Writes the loss under the name of its operation; `summary.scalar` would number the name."""
+    """Summarizes the loss under the name of its op; `summary.scalar` would add a number to it."""
     name = total_loss.op.name
     summary = tf.raw_ops.ScalarSummary(tags=name, values=total_loss, name=f"{name}_summary")
     v1.add_to_collection(v1.GraphKeys.SUMMARIES, summary)
@@ -129,6 +130,6 @@ def _summarize_loss(total_loss: Tensor) -> Tensor:
 
 
 def _merged(summaries: Iterable[Tensor]) -> Tensor | None:
-    """Merges summaries, each once, into `summary_op/summary_op`."""
+    """Merges summaries, without duplicates, into `summary_op/summary_op`."""
     distinct = list({summary.name: summary for summary in summaries}.values())
     return v1.summary.merge(distinct, name="summary_op") if distinct else None

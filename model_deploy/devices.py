@@ -1,10 +1,10 @@
-"""Devices: which ones this process has, and which one each operation goes to.
+"""Devices: the devices of this process, and the placement of operations on them.
 
-Owns the names of devices, the plan that says where towers compute and where variables live, and
-the device function that carries the plan out. Does not build any model. `replicate` asks for a
-plan when a `model_fn` is wrapped; clones of `model_deploy` follow the same device function.
+This module holds the names of devices, the plan of towers and variables (`DevicePlan`), and the
+device function that implements it (`VariablePlacer`). It builds no model. `replicate` makes a plan
+when it wraps a `model_fn`; the clones of `model_deploy` use the same device function.
 
-Looking devices up here never makes a GPU context, so no GPU memory is taken by asking.
+Looking up devices never creates a GPU context, so it takes no GPU memory.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ v1 = tf.compat.v1
 CPU = "/device:CPU:0"
 
 SharedPlacement: TypeAlias = Literal["local", "round_robin"]
-"""Where the variables that towers share live: together, or on the towers' devices in turn."""
+"""Placement of shared variables: on one device, or on the towers' devices in turn."""
 
 VARIABLE_OPS = frozenset(
     {
@@ -56,7 +56,7 @@ VARIABLE_PLACEMENTS: tuple[VariablePlacement, ...] = ("round_robin", "by_bytes")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevicePlan:
-    """Where each part of a replicated model goes.
+    """Devices of the parts of a replicated model.
 
     Attributes:
       towers: The device of each tower, in order. A device may appear several times.
@@ -79,7 +79,7 @@ def canonical_device(name: str) -> Device:
     """Returns the full form of a device name: `gpu:0` and `/GPU:0` give `/device:GPU:0`.
 
     Raises:
-      ValueError: The name is not that of a device.
+      ValueError: The name does not name a device.
     """
     try:
         spec = v1.DeviceSpec.from_string(name)
@@ -97,8 +97,8 @@ def local_devices(kind: str | None = None) -> tuple[Device, ...]:
 
     Args:
       kind: "GPU", "CPU" or another device type; None means all GPUs or, where there is none,
-        all CPUs. Logical devices set up with `tf.config.set_logical_device_configuration` count
-        one by one.
+        all CPUs. Logical devices of `tf.config.set_logical_device_configuration` count as separate
+        devices.
 
     Returns:
       Names such as `/device:CPU:0`, without job and task.
@@ -115,14 +115,14 @@ def device_plan(
     """Plans towers on the given devices.
 
     Args:
-      devices: One name for each tower; None or empty means every local GPU or, with none, every
+      devices: One name for each tower. None or empty means every local GPU or, without GPUs, every
         local CPU.
-      variables: "local" keeps them on the CPU that all towers share, or on the GPU if there is one
-        tower and it is there; "round_robin" puts them on the towers' devices in turn.
+      variables: "local" keeps variables on the CPU, or on the GPU of a single tower;
+        "round_robin" puts them on the towers' devices in turn.
 
     Raises:
       TypeError: `devices` is a single string.
-      ValueError: A name is not that of a device, this process has no such device, or `variables`
+      ValueError: A name does not name a device, this process has no such device, or `variables`
         is unknown.
     """
     if variables not in get_args(SharedPlacement):
@@ -144,23 +144,23 @@ def device_plan(
 
 
 class VariablePlacer:
-    """Device functions that put state on parameter devices and all else on a worker.
+    """Makes device functions that put variables on parameter devices and the rest on a worker.
 
-    One placer serves all copies of a model in a graph, since its choice among the parameter devices
-    goes on from copy to copy. Graphs that make the same variables in the same order, as those of
-    the replicas of a cluster, get the same placement.
+    Use one placer for all copies of a model in a graph: it remembers the load of each parameter
+    device from copy to copy. Graphs that make the same variables in the same order, such as those
+    of the replicas of a cluster, get the same placement.
     """
 
     def __init__(
         self, parameters: Sequence[Device], placement: VariablePlacement = "round_robin"
     ) -> None:
-        """Starts with nothing on any device.
+        """Starts with empty devices.
 
         Args:
           parameters: The devices that hold variables.
-          placement: "round_robin" takes them in turn; "by_bytes" takes the one that holds the
-            fewest bytes so far, the first of several. Lookup tables, and variables whose shape the
-            graph does not know, count as 0 bytes.
+          placement: "round_robin" takes the devices in turn; "by_bytes" takes the first of those
+            that hold the fewest bytes so far. Lookup tables and variables of unknown shape count as
+            0 bytes.
 
         Raises:
           ValueError: `placement` is unknown.
@@ -176,11 +176,14 @@ class VariablePlacer:
         self._by_bytes = placement == "by_bytes"
 
     def on(self, worker: Device) -> Callable[[Operation], Device]:
-        """Returns a function for `v1.device` that computes on `worker` ("" leaves that open).
+        """Returns a device function for `v1.device`.
 
-        Summaries of a worker that is no CPU are written on its first CPU. Fields of a device that
-        are set inside the scope win over those given here. State that the scope puts on another job
-        than that of the parameters, as local variables, is on the worker's CPU.
+        Summaries are written on the worker's first CPU. Device fields that are set inside the scope
+        take precedence. Variables that the scope puts on a job other than that of the parameters,
+        such as local variables, go to the worker's CPU.
+
+        Args:
+          worker: Device for all operations other than variables; "" leaves it open.
         """
         cpu = _cpu_beside(worker)
 
@@ -198,7 +201,7 @@ class VariablePlacer:
         return job is not None and None not in self._jobs and job not in self._jobs
 
     def _next(self, operation: Operation) -> Device:
-        """Takes the device with the least load; with loads of 1 that is each in turn."""
+        """Returns the device with the least load, and adds the operation to its load."""
         index = self._loads.index(min(self._loads))
         self._loads[index] += _state_bytes(operation) if self._by_bytes else 1
         return self._parameters[index]
@@ -206,16 +209,16 @@ class VariablePlacer:
 
 @functools.lru_cache(maxsize=1024)
 def completed(inner: Device, outer: Device) -> Device:
-    """Returns a device whose fields come from `inner`, and from `outer` where that leaves them out.
+    """Returns `inner` with its missing fields filled in from `outer`.
 
-    Remembered, since every operation of a graph asks.
+    Results are cached, since this is called for every operation of a graph.
     """
     merged = tf.DeviceSpec.from_string(outer).make_merged_spec(tf.DeviceSpec.from_string(inner))
     return str(merged.to_string())
 
 
 def _cpu_beside(worker: Device) -> Device:
-    """The CPU that writes the summaries of what `worker` computes."""
+    """Returns the CPU that writes the summaries of a worker."""
     spec = tf.DeviceSpec.from_string(worker)
     if spec.device_type in (None, "CPU"):
         return worker
@@ -223,7 +226,7 @@ def _cpu_beside(worker: Device) -> Device:
 
 
 def _state_bytes(operation: Operation) -> int:
-    """Bytes that a variable takes, from the attributes of its operation; 0 if they do not say."""
+    """Returns the size of a variable in bytes, or 0 if its operation does not tell."""
     attributes = operation.node_def.attr
     if "shape" not in attributes or "dtype" not in attributes:
         return 0
@@ -242,7 +245,7 @@ def _count_logical_devices(kind: str) -> int:
 def _check_exists(name: Device) -> None:
     spec = v1.DeviceSpec.from_string(name)
     if spec.job not in (None, "localhost"):
-        return  # A device of a cluster: only the session that reaches the cluster can tell.
+        return  # A device of a cluster: only the session can check it.
     present = local_devices(spec.device_type)
     if f"/device:{spec.device_type}:{spec.device_index}" in present:
         return

@@ -1,7 +1,7 @@
-"""Gradients of several copies of a model, reduced to one gradient per variable.
+"""Sums of gradients over several copies of a model, one sum per variable.
 
-Owns the sum over towers or clones, dense and sparse. Does not compute gradients and does not apply
-them. The copies scale their losses first, so that a sum here is the gradient of the whole batch.
+Gradients may be dense or sparse. The copies scale their losses before gradients are computed, so
+that a sum is the gradient of the whole batch. Computing and applying gradients happens elsewhere.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ GradientsAndVariables: TypeAlias = Sequence[tuple[Gradient | None, Variable]]
 
 
 def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None) -> Gradient | None:
-    """Adds up gradients of one variable.
+    """Sums gradients of one variable.
 
-    Sparse gradients stay sparse: rows and indices are concatenated, and an index that appears
-    twice counts twice. A mixture of dense and sparse gradients becomes dense.
+    Sparse gradients stay sparse: rows and indices are concatenated, and rows with the same index
+    add up. A mixture of dense and sparse gradients becomes dense.
 
     Args:
       gradients: Tensors or IndexedSlices of the variable's shape; None entries count as zero.
@@ -39,11 +39,11 @@ def sum_gradients(gradients: Sequence[Gradient | None], name: str | None = None)
 
 
 def add_in_order(tensors: Sequence[Tensor], name: str | None = None) -> Tensor:
-    """Adds up tensors of one shape, rounding alike in each run.
+    """Sums tensors of one shape with the same rounding in each run.
 
-    `add_n` begins with the first of its operands whose memory it may take, and which one that is
-    depends on what else has been computed by then. So of more than two the first is one that
-    nothing else reads.
+    `add_n` starts with the first operand whose memory it may reuse. Which one that is depends on
+    what else has been computed by then. So the first of three or more operands is copied, and its
+    memory can always be reused.
 
     Args:
       tensors: At least one.
@@ -59,16 +59,16 @@ def add_in_order(tensors: Sequence[Tensor], name: str | None = None) -> Tensor:
 def sum_over_copies(
     copies: Sequence[GradientsAndVariables], on_variable_device: bool = True
 ) -> list[tuple[Gradient, Variable]]:
-    """Adds up the gradients of all copies, variable by variable.
+    """Sums the gradients of all copies, variable by variable.
 
     Args:
-      copies: For each copy its (gradient, variable) pairs.
-      on_variable_device: Whether each sum is computed where its variable lives, whatever device
-        scope this is called in; else the scope decides.
+      copies: The (gradient, variable) pairs of each copy.
+      on_variable_device: True computes each sum on the device of its variable; False leaves the
+        device to the active device scope.
 
     Returns:
-      One (sum, variable) pair for each variable that has a gradient in some copy, in the order in
-      which the variables first appear.
+      One (sum, variable) pair for each variable that has a gradient in at least one copy, in the
+      order in which the variables first appear.
     """
     by_variable: dict[object, tuple[Variable, list[Gradient]]] = {}
     for gradients_and_variables in copies:
@@ -87,12 +87,12 @@ def sum_over_copies(
 
 
 def gradient_values(gradient: Gradient) -> Tensor:
-    """Returns the numbers of a gradient: itself, or the rows that IndexedSlices hold."""
+    """Returns a dense gradient itself, or the rows of IndexedSlices."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def with_values(gradient: Gradient, values: Tensor) -> Gradient:
-    """Returns a gradient of the same form, dense or for the same rows, with other numbers."""
+    """Returns a gradient of the same form (dense, or for the same rows) with new values."""
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     return values

@@ -1,9 +1,9 @@
-"""Local variables: those that each worker of a cluster has for itself.
+"""Local variables: variables that each worker of a cluster has for itself.
 
-A device function, which decides where variables go, sees an operation and not the collections of
-its variable: it would send local variables to parameter servers, where all workers would share
-them. `local_variables_on` decides by the collections, before the device function is asked.
-`create_clones`, the towers of `replicate` and its Estimator build their models inside.
+A device function decides where variables go, but it sees the operation and not the collections of a
+variable. So it would put local variables on parameter servers, where all workers would share them.
+`local_variables_on` looks at the collections before the device function is called. `create_clones`,
+the towers of `replicate` and its Estimator build their models inside this context.
 """
 
 import contextlib
@@ -20,10 +20,13 @@ _LOCAL = frozenset({v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES}
 
 
 def is_of_one_worker(arguments: Mapping[str, Any]) -> bool:
-    """Returns whether a variable is local, by the arguments of its creator or of `get_variable`.
+    """Returns True if a variable is local to one worker.
 
-    Variables of Keras metrics are local, too: Keras puts them into no collection, and asks for the
+    Variables of Keras metrics are local, too. Keras puts them into no collection and requests the
     sum over the replicas.
+
+    Args:
+      arguments: Arguments of the variable creator or of `get_variable`.
     """
     collections = arguments.get("collections")
     if collections is None:
@@ -36,12 +39,12 @@ def is_of_one_worker(arguments: Mapping[str, Any]) -> bool:
 
 
 def current_task() -> Device:
-    """Returns job and task of the operations that are made in the current device scopes.
+    """Returns job and task of an operation without state in the active device scopes.
 
-    The answer is that for an operation without state, which stays in the graph.
+    It adds such an operation to the graph to find out.
 
     Returns:
-      Such as `/job:worker/task:1`; "" where the scopes name no job.
+      A device such as `/job:worker/task:1`; "" if the scopes name no job.
     """
     with v1.control_dependencies(None), v1.name_scope(None):
         device = tf.DeviceSpec.from_string(tf.no_op(name="current_task/here").device or "")
@@ -51,11 +54,11 @@ def current_task() -> Device:
 
 
 def on_task(task: Device, device: Device) -> Device:
-    """Returns the device of a task that is of the type and number of another one's.
+    """Returns a device of the same type and index on another task.
 
     Args:
-      task: Job and task, as `current_task` gives them; "" returns `device` as it is.
-      device: Of any task, or of none.
+      task: Job and task, as `current_task` returns them; "" returns `device` unchanged.
+      device: A device of any task, or without a task.
     """
     if not task:
         return device
@@ -66,11 +69,11 @@ def on_task(task: Device, device: Device) -> Device:
 
 @contextlib.contextmanager
 def local_variables_on(task: Device) -> Iterator[None]:
-    """Makes local variables on one task inside this context, and leaves all others alone.
+    """Places local variables on one task inside this context; other variables are unaffected.
 
-    They are the variables that are made for LOCAL_VARIABLES or METRIC_VARIABLES, and those of Keras
-    metrics. Device functions still choose among the devices of the task; the job that they, or the
-    model, set does not count.
+    Local variables are those in LOCAL_VARIABLES or METRIC_VARIABLES, and those of Keras metrics.
+    Device functions still choose among the devices of the task, but the job that they or the model
+    set is ignored.
 
     Args:
       task: Job and task, or only the job; "" changes nothing.

@@ -1,7 +1,7 @@
-"""Losses and gradients of clones, added up to those of one model on all of their batches.
+"""Losses and gradients of clones, summed to those of one model on all of their batches.
 
-Owns the loss of each clone, scaled so that the sum over clones is their mean, regularization
-counted once, and the gradients of that sum. Does not apply gradients: `deploy` does, or the caller.
+The loss of each clone is scaled so that the sum over clones is their mean. Regularization counts
+once. `deploy`, or the caller, applies the gradients.
 """
 
 import re
@@ -25,19 +25,19 @@ def optimize_clones(
 ) -> tuple[Tensor, list[tuple[Gradient, Variable]]]:
     """Computes the gradients of the mean of the clones' losses plus regularization.
 
-    Each clone's gradients are computed on its device; where they are added up is left to the
-    device scope of the call. Gradients of embeddings stay sparse.
+    Each clone's gradients are computed on its device. Their sums are placed by the device scope of
+    the call. Gradients of embeddings stay sparse.
 
     Args:
-      clones: From `create_clones`.
+      clones: Clones of `create_clones`.
       optimizer: Its `compute_gradients` is called once for each clone that has a loss.
-      regularization_losses: Scalars that count once, unscaled. None means those in the collection
-        REGULARIZATION_LOSSES; an empty list leaves them out.
+      regularization_losses: Scalars that count once, unscaled. None means the collection
+        REGULARIZATION_LOSSES; an empty list means no regularization.
       **kwargs: Further arguments of `compute_gradients`, such as `var_list`.
 
     Returns:
       The total loss, a scalar whose operation is named `total_loss`, and one (gradient, variable)
-      pair for each variable that has a gradient in some clone.
+      pair for each variable that has a gradient in at least one clone.
 
     Raises:
       ValueError: No clone has a loss.
@@ -60,10 +60,10 @@ def optimize_clones(
 def clone_losses(
     clones: Sequence[Clone], regularization_losses: Sequence[Tensor] | None = None
 ) -> list[tuple[Clone, Tensor]]:
-    """Builds the loss of each clone, which the first clone's includes regularization.
+    """Builds the loss of each clone; that of the first clone includes regularization.
 
     Args:
-      clones: From `create_clones`.
+      clones: Clones of `create_clones`.
       regularization_losses: As for `optimize_clones`.
 
     Returns:
@@ -87,15 +87,15 @@ def add_losses(losses: Sequence[Tensor]) -> Tensor:
 
 
 def of_clone(collection: str, clone: Clone) -> list[Any]:
-    """Returns what a clone left in a collection; for a clone without name scope, all of it."""
+    """Returns a clone's part of a collection; all of it for a clone without name scope."""
     return list(v1.get_collection(collection, re.escape(clone.scope)))
 
 
 def _collected_regularization(clones: Sequence[Clone]) -> list[Tensor]:
-    """The collection's losses, without what other clones repeat after the first.
+    """Returns the collected regularization losses without those of clones after the first.
 
-    `get_variable` regularizes a variable once, when it is made; a model function that adds to the
-    collection by itself does so in every clone.
+    `get_variable` adds the loss of a variable once, when it makes the variable. But a model
+    function that adds losses to the collection itself does so in every clone.
     """
     repeated = tuple(clone.scope for clone in clones[1:])
     collected = v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)
@@ -105,7 +105,7 @@ def _collected_regularization(clones: Sequence[Clone]) -> list[Tensor]:
 def _clone_loss(
     clone: Clone, num_clones: int, regularization_losses: Sequence[Tensor]
 ) -> Tensor | None:
-    """Builds one clone's part of the total loss; None if it has none."""
+    """Builds one clone's part of the total loss; returns None if there is no part."""
     parts: dict[str, Tensor] = {}
     total: Tensor | None = None
     with v1.device(clone.device):

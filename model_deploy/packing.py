@@ -1,8 +1,8 @@
-"""Packing: many small gradients cross from one device to another as a few large tensors.
+"""Packing: sends many small gradients from one device to another as a few large tensors.
 
-Each transfer between devices has a price of its own, however small the tensor. Gradients with the
-same way to go are laid end to end on the device they come from, sent as one, and taken apart where
-their variables live. Values do not change.
+Each transfer between devices has a fixed cost, however small the tensor is. Gradients with the same
+source and destination are concatenated on the source device, sent as one tensor, and split on the
+devices of their variables. Values do not change.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ v1 = tf.compat.v1
 def cross_in_packs(
     gradients_and_variables: GradientsAndVariables, max_bytes: int
 ) -> list[tuple[Gradient | None, Variable]]:
-    """Brings the gradients of one copy of a model to the devices of their variables.
+    """Sends the gradients of one copy of a model to the devices of their variables.
 
     Args:
-      gradients_and_variables: (gradient, variable) pairs. Those whose gradient is None, sparse, of
-        unknown shape, or on the variable's device already are returned as they are.
-      max_bytes: Upper bound of the size of a pack; a larger gradient travels alone.
+      gradients_and_variables: (gradient, variable) pairs. A gradient that is None, sparse, of
+        unknown shape, or already on the device of its variable is returned unchanged.
+      max_bytes: Largest size of a pack in bytes. A larger gradient is sent alone.
 
     Returns:
       The same pairs in the same order.
@@ -31,7 +31,7 @@ def cross_in_packs(
     result = list(gradients_and_variables)
     for pack in _packs(result, max_bytes):
         gradients = [result[index][0] for index in pack]
-        arrived = _cross(gradients, result[pack[0]][1].device)
+        arrived = _send_pack(gradients, result[pack[0]][1].device)
         for index, gradient in zip(pack, arrived, strict=True):
             result[index] = (gradient, result[index][1])
     return result
@@ -40,26 +40,26 @@ def cross_in_packs(
 def _packs(
     gradients_and_variables: Sequence[tuple[Gradient | None, Variable]], max_bytes: int
 ) -> list[list[int]]:
-    """Positions of the gradients that travel together, two or more at a time."""
+    """Returns the positions of the gradients of each pack, two or more per pack."""
     open_packs: dict[tuple[str, str, tf.DType], list[int]] = {}
     filled: dict[tuple[str, str, tf.DType], int] = {}
     packs = []
     for index, (gradient, variable) in enumerate(gradients_and_variables):
-        size = _bytes_to_cross(gradient, variable)
+        size = _packed_bytes(gradient, variable)
         if gradient is None or size is None:
             continue
-        way = (gradient.device, variable.device, gradient.dtype)
-        if way not in open_packs or filled[way] + size > max_bytes:
-            open_packs[way] = []
-            filled[way] = 0
-            packs.append(open_packs[way])
-        open_packs[way].append(index)
-        filled[way] += size
+        route = (gradient.device, variable.device, gradient.dtype)
+        if route not in open_packs or filled[route] + size > max_bytes:
+            open_packs[route] = []
+            filled[route] = 0
+            packs.append(open_packs[route])
+        open_packs[route].append(index)
+        filled[route] += size
     return [pack for pack in packs if len(pack) > 1]
 
 
-def _bytes_to_cross(gradient: Gradient | None, variable: Variable) -> int | None:
-    """Bytes of a gradient that can travel in a pack, or None."""
+def _packed_bytes(gradient: Gradient | None, variable: Variable) -> int | None:
+    """Returns the size of a gradient in bytes, or None if it cannot be packed."""
     if gradient is None or isinstance(gradient, tf.IndexedSlices):
         return None
     if not gradient.shape.is_fully_defined() or gradient.device == variable.device:
@@ -67,7 +67,7 @@ def _bytes_to_cross(gradient: Gradient | None, variable: Variable) -> int | None
     return int(gradient.shape.num_elements() * gradient.dtype.size)
 
 
-def _cross(gradients: Sequence[Tensor], device: str) -> list[Tensor]:
+def _send_pack(gradients: Sequence[Tensor], device: str) -> list[Tensor]:
     with v1.device(gradients[0].device):
         pack = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
     with v1.device(device):

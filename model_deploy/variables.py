@@ -1,13 +1,12 @@
-"""Sharing: one set of variables for all copies of a model, whatever makes them.
+"""Variable sharing: one set of variables for all copies of a model.
 
-`v1.variable_scope(reuse=True)` shares what `get_variable` makes, and nothing else: `tf.Variable`
-and Keras layers would silently get weights of their own in every tower. `SharedVariables` records
-each variable that the first copy makes and hands it to the later copies, in order, so every way of
-making a variable is shared, and a copy that asks for something else is an error.
+`v1.variable_scope(reuse=True)` shares only variables of `get_variable`. `tf.Variable` and Keras
+layers would silently make separate weights in every tower. `SharedVariables` records each variable
+that the first copy makes and returns it to the later copies, in the same order. So variables of any
+kind are shared, and it is an error if a copy makes different ones.
 
-Local variables (metrics, those of Keras included, and counters of one copy) are never shared.
-Called by `replicate` for towers and by `model_deploy` for clones; it knows nothing of devices or
-gradients.
+Local variables (metrics, also those of Keras, and counters of one copy) are never shared.
+`replicate` uses this for towers, `model_deploy` for clones.
 """
 
 import contextlib
@@ -29,28 +28,28 @@ VariableMaker = Callable[..., Variable]
 
 @dataclasses.dataclass
 class _Copy:
-    """A copy of the model, being built or built."""
+    """State of one copy of the model, during and after its construction."""
 
     index: int
     label: str
     substitute: Callable[[Variable], Variable] | None = None
     name_scope: str = ""
     taken: int = 0
-    """How many shared variables this copy has asked for, `get_variable` aside."""
+    """Number of shared variables that this copy has requested, apart from `get_variable`."""
     asked: dict[str, None] = dataclasses.field(default_factory=dict)
-    """What it asked for, in order, in the words that errors use."""
+    """Descriptions of the requested variables for errors, in order."""
     trained: dict[str, None] = dataclasses.field(default_factory=dict)
     """Names of the trainable variables that it got from `get_variable`, in order."""
 
     def given(self, variable: Variable) -> Variable:
-        """Returns what this copy gets when it asks for a shared variable."""
+        """Returns the substitute of a shared variable in this copy, or the variable itself."""
         if self.substitute is None or not isinstance(variable, tf.Variable):
-            return variable  # A partitioned variable is no tf.Variable and has no substitute.
+            return variable  # A partitioned variable is not a tf.Variable and has no substitute.
         return self.substitute(variable)
 
 
 class SharedVariables:
-    """The variables of one model of which several copies are built in one graph.
+    """Variables that several copies of a model in one graph share.
 
     ```
     shared = SharedVariables()
@@ -69,7 +68,7 @@ class SharedVariables:
 
     @property
     def made(self) -> Sequence[Variable]:
-        """The variables that the first copy made in other ways than `get_variable`, in order."""
+        """Variables that the first copy made without `get_variable`, in order."""
         return tuple(self._made)
 
     @property
@@ -85,17 +84,18 @@ class SharedVariables:
         substitute: Callable[[Variable], Variable] | None = None,
         name_scope: str = "",
     ) -> Iterator[None]:
-        """Builds copy `index` inside this context: 0 makes the variables, the others share them.
+        """Shares variables with the copy that is built inside this context.
 
         Args:
-          index: Number of the copy; 0 comes first.
-          label: What errors call this copy.
-          substitute: What the copy gets in place of a shared variable, by default the variable.
-          name_scope: The name scope that the copy has for itself, as entered (`outer/clone_0/`).
-            Variables made in it are named as if its last part, `clone_0/`, were not there.
+          index: Number of the copy. Copy 0 comes first and makes the variables.
+          label: Name of the copy in errors.
+          substitute: Returns the copy's replacement of a shared variable; None means the variable
+            itself.
+          name_scope: Name scope of this copy only, as entered (`outer/clone_0/`). Its last part,
+            `clone_0/`, is left out of the names of variables.
 
         Raises:
-          ValueError: A later copy made more, fewer or other variables than the first.
+          ValueError: A later copy made more, fewer or different variables than the first.
         """
         copy = _Copy(index, label, substitute, name_scope)
         if index == 0:
@@ -113,7 +113,7 @@ class SharedVariables:
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """Makes variables the ordinary way inside this context, as an optimizer's slots need."""
+        """Stops sharing inside this context, for example for an optimizer's slots."""
         with self._building(None):
             yield
 
@@ -128,10 +128,10 @@ class SharedVariables:
     def _get_variable(
         self, getter: VariableMaker, name: str, *args: Any, **kwargs: Any
     ) -> Variable:
-        """Custom getter: `get_variable` is shared by its own name, through the scope's reuse."""
+        """Custom getter of `get_variable`, whose variables are shared by name through reuse."""
         copy = self._copy
         if copy is not None and copy.index:
-            kwargs = _with_type_of_value(kwargs)
+            kwargs = _with_dtype_of_value(kwargs)
         outer, self._in_get_variable = self._in_get_variable, True
         try:
             variable = getter(name, *args, **kwargs)
@@ -149,16 +149,16 @@ class SharedVariables:
                 self._got.append(variable)
         return copy.given(variable) if copy else variable
 
-    # TensorFlow asks for it twice whenever a variable is got, and this is looked at first.
+    # TensorFlow inspects the signature twice per variable and looks for this attribute first.
     _get_variable.__signature__ = inspect.signature(_get_variable)  # type: ignore[attr-defined]
 
     def _create(self, next_creator: VariableMaker, **kwargs: Any) -> Variable:
-        """Variable creator: records what the first copy makes, hands it to the later ones."""
+        """Variable creator that returns the first copy's variables to later copies."""
         copy = self._copy
         if copy is None or is_of_one_worker(kwargs):
             return next_creator(**kwargs)
         if self._in_get_variable:
-            if copy.index:  # Reuse would have found it: nobody made it in the first copy.
+            if copy.index:  # Reuse found none: the first copy did not make it.
                 raise self._only_later(copy, str(kwargs.get("name")))
             return next_creator(**kwargs)
         if copy.index == 0:
@@ -169,7 +169,7 @@ class SharedVariables:
         return self._take(copy, kwargs)
 
     def _take(self, copy: _Copy, kwargs: Mapping[str, Any]) -> Variable:
-        """Returns the next variable of the first copy, if it is one that `kwargs` ask for."""
+        """Returns the next variable of the first copy, if it matches `kwargs`."""
         shape, dtype = _requested(kwargs)
         requested = _described(_outside(copy.name_scope, _full_name(kwargs)), shape, dtype)
         copy.asked[requested] = None
@@ -183,7 +183,7 @@ class SharedVariables:
         return copy.given(variable)
 
     def _check_complete(self, copy: _Copy) -> None:
-        """Raises if a later copy, now built, left out some of the first copy's variables."""
+        """Raises if a later copy did not make all variables of the first copy."""
         missing = [name for name in self._first.trained if name not in copy.trained]
         missing += [variable.op.name for variable in self._made[copy.taken :]]
         if missing:
@@ -207,10 +207,10 @@ class SharedVariables:
 def _create_outside(
     name_scope: str, next_creator: VariableMaker, kwargs: Mapping[str, Any]
 ) -> Variable:
-    """Makes a variable under its name without the last part of `name_scope`.
+    """Makes a variable whose name leaves out the last part of `name_scope`.
 
-    The name is taken inside `name_scope` too, since there it would be if the scope were not: the
-    operations that follow get the same suffixes with and without the scope.
+    The name is also reserved inside `name_scope`. So later operations get the same suffixes as they
+    would without the scope.
     """
     inside = f"{v1.get_default_graph().get_name_scope()}/"
     if not name_scope or not inside.startswith(name_scope):
@@ -222,7 +222,7 @@ def _create_outside(
 
 
 def _full_name(kwargs: Mapping[str, Any], take: bool = False) -> str:
-    """The name, with scopes, that a variable with these arguments would get; `take` reserves it."""
+    """Returns the full name of a variable with these arguments; `take` also reserves the name."""
     name = kwargs.get("name") or "Variable"
     return str(v1.get_default_graph().unique_name(name, mark_as_used=take))
 
@@ -239,8 +239,8 @@ def _described(name: str, shape: tf.TensorShape, dtype: tf.DType) -> str:
     return f"{name} {shape} {dtype.base_dtype.name}"
 
 
-def _with_type_of_value(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Asks for the type of an initial value: reuse compares types, though it makes nothing."""
+def _with_dtype_of_value(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Adds the dtype of the initial value, since reuse compares dtypes."""
     initializer = kwargs.get("initializer")
     if isinstance(initializer, tf.Tensor | np.ndarray):
         return {**kwargs, "dtype": tf.as_dtype(initializer.dtype)}
@@ -248,7 +248,7 @@ def _with_type_of_value(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _requested(kwargs: Mapping[str, Any]) -> tuple[tf.TensorShape, tf.DType]:
-    """Shape and type of the variable that these creator arguments ask for."""
+    """Returns shape and dtype of the variable that these creator arguments request."""
     shape, dtype = kwargs.get("shape"), kwargs.get("dtype")
     if shape is None or dtype is None:
         initial = kwargs["initial_value"]

@@ -1,12 +1,13 @@
-"""XLA: one copy of a model compiled to a few large operations, where its graph runs.
+"""XLA: compiles the computation of one copy of a model.
 
-Owns the choice of what may be compiled. Operations that only compute may, and TensorFlow makes
-clusters of them; what they compute stays the same but for rounding. Everything else runs as ever:
-state (variables, random numbers), checks, which XLA would leave out, and functions, into which
-nobody looks here. What XLA has no code for, such as strings, is left alone by TensorFlow itself.
+This module decides which operations may be compiled. Operations that only compute may, and
+TensorFlow clusters them; their results stay the same except for rounding. All others run as before:
+state (variables, random numbers), checks, which XLA would drop, and functions, whose contents are
+not inspected. TensorFlow itself skips operations that XLA does not support, such as those on
+strings.
 
-Gradients follow: what is differentiated carries the mark, and its gradients inherit it, wherever
-they are made. Called by `replicate` for towers and by `model_deploy` for clones.
+Gradients inherit the mark of the operations that they differentiate, wherever they are made.
+`replicate` uses this for towers, `model_deploy` for clones.
 """
 
 import contextlib
@@ -19,12 +20,12 @@ from model_deploy._types import Variable
 
 v1 = tf.compat.v1
 
-_LEFT_ALONE = (
-    # State, and what it is written by.
+_NOT_COMPILED = (
+    # State, and operations that write it.
     "Assign",
     "Resource",
     "Variable",
-    # Random numbers: XLA draws others.
+    # Random numbers: XLA draws different ones.
     "Multinomial",
     "Random",
     "Rng",
@@ -35,12 +36,12 @@ _LEFT_ALONE = (
     "Assert",
     "CheckNumerics",
 )
-"""Parts of the types of operations that are not compiled."""
+"""Substrings of the types of operations that are not compiled."""
 
 
 @contextlib.contextmanager
 def compiled_by_xla() -> Iterator[None]:
-    """Lets XLA compile the computation that is built inside, the start of variables excepted."""
+    """Compiles the computation built inside with XLA, except the initialization of variables."""
     scope = tf.xla.experimental.jit_scope(compile_ops=_may_be_compiled)
     with scope, v1.variable_creator_scope(_create_uncompiled):
         yield
@@ -48,17 +49,17 @@ def compiled_by_xla() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Takes what is built inside out of the `compiled_by_xla` around it."""
+    """Excludes operations built inside from the surrounding `compiled_by_xla`."""
     with tf.xla.experimental.jit_scope(compile_ops=False):
         yield
 
 
 def _create_uncompiled(next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:
-    """Variable creator: weights begin bit by bit as they do without XLA."""
+    """Makes a variable with bit-identical initial values with and without XLA."""
     with uncompiled():
         return next_creator(**kwargs)
 
 
 def _may_be_compiled(node: v1.NodeDef) -> bool:
     calls = any(value.HasField("func") or value.list.func for value in node.attr.values())
-    return not calls and not any(part in node.op for part in _LEFT_ALONE)
+    return not calls and not any(part in node.op for part in _NOT_COMPILED)

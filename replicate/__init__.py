@@ -1,11 +1,11 @@
-"""Runs one Estimator `model_fn` on many devices, and everything it takes to train it.
+"""Training of one Estimator `model_fn` on many devices.
 
-`replicate_model_fn` and `TowerOptimizer` make a replicated model_fn of an ordinary one; `Estimator`
-trains, evaluates and predicts with it.
+`replicate_model_fn` and `TowerOptimizer` turn a model_fn into a replicated one. `Estimator` trains,
+evaluates and predicts with it.
 
-All public names are listed in `replicate/public.py`. They are loaded, and TensorFlow with them,
-when the first of them is used: `python -m replicate.launch` and `python -m replicate.doctor` answer
-at once, the latter also where TensorFlow is missing.
+`replicate/public.py` lists all public names. It is loaded, and TensorFlow with it, when a name is
+first used. So `python -m replicate.launch` and `python -m replicate.doctor` start at once, and the
+doctor also works where TensorFlow is missing.
 """
 
 import importlib
@@ -21,7 +21,7 @@ __version__ = importlib.metadata.version("replicate-model-fn")
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_") and name != "__all__":
-        # What Python itself looks for, such as __path__, must not load TensorFlow.
+        # Python looks for names such as __path__. They must not load TensorFlow.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if importlib.util.find_spec(f"{__name__}.{name}") is not None:
         return importlib.import_module(f"{__name__}.{name}")

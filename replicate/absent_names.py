@@ -1,4 +1,4 @@
-"""Names of tf.estimator that `replicate` lacks, each with what stands in for it.
+"""Names of tf.estimator that `replicate` lacks, each with its replacement.
 
 Owns the hints only, and loads no TensorFlow. `replicate/__init__.py` adds the hint to the
 AttributeError for such a name.
@@ -91,4 +91,4 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
         "forward_features": "Return the features among the predictions of model_fn.",
     }
 )
-"""For each name, what to use in its place."""
+"""Name → advice about its replacement."""

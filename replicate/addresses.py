@@ -1,9 +1,9 @@
-"""Addresses of a cluster: "host:port" taken apart, connected to, and whether anybody is there.
+"""Addresses of a cluster: functions that parse "host:port", connect to it, and test it.
 
-Owns the text form of TF_CONFIG's addresses, brackets around IPv6 hosts included, and what it takes
-to reach one. How long an answer may take is decided by those who ask: `doctor.py` once for each
-address, `estimator/servers.py` again and again. It does not import TensorFlow, so that the doctor
-works where that is broken. What stands in TF_CONFIG is checked in `estimator/cluster.py`.
+Owns the text form of addresses in TF_CONFIG, including brackets around IPv6 hosts. Callers decide
+about timeouts: `doctor.py` tries each address once, the servers of a cluster try repeatedly. This
+module does not import TensorFlow, so that the doctor works where TensorFlow is broken.
+`replicate.estimator` checks TF_CONFIG itself.
 """
 
 import socket
@@ -13,7 +13,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     """Returns the two parts of "host:port", the host without brackets.
 
     Raises:
-      ValueError: What follows the last colon is no number.
+      ValueError: The text after the last colon is not a number.
     """
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
@@ -23,12 +23,13 @@ def connect(address: str, timeout_secs: float) -> socket.socket:
     """Returns a connection to "host:port", to be closed by the caller.
 
     Args:
-      address: Where to connect to.
-      timeout_secs: How long that may take, and whatever waits for the connection later.
+      address: Address to connect to.
+      timeout_secs: Longest time to connect, and for each later operation on the connection, in
+        seconds.
 
     Raises:
-      OSError: Nothing listens there, no such host is known, or it took too long.
-      ValueError: As `host_and_port`.
+      OSError: Nothing listens there, the host is unknown, or the time is over.
+      ValueError: The text after the last colon is not a number.
     """
     host, port = host_and_port(address)
     try:
@@ -38,14 +39,14 @@ def connect(address: str, timeout_secs: float) -> socket.socket:
 
 
 def is_listening(address: str, timeout_secs: float) -> bool:
-    """Returns whether something accepts connections at "host:port".
+    """Returns True if something accepts connections at "host:port".
 
     Args:
-      address: Where to ask.
-      timeout_secs: How long it has to answer.
+      address: Address to test.
+      timeout_secs: Longest time to connect, in seconds.
 
     Raises:
-      ValueError: As `host_and_port`.
+      ValueError: The text after the last colon is not a number.
     """
     try:
         connect(address, timeout_secs).close()

@@ -8,11 +8,11 @@ def check_choice(name: str, value: object, choices: Any) -> None:
 
     Args:
       name: Name of the argument.
-      value: What was given.
-      choices: The Literal type that lists what is accepted.
+      value: Value of the argument.
+      choices: Literal type that lists the accepted strings.
 
     Raises:
-      ValueError: The value is not one of them.
+      ValueError: The value is not one of the choices.
     """
     if value not in get_args(choices):
         accepted = ", ".join(map(repr, get_args(choices)))

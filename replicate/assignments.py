@@ -1,8 +1,8 @@
 """Variables that an operation assigns, directly or in the functions that it calls.
 
 A variable may reach an assignment through copies of its handle, through the switches of a
-conditional, or as an argument of a function (`tf.cond`, `tf.while_loop`, `tf.function`). Called by
-`batch_statistics`.
+conditional, or as an argument of a function (`tf.cond`, `tf.while_loop`, `tf.function`). Used by
+`update_search`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,8 +30,8 @@ BRANCHES = frozenset(
 )
 """Types of operations that give variables to branches and loops.
 
-What these assign, a control dependency on the operation does not wait for. What comes out of the
-branch or loop does.
+A control dependency on such an operation does not wait for assignments in the branch or loop. The
+outputs of the branch or loop do.
 """
 
 _FUNCTIONS = {
@@ -44,33 +44,33 @@ _FUNCTIONS = {
     "StatelessWhile": ("cond body", 0),
     "While": ("cond body", 0),
 }
-"""Type of an operation → the attributes that name its functions, and its first argument."""
+"""Type of an operation → attributes that name its functions, position of the first argument."""
 
 
 class Assignments:
     """Finds assigned variables in one graph. Reads the graph's functions at most once."""
 
     def __init__(self, graph: Graph) -> None:
-        """Begins without a look at the graph.
+        """Remembers the graph; reads nothing yet.
 
         Args:
-          graph: The graph.
+          graph: Graph to search.
         """
         self._graph = graph
         self._functions: dict[str, Any] | None = None
         self._positions: dict[str, frozenset[int]] = {}
-        """Name of a function → numbers of the arguments that it assigns."""
+        """Name of a function → positions of the arguments that it assigns."""
 
     def assigned_by(self, operation: Operation) -> list[Operation]:
-        """Returns the operations that stand for the variables that an operation assigns.
+        """Returns the operations of the variables that an operation assigns.
 
         Args:
-          operation: Of the graph itself, not of one of its functions.
+          operation: Operation of the graph itself, not of one of its functions.
         """
         return [_way_to_variable(tensor)[-1].op for tensor in self._written(operation)]
 
     def is_in_branch(self, operation: Operation) -> bool:
-        """Returns True if an assignment is, or is made in, a branch or loop."""
+        """Returns True if an operation assigns a variable in a branch or loop."""
         return operation.type in BRANCHES or any(
             passed.op.type in BRANCHES
             for tensor in self._written(operation)
@@ -88,7 +88,7 @@ class Assignments:
         return [inputs[position] for position in self._of_call(operation.node_def)]
 
     def _of_call(self, node: Any) -> set[int]:
-        """Returns the numbers of the inputs that the functions of a call assign."""
+        """Returns the positions of the inputs that the functions of a call assign."""
         attributes, first = _FUNCTIONS[node.op]
         names = [name for key in attributes.split() for name in _names(node.attr[key])]
         return {first + position for name in names for position in self._of_function(name)}
@@ -121,7 +121,7 @@ class Assignments:
 
 
 def _way_to_variable(tensor: Tensor) -> list[Tensor]:
-    """Returns a handle or reference and what it is a copy of, up to the variable's own."""
+    """Returns a handle or reference and its originals, the last of which is the variable's own."""
     way = [tensor]
     while way[-1].op.type in _PASSING and way[-1].op.inputs:
         way.append(way[-1].op.inputs[0])

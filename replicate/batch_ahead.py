@@ -1,10 +1,9 @@
-"""Batches that come with the one after them, so that this one can be sent ahead to the towers.
+"""Pairs of consecutive batches, so that the next batch can be sent to the towers early.
 
-Owns the dataset of such pairs and the form that they have between an input pipeline and a
-replicated `model_fn`: dicts of few entries in place of features and labels. The pairs overlap, each
-batch is the later one first and then the earlier one, and the earlier one is what a step is about.
-So a pipeline that is continued anywhere, as from a checkpoint, continues with the right batch,
-whatever had been sent ahead of it. `staging.py` does the sending.
+Owns the dataset of pairs and their format between an input pipeline and a replicated `model_fn`:
+dicts in place of features and labels. Pairs overlap: each batch is the second of one pair and the
+first of the next. A step trains on the first batch of a pair. So a pipeline restored from a
+checkpoint continues with the right batch. `staging.py` sends the second batch to the towers.
 """
 
 from collections.abc import Sequence
@@ -32,11 +31,11 @@ class Batch(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """The batch after that of a step.
+    """The batch of the next step.
 
     Attributes:
-      batch: Its features and labels; those of the step's own batch if there is none.
-      exists: Whether there is one, a boolean scalar.
+      batch: Features and labels; those of this step if there is no next batch.
+      exists: True if there is a next batch, a boolean scalar.
     """
 
     batch: Batch
@@ -44,20 +43,21 @@ class Ahead(NamedTuple):
 
 
 def prefetch_to_towers(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Makes towers train on batches that were sent to their devices during the step before.
+    """Sends each batch to the towers' devices during the step before it.
 
-    For the end of an `input_fn` whose `model_fn` is made by `replicate_model_fn`:
+    Use it at the end of an `input_fn` whose `model_fn` is made by `replicate_model_fn`:
     `return dataset.apply(replicate.prefetch_to_towers)`. Steps get the same batches in the same
-    order, the last one included. Evaluation and prediction may use it, and send nothing ahead.
+    order, including the last. Evaluation and prediction accept the dataset and send nothing early.
 
     Args:
-      dataset: Of batches: features, or (features, labels).
+      dataset: Dataset of batches: features, or (features, labels).
 
     Returns:
-      A dataset as long, of these batches, each together with the one after it.
+      A dataset of the same length: each batch together with the next one.
 
     Raises:
-      TypeError: Batches hold something that is no numbers, booleans or text, such as a dataset.
+      TypeError: A batch contains something other than numbers, booleans and text, such as a
+        dataset.
       ValueError: Batches are tuples, but not of features and labels.
     """
     spec = dataset.element_spec
@@ -74,7 +74,7 @@ def prefetch_to_towers(dataset: tf.data.Dataset) -> tf.data.Dataset:
             f"and ragged tensors of numbers, booleans and text; use it outside of window()."
         )
     nothing = tuple(_nothing_like(part) for part in parts.element_spec)
-    # What follows the last batch is that batch again, which no step takes.
+    # The last batch is paired with itself. No step takes the second copy.
     batches = parts.map(lambda *batch: (True, batch))
     batches = batches.concatenate(tf.data.Dataset.from_tensors((False, nothing)))
 
@@ -96,10 +96,14 @@ def prefetch_to_towers(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def batch_and_ahead(features: Nest, labels: Nest) -> tuple[Batch, Ahead | None]:
-    """Takes apart what comes out of a dataset of `prefetch_to_towers`.
+    """Takes apart the elements of a dataset made by `prefetch_to_towers`.
+
+    Args:
+      features: Features that `model_fn` got.
+      labels: Labels that `model_fn` got.
 
     Returns:
-      The batch of the step, and the one after it: None for what comes out of other datasets.
+      The batch of the step and the next batch. For other datasets, (features, labels) and None.
     """
     if not isinstance(features, dict) or features.keys() != {BATCH, AHEAD, IS_LAST}:
         return Batch(features, labels), None
@@ -113,6 +117,6 @@ def _flat(nest: Nest) -> list[Tensor]:
 
 
 def _nothing_like(spec: tf.TensorSpec) -> Tensor:
-    """A tensor of no rows, or one of zeros, that only stands for another."""
+    """Returns a placeholder value for a tensor: zeros, with 0 for each unknown dimension."""
     shape = [] if spec.shape.rank is None else [size or 0 for size in spec.shape]
     return tf.zeros(shape, spec.dtype)

@@ -1,13 +1,12 @@
 """Running statistics of the batch (batch normalization's moving averages) over several towers.
 
-Each tower sees its own shard and would push the shared moving averages its own way. Here the
-towers after the first keep a copy of every such variable, let their update operations write to the
-copy, and once a step the copies and the shared variable are brought together. Where a step is
-skipped, what it did to them is taken back.
+Each tower sees only its own shard, so its updates of the shared moving averages differ from the
+other towers'. Each tower after the first therefore updates its own copy of these variables. Once a
+step the copies and the shared variables are merged. A skipped step restores the previous values.
 
-Update operations are those in UPDATE_OPS, and assignments of values computed from the batch that
-are in no collection: those of Keras layers, and those that the loss or the gradients wait for,
-as of layers with `updates_collections=None`.
+Update operations are those in UPDATE_OPS, and assignments in no collection of values computed from
+the batch: those of Keras layers, and those that the loss or the gradients wait for, such as those
+of layers with `updates_collections=None`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,23 +24,23 @@ from replicate.variables_in_turn import VariablesInTurn
 v1 = tf.compat.v1
 
 UpdateOps: TypeAlias = Literal["first", "all", "mean"]
-"""Whose update operations count: the first tower's, each one's in turn, or the mean of all."""
+"""Towers whose updates count: the first one, all in turn, or the mean of all."""
 
 
 class BatchStatistics:
     """The update operations of the towers of one replicated call."""
 
     def __init__(self, update_ops: UpdateOps):
-        """Begins with no tower.
+        """Starts with no tower.
 
         Args:
-          update_ops: "mean" sets each statistic to the mean of what the towers' updates make of it,
-            weighted by their rows (a count, to what the first tower's make of it); "first" to what
-            the first tower's make of it; "all" lets every tower update the shared variable itself,
-            one after the other.
+          update_ops: "mean" sets each statistic to the mean of the towers' updated values, weighted
+            by their rows (an integer statistic to the first tower's value); "first" sets it to the
+            first tower's value; "all" lets every tower update the shared variable, one after the
+            other.
 
         Raises:
-          ValueError: `update_ops` is none of these.
+          ValueError: `update_ops` has another value.
         """
         check_choice("update_ops", update_ops, UpdateOps)
         self._update_ops = update_ops
@@ -49,7 +48,7 @@ class BatchStatistics:
         self._weights: list[Tensor] = []
         self._cast_weights: dict[tf.DType, list[Tensor]] = {}
         self._statistics: list[Variable] = []
-        """The shared variables that the updates write to."""
+        """Shared variables that the updates assign."""
         self._copies: dict[Any, list[Variable]] = {}
         """Reference of each statistic → its copies, in the order of the towers."""
         self._maker = VariableCopies()
@@ -65,16 +64,16 @@ class BatchStatistics:
         ends: Sequence[Operation],
         weight: Tensor,
     ) -> None:
-        """Takes note of the updates of a tower that has been built; towers come in order.
+        """Records the updates of a tower that has been built. Towers are recorded in order.
 
         Args:
           operations: All operations of the tower.
-          in_collection: What it added to UPDATE_OPS.
-          batch: The tensors of its shard.
-          unlisted: Variables whose assignments run though they may be in no collection and nothing
-            waits for them.
+          in_collection: Operations and tensors that the tower added to UPDATE_OPS.
+          batch: Tensors of its shard.
+          unlisted: Variables whose assignments are updates even if they are in no collection and
+            nothing waits for them.
           asked_for: Other variables of the tower.
-          ends: The ends of the tower's losses and gradients.
+          ends: Operations that end the tower's losses and gradients.
           weight: Rows of the shard ÷ rows of the batch.
         """
         updates = UpdateSearch(operations, batch, ends).updates(
@@ -97,11 +96,11 @@ class BatchStatistics:
     def substitute(
         self, device: str, suspended: Callable[[], Any]
     ) -> Callable[[Variable], Variable]:
-        """Returns the function that gives the next tower its own copy, or view, of a statistic.
+        """Returns a function from a statistic to the next tower's own copy or view of it.
 
         Args:
-          device: The tower's device.
-          suspended: Makes the context in which variables are made outside of towers.
+          device: Device of the tower.
+          suspended: Makes a context in which new variables do not belong to a tower.
         """
         made: dict[Any, Variable] = {}
 
@@ -125,12 +124,12 @@ class BatchStatistics:
         return own
 
     def merged(self, skipped: Sequence[Tensor] = (), task: str = "") -> Operation | None:
-        """Returns the operation that runs all updates and brings the copies together, if any.
+        """Returns the operation that runs all updates and merges the copies; None without updates.
 
         Args:
-          skipped: Boolean scalars. In a step in which one of them is true, the statistics are
-            set back to what they were before it.
-          task: Job and task that keep what they were before; "" where the scopes name none.
+          skipped: Boolean scalars. If any of them is True, the statistics get back the values that
+            they had before the step.
+          task: Job and task that store these values; "" if the device scopes name none.
         """
         updates = [update for tower in self._updates for update in tower]
         if not updates:
@@ -145,12 +144,12 @@ class BatchStatistics:
             assigned = [
                 assignment
                 for pack in packs
-                for assignment in self._settled(pack, values, is_skipped, task)
+                for assignment in self._merge_pack(pack, values, is_skipped, task)
             ]
             return v1.group(updated, *assign_all(assigned), name="update")
 
     def _packs(self) -> list[list[Variable]]:
-        """Statistics of the same type and shape on the same device, which are treated as one."""
+        """Groups statistics of one type, shape and device, which are merged together."""
         packs: dict[Any, list[Variable]] = {}
         for variable in self._statistics:
             shape = variable.shape
@@ -159,44 +158,48 @@ class BatchStatistics:
         return list(packs.values())
 
     def _in_towers(self, pack: Sequence[Variable]) -> list[tuple[Variable, ...]]:
-        """Some statistics as each tower has them: the shared variables, and then the copies."""
+        """Returns a pack's variables for each tower: shared variables first, then the copies."""
         copies = zip(*(self._copies[variable.ref()] for variable in pack), strict=True)
         return [tuple(pack), *copies]
 
-    def _counted(self, towers: Sequence[tuple[Variable, ...]]) -> Sequence[tuple[Variable, ...]]:
-        """What comes of the updates is the mean of these."""
+    def _averaged(self, towers: Sequence[tuple[Variable, ...]]) -> Sequence[tuple[Variable, ...]]:
+        """Selects the towers whose variables are averaged."""
         is_mean = self._update_ops == "mean" and towers[0][0].dtype.is_floating
         return towers if is_mean else towers[:1]
 
     def _read(self, packs: Iterable[Sequence[tuple[Variable, ...]]]) -> dict[Any, Tensor]:
-        """Reads what counts: by the variables' references."""
+        """Reads the variables that are averaged. Returns values by the variables' references."""
         variables = [
-            variable for towers in packs for tower in self._counted(towers) for variable in tower
+            variable for towers in packs for tower in self._averaged(towers) for variable in tower
         ]
         values = read_all(variables)
         return {variable.ref(): value for variable, value in zip(variables, values, strict=True)}
 
-    def _settled(
+    def _merge_pack(
         self,
         towers: Sequence[tuple[Variable, ...]],
         read: Mapping[Any, Tensor],
         skipped: Tensor | None,
         task: str,
     ) -> list[tuple[Variable, Tensor]]:
-        """Returns what comes of an update to some statistics and their copies, to be assigned."""
-        values = [_stacked(variables, read) for variables in self._counted(towers)]
-        settled: list[tuple[Variable, Tensor]] = []
+        """Computes the merged values of a pack.
+
+        Returns:
+          (variable, value) pairs to assign.
+        """
+        values = [_stacked(variables, read) for variables in self._averaged(towers)]
+        merged: list[tuple[Variable, Tensor]] = []
         with v1.device(towers[0][0].device):
             value = self._weighted_sum(values) if len(values) > 1 else values[0]
             if skipped is not None:
                 device = on_task(task, towers[0][0].device)
                 last = self._maker.packed(device, towers[0], "batch_statistics/last")
                 value = tf.where(skipped, last.read_value(), value)
-                settled.append((last, value))
+                merged.append((last, value))
         changed = towers if len(values) > 1 or skipped is not None else towers[1:]
         for variables in changed:
-            settled += zip(variables, _parts(variables, value), strict=True)
-        return settled
+            merged += zip(variables, _parts(variables, value), strict=True)
+        return merged
 
     def _weighted_sum(self, values: Sequence[Tensor]) -> Tensor:
         weighted = []
@@ -212,7 +215,7 @@ class BatchStatistics:
         return self._cast_weights[dtype]
 
     def _operations_of(self, variables: Iterable[Variable]) -> set[Operation]:
-        """Operations that stand for the variables, and for copies and views of them."""
+        """Returns the operations of the variables, their copies and their views."""
         owned: set[Operation] = set()
         for variable in variables:
             if not variable.trainable:
@@ -222,12 +225,12 @@ class BatchStatistics:
 
 
 def _stacked(variables: Sequence[Variable], read: Mapping[Any, Tensor]) -> Tensor:
-    """Values of variables of one shape and device, where these are: [variables, ...]."""
+    """Stacks values of variables of one shape on their device: [variables, ...]."""
     with v1.device(variables[0].device):
         return tf.stack([read[variable.ref()] for variable in variables])
 
 
 def _parts(variables: Sequence[Variable], values: Tensor) -> list[Tensor]:
-    """What lies along the first axis of `values`, where variables of one device are."""
+    """Splits values along the first axis, on the device of the variables."""
     with v1.device(variables[0].device):
         return list(tf.unstack(values, num=len(variables)))

@@ -1,9 +1,9 @@
-"""check_replication: whether N towers make the training step that one tower makes.
+"""check_replication: compares the training step of N towers with that of one tower.
 
-Owns the comparison that a program's dry run needs: the model is built twice in memory, on one tower
-and on all of them, gets the same weights and the same batch, and makes one training step. What
-differs is told variable by variable, and nothing is judged but by `ReplicationCheck.ok`. It trains
-no model and writes no file; graphs and sessions end with the call.
+Used by the dry run of programs. It builds the model twice in memory, on one tower and on all
+towers, gives both the same weights and batch, makes one training step with each, and reports the
+difference of each variable. It trains no model and writes no file. Its graphs and sessions end with
+the call.
 """
 
 import dataclasses
@@ -34,16 +34,17 @@ Reduction = v1.losses.Reduction
 
 @dataclasses.dataclass(frozen=True)
 class ReplicationCheck:
-    """What `check_replication` found. Its `str` is the report.
+    """Result of `check_replication`. Its `str` is the report.
 
     Attributes:
-      plan: The devices of towers and variables.
-      table: The trainable variables, as `model_table` shows them.
+      plan: Devices of towers and variables.
+      table: Table of the trainable variables, made by `model_table`.
       loss: Difference of the loss before the step.
-      gradients: Differences of the gradients that the optimizers were given, sparse ones as dense
-        arrays; none if one tower trains with optimizers that no TowerOptimizer wraps.
-      variables: Differences of all global variables after the step, slots and global step included.
-      unmatched: What only one of the two models has, as "<name> (only on <count> tower(s))".
+      gradients: Differences of the gradients that the optimizers got, sparse ones as dense arrays.
+        Empty if there is one tower and no TowerOptimizer.
+      variables: Differences of all global variables after the step, including slots and global
+        step.
+      unmatched: Values that only one of the two models has, as "<name> (only on <count> tower(s))".
     """
 
     plan: DevicePlan
@@ -55,15 +56,15 @@ class ReplicationCheck:
 
     @property
     def worst(self) -> Difference:
-        """The largest relative difference; the first of several."""
+        """The difference with the largest relative value; the first of several."""
         return max(self._all(), key=lambda difference: difference.relative)
 
     def ok(self, tolerance: float = 2e-6) -> bool:
-        """Whether no relative difference exceeds the tolerance and nothing is unmatched.
+        """Returns True if all relative differences are within the tolerance, none is unmatched.
 
         Args:
-          tolerance: ≥ 0; the default suits float32. Rounding is of 1e-15 in float64 and of 1e-3 in
-            float16.
+          tolerance: Largest relative difference, ≥ 0. The default suits float32. Rounding errors
+            are about 1e-15 in float64 and 1e-3 in float16.
         """
         return not self.unmatched and self.worst.relative <= tolerance
 
@@ -103,35 +104,39 @@ def check_replication(
 ) -> ReplicationCheck:
     """Makes one training step on one tower and on several, and compares them.
 
-    Both start from the weights that one tower was initialised with, and see one and the same batch,
-    the first of `input_fn`. Rounding aside, they agree, except where a model is not a function of
-    weights and batch, or not a mean (or sum) over rows: dropout and other random operations draw
-    other numbers on each tower, so switch them off through `params`; statistics of the batch, as
-    of batch normalisation, are those of each tower's own rows; the last row that uneven="pad"
-    repeats counts more than once. Random initialisers do no harm, since weights are copied.
+    Both start from the initial weights of the model on one tower and use the first batch of
+    `input_fn`. They agree up to rounding if the loss is a function of weights and batch and a mean
+    (or sum) over rows. These models differ:
 
-    Hooks of the EstimatorSpec do not run, so an optimizer that needs one to make a step, such as
-    SyncReplicasOptimizer, must be left out.
+    - Dropout and other random operations draw other numbers on each tower. Switch them off through
+      `params`.
+    - Batch normalization uses the statistics of each tower's own rows.
+    - With uneven="pad" the repeated last row counts more than once.
+
+    Random initializers make no difference, because weights are copied.
+
+    Hooks of the EstimatorSpec do not run. An optimizer that needs one to make a step, such as
+    SyncReplicasOptimizer, cannot be checked.
 
     Args:
-      model_fn: The function that `replicate_model_fn` would be given, not one that it returned.
-      input_fn: As for `Estimator.train`; called once, one batch is taken.
-      devices: As for `replicate_model_fn`; the one tower is on the first of them.
-      params: Passed on to both functions, as a deep copy to model_fn.
+      model_fn: The argument of `replicate_model_fn`, not its result.
+      input_fn: As for `Estimator.train`. It is called once, for one batch.
+      devices: As for `replicate_model_fn`. The single tower is on the first device.
+      params: Passed to both functions; model_fn gets a deep copy.
       loss_reduction: As for `replicate_model_fn`.
       variables: As for `replicate_model_fn`.
       uneven: As for `replicate_model_fn`.
       unsplit: As for `replicate_model_fn`.
       update_ops: As for `replicate_model_fn`.
-      config: Passed on to both functions; its seed and session options are used. None: defaults.
-      output: Called once with the report; None for silence.
+      config: Passed to both functions. Its seed and session options are used. None: defaults.
+      output: Function that is called once with the report. None: no report.
 
     Returns:
       The differences.
 
     Raises:
       TypeError: A function has a wrong signature, or model_fn returns no EstimatorSpec.
-      ValueError: There is no batch, it cannot be split, model_fn gives no loss or no train_op, or
+      ValueError: There is no batch, it cannot be split, model_fn returns no loss or no train_op, or
         the shape of a variable depends on the number of towers.
       NonFiniteError: A gradient is NaN or infinite.
     """
@@ -165,8 +170,8 @@ class _Batch(NamedTuple):
     """One batch, outside of any graph.
 
     Attributes:
-      features: What input_fn gave; its Tensors stand for their places only.
-      labels: Likewise.
+      features: Features of input_fn. Their Tensors only mark positions.
+      labels: Labels of input_fn, likewise.
       values: The value of each of these Tensors, by its `ref()`.
     """
 
@@ -175,7 +180,7 @@ class _Batch(NamedTuple):
     values: dict[Any, Array]
 
     def placeholders(self) -> tuple[Nest, Nest, dict[Tensor, Array]]:
-        """Returns features and labels in the current graph, and what to feed."""
+        """Returns features and labels as placeholders in the current graph, and their feed."""
         feed: dict[Tensor, Array] = {}
 
         def placeholder(leaf: Any) -> Any:
@@ -192,13 +197,12 @@ class _Step(NamedTuple):
     """One training step of one model.
 
     Attributes:
-      towers: Number of towers.
-      initial: Every global variable before the step, by name.
-      loss: The loss before the step.
-      gradients: Those of each variable, dense, by the variable's name.
-      variables: Every global variable after the step, by name.
+      initial: All global variables before the step, by name.
+      loss: Loss before the step.
+      gradients: Dense gradients, by the variable's name.
+      variables: All global variables after the step, by name.
       trainable: Names of the trainable variables.
-      table: The trainable variables, to be shown.
+      table: Table of the trainable variables.
     """
 
     initial: dict[str, Array]
@@ -211,6 +215,7 @@ class _Step(NamedTuple):
 
 def _first_batch(input_fn: Callable[..., Any], params: Any, config: RunConfig) -> _Batch:
     """Runs the input once, with its tables, iterators and queues, in a graph of its own."""
+    config = config.replace(save_input_position=False, continue_input=False)
     with tf.Graph().as_default():
         v1.set_random_seed(config.tf_random_seed)
         v1.train.create_global_step()
@@ -227,7 +232,7 @@ def _first_batch(input_fn: Callable[..., Any], params: Any, config: RunConfig) -
         values = None
         with v1.train.MonitoredSession(_session_creator(v1.train.Scaffold(), config)) as session:
             values = session.run(tensors)
-    if values is None:  # The session takes the end of the input for the end of its work.
+    if values is None:  # The session ended without an error, because the input ended.
         raise ValueError(
             "Cannot check the replication of model_fn: input_fn gave no batch. Return a dataset "
             "with at least one batch; look for a filter, or drop_remainder=True with few rows."
@@ -243,14 +248,14 @@ def _one_step(
     config: RunConfig,
     initial: Mapping[str, Array] | None,
 ) -> _Step:
-    """Builds a model, gives it its weights, and makes one training step.
+    """Builds a model, sets its weights, and makes one training step.
 
     Args:
-      model_fn: A replicated one.
-      batch: What it is trained on.
-      params: Passed on.
-      config: Passed on; its seed and session options are used.
-      initial: The variables to start from, by name; None for the model's own initialisers.
+      model_fn: Replicated model_fn.
+      batch: Batch of the step.
+      params: Argument of model_fn.
+      config: Argument of model_fn. Its seed and session options are used.
+      initial: Initial values of variables, by name. None: the model's own initializers.
     """
     with tf.Graph().as_default() as graph:
         v1.set_random_seed(config.tf_random_seed)
@@ -281,7 +286,7 @@ def _one_step(
 
 
 def _session_creator(scaffold: v1.train.Scaffold, config: RunConfig) -> RestoringSessionCreator:
-    """Makes sessions that are initialised, never restored."""
+    """Returns a creator of sessions whose variables are initialized, never restored."""
     return RestoringSessionCreator(scaffold, None, lambda: None, config.session_config)
 
 
@@ -303,7 +308,7 @@ def _check_trains(spec: Spec) -> None:
 def _load(
     session: v1.Session, variables: Mapping[str, Variable], values: Mapping[str, Array]
 ) -> None:
-    """Gives variables their values; those that have none there stay as they are."""
+    """Sets variables to the values of the same name. Others keep their values."""
     shared = {name: variables[name].initializer for name in variables if name in values}
     for name in shared:
         shape = variables[name].shape
@@ -321,7 +326,7 @@ def _load(
 def _dense_gradients(
     pairs: Sequence[tuple[Gradient, Variable]], values: Sequence[Array]
 ) -> dict[str, Array]:
-    """Keys the values of gradients by the variable's name, with a number if there are several."""
+    """Returns dense gradients by the variable's name, with a number added if there are several."""
     dense: dict[str, Array] = {}
     for (gradient, variable), value in zip(pairs, values, strict=True):
         name, number = variable.op.name, 1
@@ -366,7 +371,7 @@ def _missing(present: Iterable[str], other: Mapping[str, Array], towers: int) ->
 
 
 def _mapped(function: Callable[[Any], Any], nest: Nest) -> Nest:
-    """Applies a function to every leaf of a batch, those of sparse tensors and records included."""
+    """Applies a function to every leaf of a batch, also inside sparse tensors and dataclasses."""
 
     def on_leaf(leaf: Any) -> Any:
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):

@@ -1,9 +1,8 @@
-"""Operations that run only in some steps, whatever they assign.
+"""Operations that run in some steps only.
 
-The operations that an optimizer makes are gated where they are, by control inputs that are dead in
-the other steps, instead of being moved into a branch that is a function of its own. So reference
-variables can be assigned in them, summaries stay in the graph's collection, and variables made on
-the way belong to the graph. Used by `TowerOptimizer` and what it is made of.
+The operations stay in the graph itself, instead of in a `tf.cond` branch. In the other steps their
+control inputs are dead, so they do not run. They may therefore assign reference variables, add
+summaries to the graph's collection and make variables. `TowerOptimizer` and its parts use this.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,44 +14,58 @@ from replicate._types import Operation, Tensor
 v1 = tf.compat.v1
 
 
-def only_if(condition: Tensor, make: Callable[[], Operation]) -> Operation:
-    """Returns an operation that runs what `make` makes, in the steps that meet the condition.
+def run_if(condition: Tensor | None, make: Callable[[], Operation]) -> Operation:
+    """Returns an operation that runs an operation in the steps that meet a condition.
 
-    In other steps it does nothing. Summaries made on the way are empty in these.
+    It does nothing in other steps. Summaries made inside `make` are empty in those.
 
     Args:
-      condition: Boolean scalar.
-      make: Called once, now. What it returns ends the work.
+      condition: Boolean scalar. None: every step meets it.
+      make: Makes the operation to run. Called once, now.
     """
-    with v1.name_scope("only_if"):
+    if condition is None:
+        return make()
+    with v1.name_scope("run_if"):
         otherwise, chosen = tf.raw_ops.Switch(data=condition, pred=condition)
     return _gated(chosen, otherwise, make)
 
 
-def unless(condition: Tensor, make: Callable[[], Operation]) -> Operation:
-    """Does the same as `only_if` in the steps that do not meet the condition."""
-    with v1.name_scope("unless"):
+only_if = run_if  # The former name, which `replicate.model_average` still uses.
+
+
+def run_unless(condition: Tensor, make: Callable[[], Operation]) -> Operation:
+    """Does the same as `run_if`, in the steps that do not meet the condition."""
+    with v1.name_scope("run_unless"):
         chosen, otherwise = tf.raw_ops.Switch(data=condition, pred=condition)
     return _gated(chosen, otherwise, make)
 
 
 def _gated(chosen: Tensor, otherwise: Tensor, make: Callable[[], Operation]) -> Operation:
-    """Runs what `make` makes where `chosen` is alive; `otherwise` is alive in all other steps."""
+    """Runs an operation in the steps where `chosen` is alive.
+
+    Args:
+      chosen: Alive in the steps that run the operation.
+      otherwise: Alive in all other steps.
+      make: Makes the operation.
+    """
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
     before = len(summaries)
-    with v1.name_scope("only_if"):
+    with v1.name_scope("run_if"):
         chosen = tf.identity(chosen)
     with v1.control_dependencies([chosen]):
         done = make()
-    with v1.name_scope("only_if"):
-        summaries[before:] = _empty_unless_made(summaries[before:], otherwise)
+    with v1.name_scope("run_if"):
+        summaries[before:] = _empty_where_dead(summaries[before:], otherwise)
         with v1.control_dependencies([done]):
             finished = tf.identity(chosen)
         return tf.raw_ops.Merge(inputs=[otherwise, finished]).output.op
 
 
-def _empty_unless_made(summaries: Sequence[Tensor], otherwise: Tensor) -> list[Tensor]:
-    """A session cannot fetch what was not run, so there must be a value in every step."""
+def _empty_where_dead(summaries: Sequence[Tensor], otherwise: Tensor) -> list[Tensor]:
+    """Replaces summaries by ones that are empty in steps that do not compute them.
+
+    A session cannot fetch a dead tensor, so every step needs a value.
+    """
     if not summaries:
         return []
     with v1.control_dependencies([tf.identity(otherwise)]):

@@ -1,10 +1,8 @@
-"""Operations made many at a time: described first, then added to the graph together.
+"""Operations that are described first and then added to the graph together.
 
-One by one, most of the time goes to what TensorFlow does in Python for each; together, each takes
-a third of that. It is worth its words where there are hundreds of the same kind. Devices, control
-dependencies and the name scope that are active when they are made apply as ever; whether XLA may
-compile them is not asked, so that it does not. Called by `variable_copies` and
-`finite_gradients`.
+Use this for hundreds of similar operations: each takes a third of the time that TensorFlow needs to
+make one alone. Devices, control dependencies and the name scope apply as usual. XLA does not
+compile these operations. Used by `variable_copies` and `finite_gradients`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,14 +16,14 @@ v1 = tf.compat.v1
 
 
 class DescribedOperations:
-    """Operations that are to be made, which may take from each other what they compute."""
+    """Operations to be made. They may take results of each other as inputs."""
 
     def __init__(self) -> None:
         """Begins with none."""
         self._described = tf.Graph().as_graph_def()
         self._given: dict[str, Tensor] = {}
         self._keys: dict[Any, str] = {}
-        """Reference of a tensor of the graph → what it is called among the inputs."""
+        """Reference of a tensor of the graph → its name among the inputs."""
 
     def add(
         self,
@@ -39,14 +37,14 @@ class DescribedOperations:
         """Describes an operation.
 
         Args:
-          kind: Its type, such as "Identity".
-          name: Its name in the name scope, different from that of the others. A number is added to
-            it if the graph has it already.
-          inputs: Tensors of the graph, or names of results of operations described before:
-            "name", or "name:1" for another result than the first.
-          device: Where it runs, as far as the scopes leave that open.
-          after: The name of an operation described before that it has to wait for.
-          **attributes: Types, shapes and strings that its type asks for.
+          kind: Type of the operation, such as "Identity".
+          name: Name in the name scope, different from all other names here. A number is added if
+            the graph has an operation of that name.
+          inputs: Tensors of the graph, or results of operations described before: "name" for the
+            first result, "name:1" for the second.
+          device: Device of the operation, as far as device scopes leave it open.
+          after: Name of an operation described before, which runs first.
+          **attributes: Attributes of the type: types, shapes, strings and integers.
 
         Returns:
           `name`.
@@ -62,13 +60,13 @@ class DescribedOperations:
         return name
 
     def make(self, results: Sequence[str]) -> list[Any]:
-        """Makes what was described, in the scopes that are active.
+        """Adds the described operations to the graph, in the current scopes.
 
         Args:
           results: Names of operations, or of tensors ("name:0").
 
         Returns:
-          These, in order.
+          The operations and tensors of these names, in order.
         """
         scope = v1.get_default_graph().get_name_scope()
         made = tf.graph_util.import_graph_def(

@@ -1,8 +1,8 @@
-"""How far values on several towers are from those on one.
+"""Differences between values on several towers and on one.
 
-Owns what counts as equal: rounding is told in numbers, NaN and infinity equal themselves, and a
-value is small or large beside the others of its kind. Which values are compared, and what is made
-of it, is the business of `check.py`.
+Owns the definition of a difference: NaN equals NaN, an infinity equals itself, and relative
+differences are relative to the largest value of the same kind. `check.py` decides which values are
+compared.
 """
 
 import dataclasses
@@ -17,18 +17,19 @@ Array: TypeAlias = Any
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How far one value on N towers is from that on one tower.
+    """Difference of one value on N towers and on one tower.
 
     Attributes:
       name: "loss", "gradient of <variable>" or the name of a variable.
-      absolute: Largest absolute difference of an element. Elements that are NaN in both, or the
-        same infinity, are equal; to all others these differ infinitely.
-      relative: The same divided by the largest absolute value of its kind on one tower. The
-        gradients are a kind, the trainable variables are one, and so are all other variables that
-        share the last part of their names, such as the slots of one optimizer: values that cancel
-        to nearly zero are nothing but rounding, of the size of the others.
-      only_nan: "NaN only on <count> tower(s)" if elements are NaN there and not in the other
-        model; otherwise empty.
+      absolute: Largest absolute difference of an element. Elements that are NaN in both models, or
+        the same infinity in both, are equal. NaN or an infinity in one model only is an infinite
+        difference.
+      relative: Absolute difference ÷ largest absolute value of the same kind on one tower. The
+        kinds are: gradients; trainable variables; other variables with the same last part of the
+        name, such as the slots of one optimizer. So a value that is nearly zero because others
+        cancel is compared by their size.
+      only_nan: "NaN only on <count> tower(s)" if an element is NaN in that model only; otherwise
+        empty.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Difference:
         """Returns a line of a report.
 
         Args:
-          width: Of the column of the names.
+          width: Width of the column of names, in characters.
         """
         numbers = f"{self.absolute:8.1e}  {self.relative:8.1e}"
         return f"{self.name:{width}}  {numbers}  {self.only_nan}".rstrip()
@@ -49,13 +50,14 @@ class Difference:
 def differences(
     one: Mapping[str, Array], many: Mapping[str, Array], kind: Callable[[str], str], count: int
 ) -> tuple[Difference, ...]:
-    """Compares the values that both have, each relative to the largest of its kind in `one`.
+    """Compares the values that both models have.
 
     Args:
       one: Values on one tower, by name.
-      many: Values on several towers.
-      kind: Tells the kind of a name.
-      count: How many towers are several.
+      many: Values on several towers, by name.
+      kind: Function from a name to its kind. Differences are relative to the largest value of the
+        kind in `one`.
+      count: Number of towers of `many`.
     """
     pairs = {name: (_wide(one[name]), _wide(many[name])) for name in one if name in many}
     largest: dict[str, float] = {}
@@ -84,14 +86,14 @@ def _wide(value: Array) -> Array:
 
 
 def _size(value: Array) -> float:
-    """Returns the largest absolute value of those that are finite; 0 for strings."""
+    """Returns the largest finite absolute value; 0 for strings."""
     if value.dtype == object:
         return 0.0
     return float(np.abs(value[np.isfinite(value)]).max(initial=0.0))
 
 
 def _distance(one: Array, many: Array) -> float:
-    """Returns the largest absolute difference: infinite if strings are not equal."""
+    """Returns the largest absolute difference. It is infinite for strings that differ."""
     if one.dtype == object:
         return 0.0 if np.array_equal(one, many) else np.inf
     differ = (one != many) & ~(np.isnan(one) & np.isnan(many))
@@ -100,7 +102,7 @@ def _distance(one: Array, many: Array) -> float:
 
 
 def _only_nan(one: Array, many: Array, count: int) -> str:
-    """Says which of two models has NaN where the other has none."""
+    """Names the models that have NaN in elements which are numbers in the other model."""
     if one.dtype == object:
         return ""
     nan = (np.isnan(one), np.isnan(many))

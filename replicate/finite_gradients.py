@@ -1,9 +1,8 @@
-"""Whether the losses and gradients of all towers are finite, and which of them is not.
+"""Search for losses and gradients that are NaN or infinite.
 
-A NaN or an infinity anywhere makes the sum of a tensor's numbers one, too, so one number for each
-tensor leaves the tower that computed it; a sum so large that it overflows counts as infinite. What
-follows from the answer is decided elsewhere: `TowerOptimizer` ends the training or, by
-`NonFiniteSkipping`, leaves the step out.
+If any element of a tensor is NaN or infinite, then so is the sum of its elements. So each tower
+sends one number per tensor. A sum that overflows counts as infinite. `step_acceptance` decides if
+the step then fails or is skipped.
 """
 
 import itertools
@@ -13,14 +12,14 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor
-from replicate.conditional import unless
+from replicate.conditional import run_unless
 from replicate.described_operations import DescribedOperations
 from replicate.errors import failure_unless
 
 v1 = tf.compat.v1
 
 _MANY = 4
-"""Vectors of one length that are joined before their numbers are added up."""
+"""Smallest number of vectors of one length that are stacked before their sums are taken."""
 
 _ADVICE = "Look for a learning rate that is too high, log(0), or bad input."
 
@@ -29,9 +28,9 @@ class Watched(NamedTuple):
     """Losses or gradients of one tower.
 
     Attributes:
-      totals: On the device of the tower, [tensors]: the sum of each one's numbers.
-      descriptions: What they are, each to begin a sentence with: "The gradient of w".
-      is_loss: Whether they are losses.
+      totals: Sum of the elements of each tensor, [tensors], on the tower's device.
+      descriptions: Names of the tensors that can begin a sentence: "The gradient of w".
+      is_loss: True for losses, False for gradients.
     """
 
     totals: Tensor
@@ -40,16 +39,25 @@ class Watched(NamedTuple):
 
 
 def watched(values: Tensor, description: str, is_loss: bool = False) -> Watched:
-    """Watches a tensor of floating-point numbers, on the device that is active."""
+    """Watches a floating-point tensor on the current device.
+
+    Args:
+      values: The tensor.
+      description: Its name, to begin a sentence with.
+      is_loss: True for a loss, False for a gradient.
+    """
     (entry,) = watched_all([(values, description)])
     return entry._replace(is_loss=is_loss)
 
 
 def watched_all(described: Iterable[tuple[Tensor, str]]) -> list[Watched]:
-    """Watches gradients, each with its description, on the device that is active.
+    """Watches gradients on the current device.
+
+    Args:
+      described: Each gradient's values and its description.
 
     Returns:
-      One entry for each type of numbers.
+      One entry per data type.
     """
     by_type: dict[tf.DType, list[tuple[Tensor, str]]] = {}
     for given, description in described:
@@ -60,9 +68,9 @@ def watched_all(described: Iterable[tuple[Tensor, str]]) -> list[Watched]:
 
 
 def _watched_of_one_type(described: Sequence[tuple[Tensor, str]]) -> Watched:
-    """Watches tensors of one type, with as few operations as that takes.
+    """Watches tensors of one type with few operations.
 
-    Biases and the like are short: joining many of one length takes less than starting an operation
+    Many short vectors of one length, such as biases, are stacked: that is faster than an operation
     for each.
     """
     by_length: dict[int | None, list[tuple[Tensor, str]]] = {}
@@ -80,7 +88,7 @@ def _watched_of_one_type(described: Sequence[tuple[Tensor, str]]) -> Watched:
 
 
 def _sums(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Adds up the numbers of each tensor. Those of the same rank share the operand of axes."""
+    """Sums the elements of each tensor. Tensors of one rank share the constant of axes."""
     axes: dict[int, Tensor] = {}
     operations, names = DescribedOperations(), []
     for number, tensor in enumerate(tensors):
@@ -97,13 +105,13 @@ def _sums(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[str, ...]]:
-    """Tells which of the tensors that are watched are finite.
+    """Finds out which watched tensors are finite.
 
     Args:
-      entries: At least one.
+      entries: Watched tensors, at least one.
 
     Returns:
-      A vector of booleans, and the descriptions in its order: losses first.
+      A vector of booleans [tensors], and the descriptions in the same order: losses first.
     """
     groups: dict[object, list[Watched]] = {}
     for entry in sorted(entries, key=lambda entry: not entry.is_loss):
@@ -126,7 +134,7 @@ def require_finite(entries: Sequence[Watched]) -> Operation:
     def fail() -> Operation:
         return failure_unless(tf.constant(value=False), not_finite(descriptions, first_bad(flags)))
 
-    return unless(tf.reduce_all(flags), fail)
+    return run_unless(tf.reduce_all(flags), fail)
 
 
 def first_bad(flags: Tensor) -> Tensor:
@@ -135,13 +143,13 @@ def first_bad(flags: Tensor) -> Tensor:
 
 
 def not_finite(descriptions: Sequence[str], index: Tensor, circumstances: str = "") -> Tensor:
-    """Returns the message for a tensor, a string scalar.
+    """Returns the error message for a tensor that is not finite, a string scalar.
 
     Args:
-      descriptions: Of what is watched.
-      index: Of the tensor that is not finite.
-      circumstances: More to say of it; begins with a comma.
+      descriptions: Descriptions of all watched tensors.
+      index: Number of the tensor among them, an integer scalar.
+      circumstances: Words to add to the message, with a leading comma.
     """
-    what = tf.gather(tf.constant(descriptions), index)
+    description = tf.gather(tf.constant(descriptions), index)
     end = f" is NaN or infinite{circumstances}; no variable was changed in this step. {_ADVICE}"
-    return tf.strings.join([what, end])
+    return tf.strings.join([description, end])

@@ -1,73 +1,109 @@
 """Gradient accumulation: several batches, one update.
 
-The gradients of each step are added to variables of their own, and the optimizer sees their total
-once in so many steps. The totals are part of checkpoints, so that a run that stops between two
-updates goes on exactly. Used by `TowerOptimizer`, after the gradients of all towers were summed.
+Variables hold the total of the gradients of the last steps. Once in `accumulate_steps` steps the
+optimizer applies the totals, and they start again at zero. The totals are saved in checkpoints, so
+a run that stops between two updates resumes exactly. `TowerOptimizer` accumulates gradients that
+are already summed over towers.
 """
 
+import dataclasses
+import typing
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Tensor, Variable
-from replicate.conditional import only_if
+from replicate.conditional import run_if
 
 v1 = tf.compat.v1
 
+GradientsAndVariables: TypeAlias = Sequence[tuple[Gradient, Variable]]
 
-class GradientAccumulation:
-    """Totals of the gradients since the last update.
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class PendingUpdate:
+    """Gradients of an update, and the steps in which it is due.
 
     Attributes:
-      due: Boolean scalar: whether this step ends with an update. Evaluating it adds the step's
-        gradients.
-      totals: (total, variable) pairs, to be read when an update is due.
+      gradients_and_variables: Gradients of the step, or totals over several steps.
+      due: Boolean scalar: True in steps that end with the update; None: all do.
+      totals: Variables to set to zero after the update.
     """
 
-    def __init__(
-        self,
-        gradients_and_variables: Sequence[tuple[Gradient, Variable]],
-        steps: int,
-        average: bool,
-        accepted: Tensor | None = None,
-        accumulate_statistics: Callable[[], Operation] | None = None,
-    ):
-        """Makes the totals and the operations that add to them.
+    gradients_and_variables: GradientsAndVariables
+    due: Tensor | None
+    totals: Sequence[Variable] = ()
+
+    def run(self, apply: Callable[[GradientsAndVariables], Operation]) -> Operation:
+        """Returns an operation that makes the update in the steps in which it is due.
+
+        Args:
+          apply: Makes the operation that applies gradients.
+        """
+        return run_if(self.due, lambda: self._reset_after(apply(self.gradients_and_variables)))
+
+    def _reset_after(self, applied: Operation) -> Operation:
+        if not self.totals:
+            return applied
+        with v1.control_dependencies([applied]):
+            zeros = [v1.assign(total, tf.zeros(total.shape, total.dtype)) for total in self.totals]
+            return v1.group(*zeros)
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class GradientAccumulation:
+    """Accumulates the gradients of several steps into one update.
+
+    Attributes:
+      steps: Steps from one update to the next, ≥ 1.
+      average: True for the mean over the steps, False for their sum.
+      accumulate_statistics: Makes an operation that accumulates other statistics of a step's batch
+        which the update needs; None: there are none.
+    """
+
+    steps: int
+    average: bool
+    accumulate_statistics: Callable[[], Operation] | None = None
+
+    def add(
+        self, gradients_and_variables: GradientsAndVariables, accepted: Tensor | None
+    ) -> PendingUpdate:
+        """Adds the gradients of a step to the totals.
 
         Args:
           gradients_and_variables: Gradients of one step. Sparse ones are added to dense totals.
-          steps: Steps from one update to the next, ≥ 1.
-          average: Whether the total is the mean over the steps, or their sum.
-          accepted: Boolean scalar: whether this step counts at all; None: always.
-          accumulate_statistics: Makes an operation that adds up what else the update will need of
-            this step's batch.
+          accepted: Boolean scalar: False in steps that are left out; None: no step is.
+
+        Returns:
+          The update with the totals. With one step, the update of that step's gradients.
         """
+        if self.steps == 1:
+            return PendingUpdate(gradients_and_variables, accepted)
         variables = [variable for _, variable in gradients_and_variables]
         with v1.variable_scope(None, default_name="gradient_accumulation"):
-            counted = _zeros("steps", [], tf.int64)
-            self._slots = [_total_of(variable) for variable in variables]
-        scale = 1.0 / steps if average else 1.0
+            step_count = _zeros("steps", [], tf.int64)
+            totals = [_total_of(variable) for variable in variables]
+        gradients = [gradient for gradient, _ in gradients_and_variables]
+        added = run_if(accepted, lambda: self._add_step(totals, gradients, step_count))
+        with v1.control_dependencies([added]):
+            complete = tf.equal(step_count.read_value() % self.steps, 0)
+            due = complete if accepted is None else tf.logical_and(accepted, complete)
+            values = [tf.identity(total.read_value()) for total in totals]
+        return PendingUpdate(list(zip(values, variables, strict=True)), due, totals)
 
-        def add() -> Operation:
-            added = [
-                _add(total, gradient, scale)
-                for total, (gradient, _) in zip(self._slots, gradients_and_variables, strict=True)
-            ]
-            if accumulate_statistics is not None:
-                added.append(accumulate_statistics())
-            return v1.group(*added, v1.assign_add(counted, 1))
-
-        with v1.control_dependencies([add() if accepted is None else only_if(accepted, add)]):
-            complete = tf.equal(counted.read_value() % steps, 0)
-            self.due = complete if accepted is None else tf.logical_and(accepted, complete)
-            totals = [tf.identity(total.read_value()) for total in self._slots]
-        self.totals = list(zip(totals, variables, strict=True))
-
-    def reset(self) -> Operation:
-        """Returns the operation that sets the totals to zero."""
-        zeros = [v1.assign(total, tf.zeros(total.shape, total.dtype)) for total in self._slots]
-        return v1.group(*zeros)
+    def _add_step(
+        self, totals: Sequence[Variable], gradients: Sequence[Gradient], step_count: Variable
+    ) -> Operation:
+        scale = 1.0 / self.steps if self.average else 1.0
+        added = [
+            _add(total, gradient, scale) for total, gradient in zip(totals, gradients, strict=True)
+        ]
+        if self.accumulate_statistics is not None:
+            added.append(self.accumulate_statistics())
+        return v1.group(*added, v1.assign_add(step_count, 1))
 
 
 def _total_of(variable: Variable) -> Variable:

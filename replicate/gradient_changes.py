@@ -1,9 +1,9 @@
-"""Changes that a tower makes to its gradients and that several towers make differently from one.
+"""Warnings about changes of gradients that give other results on several towers than on one.
 
-The gradients of all towers are added up, so each tower may change its own by whatever can be
-exchanged with a sum. Clipping cannot: a tower's norm is not that of the whole batch. And what each
-tower adds is added once for each tower. This module recognizes the usual forms of both in the
-graph. It changes nothing.
+A tower may change its gradients in any way that commutes with the sum over towers. Clipping does
+not: the norm of a tower's gradient is not the norm of the batch's gradient. A term that each tower
+adds is added once per tower. This module recognizes the usual forms of both in the graph. It
+changes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,8 +24,8 @@ _REDUCTIONS = frozenset({"ConcatV2", "Pack", "Sum"})
 
 _CLIPPED = (
     "Each of the %d towers clips its own gradients (that of %s, for one) before TowerOptimizer "
-    "adds them up. One tower would clip the gradients of the whole batch, whose norm may be "
-    "another, so several towers may train differently from one. Pass clip_norm to TowerOptimizer "
+    "adds them up. One tower would clip the gradients of the whole batch, which may have another "
+    "norm, so several towers may train differently from one. Pass clip_norm to TowerOptimizer "
     "instead: it clips the whole batch's gradients by their global norm."
 )
 _ADDED = (
@@ -40,11 +40,11 @@ def warn_of_differences(
     origins: Origins,
     towers: int,
 ) -> None:
-    """Logs at most one warning of each kind if a tower changes its gradients in a known way.
+    """Logs a warning if a tower clips its gradients, and one if it adds a term to them.
 
     Args:
-      gradients_and_variables: As passed to `apply_gradients` in one tower.
-      origins: Their origins.
+      gradients_and_variables: Pairs that one tower passed to `apply_gradients`.
+      origins: Origins of the gradients.
       towers: Number of towers, > 1.
     """
     if origins.derived is None:
@@ -66,10 +66,10 @@ def warn_of_differences(
 
 
 def is_clipped(gradient: Gradient) -> bool:
-    """Returns True for a gradient that `tf.clip_by_norm` or one of its relatives computed.
+    """Returns True for a gradient computed by `tf.clip_by_norm` or a similar function.
 
-    That is one limited by value, or multiplied by a number that depends on its own norm, with
-    nothing but copies after that.
+    Such a gradient is limited by value, or multiplied by a number that depends on its own norm.
+    Only copies may follow.
     """
     clipped = _original(gradient_values(gradient)).op
     if clipped.type in _LIMITS:
@@ -86,14 +86,15 @@ def is_clipped(gradient: Gradient) -> bool:
 def added_terms(
     gradients_and_variables: Iterable[tuple[Gradient, Variable]], derived: DerivedGradients
 ) -> list[tuple[Tensor, Variable]]:
-    """Finds what was added to gradients of `compute_gradients` and does not come from there.
+    """Finds terms that were added to gradients of `compute_gradients`.
 
     Args:
-      gradients_and_variables: Computed from gradients that `compute_gradients` returned.
-      derived: Everything that is.
+      gradients_and_variables: Gradients computed from those of `compute_gradients`.
+      derived: Operations that compute something from registered gradients.
 
     Returns:
-      Each term, of the variable's shape, with the variable.
+      Each term that does not come from `compute_gradients` and has the variable's shape, with the
+      variable.
     """
     return [
         (term, variable)
@@ -120,7 +121,7 @@ def _foreign_terms(values: Tensor, derived: DerivedGradients) -> Iterator[Tensor
 
 
 def _original(tensor: Tensor) -> Tensor:
-    """Returns the tensor that this one is a copy of."""
+    """Follows copies back to the original tensor."""
     while tensor.op.type in _COPIES:
         tensor = tensor.op.inputs[0]
     return tensor
@@ -131,7 +132,7 @@ def _factors(tensor: Tensor) -> Sequence[Tensor]:
 
 
 def _squared(number: Tensor) -> list[Tensor]:
-    """Returns the tensors whose squares a number depends on, by way of other numbers and sums."""
+    """Returns the tensors whose squares a number depends on through numbers and sums."""
     squared, pending = [], [number]
     seen: set[Operation] = set()
     while pending:

@@ -1,10 +1,9 @@
 """Origins of the gradients that are passed to `TowerOptimizer.apply_gradients`.
 
-Gradients of `TowerOptimizer.compute_gradients` are the tower's share of the whole batch's gradient,
-because that method scales the tower's loss. Other gradients, such as those of `tf.gradients`, are
-those of the tower's loss as it is, and have yet to be scaled. Here `compute_gradients` registers
-what it returns, and `apply_gradients` asks which gradients are registered or computed from
-registered ones.
+`TowerOptimizer.compute_gradients` scales the tower's loss, so its gradients are the tower's share
+of the batch's gradient. Other gradients, such as those of `tf.gradients`, belong to the unscaled
+loss and must still be scaled. `compute_gradients` registers its results here. `apply_gradients`
+asks which gradients are registered, or computed from registered ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,27 +30,27 @@ class ComputedGradients:
     def __init__(self) -> None:
         """Begins with none."""
         self._scalings: dict[Any, LossScaling | None] = {}
-        """Reference of a gradient's values → the scaling of the loss that it is of."""
+        """Reference of a gradient's values → the scaling of its loss."""
 
     def register(
         self, gradients: Iterable[Gradient | None], scaling: LossScaling | None = None
     ) -> None:
-        """Adds the gradients that a call of `compute_gradients` returns.
+        """Registers the gradients that a call of `compute_gradients` returns.
 
         Args:
-          gradients: Tensors or IndexedSlices; None entries are passed over.
-          scaling: The scaling of the loss, if it has one.
+          gradients: Tensors or IndexedSlices. None is ignored.
+          scaling: Scaling of the loss, if it has one.
         """
         for gradient in gradients:
             if gradient is not None:
                 self._scalings[gradient_values(gradient).ref()] = scaling
 
     def registers(self, gradient: Gradient) -> bool:
-        """Returns True if `compute_gradients` returned this very gradient."""
+        """Returns True if `compute_gradients` returned this gradient unchanged."""
         return gradient_values(gradient).ref() in self._scalings
 
     def derived(self) -> "DerivedGradients":
-        """Finds everything in the graph that is computed from registered gradients."""
+        """Finds all operations that compute something from registered gradients."""
         by_scaling: dict[int, tuple[LossScaling | None, list[Tensor]]] = {}
         for reference, scaling in self._scalings.items():
             by_scaling.setdefault(id(scaling), (scaling, []))[1].append(reference.deref())
@@ -61,7 +60,7 @@ class ComputedGradients:
         )
 
     def scaling_of(self, gradient: Gradient) -> LossScaling | None:
-        """Returns the scaling of the loss that a registered gradient is of.
+        """Returns the scaling of a registered gradient's loss.
 
         Raises:
           KeyError: The gradient is not registered.
@@ -74,14 +73,14 @@ class DerivedGradients(NamedTuple):
 
     Attributes:
       computed: The registered gradients.
-      operations: For each scaling of losses, the operations.
+      operations: The operations for each scaling of losses.
     """
 
     computed: ComputedGradients
     operations: Sequence[tuple[LossScaling | None, set[Operation]]]
 
     def scalings_of(self, tensor: Tensor) -> list[LossScaling | None]:
-        """Returns the scaling of each loss that a tensor comes from; none if from elsewhere."""
+        """Returns the scalings of the losses that a tensor depends on by registered gradients."""
         if self.computed.registers(tensor):
             return [self.computed.scaling_of(tensor)]
         return [scaling for scaling, operations in self.operations if tensor.op in operations]
@@ -91,9 +90,10 @@ class Origins(NamedTuple):
     """Origins of the gradients of one call of `apply_gradients`.
 
     Attributes:
-      scalings: For each gradient, the scalings of the losses that `compute_gradients` computed it
-        from; none for a gradient from elsewhere, and for None.
-      derived: Where some gradients are not registered, what is computed from registered ones.
+      scalings: For each gradient, the scalings of its losses. An empty list for None and for a
+        gradient that does not come from `compute_gradients`.
+      derived: Operations that compute something from registered gradients; None if all gradients
+        are registered.
     """
 
     scalings: list[list[LossScaling | None]]
@@ -115,8 +115,8 @@ def origins_of(
 ) -> Origins:
     """Finds out which gradients come from `compute_gradients`.
 
-    Gradients that `compute_gradients` returned as they are cost a look-up each. The graph is
-    searched only if there are others.
+    A registered gradient costs one look-up. The graph is searched only if a gradient is not
+    registered.
     """
     gradients = [gradient for gradient, _ in gradients_and_variables]
     if all(gradient is None or computed.registers(gradient) for gradient in gradients):
@@ -138,8 +138,8 @@ def _registered(gradient: Gradient | None, computed: ComputedGradients) -> list[
 def _consumers_of(tensors: Iterable[Tensor]) -> set[Operation]:
     """Returns all operations that compute something from the tensors.
 
-    A number by which a larger tensor is multiplied is not followed. So a gradient from elsewhere
-    that is clipped together with registered ones stays a gradient from elsewhere.
+    The search does not follow a scalar that multiplies a larger tensor. So the common factor of
+    `tf.clip_by_global_norm` does not make other gradients look like registered ones.
     """
     found: set[Operation] = set()
     pending = list(tensors)

@@ -1,8 +1,8 @@
-"""Gradients of one tower, as shares of the gradient of the whole batch.
+"""Gradients of one tower as shares of the whole batch's gradient.
 
-The sum of all towers' shares is the gradient that one tower has. Gradients that `compute_gradients`
-did not compute are scaled to shares here, and those of a scaled loss are told from the others.
-Called by `TowerOptimizer.apply_gradients`, before gradients are added up.
+The sum of all towers' shares is the gradient of the batch. Gradients that do not come from
+`compute_gradients` are scaled to shares here. Gradients of a loss with a loss scale are marked.
+`TowerOptimizer.apply_gradients` calls this before the sum over towers.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ Pairs: TypeAlias = Sequence[tuple[Gradient | None, Variable]]
 def as_gradients(
     gradients_and_variables: Iterable[tuple[Any, Variable]],
 ) -> list[tuple[Gradient | None, Variable]]:
-    """Makes Tensors of gradients that are arrays, numbers or variables; keeps None."""
+    """Converts gradients that are arrays, numbers or variables to Tensors. Keeps None."""
     return [
         (
             gradient
@@ -37,12 +37,12 @@ def as_gradients(
 def shares(
     pairs: Pairs, origins: Origins, scaled: Callable[[Tensor, str], Tensor]
 ) -> list[tuple[Gradient | None, Variable]]:
-    """Scales the gradients that `compute_gradients` did not compute to the tower's share.
+    """Scales the gradients that do not come from `compute_gradients` to the tower's share.
 
     Args:
       pairs: Gradients and variables.
-      origins: The gradients' origins.
-      scaled: Returns the share of a tensor, under a name.
+      origins: Origins of the gradients.
+      scaled: Function of a tensor and the name of an operation; returns the tower's share.
     """
     result: list[tuple[Gradient | None, Variable]] = []
     for (gradient, variable), scalings in zip(pairs, origins.scalings, strict=True):
@@ -57,16 +57,16 @@ def shares(
 def are_loss_scaled(
     pairs: Pairs, origins: Origins, scaling: LossScaling | None, required: bool
 ) -> list[bool]:
-    """Tells which gradients are those of the optimizer's scaled loss.
+    """Finds the gradients of the optimizer's scaled loss.
 
     Args:
       pairs: Gradients and variables.
-      origins: The gradients' origins.
-      scaling: That of the optimizer, if its `compute_gradients` has used one.
-      required: Whether the optimizer has a loss scale.
+      origins: Origins of the gradients.
+      scaling: Scaling that the optimizer's `compute_gradients` has used, if any.
+      required: True if the optimizer has a loss scale.
 
     Returns:
-      One answer for each pair.
+      For each pair, True if the gradient has the loss scale.
 
     Raises:
       ValueError: A gradient has the loss scale of another optimizer, or a loss scale is required
@@ -91,10 +91,10 @@ def are_loss_scaled(
 
 
 def loss_scaled_variables(towers: Iterable[TowerGradients]) -> set[Any]:
-    """Returns references of the variables whose gradients are those of a scaled loss.
+    """Returns references of the variables whose gradients have a loss scale.
 
     Raises:
-      ValueError: Some of a variable's gradients are, and others are not.
+      ValueError: Some of a variable's gradients have a loss scale, and others have none.
     """
     kinds: dict[Any, set[bool]] = {}
     for part in towers:

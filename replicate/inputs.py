@@ -1,8 +1,8 @@
 """Input functions over data in memory: NumPy arrays and pandas data frames.
 
-Owns the functions that make an input_fn of arrays. The rows are cut into batches by tf.data, and
-the arrays stay outside of the graph, however large they are; only the numbers of rows pass through
-the pipeline, so that its position fits into a checkpoint. An Estimator calls what is made here.
+Owns the functions that make an input_fn of arrays. tf.data cuts the rows into batches. The arrays
+stay outside of the graph, also large ones: only row numbers pass through the pipeline, so its
+position fits into a checkpoint.
 """
 
 import importlib
@@ -32,15 +32,15 @@ def numpy_input_fn(
 ) -> InputFn:
     """Makes an input_fn of NumPy arrays.
 
-    Epochs follow each other without a gap: only the last batch of all may be smaller than the
-    others. Shuffled, each epoch has every row once, in an order of its own.
+    A batch may contain rows of two epochs. Only the very last batch may be smaller than the others.
+    With shuffle=True, each epoch has every row once, in a new order.
 
     Args:
       x: Features: an array [rows, ...], or a dict of such arrays.
-      y: Labels: likewise, or None.
+      y: Labels: an array, a dict of arrays, or None.
       batch_size: Rows of a batch, ≥ 1.
-      num_epochs: How often each row comes, None for ever.
-      shuffle: Whether the order is random. Must be given.
+      num_epochs: Number of epochs, ≥ 1; None: endless.
+      shuffle: True for a random order. Required.
       queue_capacity: Not used; there is no queue.
       num_threads: Not used.
 
@@ -49,7 +49,7 @@ def numpy_input_fn(
       labels).
 
     Raises:
-      TypeError: x or y is neither an array nor a dict.
+      TypeError: x or y is neither an array nor a dict of arrays.
       ValueError: shuffle is not given, a dict is empty, arrays differ in their number of rows, or
         a number is out of range.
     """
@@ -64,7 +64,7 @@ def numpy_input_fn(
         order = tf.data.Dataset.range(rows)
         if shuffle:
             order = order.shuffle(rows)
-        # Endless batches are all of one size, which towers like to know.
+        # Endless batches all have one size. A static size is simpler to split for towers.
         batches = order.repeat(num_epochs).batch(batch_size, drop_remainder=num_epochs is None)
         return batches.map(lambda numbers: _take(both, numbers))
 
@@ -84,24 +84,24 @@ def pandas_input_fn(
     """Makes an input_fn of a pandas data frame.
 
     Args:
-      x: Features: each column becomes an entry of the dict of features, [batch], under its own
-        name. Names of several types become strings.
-      y: Labels: a series, or a data frame for a dict of labels; None for none. The index must be
-        that of x.
-      batch_size: As for `numpy_input_fn`, like the next four.
-      num_epochs: How often each row comes, None for ever.
-      shuffle: Whether the order is random. Must be given.
+      x: Features. Each column becomes an entry of the dict of features, [batch], under its name.
+        Names of several types are converted to strings.
+      y: Labels: a series, a data frame for a dict of labels, or None. Its index must be that of x.
+      batch_size: Rows of a batch, ≥ 1.
+      num_epochs: Number of epochs, ≥ 1; None: endless.
+      shuffle: True for a random order. Required.
       queue_capacity: Not used.
       num_threads: Not used.
-      target_column: Not used; it once named a column that must not be in x.
+      target_column: Not used.
 
     Returns:
       A function without arguments that returns a `tf.data.Dataset`.
 
     Raises:
       ImportError: pandas is not installed.
-      TypeError: x is no data frame, or y is neither a series nor a data frame.
-      ValueError: The indices of x and y differ, or as for `numpy_input_fn`.
+      TypeError: x is not a data frame, or y is neither a series nor a data frame.
+      ValueError: The indices of x and y differ, shuffle is not given, there are no rows or columns,
+        or a number is out of range.
     """
     pandas = _pandas()
     del target_column
@@ -141,7 +141,7 @@ def _pandas() -> Any:
 
 
 def _columns(frame: DataFrame) -> dict[Any, np.ndarray]:
-    """The columns by name. Names of several types, which tf.data cannot sort, become strings."""
+    """Returns columns by name. tf.data cannot sort names of several types: they become strings."""
     columns = {name: column.to_numpy() for name, column in frame.items()}
     if len({type(name) for name in columns}) > 1:
         return {str(name): column for name, column in columns.items()}
@@ -162,7 +162,7 @@ def _check_settings(
 
 
 def _arrays(role: str, value: Arrays) -> Arrays:
-    """The value, its arrays checked and in a form that tf.data takes."""
+    """Checks arrays and converts them to a form that tf.data accepts."""
     if isinstance(value, Mapping):
         if not value:
             raise ValueError(f"numpy_input_fn: {role} is an empty dict. Give it an array.")
@@ -193,7 +193,7 @@ def _common_rows(arrays: Nest) -> int:
 
 
 def _take(arrays: Nest, numbers: Tensor) -> Nest:
-    """Takes the rows with these numbers out of every array."""
+    """Takes the rows of these numbers from every array."""
     flat = tf.nest.flatten(arrays)
     types = [_dtype(array) for array in flat]
 
@@ -208,5 +208,5 @@ def _take(arrays: Nest, numbers: Tensor) -> Nest:
 
 
 def _dtype(array: np.ndarray) -> tf.DType:
-    """TensorFlow's type of an array; objects are strings."""
+    """Returns TensorFlow's type of an array. Objects are strings."""
     return tf.string if array.dtype.kind in "OS" else tf.as_dtype(array.dtype)

@@ -1,9 +1,9 @@
 """Keras metric objects among the metrics of a model.
 
-Turns a metric object of Keras 2 (tf_keras, or `tf.keras` up to TensorFlow 2.15) into the pair of
-value and update that `tf.compat.v1.metrics` makes, and lists its variables with those of other
-metrics. `EstimatorSpec` calls it. Keras is not imported: any object with `result()` and `updates`
-counts as a metric.
+Converts a metric object of Keras 2 (tf_keras, or `tf.keras` up to TensorFlow 2.15) to a pair of
+value and update, as `tf.compat.v1.metrics` makes them, and adds its variables to those of other
+metrics. Used by `EstimatorSpec`. Keras is not imported: any object with `result()` and `updates` is
+a metric.
 """
 
 from typing import Any
@@ -16,17 +16,17 @@ _COLLECTIONS = (v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES)
 
 
 def as_metric_pair(name: str, metric: Any) -> Any:
-    """Returns a Keras metric as a pair (value, update), and anything else as it is.
+    """Converts a Keras metric to a pair (value, update). Returns other values unchanged.
 
-    The metric's variables are added to LOCAL_VARIABLES, by which they are initialised, and to
+    The metric's variables are added to LOCAL_VARIABLES, so that they are initialised, and to
     METRIC_VARIABLES. The update runs all calls of the metric's `update_state`.
 
     Args:
-      name: Of the metric in `eval_metric_ops`, for errors.
+      name: Name of the metric in `eval_metric_ops`, for errors.
       metric: An object with `result()` and `updates`; a pair; or something else.
 
     Raises:
-      TypeError: It is a metric of Keras 3.
+      TypeError: The object is a metric of Keras 3.
       ValueError: The metric has no update, or belongs to another graph.
     """
     if not hasattr(metric, "result"):

@@ -1,9 +1,8 @@
-"""Loss scaling for 16-bit floats: keeps small gradients from rounding to zero.
+"""Loss scaling for 16-bit floats, which keeps small gradients from rounding to zero.
 
-The backward pass starts with a factor instead of 1, as if the loss were multiplied by it, and the
-gradients are divided by it afterwards. The factor follows the gradients: it is halved in a step
-that overflows, which is skipped and counted, and doubled after many steps that did not. Used by
-`TowerOptimizer`.
+The backward pass starts with a factor instead of 1, as if the loss were multiplied by it. The
+gradients are divided by the factor afterwards. A step that overflows is skipped and counted, and
+halves the factor. Many steps without overflow double it. Used by `TowerOptimizer`.
 
 Micikevicius et al. (2018), "Mixed Precision Training", §3.2, arXiv:1710.03740.
 """
@@ -21,11 +20,11 @@ v1 = tf.compat.v1
 
 @dataclasses.dataclass(frozen=True)
 class DynamicLossScale:
-    """How the factor of the loss follows the gradients.
+    """Settings of a loss scale that adapts to the gradients.
 
     Attributes:
-      initial: The first factor, > 0.
-      growth_steps: Steps without overflow after which the factor is doubled, ≥ 1.
+      initial: First factor, > 0.
+      growth_steps: Steps without overflow after which the factor doubles, ≥ 1.
     """
 
     initial: float = 2.0**15
@@ -35,7 +34,7 @@ class DynamicLossScale:
         """Checks the settings.
 
         Raises:
-          ValueError: One is out of range.
+          ValueError: A setting is out of range.
         """
         if not 0 < self.initial < float("inf"):
             raise ValueError(f"initial must be a finite number > 0, got {self.initial!r}.")
@@ -47,7 +46,7 @@ class LossScaling:
     """The state of a `DynamicLossScale` in one graph.
 
     Attributes:
-      factor: Variable, float32 []: what the loss is multiplied by.
+      factor: Variable, float32 []: the factor of the loss.
       skipped: Variable, int64 []: steps skipped because a gradient was not finite.
     """
 
@@ -62,35 +61,35 @@ class LossScaling:
             v1.summary.scalar("skipped", self.skipped)
 
     def grad_loss(self, loss: Tensor, given: Tensor | None) -> Tensor:
-        """Returns what the backward pass starts with: the gradient of the scaled loss by the loss.
+        """Returns the derivative of the scaled loss by the loss: the start of the backward pass.
 
-        The loss itself stays as it is, for optimizers that look at it.
+        The loss itself is not scaled, because some optimizers read it.
 
         Args:
-          loss: The loss to differentiate, a scalar.
-          given: What the backward pass would start with otherwise; None means 1.
+          loss: Loss to differentiate, a scalar.
+          given: Start of the backward pass without a loss scale; None: 1.
         """
         factor = tf.cast(self.factor, loss.dtype)
         return factor if given is None else factor * given
 
     def unscaled(self, gradient: Gradient, variable: Variable) -> Gradient:
-        """Returns the gradient of the loss that was not scaled, in the variable's type.
+        """Divides a gradient by the factor, in the variable's type.
 
         Args:
-          gradient: That of the scaled loss.
-          variable: What it is the gradient of.
+          gradient: Gradient of the scaled loss.
+          variable: Its variable.
         """
         return _divided(gradient, self.factor, variable.dtype.base_dtype)
 
     def can_shrink(self) -> Tensor:
-        """Returns whether the factor is above its least value, a boolean scalar."""
+        """Returns True if the factor is above its least value, 1. A boolean scalar."""
         return self.factor.read_value() > 1.0
 
     def update(self, finite: Tensor) -> Operation:
-        """Returns the operation that moves the factor after a step.
+        """Returns the operation that updates the factor after a step.
 
         Args:
-          finite: Boolean scalar: whether all of the step's gradients were finite.
+          finite: Boolean scalar: True if all gradients of the step were finite.
         """
         settings = self._settings
         good = tf.where(finite, self._good.read_value() + 1, 0)
@@ -106,7 +105,7 @@ class LossScaling:
 
 
 def all_finite(gradients_and_variables: Sequence[tuple[Gradient, Variable]]) -> Tensor:
-    """Returns whether no gradient has a NaN or an infinity, a boolean scalar."""
+    """Returns True if all gradients are finite, a boolean scalar."""
     finite = [
         tf.reduce_all(tf.math.is_finite(gradient_values(gradient)))
         for gradient, _ in gradients_and_variables

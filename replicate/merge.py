@@ -1,7 +1,8 @@
-"""The specs of all towers, merged into the one that an Estimator runs.
+"""Merging of the towers' specs into one that an Estimator runs.
 
-TRAIN follows the last tower, whose train_op applies everybody's gradients; EVAL and PREDICT follow
-the first, with metrics over the whole batch and predictions in the order of its rows.
+In TRAIN the result is the spec of the last tower, whose train_op applies the gradients of all
+towers. In EVAL and PREDICT it is the spec of the first tower, with metrics over the whole batch and
+predictions in the order of its rows.
 """
 
 import re
@@ -28,18 +29,18 @@ def merge_specs(
     rows: Tensor | None = None,
     updates: Sequence[Operation] = (),
 ) -> Spec:
-    """Merges what the towers returned.
+    """Merges the specs of all towers.
 
     Args:
       mode: One of `ModeKeys`.
-      specs: The EstimatorSpec of each tower, losses already scaled.
-      metric_variables: The metric variables that each tower made.
-      device: Where merging computes.
-      rows: Rows of the batch where the towers' shards hold more than those, else None.
+      specs: The EstimatorSpec of each tower, with losses already scaled.
+      metric_variables: The metric variables of each tower.
+      device: Device of the merging operations.
+      rows: Rows of the batch if the shards contain added rows, else None.
       updates: Operations that run in every training step besides train_op.
 
     Returns:
-      A spec of the same type. One spec alone without updates is returned as it is.
+      A spec of the same type. A single spec without updates is returned unchanged.
 
     Raises:
       TypeError: A prediction or an export output is of a kind that cannot be merged.
@@ -71,7 +72,7 @@ def _total_loss(specs: Sequence[Spec]) -> Tensor:
 
 
 def _concatenated(parts: Sequence[Any], rows: Tensor | None) -> Any:
-    """Concatenates the towers' predictions, a Tensor or a dict of them, in the batch's order."""
+    """Concatenates the towers' predictions, Tensors or dicts of them, in the batch's order."""
     if parts[0] is None:
         return None
     if not isinstance(parts[0], dict):
@@ -98,7 +99,7 @@ def _merged_exports(exports: Sequence[dict[str, Any]], rows: Tensor | None) -> d
 def _merged_export(key: str, outputs: Sequence[Any], rows: Tensor | None) -> Any:
     """Merges export outputs of one of the three kinds, ours or those of tf.estimator.
 
-    They are told apart by their fields, which are the same.
+    Both have the same fields, which tell the kind.
     """
     kind = type(outputs[0])
     if hasattr(outputs[0], "outputs"):
@@ -117,7 +118,7 @@ def _merged_export(key: str, outputs: Sequence[Any], rows: Tensor | None) -> Any
 
 
 def _joined_classes(classes: Sequence[Tensor | None], rows: Tensor | None) -> Tensor | None:
-    """Concatenates along the batch; scalars, one from each tower, become a vector."""
+    """Concatenates class names along the batch. Scalars, one per tower, become a vector."""
     if classes[0] is not None and classes[0].shape.rank == 0:
         return tf.stack(classes)
     return _concatenated(classes, rows)

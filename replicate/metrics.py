@@ -1,9 +1,9 @@
-"""Metrics over the whole batch, from metric variables that each tower keeps for itself.
+"""Metrics over the whole batch, from the metric variables of each tower.
 
 `tf.compat.v1.metrics` keep totals and counts in local variables, so each tower has its own. After
-all towers have updated theirs, the first tower's variables take in the others', which are set back
-to zero; its value tensors then speak of the whole batch, exactly. This holds for metrics whose
-variables add up, as those of `tf.compat.v1.metrics` and of Keras do.
+all towers have updated theirs, the other towers' variables are added to the first tower's and set
+to zero. The first tower's values are then exact for the whole batch. This works for metrics whose
+variables are sums, such as those of `tf.compat.v1.metrics` and of Keras.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ def merge_metrics(
     """Merges the `eval_metric_ops` of all towers.
 
     Args:
-      towers: What each tower returned.
-      variables: The metric variables that each tower made, in any order. The n-th one made by
-        each tower are added up.
+      towers: The `eval_metric_ops` of each tower.
+      variables: The metric variables of each tower, in any order. The n-th variables that the
+        towers created are added.
 
     Returns:
-      For each metric the first tower's value and one update operation that all of them share.
-      Running it again without new updates changes nothing.
+      For each metric, the first tower's value and one update operation, the same for all metrics.
+      Running the update again without new data changes nothing.
 
     Raises:
       ValueError: Towers made different numbers of metric variables.
@@ -53,7 +53,7 @@ def merge_metrics(
 
 
 def _in_creation_order(towers: Sequence[Sequence[Variable]]) -> list[list[Variable]]:
-    """Sorts each tower's variables: tf.estimator lists those of Keras metrics in random order."""
+    """Sorts each tower's variables by creation: tf.estimator lists those of Keras at random."""
     operations = v1.get_default_graph().get_operations()
     position = {operation.name: number for number, operation in enumerate(operations)}
     return [sorted(made, key=lambda each: position[each.op.name]) for made in towers]

@@ -1,8 +1,8 @@
 """replicate_model_fn: one `model_fn`, run once per device.
 
-The function made here reads in the order of a training step: the batch is split, the user's
-`model_fn` builds a tower on each shard, the towers' specs become one. Gradients meet on the way, in
-`TowerOptimizer`, which the user's `model_fn` calls.
+The replicated function follows the order of a training step: it splits the batch, the user's
+`model_fn` builds a tower on each shard, and the towers' specs are merged. `TowerOptimizer`, which
+the user's `model_fn` calls, sums the gradients.
 """
 
 import copy
@@ -24,7 +24,7 @@ from replicate.spec import ModeKeys
 from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
 from replicate.staging import staged_shards
 from replicate.tower_collections import Summaries
-from replicate.tower_optimizer import TowerOptimizer, different_calls
+from replicate.tower_optimizer import TowerOptimizer, tower_mismatch_error
 from replicate.towers import TowerBuild, tower_build
 
 v1 = tf.compat.v1
@@ -33,11 +33,11 @@ Reduction = v1.losses.Reduction
 
 
 class Tower(NamedTuple):
-    """What one call of the user's `model_fn` built.
+    """Results of one call of the user's `model_fn`.
 
     Attributes:
-      spec: What it returned, its loss scaled to the tower's part of the batch.
-      metric_variables: The metric variables that it made, in order.
+      spec: Its EstimatorSpec, with the loss scaled to the tower's share of the batch.
+      metric_variables: Its metric variables, in order of creation.
     """
 
     spec: Spec
@@ -58,31 +58,31 @@ def replicate_model_fn(
 ) -> ModelFn:
     """Makes a `model_fn` that runs the given one on several devices at once.
 
-    Each device gets an equal part of the batch and computes loss and gradients on it (a tower);
-    variables are shared. N towers train as one tower does on the whole batch. `model_fn` must wrap
-    its optimizers in `TowerOptimizer`.
+    Each device gets an equal part of the batch and computes loss and gradients on it (a tower).
+    Towers share their variables. N towers train as one tower does on the whole batch. `model_fn`
+    must wrap its optimizers in `TowerOptimizer`.
 
     Args:
       model_fn: Function of features, labels, mode, params and config (the last four optional, by
         name) that returns an EstimatorSpec: ours, or that of tf.estimator.
-      loss_reduction: How `model_fn` reduces the losses of examples to one number, of
-        `tf.compat.v1.losses.Reduction`: with SUM the towers' losses are added, with any mean they
+      loss_reduction: Reduction of the examples' losses in `model_fn`, a value of
+        `tf.compat.v1.losses.Reduction`. With SUM the towers' losses are summed; with any mean they
         are averaged.
-      devices: A device name for each tower. None means all local GPUs or, with none, all CPUs.
-      variables: "local" keeps them together on the CPU (on the GPU of a single tower);
-        "round_robin" puts them on the towers' devices in turn.
-      uneven: What to do with a batch that the number of towers does not divide, in TRAIN and EVAL:
+      devices: A device name for each tower. None: all local GPUs or, if there are none, all CPUs.
+      variables: "local" places all variables on the CPU (on the GPU if there is one tower);
+        "round_robin" places them on the towers' devices in turn.
+      uneven: Treatment in TRAIN and EVAL of a batch that the number of towers does not divide:
         "error" refuses it; "pad" repeats its last row, which then counts more than once; "weighted"
-        gives the first towers one row more and weights each tower's loss by its rows, so that
-        loss, gradients and metrics are those of one tower. PREDICT takes any batch: it pads, and
-        drops the predictions of what it added.
+        gives the first towers one more row and weights each tower's loss by its rows, so that loss,
+        gradients and metrics are those of one tower. PREDICT takes any batch: it pads the batch and
+        drops the predictions of the added rows.
       unsplit: Keys of dicts in features and labels whose values every tower gets whole.
-      update_ops: Whose updates of batch normalization's moving averages count, see
-        `BatchStatistics`: "mean" of all towers, which is nearest to one tower, the "first"
-        tower's, or "all" one after the other. They run with every training step.
-      summaries: Whose summaries are written: the "first" tower's, or "all".
-      xla: Whether XLA compiles what each tower computes in TRAIN, forward and backward. Operations
-        with state, checks and functions (`tf.cond`, `tf.function`) are left as they are.
+      update_ops: Merging of the updates of batch normalization's moving averages, see
+        `BatchStatistics`: the "mean" of all towers, which is closest to one tower; the "first"
+        tower's updates only; or "all", one after the other. They run in every training step.
+      summaries: Towers whose summaries are written: the "first" one, or "all".
+      xla: True to compile each tower with XLA in TRAIN, forward and backward. Operations with
+        state, checks and functions (`tf.cond`, `tf.function`) are not compiled.
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
@@ -150,12 +150,12 @@ def build_towers(
 
     Args:
       model_fn: The user's function.
-      arguments: What it is given besides features and labels.
-      shards: One for each tower.
-      build: What the towers have in common.
+      arguments: Its arguments besides features and labels.
+      shards: One shard for each tower.
+      build: State that the towers share.
 
     Raises:
-      ValueError: A tower trains without TowerOptimizer though there are several, or towers make
+      ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
         different optimizer calls or variables.
     """
     towers = [
@@ -179,7 +179,7 @@ def _build_tower(
 
 
 def _named_arguments(model_fn: ModelFn, **arguments: Any) -> dict[str, Any]:
-    """Copies the arguments that the function names, so that no tower changes the caller's."""
+    """Copies the arguments that the function names, so that towers cannot change the originals."""
     names = inspect.signature(model_fn).parameters
     return {name: copy.deepcopy(arguments[name]) for name in arguments if name in names}
 
@@ -188,7 +188,7 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
     if len(towers) == 1:
         return
     if len({len(calls) for calls in build.calls}) > 1:
-        raise different_calls(build)
+        raise tower_mismatch_error(build)
     if towers[-1].spec.train_op is not None and not TowerOptimizer.has_been_used():
         raise ValueError(
             f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "
@@ -199,7 +199,7 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
 
 
 def _splitting_in(mode: str, splitting: Splitting) -> Splitting:
-    """PREDICT pads: it refuses no batch, and no tower gets an empty shard, which models fail on."""
+    """Returns the settings of a mode. PREDICT pads: any batch is accepted, no shard is empty."""
     if mode == ModeKeys.PREDICT:
         return dataclasses.replace(splitting, uneven="pad")
     return splitting

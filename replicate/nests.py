@@ -1,7 +1,7 @@
-"""Nests of Tensors, also with dicts whose keys are strings and numbers at once.
+"""Nests of Tensors, including dicts with both strings and numbers as keys.
 
-`tf.nest` sorts the keys of a dict, which Python refuses to do for such keys. Everything else is
-left to `tf.nest`. Batches are flattened and packed by these functions.
+`tf.nest` sorts the keys of a dict, which fails if their types differ. These functions treat such
+dicts and leave all other nests to `tf.nest`. Batches are flattened and packed with them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from replicate._types import Nest
 
 
 def flatten(nest: Nest, expand_composites: bool = False) -> list[Any]:
-    """Returns the leaves of a nest: those of a dict in the order of `keys_in_order`.
+    """Returns the leaves of a nest. Those of a dict are in the order of `keys_in_order`.
 
     Args:
       nest: Leaves in dicts, tuples and lists.
-      expand_composites: Whether sparse and ragged tensors are taken apart.
+      expand_composites: True to take sparse and ragged tensors apart.
     """
     if not _mixes_keys(nest):
         return list(tf.nest.flatten(nest, expand_composites=expand_composites))
@@ -28,8 +28,8 @@ def pack_like(nest: Nest, leaves: Sequence[Any]) -> Nest:
     """Returns a nest of the same structure with other leaves.
 
     Args:
-      nest: The structure.
-      leaves: As many as `flatten(nest)` gives, in the same order.
+      nest: Structure of the result.
+      leaves: Leaves in the order of `flatten(nest)`.
     """
     if not _mixes_keys(nest):
         return tf.nest.pack_sequence_as(nest, leaves)
@@ -45,7 +45,7 @@ def pack_like(nest: Nest, leaves: Sequence[Any]) -> Nest:
 
 
 def keys_in_order(mapping: Mapping[Any, Any]) -> list[Any]:
-    """Returns the keys, sorted; those that Python does not sort, by type and then as text."""
+    """Returns the keys, sorted. Keys that cannot be compared are sorted by type, then as text."""
     try:
         return sorted(mapping)
     except TypeError:
@@ -59,7 +59,7 @@ def _children(nest: Nest) -> list[Nest]:
 
 
 def _mixes_keys(nest: Nest) -> bool:
-    """Whether there is a dict in it whose keys Python does not sort."""
+    """Returns True if the nest contains a dict whose keys Python cannot sort."""
     if isinstance(nest, Mapping):
         try:
             sorted(nest)

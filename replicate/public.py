@@ -1,8 +1,8 @@
 """The public names of `replicate`, each from the module that makes it.
 
-Owns the list, and the error where TensorFlow is missing. `replicate/__init__.py` loads this module
-when the first of the names is asked for; nobody else imports it. No name here may be that of a
-module of the package but for the module itself: the import of one sets the attribute.
+Owns the list, and the error for a missing TensorFlow. `replicate/__init__.py` loads this module
+when a name is first used; nothing else imports it. A name here must differ from all modules of the
+package, unless it is the module itself: importing a module sets the attribute of its name.
 """
 
 try:

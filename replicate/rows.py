@@ -1,7 +1,7 @@
-"""Rows of a batch: counting them, adding some, cutting a tensor between them.
+"""Rows of a batch: functions that count, pad and split them.
 
-Each function takes the three kinds of tensor that a batch may hold: dense, sparse and ragged.
-Called by `split.py` alone.
+Each function takes the three kinds of tensors in a batch: dense, sparse and ragged. Used by
+`split.py` only.
 """
 
 from itertools import accumulate
@@ -14,7 +14,7 @@ v1 = tf.compat.v1
 
 
 def rows_of(leaf: Tensor) -> Tensor:
-    """Returns the rows: an int where it is known while building, else an integer scalar Tensor.
+    """Returns the number of rows: an int if it is known, else an integer scalar Tensor.
 
     Args:
       leaf: Tensor or array [rows, ...], SparseTensor or RaggedTensor.
@@ -29,7 +29,7 @@ def rows_of(leaf: Tensor) -> Tensor:
 
 
 def shard_sizes(rows: Tensor, num_shards: int) -> list[Tensor]:
-    """Returns the rows of each shard: as equal as can be, the larger ones first.
+    """Returns the rows of each shard. They differ by at most one; the larger shards come first.
 
     Args:
       rows: Rows of the batch, an int or an integer scalar Tensor.
@@ -43,8 +43,8 @@ def padded(leaf: Tensor, rows: Tensor, multiple: int) -> Tensor:
 
     Args:
       leaf: Tensor [rows, ...], SparseTensor or RaggedTensor.
-      rows: As `rows_of(leaf)` gives it, ≥ 1.
-      multiple: ≥ 1.
+      rows: Result of `rows_of(leaf)`, ≥ 1.
+      multiple: Divisor of the new number of rows, ≥ 1.
     """
     wanted = (rows + multiple - 1) // multiple * multiple
     if isinstance(leaf, tf.SparseTensor):
@@ -57,9 +57,9 @@ def cut(leaf: Tensor, rows: Tensor, num_shards: int, equal: bool) -> list[Tensor
 
     Args:
       leaf: Tensor [rows, ...], SparseTensor or RaggedTensor.
-      rows: As `rows_of(leaf)` gives it.
+      rows: Result of `rows_of(leaf)`.
       num_shards: Number of shards, ≥ 1.
-      equal: Whether `num_shards` is known to divide the rows; shapes then stay as known as can be.
+      equal: True if `num_shards` divides the rows. Static shapes are then kept.
     """
     sizes = shard_sizes(rows, num_shards)
     if isinstance(leaf, tf.SparseTensor | tf.RaggedTensor):
@@ -67,7 +67,7 @@ def cut(leaf: Tensor, rows: Tensor, num_shards: int, equal: bool) -> list[Tensor
         ends = list(accumulate(sizes))
         return [take(leaf, end - size, size) for size, end in zip(sizes, ends, strict=True)]
     if equal or (isinstance(rows, int) and rows % num_shards == 0):
-        # An identity, so that checks of the rows hold for the split of a constant, too.
+        # The identity makes the split of a constant wait for the checks of the rows, too.
         return list(tf.split(tf.identity(leaf), num_shards, name="split"))
     return list(tf.split(tf.identity(leaf), sizes, num=num_shards, name="split"))
 
@@ -92,7 +92,7 @@ def _ragged_rows(leaf: Tensor, start: Tensor, size: Tensor) -> Tensor:
 
 
 def _sparse_rows(leaf: Tensor, start: Tensor, size: Tensor) -> Tensor:
-    """Takes rows of a SparseTensor; unlike `sparse_split` it can take none."""
+    """Takes rows of a SparseTensor. Unlike `sparse_split`, it can take no rows at all."""
     others = leaf.dense_shape[1:]
     starts = tf.concat([[start], tf.zeros_like(others)], axis=0)
     return tf.sparse.slice(leaf, starts, tf.concat([[size], others], axis=0))

@@ -1,9 +1,9 @@
-"""Seeds of random operations that go on after a restart as if there had been none.
+"""Seeds that give a resumed run the same random numbers as an uninterrupted one.
 
 TensorFlow's stateful random operations (`tf.nn.dropout`, `tf.random.uniform`) keep their state in
-the session and offer no way to save it: a resumed run draws their first numbers once more, whatever
-its seeds. Stateless operations draw what their seed says; with a seed made of the global step, as
-here, a resumed run and an uninterrupted one draw the same.
+the session, where it cannot be saved. A resumed run draws their first numbers again. The numbers of
+stateless operations depend on their seed only. With a seed made of the global step, a resumed run
+draws the same numbers as an uninterrupted one.
 """
 
 import tensorflow as tf
@@ -21,7 +21,7 @@ def step_seed(op_seed: int) -> Tensor:
     `tf.nn.experimental.stateless_dropout(x, rate=0.5, seed=replicate.step_seed(1))`.
 
     Args:
-      op_seed: Tells the random operations of a model apart; from 0 to 2³¹ - 1.
+      op_seed: A different number for each random operation of the model, from 0 to 2³¹ - 1.
 
     Returns:
       int64 Tensor [2].
@@ -32,7 +32,7 @@ def step_seed(op_seed: int) -> Tensor:
     if not isinstance(op_seed, int) or not 0 <= op_seed < 2**31:
         raise ValueError(
             f"step_seed: op_seed must be a whole number from 0 to 2**31 - 1, got {op_seed!r}. Give "
-            "each random operation of the model its own."
+            "each random operation of the model its own number."
         )
     step = v1.train.get_global_step()
     if step is None:

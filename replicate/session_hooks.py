@@ -1,8 +1,8 @@
 """TensorFlow's session hooks, under the names that tf.estimator had for them.
 
-They are the very objects of `tf.compat.v1.train`: programs that said
-`tf.estimator.LoggingTensorHook` say `replicate.LoggingTensorHook`, and a hook that is written for
-one works with the other. Hooks of our own are in `replicate.estimator`.
+They are the classes of `tf.compat.v1.train` themselves. Replace `tf.estimator.LoggingTensorHook` by
+`replicate.LoggingTensorHook`: a hook written for one works with the other. This project's own hooks
+are in `replicate.estimator`.
 """
 
 import tensorflow as tf

@@ -1,9 +1,8 @@
-"""Steps that are left out because a loss or a gradient is NaN or infinite.
+"""Steps that are skipped because a loss or gradient is NaN or infinite.
 
-Owns the verdict on a step, made from what all towers computed and before anything is applied; the
-two counters, which are part of checkpoints; and the name of what was found first, by which the
-runtime tells the user. Leaving the step out is `TowerOptimizer`'s business; the moving averages of
-batch normalization are `BatchStatistics`'.
+Owns the decision about a step, its two counters, which are saved in checkpoints, and the name of
+the first tensor that was not finite, which the runtime logs. `step_acceptance` skips the update;
+`batch_statistics` restores the moving averages of batch normalization.
 """
 
 from collections.abc import Sequence
@@ -24,12 +23,12 @@ class NonFiniteSkipping:
     """The state of `skip_nonfinite` for one call of `apply_gradients`.
 
     Attributes:
-      allowed: How many steps in a row may be skipped.
+      allowed: Number of steps in a row that may be skipped.
       total: Variable, int64 []: steps skipped so far.
-      in_a_row: Variable, int64 []: steps skipped since one that was not.
-      cause: int64 []: which entry of `descriptions` made this step be skipped, counted from 1; 0
-        in a step that is not.
-      descriptions: What is watched.
+      in_a_row: Variable, int64 []: steps skipped since the last step that was not.
+      cause: Number of the entry of `descriptions` that is not finite, counted from 1; 0 in a step
+        that is not skipped. int64 [].
+      descriptions: Descriptions of the watched losses and gradients.
     """
 
     cause: Tensor
@@ -39,7 +38,7 @@ class NonFiniteSkipping:
         """Makes the variables and their summaries.
 
         Args:
-          allowed: ≥ 1.
+          allowed: Number of steps in a row that may be skipped, ≥ 1.
         """
         self.allowed = allowed
         with v1.variable_scope(None, default_name="skip_nonfinite"):
@@ -49,14 +48,15 @@ class NonFiniteSkipping:
             v1.summary.scalar("in_a_row", self.in_a_row)
 
     def judge(self, entries: Sequence[Watched], may_overflow: Tensor | None = None) -> Tensor:
-        """Returns whether the step may be applied: a boolean scalar; enters the collection.
+        """Returns True if the step may be applied, a boolean scalar.
 
-        Its evaluation fails with `NonFiniteError` where too many steps in a row cannot.
+        Adds this object to the collection `SKIPPING`. Evaluating the result raises `NonFiniteError`
+        after too many skipped steps in a row.
 
         Args:
-          entries: What all towers watch, at least one.
-          may_overflow: Boolean scalar: whether a gradient that is not finite under a loss that is
-            shows only that the loss is scaled too far, which is not counted here.
+          entries: Watched losses and gradients of all towers, at least one.
+          may_overflow: Boolean scalar, with a loss scale: True if the scale can shrink. Then a
+            gradient that is not finite under a finite loss is an overflow, which is not counted.
         """
         finite, self.descriptions = finite_flags(entries)
         accepted = tf.reduce_all(finite)
@@ -75,15 +75,15 @@ class NonFiniteSkipping:
 
     @property
     def skipped(self) -> Tensor:
-        """Whether this step is skipped and counted here, a boolean scalar."""
+        """True if this step is skipped and counted, a boolean scalar."""
         return self.cause > 0
 
     def count(self, accepted: Tensor) -> Operation:
         """Returns the operation that counts the step.
 
         Args:
-          accepted: What `judge` returned. A step that is neither accepted nor counted, because
-            the scaled loss overflowed, leaves both counters alone.
+          accepted: Result of `judge`. An overflow of the scaled loss, which is neither accepted
+            nor counted, changes no counter.
         """
         in_a_row = self.in_a_row.read_value()
         others = tf.where(accepted, tf.zeros_like(in_a_row), in_a_row)

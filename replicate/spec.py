@@ -1,9 +1,9 @@
-"""EstimatorSpec: what a model_fn returns, checked the moment it is made.
+"""EstimatorSpec: the result of a model_fn, checked when it is made.
 
-Owns the three modes of a model and the record that carries a model's loss, train_op, metrics,
-predictions and hooks from `model_fn` to whatever runs it. It builds no graph (apart from making a
-loss of shape [1] a scalar) and runs nothing. `replicate_model_fn` merges the specs of the towers;
-`replicate.Estimator` runs the result.
+Owns the three modes of a model, and the record with a model's loss, train_op, metrics, predictions
+and hooks. It adds nothing to the graph, except that it reshapes a loss of shape [1] to a scalar,
+and runs nothing. `replicate_model_fn` merges the specs of the towers; `replicate.Estimator` runs
+the result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,13 @@ from replicate.keras_metrics import as_metric_pair
 v1 = tf.compat.v1
 
 LOSS_METRIC_KEY = "loss"
-"""Name that `Estimator.evaluate` reports the loss under: its mean over the batches."""
+"""Key of the loss in the results of `Estimator.evaluate`: its mean over the batches."""
 AVERAGE_LOSS_METRIC_KEY = "average_loss"
-"""Name that a model_fn gives to the mean loss over the examples, where it measures that."""
+"""Key for a metric of model_fn that is the mean loss over the examples."""
 
 
 class ModeKeys:
-    """The modes that a model_fn is called in.
+    """Modes of a model_fn.
 
     Attributes:
       TRAIN: The graph updates the variables.
@@ -65,12 +65,12 @@ class EstimatorSpec(_Fields):
         A metric object of Keras 2 (tf_keras) may be given too, and becomes such a pair. A value or
         an update may also be a nest of Tensors and Operations.
       export_outputs: Dict of signature name to `replicate.export.ExportOutput`, for an exported
-        model. In PREDICT one of several must be named "serving_default"; a single one is that too,
-        and without any the predictions are.
+        model. In PREDICT one of several must be named "serving_default". A single output is also
+        the default; without any, the predictions are.
       training_chief_hooks: Hooks that run in TRAIN, on the chief only.
       training_hooks: Hooks that run in TRAIN, on every worker.
-      scaffold: A `tf.compat.v1.train.Scaffold`. None becomes a default one, which hooks that are
-        given it see completed once a session is made.
+      scaffold: A `tf.compat.v1.train.Scaffold`. None becomes a default one, which is finalized
+        when a session is made.
       evaluation_hooks: Hooks that run in EVAL.
       prediction_hooks: Hooks that run in PREDICT.
     """
@@ -139,11 +139,11 @@ def checked_hooks(argument: str, hooks: Iterable[Any] | None) -> tuple[Any, ...]
     """Returns hooks as a tuple.
 
     Args:
-      argument: Name of the argument that they came in, for the error.
+      argument: Name of the caller's argument, for errors.
       hooks: Instances of `tf.compat.v1.train.SessionRunHook`, or None for none.
 
     Raises:
-      TypeError: They are not in a list, or one of them is something else.
+      TypeError: `hooks` is not iterable, or an element is not a hook.
     """
     if not isinstance(hooks, Iterable | None):
         raise TypeError(
@@ -170,7 +170,7 @@ def _check_mode(mode: str) -> None:
 
 
 def _missing(mode: str, field: str, advice: str) -> ValueError:
-    """The error for a field that the mode requires."""
+    """Returns the error for a field that the mode requires."""
     return ValueError(f"Cannot make an EstimatorSpec for mode {mode!r}: {field} is None. {advice}")
 
 

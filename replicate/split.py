@@ -1,8 +1,8 @@
 """Splitting one batch into a shard for each tower.
 
-Row i of the batch goes to one shard, shards follow one another in the order of the rows, and their
-sizes differ by at most one, the larger ones first. Called once per replicated `model_fn` call, on
-the consolidation device; `rows.py` knows how each kind of tensor is cut.
+Shards hold consecutive rows, in the order of the batch. Their sizes differ by at most one row, and
+the larger ones come first. A replicated `model_fn` splits each batch once, on the consolidation
+device. `rows.py` cuts each kind of tensor.
 """
 
 import dataclasses
@@ -21,18 +21,18 @@ from replicate.rows import cut, padded, rows_of, shard_sizes
 v1 = tf.compat.v1
 
 Uneven: TypeAlias = Literal["error", "pad", "weighted"]
-"""What to do with a batch that the number of towers does not divide."""
+"""Treatment of a batch that the number of towers does not divide."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Splitting:
-    """How batches are split.
+    """Settings for splitting batches.
 
     Attributes:
       num_shards: Number of towers, ≥ 1.
       uneven: "error" refuses a batch that `num_shards` does not divide; "pad" repeats its last row
-        until it does; "weighted" makes shards of different sizes, some perhaps empty, whose weights
-        tell how much of the batch they hold.
+        until it does; "weighted" makes shards of different sizes, some of them possibly empty, each
+        with its share of the batch as weight.
       unsplit: Keys of dicts in features and labels whose values every tower gets whole.
     """
 
@@ -50,13 +50,13 @@ class Splitting:
 
 
 class Shard(NamedTuple):
-    """What one tower computes on.
+    """Part of the batch that one tower computes on.
 
     Attributes:
-      features: As the whole batch, each Tensor [rows of the shard, ...].
-      labels: Likewise, or None.
-      weight: Rows of the shard ÷ rows of the batch: a float where all shards are equal, else a
-        Tensor, float64 [].
+      features: Features in the structure of the whole batch, each Tensor [rows of the shard, ...].
+      labels: Labels in the structure of the whole batch, or None.
+      weight: Rows of the shard ÷ rows of the batch: a float if all shards are equal, else a Tensor,
+        float64 [].
     """
 
     features: Nest
@@ -71,15 +71,15 @@ def split_batch(features: Nest, labels: Nest, splitting: Splitting) -> list[Shar
       features: Tensor, array, SparseTensor or RaggedTensor [batch, ...], or a nest of them in
         dicts, tuples, lists and dataclasses. A list of numbers or strings is an array.
       labels: As `features`, possibly of another batch size, or None.
-      splitting: Into how many shards, and how. One shard is the batch itself, untouched.
+      splitting: Settings. With one shard, the result is the batch itself, unchanged.
 
     Returns:
       The shards, in the order of the rows.
 
     Raises:
-      ValueError: A tensor has no batch axis, or a batch known while building does not divide. A
-        batch known only when the step runs is checked there, with the same text.
-      TypeError: A value cannot be made a tensor.
+      ValueError: A tensor has no batch axis, or the number of towers does not divide the batch. If
+        the batch size is known only when the step runs, the step fails with the same text.
+      TypeError: A value cannot be converted to a tensor.
     """
     if splitting.num_shards == 1:
         return [Shard(features, labels, 1.0)]
@@ -92,14 +92,14 @@ def split_batch(features: Nest, labels: Nest, splitting: Splitting) -> list[Shar
 
 
 def batch_rows(features: Nest, splitting: Splitting) -> Tensor:
-    """Returns the rows of a batch: an int where it is known while building, else a scalar Tensor.
+    """Returns the number of rows of a batch: an int if it is known, else a scalar Tensor.
 
     Args:
-      features: As for `split_batch`; its first tensor that is split is counted.
-      splitting: As for `split_batch`.
+      features: Features as for `split_batch`. The rows of the first split tensor are counted.
+      splitting: Settings as for `split_batch`.
 
     Raises:
-      ValueError: Nothing in the features is split.
+      ValueError: No tensor of the features is split.
     """
     features = _literals_to_arrays(features)
     for path, leaf in _leaves("features", features):
@@ -146,7 +146,11 @@ def _split_leaf(path: tuple[Any, ...], leaf: Any, splitting: Splitting) -> list[
 
 
 def _row_checks(name: str, rows: Tensor, count: int, strict: bool) -> list[Tensor]:
-    """Checks that there are rows and, if strict, that they divide; later if not known yet."""
+    """Checks that the batch is not empty and, if strict, that `count` divides it.
+
+    Returns:
+      Operations that check when the step runs, if the rows are not known before.
+    """
     problem = "which is an empty batch"
     if strict:
         problem = (
@@ -166,7 +170,7 @@ def _row_checks(name: str, rows: Tensor, count: int, strict: bool) -> list[Tenso
 
 
 def _weights(rows: Tensor, splitting: Splitting) -> list[Tensor]:
-    """Share of the batch that each shard holds."""
+    """Returns each shard's share of the batch."""
     count = splitting.num_shards
     if splitting.uneven != "weighted" or (isinstance(rows, int) and rows % count == 0):
         return [1.0 / count] * count
@@ -175,7 +179,7 @@ def _weights(rows: Tensor, splitting: Splitting) -> list[Tensor]:
 
 
 def _literals_to_arrays(nest: Nest) -> Nest:
-    """Makes arrays of lists of numbers or strings, which are data and not structure."""
+    """Converts lists of numbers or strings to arrays: they are data, not structure."""
     if isinstance(nest, dict):
         return {key: _literals_to_arrays(value) for key, value in nest.items()}
     if isinstance(nest, list):
@@ -186,7 +190,7 @@ def _literals_to_arrays(nest: Nest) -> Nest:
 
 
 def _is_record(leaf: Any) -> bool:
-    """Whether it is an instance of a dataclass that `tf.nest` takes for a leaf."""
+    """Returns True for a dataclass instance, which `tf.nest` treats as a leaf."""
     return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)
 
 

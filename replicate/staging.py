@@ -1,10 +1,9 @@
-"""Staging: the shards of the next batch, sent to the towers while they compute on this one.
+"""Staging: sends the shards of the next batch to the towers while they compute on this one.
 
-Owns the staging areas on the towers' devices. A step takes out of them what the step before it put
-in, and puts in the shards of the batch after its own. What is staged is never the only copy: where
-areas are not in order, as in the first step of a session, they are filled with the batch of the
-step itself, so that nothing staged has to be saved. Called by `replicate_model_fn` in TRAIN;
-`batch_ahead.py` makes the input pipeline.
+Owns the staging areas on the towers' devices. Each step takes the shards that the previous step
+staged and stages those of the next batch. If the areas do not hold exactly one batch, as in the
+first step of a session, the step fills them with its own batch. So staged shards need not be saved.
+`replicate_model_fn` stages in TRAIN; `batch_ahead.py` makes the input pipeline.
 """
 
 import dataclasses
@@ -15,7 +14,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor
 from replicate.batch_ahead import Ahead, Batch
-from replicate.conditional import only_if, unless
+from replicate.conditional import run_if, run_unless
 from replicate.split import Shard
 
 v1 = tf.compat.v1
@@ -27,18 +26,17 @@ def staged_shards(
     split: Callable[[Batch], Sequence[Shard]],
     devices: Sequence[str],
 ) -> tuple[list[Shard], Operation]:
-    """Returns the shards of a batch as they were staged, and stages those of the next one.
+    """Returns the staged shards of a batch, and stages those of the next batch.
 
     Args:
-      batch: What the step trains on.
-      ahead: What the next step trains on, if there is one. At the end nothing is staged: a step
-        that finds nothing needs a batch of its own, and none is left.
-      split: Makes the shards of a batch, one for each tower.
-      devices: The towers' devices.
+      batch: Batch of this step.
+      ahead: Batch of the next step, if there is one. After the last batch nothing is staged.
+      split: Splits a batch into shards, one for each tower.
+      devices: Devices of the towers.
 
     Returns:
       The shards, on the towers' devices; and an operation that must run in every training step,
-      which sends the next ones. A run of the session without it takes its batch like any other.
+      which sends the next shards. A session run without it also takes a batch.
     """
     with v1.name_scope("prefetch"):
         coming = split(ahead.batch)
@@ -47,14 +45,14 @@ def staged_shards(
             for index, (shard, device) in enumerate(zip(coming, devices, strict=True))
             for area in _areas(index, _flat(shard), device)
         ]
-        for area in areas:  # Those of a server outlive the sessions on it.
+        for area in areas:  # Areas on a server outlive its sessions.
             v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, area.clear())
         in_order = tf.reduce_all([area.is_in_order() for area in areas])
-        ready = unless(in_order, lambda: _filled(areas, split(batch)))
+        ready = run_unless(in_order, lambda: _filled(areas, split(batch)))
         with v1.control_dependencies([ready]):
-            sent = only_if(ahead.exists, lambda: _sent(areas, coming))
+            sent = run_if(ahead.exists, lambda: _sent(areas, coming))
             taken = [area.take() for area in areas]
-        # All or none: a run that needs one tower's shard must not leave the others' behind.
+        # A run that needs one tower's shard must take the shards of all towers.
         with v1.control_dependencies([tensor.op for tensors in taken for tensor in tensors]):
             everything = v1.group()
         with v1.control_dependencies([everything]):
@@ -63,14 +61,14 @@ def staged_shards(
 
 @dataclasses.dataclass(frozen=True)
 class _Area:
-    """A queue of entries on one device, which hold the tensors of one tower's shard, or some.
+    """A queue on one device whose entries hold tensors of one tower's shard.
 
     Attributes:
       tower: Number of the tower.
-      device: Where the queue is.
-      name: Its name, unique there.
-      places: Which of the flat parts of a shard an entry holds.
-      dtypes: Their types.
+      device: Device of the queue.
+      name: Name of the queue, unique on its device.
+      places: Positions in the flat shard of the tensors that an entry holds.
+      dtypes: Data types of these tensors.
     """
 
     tower: int
@@ -97,7 +95,7 @@ class _Area:
 
 
 def _areas(tower: int, parts: Sequence[Any], device: str) -> list[_Area]:
-    """The areas of one tower: on its device and, for text, which only CPUs hold, on its CPU."""
+    """Makes the areas of one tower: on its device and, for text, on its CPU."""
     name = v1.get_default_graph().unique_name(f"tower_{tower}")
     cpu = tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string()
     places: dict[str, list[int]] = {}
@@ -112,12 +110,12 @@ def _areas(tower: int, parts: Sequence[Any], device: str) -> list[_Area]:
 
 
 def _sent(areas: Sequence[_Area], shards: Sequence[Shard]) -> Operation:
-    """Returns the operation that adds the shards to what the areas hold."""
+    """Returns the operation that adds the shards to the areas."""
     return v1.group(*(area.put(_flat(shards[area.tower])) for area in areas))
 
 
 def _filled(areas: Sequence[_Area], shards: Sequence[Shard]) -> Operation:
-    """Returns the operation after which each area holds its part of the shards, and no more."""
+    """Returns the operation that replaces the contents of the areas by the shards."""
     with v1.control_dependencies([area.clear() for area in areas]):
         return _sent(areas, shards)
 
@@ -125,7 +123,7 @@ def _filled(areas: Sequence[_Area], shards: Sequence[Shard]) -> Operation:
 def _received(
     like: Sequence[Shard], areas: Sequence[_Area], taken: Sequence[Sequence[Tensor]]
 ) -> list[Shard]:
-    """Packs what was taken into shards; what is no tensor in `like` stays as it is there."""
+    """Packs tensors taken from the areas into shards. Other values are those in `like`."""
     parts = [_flat(shard) for shard in like]
     for area, tensors in zip(areas, taken, strict=True):
         with v1.device(area.device):

@@ -1,9 +1,10 @@
-"""Graph collections as each tower should see them.
+"""Graph collections as each tower sees them.
 
-Layers leave losses, update operations and summaries in collections of the whole graph, and code in
-a `model_fn` reads them back as if it were alone. Here each tower sees what was there before the
-towers, and its own; afterwards the collections hold everything again, but for summaries, which are
-those of the first tower unless asked for all, and what was made outside of the towers on the way.
+Layers add losses, update operations and summaries to collections of the whole graph, and a
+`model_fn` reads these collections as if it were alone. So while a tower is built, it sees only the
+entries that were there before the towers, and its own. Afterwards the collections hold all entries
+again, except for summaries: those of the first tower, or of all towers if asked, and those made
+outside of the towers.
 """
 
 import contextlib
@@ -16,20 +17,20 @@ v1 = tf.compat.v1
 Keys = v1.GraphKeys
 
 Summaries: TypeAlias = Literal["first", "all"]
-"""Whose summaries are written: the first tower's, or those of all."""
+"""Towers whose summaries are written: the first one, or all."""
 
 
 class TowerCollections:
     """Hides the towers of one replicated call from each other in the graph's collections."""
 
     def __init__(self, regularization: Literal["every", "first"], summaries: Summaries = "first"):
-        """Notes what the collections hold before the first tower.
+        """Remembers the entries of the collections before the first tower.
 
         Args:
-          regularization: "every" if each tower's loss may add the regularization losses, because
-            towers are averaged; "first" if only the first tower's may, because they are added:
-            the others then see zeros.
-          summaries: Whose summaries are kept.
+          regularization: "every" if each tower adds the regularization losses to its loss, because
+            losses are averaged; "first" if only the first tower does, because losses are summed.
+            The other towers then see zeros.
+          summaries: Towers whose summaries are kept.
         """
         self._summaries = summaries
         self._separate = [Keys.LOSSES, Keys.UPDATE_OPS, Keys.SUMMARIES]
@@ -56,14 +57,14 @@ class TowerCollections:
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """Keeps the summaries that are made inside, whichever tower is being built."""
+        """Keeps the summaries made inside, even while a later tower is built."""
         summaries = v1.get_collection_ref(Keys.SUMMARIES)
         start = len(summaries)
         yield
         self._outside += summaries[start:]
 
     def of_tower(self, key: str) -> list[Any]:
-        """Returns what the current tower has added to a collection, or the last one after it."""
+        """Returns the entries that the current (or else the last) tower added to a collection."""
         return list(v1.get_collection_ref(key)[self._start.get(key, 0) :])
 
     def _restore(self, index: int, held: dict[str, list[Any]]) -> None:

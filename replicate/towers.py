@@ -1,9 +1,9 @@
-"""Towers: the copies of a `model_fn`, one per device, while they are being built.
+"""Towers: copies of a `model_fn`, one per device, while they are being built.
 
-`TowerContext` is what a `model_fn` may ask about the tower it is building. `TowerBuild` is the
-state that the parts of one replicated call share: which variables the towers have in common, how
-their losses are scaled, and the gradients that `TowerOptimizer` gathers. It hangs on the graph for
-exactly as long as the towers are being built, and is gone after an error too.
+`TowerContext` tells a `model_fn` about the tower that it builds. `TowerBuild` is the state of one
+replicated call: variables that the towers share, scales of their losses, and the gradients that
+`TowerOptimizer` collects. It is attached to the graph while the towers are being built, and removed
+afterwards, also after an error.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ v1 = tf.compat.v1
 
 COLLECTION = "replicate_model_fn_tower_build"
 REDUCED_GRADIENTS = ("replicate", "reduced_gradients")
-"""Key of the (gradient, variable) pairs that a graph's TowerOptimizers let their optimizers apply.
+"""Key of the (gradient, variable) pairs of the whole batch, for all TowerOptimizers of a graph.
 
-Not a string, so that it is not a collection of an exported MetaGraph.
+Not a string, so that an exported MetaGraph does not contain the collection.
 """
 
 
@@ -41,7 +41,7 @@ class TowerContext:
     Attributes:
       index: Number of the tower, from 0.
       count: Number of towers.
-      device: The device that it computes on.
+      device: Device of the tower.
     """
 
     index: int
@@ -50,31 +50,31 @@ class TowerContext:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the tower whose variables and names the others follow."""
+        """True for the tower that makes the variables and gives them their names."""
         return self.index == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether this is the tower in which gradients are reduced and applied."""
+        """True for the tower in which gradients are summed and applied."""
         return self.index == self.count - 1
 
     @property
     def label(self) -> str:
-        """How errors call this tower."""
+        """Name of this tower in errors."""
         return f"tower {self.index} ({self.device})"
 
 
 @dataclasses.dataclass(frozen=True)
 class TowerGradients:
-    """What one tower passed to one call of `apply_gradients`.
+    """Gradients that one tower passed to one call of `apply_gradients`.
 
     Attributes:
       gradients_and_variables: The pairs, scaled to the tower's share of the batch.
-      loss_scaled: For each pair, whether its gradient is that of a loss with a loss scale.
-      watched: What has to be finite for the step to be applied.
+      loss_scaled: For each pair, True if the gradient has a loss scale.
+      watched: Losses and gradients that are checked to be finite.
       done: Operation that ends this tower's part of the step.
-      variable_scope: The variable scope in which it called, likewise `name_scope`.
-      name_scope: The name scope.
+      variable_scope: Variable scope of the call.
+      name_scope: Name scope of the call.
     """
 
     gradients_and_variables: list[tuple[Gradient | None, Variable]]
@@ -100,21 +100,21 @@ class TowerBuild:
 
         Args:
           plan: Devices of towers and variables.
-          averages_loss: Whether a tower's loss is a mean over its shard, so that it is weighted
-            by its share of the batch; else losses add up as they are.
-          statistics: What brings the towers' update operations together, where they are to run.
-          summaries: Whose summaries are kept.
-          xla: Whether XLA compiles what the towers compute.
+          averages_loss: True if a tower's loss is a mean over its shard, which is weighted by its
+            share of the batch. False if losses are summed.
+          statistics: Merges the towers' update operations; None if they do not run.
+          summaries: Towers whose summaries are kept.
+          xla: True to compile the towers with XLA.
         """
         self.plan = plan
         self.collections = TowerCollections("every" if averages_loss else "first", summaries)
         self.tower: TowerContext | None = None
         self.calls: list[list[TowerGradients]] = [[] for _ in plan.towers]
-        """For each tower, what its calls of `apply_gradients` passed, in order."""
+        """For each tower, the gradients of its calls of `apply_gradients`, in order."""
         self.skipped: list[Tensor] = []
-        """For each update that may be skipped, whether it was: boolean scalars, known after it."""
+        """For each update that may be skipped: True if it was, a boolean scalar known after it."""
         self.task = current_task()
-        """The worker: job and task that the device scopes around the towers name, or ""."""
+        """Job and task of the worker, from the device scopes around the towers; "" if none."""
         self.averages_loss = averages_loss
         self._statistics = statistics
         self._xla = xla
@@ -130,11 +130,11 @@ class TowerBuild:
 
     @contextlib.contextmanager
     def building(self, index: int, weight: Tensor, batch: Nest = None) -> Iterator[TowerContext]:
-        """Builds tower `index` inside this context: its device, names and shared variables.
+        """Enters the scopes of a tower: its device, names and shared variables.
 
         Args:
-          index: Number of the tower; they are built in order.
-          weight: Share of the batch that the tower sees.
+          index: Number of the tower. Towers are built in order.
+          weight: Rows of the tower's shard ÷ rows of the batch.
           batch: The tower's shard.
         """
         device = self.plan.towers[index]
@@ -191,25 +191,25 @@ class TowerBuild:
         return self.share(loss, "averaged_loss")
 
     def share(self, value: Tensor, name: str) -> Tensor:
-        """Returns a loss or gradient of the current tower, weighted by its part of the batch.
+        """Returns a loss or gradient of the current tower, weighted by its share of the batch.
 
         Args:
-          value: Of any shape.
-          name: Of the operation.
+          value: Loss or gradient of any shape.
+          name: Name of the operation.
         """
         if not self.averages_loss or len(self.plan.towers) == 1:
             return value
         if isinstance(self._weight, float):
             return tf.multiply(value, tf.constant(self._weight, value.dtype), name=name)
-        # The mean over an empty shard is NaN, and counts nothing.
+        # The mean over an empty shard is NaN. Its weight 0 makes it 0.
         weight = tf.cast(self._weight, value.dtype)
         return tf.math.multiply_no_nan(value, weight, name=name)
 
     def shared(self, make: Callable[[], Any]) -> Any:
-        """Returns the next thing that the towers have in common, the same one in each tower.
+        """Returns the next shared object. The n-th call in each tower returns the same object.
 
         Args:
-          make: Makes it; called in the first tower that asks, outside of towers.
+          make: Makes the object. Called by the first tower that asks, outside of towers.
         """
         index = self.tower.index if self.tower else 0
         position = self._shared_taken[index]
@@ -221,15 +221,15 @@ class TowerBuild:
 
     @contextlib.contextmanager
     def outside_towers(self, first: TowerGradients | None = None) -> Iterator[None]:
-        """Leaves the tower's device, names and variable sharing, to build what is made once.
+        """Leaves the tower's device, names and variable sharing, to build objects that exist once.
 
-        Variables still go to the parameter devices; in a cluster, to the tasks that keep the
-        trainable variables, in turn. All else is on the worker, local variables too. Control
-        dependencies stay.
+        Variables are still placed on the parameter devices: in a cluster, in turn on the tasks of
+        the trainable variables. Everything else is placed on the worker, also local variables.
+        Control dependencies stay.
 
         Args:
-          first: The first tower's call whose scopes are entered, so that what is made has the names
-            that it has without replication. None: the scopes in which the towers are built.
+          first: Call of the first tower whose scopes are entered, so that variables have the same
+            names as without replication. None: the scopes around all towers.
         """
         variable_scope = first.variable_scope if first else self._variable_scope
         name_scope = first.name_scope if first else self._name_scope
@@ -248,9 +248,9 @@ class TowerBuild:
 
 
 def _tasks_of(variables: Sequence[Variable]) -> Callable[[Operation], str]:
-    """Returns a device function that puts variables on the tasks that some others are on, in turn.
+    """Returns a device function that places variables in turn on the tasks of other variables.
 
-    It stands in for the device scope around the towers, which cannot be asked for.
+    It replaces the device scope around the towers, which TensorFlow does not reveal.
     """
     specs = (tf.DeviceSpec.from_string(variable.device or "") for variable in variables)
     tasks = {tf.DeviceSpec(job=spec.job, task=spec.task) for spec in specs if spec.job}
@@ -273,7 +273,7 @@ def tower_build(
     summaries: Summaries = "first",
     xla: bool = False,
 ) -> Iterator[TowerBuild]:
-    """Hangs a new `TowerBuild` on the current graph for the length of the context."""
+    """Attaches a new `TowerBuild` to the current graph inside the context."""
     builds = v1.get_collection_ref(COLLECTION)
     build = TowerBuild(plan, averages_loss, statistics, summaries, xla)
     builds.append(build)
@@ -297,13 +297,13 @@ def current_tower() -> TowerContext | None:
 
 
 def per_tower_collection(key: str) -> list[Any]:
-    """Returns what the tower that is being built has added to a graph collection.
+    """Returns the entries that the current tower has added to a graph collection.
 
     Args:
       key: Name of the collection, such as `tf.compat.v1.GraphKeys.UPDATE_OPS`.
 
     Returns:
-      The tower's own entries; outside of a replicated `model_fn`, the whole collection.
+      The tower's own entries. Outside of a replicated `model_fn`, the whole collection.
     """
     build = current_build()
     if build is None or build.tower is None:

@@ -1,8 +1,8 @@
 """Search for the operations of a tower that update running statistics of the batch.
 
-Layers list them in UPDATE_OPS, or keep them to themselves as those of Keras do, or let their
-outputs wait for them (`updates_collections=None`). An assignment that is in no collection counts if
-its value is computed from the batch. Called by `batch_statistics`.
+Most layers list their updates in UPDATE_OPS. Keras layers keep them in the layer, and layers with
+`updates_collections=None` let their outputs wait for them. An assignment in no collection is an
+update if its value is computed from the batch. Used by `batch_statistics`.
 """
 
 import functools
@@ -21,9 +21,9 @@ class TowerUpdates(NamedTuple):
     """Update operations of one tower.
 
     Attributes:
-      done: Operations to run in every step; all updates have run when these have.
-      runs: The updates and operations that they need.
-      assigned: Operations that stand for the variables that these assign.
+      done: Operations to run in every step. After them, all updates have run.
+      runs: The updates and the operations that they need.
+      assigned: Operations of the variables that `runs` assigns.
     """
 
     done: list[Operation]
@@ -32,7 +32,7 @@ class TowerUpdates(NamedTuple):
 
 
 class UpdateSearch:
-    """The search in one tower, once it has been built."""
+    """Search for updates in one tower that has been built."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class UpdateSearch:
 
         Args:
           operations: All operations of the tower.
-          batch: The tensors of its shard.
-          ends: The ends of the tower's losses and gradients, which run in every step.
+          batch: Tensors of its shard.
+          ends: Operations that end the tower's losses and gradients. They run in every step.
         """
         self._operations = operations
         self._within = set(operations)
@@ -63,11 +63,11 @@ class UpdateSearch:
         """Finds all updates.
 
         Args:
-          listed: Those in UPDATE_OPS.
-          unlisted: Operations that stand for variables whose assignments count even if they are in
-            no collection and nothing waits for them.
-          asked_for: Likewise for variables whose assignments count only if they are in UPDATE_OPS
-            or the tower's ends wait for them.
+          listed: Updates in UPDATE_OPS.
+          unlisted: Operations of variables whose assignments are updates even if they are in no
+            collection and nothing waits for them.
+          asked_for: Operations of variables whose assignments are updates only if they are in
+            UPDATE_OPS or the tower's ends wait for them.
         """
         reached = _ancestors(listed, self._within)
         found, done = [], list(listed)
@@ -87,7 +87,7 @@ class UpdateSearch:
         return TowerUpdates(done, runs, assigned)
 
     def _done_after(self, operation: Operation, is_unlisted: bool) -> Sequence[Operation]:
-        """Returns what to run so that an assignment has run, if it counts; else nothing."""
+        """Returns the operations after which an assignment has run; none if it is no update."""
         is_awaited = operation in self._awaited
         if self._assignments.is_in_branch(operation):
             return self._ends if is_awaited else []
@@ -125,12 +125,12 @@ def _ancestors(
     within: Collection[Operation],
     control: Callable[[Operation], Sequence[Operation]] = _all_control,
 ) -> set[Operation]:
-    """Returns the operations and all that they need, as far as it lies `within`.
+    """Returns the operations and all operations in `within` that they need.
 
     Args:
-      operations: Where to begin.
-      within: Where to look.
-      control: Chooses the control dependencies of an operation that are followed.
+      operations: Operations to start from.
+      within: Operations to search. The search does not pass through others.
+      control: Returns the control dependencies of an operation that the search follows.
     """
     found: set[Operation] = set()
     pending = list(operations)

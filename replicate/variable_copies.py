@@ -1,9 +1,8 @@
-"""Copies of variables: local variables, on any device, that begin as other variables are.
+"""Copies of variables: local variables, on any device, initialized to the values of others.
 
-There is one for each moving average and tower, so that each is made of as few operations as a
-variable can be: its handle, its initialization, and what is read when it is fetched. Reading and
-assigning many variables is here, too. Who writes to the copies, and when they are brought together,
-is the business of `batch_statistics`.
+There are many copies, one per moving average and tower, so each has as few operations as possible:
+handle, initialization and read. This module also reads and assigns many variables at once.
+`batch_statistics` decides when copies are updated and merged.
 """
 
 from collections.abc import Sequence
@@ -18,22 +17,22 @@ v1 = tf.compat.v1
 
 
 class VariableCopies:
-    """Makes copies in one graph. What they begin with is computed once for each variable."""
+    """Makes copies in one graph. Computes each variable's initial value once."""
 
     def __init__(self) -> None:
         """Begins with none."""
         self._begin: dict[Any, Tensor] = {}
-        """Reference of a variable → what copies of it begin as."""
+        """Reference of a variable → initial value of its copies."""
         self._pattern: Variable | None = None
-        """A variable that nobody uses; the copies are made like it."""
+        """An unused variable that is the pattern of all copies."""
 
     def on(self, device: str, variables: Sequence[Variable], name: str) -> list[Variable]:
         """Makes a copy of each variable.
 
         Args:
-          device: Where the copies live.
-          variables: What to copy.
-          name: Last part of the copies' names; the variable's name comes before it.
+          device: Device of the copies.
+          variables: Variables to copy.
+          name: Last part of the copies' names, after the variable's name.
 
         Returns:
           Resource variables, entered in LOCAL_VARIABLES, in the order of `variables`.
@@ -48,9 +47,9 @@ class VariableCopies:
         """Makes one copy of several variables of the same shape.
 
         Args:
-          device: Where it lives.
-          variables: What to copy, [...] each.
-          name: Of the copy.
+          device: Device of the copy.
+          variables: Variables to copy, all of one shape [...].
+          name: Name of the copy.
 
         Returns:
           A local variable, [variables, ...].
@@ -77,14 +76,21 @@ class VariableCopies:
 
 
 def read_all(variables: Sequence[Variable]) -> list[Tensor]:
-    """Reads variables of either kind, each where it is, by as few operations as that takes."""
+    """Reads resource and reference variables, each on its device, with few operations."""
     operations = DescribedOperations()
     names = [_read(operations, variable, f"read/{variable.op.name}") for variable in variables]
     return operations.make([f"{name}:0" for name in names])
 
 
 def assign_all(values: Sequence[tuple[Variable, Tensor]]) -> list[Operation]:
-    """Returns assignments to variables of either kind, each where it is."""
+    """Assigns resource and reference variables, each on its device.
+
+    Args:
+      values: (variable, new value) pairs.
+
+    Returns:
+      The assignments.
+    """
     operations = DescribedOperations()
     return operations.make([_assign(operations, *each) for each in values])
 
@@ -95,7 +101,7 @@ def _read(
     state, dtype, device = _state(variable), variable.dtype.base_dtype, variable.device
     if state.dtype == tf.resource:
         return operations.add("ReadVariableOp", name, [state], device, after, dtype=dtype)
-    # What is read of a reference variable is its memory, which later assignments write to.
+    # Reading a reference variable gives its memory, which later assignments overwrite: copy it.
     return operations.add("DeepCopy", name, [state], device, after, T=dtype)
 
 
@@ -115,14 +121,14 @@ def _is_set(operations: DescribedOperations, variable: Variable, name: str) -> s
 
 
 def _state(variable: Variable) -> Tensor:
-    """The handle of a resource variable, or what a reference variable refers to."""
+    """Returns the handle of a resource variable, or the reference of a reference variable."""
     return variable.op.outputs[0]
 
 
 def _values_or_initial(variables: Sequence[Variable]) -> list[Tensor]:
-    """Values of variables, or what they are initialised to where that has not happened yet.
+    """Returns the values of variables; for uninitialized ones, their initial values.
 
-    Dead branches in place of `tf.cond`, which takes 20 times as long to build.
+    Uses Switch and Merge instead of `tf.cond`, which takes 20 times as long to build.
     """
     operations, names = DescribedOperations(), []
     for variable in variables:
@@ -141,14 +147,15 @@ def _values_or_initial(variables: Sequence[Variable]) -> list[Tensor]:
 def _variables_like(
     pattern: Variable, names: Sequence[str], values: Sequence[Tensor]
 ) -> list[Variable]:
-    """Makes resource variables from their parts, in a fraction of the time the constructor takes.
+    """Makes resource variables from their parts, much faster than the constructor.
 
-    That also rewrites initial values that come from other variables, here for the worse.
+    The constructor would also rewrite initial values that depend on other variables, which is not
+    wanted here.
 
     Args:
-      pattern: A resource variable, from which the new ones differ in name and initial value.
-      names: Of the variables; a number is added to one that is taken.
-      values: What they begin with.
+      pattern: A resource variable that differs from the new ones in name and initial value only.
+      names: Names of the variables. A number is added to a name that is taken.
+      values: Initial values.
     """
     operations, description = DescribedOperations(), pattern.to_proto()
     parts = []

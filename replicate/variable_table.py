@@ -1,8 +1,7 @@
-"""A table of a model's variables, as plain text.
+"""Table of a model's variables, as plain text.
 
-Owns the layout of the table and the arithmetic of its last line. It does not find the variables
-and prints nothing: a program calls it with `tf.compat.v1.trainable_variables()`, say, and prints
-the text.
+Owns the layout of the table and the sums in its last line. A program passes the variables, such as
+`tf.compat.v1.trainable_variables()`, and prints the text.
 """
 
 import math
@@ -19,12 +18,12 @@ def model_table(variables: Iterable[Variable], notes: Mapping[str, str] | None =
 
     Args:
       variables: Variables with static shapes, in the order of the lines.
-      notes: Text for a last column, keyed by the variable's name without ":0"; a variable that is
-        not in it has "-" there. The K-FAC block of each variable, say. No column if None.
+      notes: Text for a last column, by the variable's name without ":0", such as its K-FAC block. A
+        variable without a note has "-" there. None: no such column.
 
     Returns:
-      Lines joined by newlines: variable, shape, dtype, parameters, bytes, device, note; then, for
-      example, "4 variables, 101,770 parameters, 0.39 MiB".
+      Lines joined by newlines: variable, shape, dtype, parameters, bytes, device, note. The last
+      line is, for example, "4 variables, 101,770 parameters, 0.39 MiB".
     """
     shown = list(variables)
     columns = ["variable", "shape", "dtype", "parameters", "bytes", "device"]

@@ -1,8 +1,8 @@
 """Variables that towers read and write one after the other, in the order of the towers.
 
-Each tower but the first gets a view of the variable: another handle of the same state, which is
-there once the tower before has done all that it does to the variable in a step. Whatever a tower
-builds with its view waits for that. What does not touch the variable runs in parallel. Called by
+Each tower except the first gets a view of the variable: another handle of the same state. The
+handle waits until the previous tower has finished with the variable in this step. So every
+operation that uses the view waits too; all other operations run in parallel. Used by
 `batch_statistics`.
 """
 
@@ -23,20 +23,20 @@ class VariablesInTurn:
     def __init__(self) -> None:
         """Begins with none."""
         self._latest: dict[Any, Variable] = {}
-        """Reference of a variable → the newest view of it."""
+        """Reference of a variable → its newest view."""
         self._awaited: dict[Any, list[Operation]] = {}
-        """Reference of a variable → what the next view of it waits for."""
+        """Reference of a variable → operations that its next view waits for."""
 
     def record(
         self, variables: Iterable[Variable], runs: Collection[Operation], ends: list[Operation]
     ) -> None:
-        """Takes note of what the tower that was built last does to variables.
+        """Records how the last tower uses variables.
 
         Args:
-          variables: The variables themselves.
+          variables: The original variables.
           runs: Operations of the tower that run in every step.
-          ends: Operations that run after all of these, and in every step. They are waited for where
-            a tower uses a variable in a branch or loop.
+          ends: Operations that run after all of `runs`, in every step. If the tower uses a variable
+            in a branch or loop, the next view waits for these.
         """
         for variable in variables:
             reference = variable.ref()
@@ -50,10 +50,10 @@ class VariablesInTurn:
         """Makes the view of a variable for the next tower.
 
         Args:
-          variable: The variable itself, of either kind.
+          variable: The original variable: a resource or reference variable.
 
         Returns:
-          A variable of the same kind, in no collection.
+          A variable of the same kind. It is in no collection.
         """
         reference = variable.ref()
         description = variable.to_proto()
@@ -66,7 +66,7 @@ class VariablesInTurn:
         return self._latest[reference]
 
     def operations_of(self, variable: Variable) -> list[Operation]:
-        """Returns the operation that stands for the newest view of a variable, if there is one."""
+        """Returns the operation of a variable's newest view; an empty list if there is none."""
         view = self._latest.get(variable.ref())
         return [] if view is None else [view.op]
 
@@ -78,7 +78,7 @@ def _accesses(variable: Variable, runs: Collection[Operation]) -> list[Operation
     found = [operation for operation in direct if operation in runs]
     if state.dtype == tf.resource:
         return found
-    # A copy of a reference refers to the same memory, which is read by what takes the copy.
+    # A copy of a reference refers to the same memory, so readers of the copy read the variable.
     copies = [operation for operation in direct if operation.type == "Identity"]
     readers = (reader for copy in copies for reader in copy.outputs[0].consumers())
     return [*found, *(reader for reader in readers if reader in runs)]

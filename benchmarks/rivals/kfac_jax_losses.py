@@ -1,7 +1,7 @@
-"""Has kfac-jax 0.0.8 and Adam race to a training loss; prints their curves as JSON.
+"""Race of kfac-jax 0.0.8 and Adam to a training loss. Prints the curves as JSON.
 
-Both are compiled. Runs on the Python of the environment that `benchmarks.rival_environments` makes;
-the command line is that of `tensorflow_kfac_losses.py`.
+Steps of both are compiled. Runs in an environment of `benchmarks.rivals.environments`. The command
+line is that of `tensorflow_kfac_losses.py`.
 
     python -E -s kfac_jax_losses.py digits.npz '{"problem": "convnet", ...}'
 """
@@ -38,18 +38,18 @@ _ADAPTIVE: dict[str, Any] = {
 
 
 class Program:
-    """A problem and an optimizer."""
+    """A problem and an optimizer, compiled."""
 
     def __init__(
         self, digits: starts.Digits, race: Mapping[str, Any], optimizer: str, setting: float
     ) -> None:
-        """Compiles it, runs it some steps to warm up, and starts anew.
+        """Compiles the step, runs some warm-up steps, and starts again.
 
         Args:
-          digits: Examples, and weights to start from.
-          race: What `benchmarks.rival_races` said.
+          digits: Examples and initial weights.
+          race: Settings from `benchmarks.time_to_loss.loss_race`.
           optimizer: "adam" or "kfac".
-          setting: Of "adam" the learning rate, of "kfac" the damping at first.
+          setting: "adam": learning rate. "kfac": initial damping.
         """
         loss = LOSSES[race["problem"]]
         self._data = jnp.asarray(digits.images), jnp.asarray(digits.labels)
@@ -64,7 +64,7 @@ class Program:
             self.loss()
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the seconds that they took."""
+        """Runs some steps and returns their total seconds."""
         start = time.perf_counter()
         for _ in range(steps):
             self._key, batch_key, step_key = jax.random.split(self._key, 3)
@@ -78,7 +78,7 @@ class Program:
 
 
 class Adam:
-    """Adam, compiled."""
+    """Adam with a compiled step."""
 
     def __init__(self, loss: Any, rate: float) -> None:
         """Takes the loss and the learning rate."""
@@ -92,31 +92,31 @@ class Adam:
         self._step = step
 
     def start(self, layers: Any, key: Any, batch: Any) -> None:
-        """Starts from some weights."""
+        """Sets the initial weights and resets the optimizer."""
         del key, batch
         self.layers, self._state = layers, self._optimizer.init(layers)
 
     def step(self, key: Any, batch: Any) -> None:
-        """Makes a step."""
+        """Runs a step."""
         del key
         self.layers, self._state = self._step(self.layers, self._state, batch)
 
 
 class Kfac:
-    """K-FAC that adapts its learning rate, momentum and damping."""
+    """K-FAC with adaptive learning rate, momentum and damping."""
 
     def __init__(self, loss: Any, damping: float) -> None:
-        """Takes the loss, and the damping at first."""
+        """Takes the loss and the initial damping."""
         self._optimizer = kfac_jax.Optimizer(
             jax.value_and_grad(loss), l2_reg=0.0, initial_damping=damping, **_ADAPTIVE
         )
 
     def start(self, layers: Any, key: Any, batch: Any) -> None:
-        """Starts from some weights."""
+        """Sets the initial weights and resets the optimizer."""
         self.layers, self._state = layers, self._optimizer.init(layers, key, batch)
 
     def step(self, key: Any, batch: Any) -> None:
-        """Makes a step."""
+        """Runs a step."""
         self.layers, self._state, _ = self._optimizer.step(
             self.layers, self._state, key, batch=batch
         )
@@ -124,7 +124,7 @@ class Kfac:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _draw(batch_size: int, key: Any, data: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Draws a batch with replacement."""
+    """Samples a batch with replacement."""
     images, labels = data
     rows = jax.random.randint(key, [batch_size], 0, len(images))
     return images[rows], labels[rows]

@@ -1,8 +1,7 @@
-"""The benchmarks' models in JAX, and their losses as kfac-jax is told of them.
+"""Models of the benchmarks in JAX, with their losses registered for kfac-jax.
 
-Parameters are a list of weights and biases by layer, which kfac-jax finds in the program by itself.
-`kfac_jax_steps.py` and `kfac_jax_losses.py` train them, in the environment that
-`benchmarks.rival_environments` makes.
+Parameters are a list of (weights, bias) by layer. kfac-jax finds the layers by itself.
+`kfac_jax_steps.py` and `kfac_jax_losses.py` train these models.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,16 +14,16 @@ import optax
 
 
 def parameters(start: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Returns copies of weights and biases, one after the other, by layer."""
+    """Returns copies of (weights, bias) of each layer, from [weights, bias, weights, ...]."""
     pairs = zip(start[::2], start[1::2], strict=True)
     return [(jnp.array(weights), jnp.array(bias)) for weights, bias in pairs]
 
 
 def convnet_loss(layers: Sequence[tuple[Any, Any]], batch: tuple[Any, Any]) -> Any:
-    """Returns the mean cross entropy of two convolutions, each with a pool, and a linear layer.
+    """Returns the mean cross entropy of two convolutions with pooling and a linear layer.
 
     Args:
-      layers: Weights and bias of each.
+      layers: Weights and bias of each layer.
       batch: Images [batch, height, width, 1] and digits [batch].
     """
     values, labels = batch
@@ -51,10 +50,10 @@ def autoencoder_loss(
     """Returns the sigmoid cross entropy of an autoencoder, summed over pixels, mean over examples.
 
     Args:
-      activation: Of the hidden layers.
-      code_activation: Of the code, in the middle.
-      layers: Weights and bias of each.
-      batch: Images [batch, height, width, 1] and labels that are not looked at.
+      activation: Activation of the hidden layers.
+      code_activation: Activation of the code, the middle layer.
+      layers: Weights and bias of each layer.
+      batch: Images [batch, height, width, 1] and unused labels.
     """
     targets = values = outputs = batch[0].reshape(len(batch[0]), -1)
     for index, (weights, bias) in enumerate(layers):

@@ -1,6 +1,6 @@
-"""Times steps of kfac-jax 0.0.8 and of momentum SGD on one model; prints seconds as JSON.
+"""Step times of kfac-jax 0.0.8 and of momentum SGD on one model. Prints the seconds as JSON.
 
-Both are compiled. Runs on the Python of the environment that `benchmarks.rival_environments` makes.
+Steps of both are compiled. Runs in an environment of `benchmarks.rivals.environments`.
 
     python -E -s kfac_jax_steps.py convnet 256 7 10
 """
@@ -29,10 +29,10 @@ LOSSES = {
 
 
 class Momentum:
-    """A model that momentum SGD trains."""
+    """Model trained with momentum SGD."""
 
     def __init__(self, model: str, batch: Any) -> None:
-        """Starts; the first step compiles."""
+        """Initializes the model. The first step compiles."""
         optimizer = optax.sgd(1e-3, 0.9)
         layers = _parameters(model)
         self._state = layers, optimizer.init(layers)
@@ -47,7 +47,7 @@ class Momentum:
         self._step = step
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the seconds that they took."""
+        """Runs some steps and returns their total seconds."""
         start = time.perf_counter()
         for _ in range(steps):
             self._state = self._step(*self._state, self._batch)
@@ -56,10 +56,10 @@ class Momentum:
 
 
 class Kfac:
-    """A model that K-FAC trains, with averages in each step."""
+    """Model trained with K-FAC, which updates its averages in each step."""
 
     def __init__(self, model: str, batch: Any) -> None:
-        """Starts; the first step compiles."""
+        """Initializes the model. The first step compiles."""
         self._optimizer = kfac_jax.Optimizer(
             jax.value_and_grad(LOSSES[model]),
             l2_reg=0.0,
@@ -76,7 +76,7 @@ class Kfac:
         self._state = self._optimizer.init(self._layers, self._key, batch)
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the seconds that they took."""
+        """Runs some steps and returns their total seconds."""
         start = time.perf_counter()
         for _ in range(steps):
             self._key, key = jax.random.split(self._key)
@@ -95,7 +95,7 @@ def _parameters(model: str) -> list[tuple[Any, Any]]:
 
 
 def main(model: str, batch_size: int, repeats: int, block: int) -> None:
-    """Times blocks of both in turn and prints {"momentum": [...], "kfac": [...]}."""
+    """Times both in alternating blocks and prints {"momentum": [...], "kfac": [...]}."""
     images = np.random.default_rng(0).random((batch_size, 28, 28, 1), dtype=np.float32)
     batch = jnp.asarray(images), jnp.arange(batch_size) % 10
     programs: dict[str, turns.Program] = {

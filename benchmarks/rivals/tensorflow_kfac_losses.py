@@ -1,8 +1,8 @@
-"""Has tensorflow/kfac 0.2.4 and Adam race to a training loss; prints their curves as JSON.
+"""Race of tensorflow/kfac 0.2.4 and Adam to a training loss. Prints the curves as JSON.
 
-Runs on the Python of the environment that `benchmarks.rival_environments` makes, where `kfac` is
-that package and not this project's. `benchmarks.rival_races` writes the digits and the weights to
-start from, and says who races: {"problem", "seed", "batch_size", "warm_up", "grid", "blocks",
+Runs in an environment of `benchmarks.rivals.environments`, where `kfac` is that package and not
+this project's. `benchmarks.time_to_loss.loss_race` writes the digits and the initial weights, and
+passes the settings of the race: {"problem", "seed", "batch_size", "warm_up", "grid", "blocks",
 "rounds"}.
 
     python -E -s tensorflow_kfac_losses.py digits.npz '{"problem": "convnet", ...}'
@@ -33,25 +33,25 @@ _ADAPTIVE: dict[str, Any] = {
     "damping_adaptation_decay": 0.9,
     "min_damping": 1e-6,
     "invert_every": 5,
-    # Of 1 with the decay of 0.95, 5 with it, and 5 with 0.9 and 0.77, the best on the autoencoder.
+    # Best on the autoencoder of (1, 0.95), (5, 0.95), (5, 0.9) and (5, 0.77).
     "cov_update_every": 5,
     "cov_ema_decay": 0.9,
 }
 
 
 class Program:
-    """A problem and an optimizer in a graph and a session of their own."""
+    """A problem and an optimizer in their own graph and session."""
 
     def __init__(
         self, digits: starts.Digits, race: Mapping[str, Any], optimizer: str, setting: float
     ) -> None:
-        """Builds it, runs it some steps to warm up, and starts anew.
+        """Builds the graph, runs some warm-up steps, and starts again.
 
         Args:
-          digits: Examples, and weights to start from.
-          race: What `benchmarks.rival_races` said.
+          digits: Examples and initial weights.
+          race: Settings from `benchmarks.time_to_loss.loss_race`.
           optimizer: "adam" or "kfac".
-          setting: Of "adam" the learning rate, of "kfac" the damping at first.
+          setting: "adam": learning rate. "kfac": initial damping.
         """
         graph = tf.Graph()
         with graph.as_default():
@@ -89,9 +89,9 @@ class Program:
             self.loss()
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the seconds that they took.
+        """Runs some steps and returns their total seconds.
 
-        Steps on logits that are not finite fail where targets are drawn; they change nothing.
+        A step with logits that are not finite fails when it samples targets. It changes nothing.
         """
         start = time.perf_counter()
         with contextlib.suppress(tf.errors.InvalidArgumentError):
@@ -105,7 +105,7 @@ class Program:
 
 
 def _variables(digits: starts.Digits) -> tuple[Any, Any]:
-    """Returns images and labels, in variables so that nothing can be computed ahead."""
+    """Returns images and labels from variables, which prevents constant folding."""
     images, labels = (
         tf.identity(v1.get_variable(name, initializer=values, trainable=False))
         for name, values in (("images", digits.images), ("labels", digits.labels))
@@ -114,7 +114,7 @@ def _variables(digits: starts.Digits) -> tuple[Any, Any]:
 
 
 def _draw(data: tuple[Any, Any], batch_size: int, seed: int) -> tuple[Any, Any]:
-    """Draws a batch with replacement, a new one in each run."""
+    """Samples a new batch, with replacement, in each run."""
     images, labels = data
     rows = tf.random.uniform([batch_size], maxval=images.shape[0], dtype=tf.int32, seed=seed)
     return tf.gather(images, rows), tf.gather(labels, rows)

@@ -1,7 +1,6 @@
-"""The benchmarks' models in TensorFlow, and their layers as tensorflow/kfac is told of them.
+"""Models of the benchmarks in TensorFlow, with their layers registered for tensorflow/kfac.
 
-`tensorflow_kfac_steps.py` and `tensorflow_kfac_losses.py` train them, in the environment that
-`benchmarks.rival_environments` makes.
+`tensorflow_kfac_steps.py` and `tensorflow_kfac_losses.py` train these models.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +14,13 @@ v1 = tf.compat.v1
 def convnet_loss(
     images: Any, labels: Any, shapes: Sequence[tuple[int, ...]], layers: Any | None = None
 ) -> Any:
-    """Returns the mean cross entropy of two convolutions, each with a pool, and a linear layer.
+    """Returns the mean cross entropy of two convolutions with pooling and a linear layer.
 
     Args:
       images: [batch, height, width, 1].
       labels: Digits, [batch].
-      shapes: Of each layer's weights.
-      layers: A `kfac.LayerCollection` to register layers and loss in, or None.
+      shapes: Shape of each layer's weights.
+      layers: `kfac.LayerCollection` to register layers and loss in, or None.
     """
     *convolutions, linear = shapes
     values = images
@@ -52,10 +51,10 @@ def autoencoder_loss(
 
     Args:
       images: Intensities in [0, 1], [batch, height, width, 1].
-      shapes: Of each layer's weights.
-      activation: Of the hidden layers.
-      code_activation: Of the code, in the middle.
-      layers: A `kfac.LayerCollection` to register layers and loss in, or None.
+      shapes: Shape of each layer's weights.
+      activation: Activation of the hidden layers.
+      code_activation: Activation of the code, the middle layer.
+      layers: `kfac.LayerCollection` to register layers and loss in, or None.
     """
     targets = values = outputs = tf.reshape(images, [-1, shapes[0][0]])
     for index, shape in enumerate(shapes):
@@ -72,7 +71,7 @@ def autoencoder_loss(
 
 
 def _layer(index: int, shape: Sequence[int]) -> tuple[Any, Any]:
-    """Makes the variables of a layer, or uses them again."""
+    """Creates the variables of a layer, or reuses them."""
     with v1.variable_scope(f"layer_{index}"):
         weights = v1.get_variable("weights", shape)
         bias = v1.get_variable("bias", shape[-1:], initializer=v1.zeros_initializer())

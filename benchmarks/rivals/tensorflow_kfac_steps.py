@@ -1,10 +1,10 @@
-"""Times steps of tensorflow/kfac 0.2.4 and of momentum SGD on one model; prints seconds as JSON.
+"""Step times of tensorflow/kfac 0.2.4 and of momentum SGD on one model. Prints seconds as JSON.
 
-With the name of one of the two at the end, trains by that alone, and prints the bytes that the
-process had at its peak, and those that it had before there was a model.
+With an optimizer's name at the end of the command line, trains with that one only and prints the
+peak memory of the process: after training, and before the model is built.
 
-Runs on the Python of the environment that `benchmarks.rival_environments` makes, where `kfac` is
-that package and not this project's.
+Runs in an environment of `benchmarks.rivals.environments`, where `kfac` is that package and not
+this project's.
 
     python -E -s tensorflow_kfac_steps.py convnet 256 7 10
     python -E -s tensorflow_kfac_steps.py convnet 256 1 11 kfac
@@ -27,10 +27,10 @@ v1 = tf.compat.v1
 
 
 class Program:
-    """A model and an optimizer in a graph and a session of their own."""
+    """A model and an optimizer in their own graph and session."""
 
     def __init__(self, model: str, optimizer: str, batch_size: int) -> None:
-        """Builds and initializes it; the optimizer is "momentum" or "kfac"."""
+        """Builds and initializes the model. `optimizer` is "momentum" or "kfac"."""
         graph = tf.Graph()
         with graph.as_default():
             v1.set_random_seed(1)
@@ -49,7 +49,7 @@ class Program:
         self._session.run(initializer)
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the seconds that they took."""
+        """Runs some steps and returns their total seconds."""
         start = time.perf_counter()
         for _ in range(steps):
             self._session.run(self._train)
@@ -83,7 +83,7 @@ def time_both(model: str, batch_size: int, repeats: int, block: int) -> dict[str
 
 
 def find_peak(model: str, batch_size: int, steps: int, optimizer: str) -> dict[str, int]:
-    """Returns the largest amounts of memory so far, "alone" before there is a model."""
+    """Returns the peak bytes: "alone" before the model is built, and "peak"."""
     with tf.Graph().as_default(), v1.Session() as session:
         session.run(tf.constant(0))
     alone = _bytes()
@@ -96,7 +96,7 @@ def _bytes() -> int:
 
 
 def main(model: str, numbers: list[str], optimizers: list[str]) -> None:
-    """Measures and prints."""
+    """Runs the measurement and prints it."""
     v1.disable_v2_behavior()
     batch_size, repeats, block = map(int, numbers)
     if optimizers:

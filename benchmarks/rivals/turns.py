@@ -1,7 +1,8 @@
-"""Programs that take turns: how a rival's steps are timed, and how its optimizers race to a loss.
+"""Alternating programs: timing of a rival's steps, and races of its optimizers to a loss.
 
-As `benchmarks.timing` and `benchmarks.loss_race` do it, for programs of any framework. Used in the
-environments of the rivals, where no module of this project is.
+Like `benchmarks.harness` and `benchmarks.time_to_loss.loss_race`, for programs of any framework.
+Imports no module of this project outside of this folder, because it runs in the environments of the
+rivals.
 """
 
 import functools
@@ -13,14 +14,14 @@ import starts
 
 
 class Program(Protocol):
-    """A model and an optimizer."""
+    """Program whose steps are timed."""
 
     def run(self, steps: int) -> float:
-        """Makes some steps; returns the seconds that they took."""
+        """Runs some steps and returns their total seconds."""
 
 
 class Racer(Program, Protocol):
-    """A program whose loss counts."""
+    """Program that takes part in a race to a loss."""
 
     def loss(self) -> float:
         """Returns the mean loss over all training data."""
@@ -29,7 +30,7 @@ class Racer(Program, Protocol):
 def time_steps(
     programs: Mapping[str, Program], repeats: int, block: int, warm_up: int
 ) -> dict[str, list[float]]:
-    """Times blocks of steps of each program in turn; returns the seconds per step of each block."""
+    """Times the programs in alternating blocks; returns seconds per step of each block by name."""
     for program in programs.values():
         program.run(warm_up)
     times: dict[str, list[float]] = {name: [] for name in programs}
@@ -45,17 +46,17 @@ def race(
     blocks: Mapping[str, int],
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """Trains with each optimizer and setting, in blocks that take turns.
+    """Trains with each optimizer and setting, in alternating blocks.
 
     Args:
-      start: Makes a program from an optimizer's name and its setting.
-      grid: Settings by optimizer, of each race.
+      start: Creates a program from an optimizer's name and setting.
+      grid: Settings by optimizer, for each race.
       blocks: Steps between two evaluations, by optimizer.
-      rounds: How many blocks each makes.
+      rounds: Number of blocks of each optimizer.
 
     Returns:
-      For each run "optimizer", "setting", "steps", "seconds", "losses", the latter three before
-      each block and after the last.
+      A dict for each run: "optimizer", "setting", and lists "steps", "seconds", "losses" with one
+      entry before the first block and one after each block.
     """
     curves: list[dict[str, Any]] = []
     for settings in grid:
@@ -81,11 +82,12 @@ def race(
 
 
 def print_race(program: Callable[..., Racer], arguments: Sequence[str]) -> None:
-    """Races as a command line says; prints the runs as JSON.
+    """Runs a race given by a command line and prints the runs as JSON.
 
     Args:
-      program: Makes a program from `starts.Digits`, the race, an optimizer's name and its setting.
-      arguments: The path of the digits, and the race as JSON.
+      program: Creates a program from `starts.Digits`, the settings of the race, an optimizer's name
+        and its setting.
+      arguments: Path of the digits, and the settings of the race as JSON.
     """
     path, said = arguments
     settings = json.loads(said)

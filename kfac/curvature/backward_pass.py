@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from kfac._types import Scalar, Tensor, Variable
 from kfac.curvature.estimation_modes import EstimationMode, Signal
-from kfac.curvature.pooled_gradients import masked_sooner
+from kfac.curvature.pooled_gradients import mask_before_unpooling
 from kfac.fisher_factors.base import Substitutes
 from kfac.linalg import tensor_ops
-from kfac.registration.losses import LossRegistration
+from kfac.registration.loss_table import RegisteredLosses
 
 v1 = tf.compat.v1
 
@@ -39,7 +39,7 @@ class BackwardPass(NamedTuple):
 
 def propagate_back(
     mode: EstimationMode,
-    losses: LossRegistration,
+    losses: RegisteredLosses,
     tensors: Sequence[Tensor],
     variables: Sequence[Variable],
     step: Tensor,
@@ -87,7 +87,7 @@ def _differentiate(
     )
     # Lookups in a table give sparse gradients.
     dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return tuple(masked_sooner(dense))
+    return tuple(mask_before_unpooling(dense))
 
 
 def block_gradients(backward: BackwardPass, first: int, tensors: Any) -> list[Any]:
@@ -150,7 +150,7 @@ def first_order_statistics(
     return tuple(statistics)
 
 
-def checked_batch_size(batch_size: Scalar, losses: LossRegistration) -> Tensor:
+def checked_batch_size(batch_size: Scalar, losses: RegisteredLosses) -> Tensor:
     """Compares a batch size with the losses.
 
     Args:

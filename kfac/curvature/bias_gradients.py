@@ -1,8 +1,8 @@
-"""Gradients of the biases of convolutions, apart from those of the filters.
+"""Gradients of the biases of convolutions, as sums over the gradients of the outputs.
 
-Where both are asked for, TensorFlow's CPU kernels compute them in one op, which takes longer than
-the filter's gradient and a sum, and is not done where gradients are gated op by op. As K-FAC does
-not gate them, it asks for the sum. Called by the optimizer.
+TensorFlow's CPU kernels compute the gradients of a bias and its filter in one op, unless gradients
+are gated op by op. That op takes longer than the filter's gradient and a sum. K-FAC does not gate
+its gradients, so it asks for the sum. Called by `kfac.curvature.faster_gradients`.
 """
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from kfac._types import Tensor
 v1 = tf.compat.v1
 
 
-def apart_from_filter(gradient: Tensor) -> Tensor:
+def as_sum(gradient: Tensor) -> Tensor:
     """Returns the same gradient as a sum, if it is that of the bias of a 2-D convolution.
 
     Args:

@@ -30,8 +30,7 @@ import tensorflow as tf
 from kfac._types import Scalar, Tensor
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions import LossFunction
-from kfac.registration.loss_table import LossEntry
-from kfac.registration.losses import LossRegistration
+from kfac.registration.loss_table import LossEntry, RegisteredLosses
 from kfac.sampling import random_signs
 
 v1 = tf.compat.v1
@@ -65,10 +64,10 @@ class EstimationMode(NamedTuple):
     mat_type: str
     target_mode: str
     coeff_mode: str
-    make_signals: Callable[[list[Tensor], LossRegistration, Scalar], list[Signal]]
+    make_signals: Callable[[list[Tensor], RegisteredLosses, Scalar], list[Signal]]
 
 
-def _loss_gradients(values: list[Tensor], losses: LossRegistration, step: Scalar) -> list[Signal]:
+def _loss_gradients(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
     del losses, step
     return [Signal(values)]
 
@@ -76,7 +75,7 @@ def _loss_gradients(values: list[Tensor], losses: LossRegistration, step: Scalar
 def _curvature_propagation(ggn: bool) -> Callable[..., list[Signal]]:
     """Back-propagates B times random signs: E[B r rᵀ Bᵀ] = B Bᵀ."""
 
-    def make(values: list[Tensor], losses: LossRegistration, step: Scalar) -> list[Signal]:
+    def make(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
         del values
         parts = []
         for entry in losses.losses_by_name.values():
@@ -103,7 +102,7 @@ def _signs_product(ggn: bool, loss: LossFunction, seed: Tensor) -> Sequence[Tens
 def _exact(ggn: bool) -> Callable[..., list[Signal]]:
     """Back-propagates the columns of B one by one: Σ_k B e_k e_kᵀ Bᵀ = B Bᵀ."""
 
-    def make(values: list[Tensor], losses: LossRegistration, step: Scalar) -> list[Signal]:
+    def make(values: list[Tensor], losses: RegisteredLosses, step: Scalar) -> list[Signal]:
         del values, step
         return [
             _from_inputs(entry, [_column(ggn, loss, index) for loss in entry.towers])

@@ -1,11 +1,11 @@
-"""Gradients through a max pool of a ReLU, masked before they are spread rather than after.
+"""Gradients through a max pool of a ReLU, masked before un-pooling rather than after.
 
-What comes back to the input of a ReLU that is pooled next goes to the places of the maxima first,
-where all others get zero, and is then set to zero where the ReLU was. But a window's maximum is at
-such a place if, and only if, it is itself zero. Masked by the maxima, the gradients are the same
-and are masked while they are few; and a bias, which gets the sum of them, needs no others. Only
-gradients from which none else is propagated are replaced: those of a network's first layer, usually
-its largest. Called by estimator and optimizer, each with the gradients that it has asked for.
+TensorFlow first spreads the gradient over each window, with zeros everywhere but at the maximum,
+and then sets it to zero where the ReLU was zero. The maximum of a window is zero just where its
+ReLU is. So masking by the maxima before un-pooling gives the same gradient, with fewer elements to
+mask. A bias gets the sum of the masked ones, and needs no un-pooling. Replaces only gradients that
+no others are propagated from: those of a network's first layer, usually its largest. Called by the
+backward pass and the optimizer, each with the gradients that it has asked for.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ v1 = tf.compat.v1
 
 
 class _Masked(NamedTuple):
-    """What comes back through a ReLU, without the zeros of what is no maximum and with them."""
+    """Gradient at the input of a ReLU: only at the maxima of the windows, and at all places."""
 
     at_maxima: Tensor
     spread: Tensor
 
 
-def masked_sooner(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Returns the same gradients, some of them computed in a shorter way.
+def mask_before_unpooling(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Returns the same gradients, some of them masked before un-pooling.
 
     Args:
-      gradients: All that was asked for in one pass: of layer outputs, or of variables.
+      gradients: All gradients of one backward pass, of layer outputs or of variables.
     """
     ends = {gradient.op for gradient in gradients if isinstance(gradient, tf.Tensor)}
     found: dict[Operation, _Masked] = {}

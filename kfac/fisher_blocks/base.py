@@ -1,9 +1,9 @@
-"""What the estimator and the optimizer ask of any block of the Fisher matrix.
+"""The interface of all blocks of the Fisher matrix, as the estimator and the optimizer use it.
 
-A block stands for one layer's parameters. It knows the layer's tensors in each tower, says of
-which it needs gradients, and multiplies vectors shaped like the parameters by powers and Cholesky
-factors of its damped matrix. Which factors it uses is a family's business. Called by the layer
-collection and the estimator.
+A block stands for one layer's parameters. It knows the layer's tensors in each tower, names those
+whose gradients it needs, and multiplies vectors shaped like the parameters by powers and Cholesky
+factors of its damped matrix. Each family chooses the factors. Called by the layer collection and
+the estimator.
 """
 
 import abc
@@ -19,7 +19,7 @@ from kfac.moved_names import with_moved_attributes
 
 
 class FactorMaker(Protocol):
-    """Where blocks get their factors: the layer collection, which shares equal ones."""
+    """The layer collection as blocks see it: it makes their factors and shares equal ones."""
 
     @property
     def config(self) -> CurvatureConfig:
@@ -45,6 +45,7 @@ class FisherBlock(abc.ABC):
     Attributes:
       params: The layer's parameter, or a tuple of its parameters.
       name: Name of the first parameter; used for variables and messages.
+      factor_maker: The layer collection.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
@@ -56,14 +57,13 @@ class FisherBlock(abc.ABC):
         """
         self.params = params
         self.name: str = as_tuple(params)[0].op.name
-        self._factor_maker = layer_collection
+        self.factor_maker = layer_collection
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
-        self._damping: Scalar = None
 
     @property
     def has_bias(self) -> bool:
-        """Whether the parameters are a tuple, such as (weight, bias)."""
+        """True if the parameters are a tuple, such as (weight, bias)."""
         return isinstance(self.params, (tuple, list))
 
     @property
@@ -73,7 +73,7 @@ class FisherBlock(abc.ABC):
 
     @property
     def num_registered_towers(self) -> int:
-        """How many towers have registered this layer."""
+        """Number of towers that have registered this layer."""
         return len(self._outputs)
 
     @property
@@ -85,14 +85,14 @@ class FisherBlock(abc.ABC):
         """Adds one tower's tensors.
 
         Args:
-          inputs: What enters the layer.
-          outputs: What leaves it, before the non-linearity.
+          inputs: The layer's input.
+          outputs: The layer's output, before the non-linearity.
         """
         self._inputs.append(inputs)
         self._outputs.append(outputs)
 
     def remove_last_tower(self) -> None:
-        """Takes the last `register_additional_tower` back."""
+        """Undoes the last `register_additional_tower`."""
         self._inputs.pop()
         self._outputs.pop()
 
@@ -115,17 +115,23 @@ class FisherBlock(abc.ABC):
     @property
     @abc.abstractmethod
     def settings(self) -> tuple[Any, ...]:
-        """All that must be equal when another tower registers the layer."""
-
-    @property
-    @abc.abstractmethod
-    def factors(self) -> tuple[FisherFactor, ...]:
-        """The factors of this block, after `instantiate_factors`."""
+        """Settings that must be equal in all towers that register the layer."""
 
     @property
     @abc.abstractmethod
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """The same, but empty before `instantiate_factors`."""
+        """The factors of this block; empty before `instantiate_factors`."""
+
+    @property
+    def factors(self) -> tuple[FisherFactor, ...]:
+        """The factors of this block.
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        if not self.made_factors:
+            raise self._not_instantiated()
+        return self.made_factors
 
     @abc.abstractmethod
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
@@ -144,22 +150,22 @@ class FisherBlock(abc.ABC):
           ValueError: They do not fit; the message names the layer.
         """
 
-    # What is kept up to date: to be said after `instantiate_factors`, before variables are made.
+    # Products to keep up to date: after `instantiate_factors`, before variables are made.
 
     @abc.abstractmethod
     def register_matpower(self, exponent: float) -> None:
-        """Asks for `multiply_matpower` with this exponent; 1 need not be asked for."""
+        """Registers `multiply_matpower` with this exponent; 1 needs no registration."""
 
     @abc.abstractmethod
     def register_cholesky(self) -> None:
-        """Asks for `multiply_cholesky`."""
+        """Registers `multiply_cholesky`."""
 
     @abc.abstractmethod
     def register_cholesky_inverse(self) -> None:
-        """Asks for `multiply_cholesky_inverse`."""
+        """Registers `multiply_cholesky_inverse`."""
 
     def register_inverse(self) -> None:
-        """Asks for `multiply_inverse`."""
+        """Registers `multiply_inverse`."""
         self.register_matpower(-1)
 
     # Products.
@@ -181,7 +187,7 @@ class FisherBlock(abc.ABC):
         """Returns the eigenvalue of the damped block if its factors were identity matrices."""
 
     def has_inverse(self) -> Tensor:
-        """Returns whether the inverse was computed at least once, bool []; before, it is zero."""
+        """Returns bool [], true once the inverse has been computed; before, it is zero."""
         return tf.reduce_all(tf.stack([factor.has_inverse() for factor in self.factors]))
 
     def multiply_inverse(self, vector: Parameters) -> Parameters:

@@ -1,7 +1,19 @@
-"""The blocks of convolutions.
+"""The blocks of convolutions: statistics, damping and products.
+
+p is the patch that the filter W sees at one of T locations, with a trailing 1 if there is a bias,
+and g the gradient of the output there. The gradient of W is Σ_locations V with the matrices
+V = p gᵀ [patch, outputs].
+
+  Statistics   F ≈ T·A⊗G with A = E[p pᵀ] and G = E[g gᵀ] over locations   Grosse & Martens §3
+  Damping      λ' = λ/T of each location, split as for dense layers        Martens & Grosse §6.3
+  Products     F⁻¹ vec(V) = vec((A + π√λ'·I)⁻¹ V (G + √λ'/π·I)⁻¹) / T      Martens & Grosse §4.2
+
+`kfac.fisher_factors.conv` computes the means, `split_damping` the damping, and `kronecker_product`
+the products.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3 and §4.2.
+  Martens & Grosse (2015), arXiv:1503.05671.
 """
 
 import typing
@@ -11,9 +23,11 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.fisher_blocks.base import FactorMaker
-from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
+from kfac.fisher_blocks.base import FactorMaker, FisherBlock
+from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.kronecker_product import KroneckerProduct
 from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.fisher_blocks.split_damping import SplitDamping
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
@@ -28,11 +42,11 @@ from kfac.patches.geometry import ConvGeometry, num_locations, spatial_sizes
 
 
 class ConvForm(typing.NamedTuple):
-    """How the input factor of a convolution is made.
+    """The form of the input factor of a convolution.
 
     Attributes:
       uncorrelated: Whether activations of different pixels are taken to be uncorrelated (SUA).
-      sampling: Which part of the data is used.
+      sampling: The part of the data that is used.
       patch_mask: Multiplies every patch; None means 1.
     """
 
@@ -41,8 +55,59 @@ class ConvForm(typing.NamedTuple):
     patch_mask: PatchMask | None = None
 
 
-class ConvFactorsBlock(TwoFactorBlock):
-    """A = E[p pᵀ] and G = E[g gᵀ] of patches p and output gradients g, over all locations."""
+def make_input_factor(block: FisherBlock, geometry: ConvGeometry, form: ConvForm) -> FisherFactor:
+    """Makes or finds A = E[p pᵀ] from the block's inputs."""
+    args = (block.inputs,), geometry, block.has_bias, block.devices
+    name = f"{block.name}/input"
+    make = block.factor_maker.make_or_get_factor
+    if form.uncorrelated:
+        return make(ConvInputSUAKroneckerFactor, args, name=name)
+    return make(ConvInputKroneckerFactor, (*args, form.sampling, form.patch_mask), name=name)
+
+
+def make_output_factor(
+    block: FisherBlock, geometry: ConvGeometry, gradients: Sources
+) -> FisherFactor:
+    """Makes or finds G = E[g gᵀ] from gradients by [source][tower]."""
+    args = gradients, geometry, block.devices
+    make = block.factor_maker.make_or_get_factor
+    return make(ConvOutputKroneckerFactor, args, name=f"{block.name}/output")
+
+
+def count_locations(images: Tensor, geometry: ConvGeometry) -> Scalar:
+    """Returns T, the number of output locations; a Tensor if the image size is not static."""
+    return num_locations(spatial_sizes(images, geometry), geometry)
+
+
+def make_conv_product(
+    block: KroneckerBlock,
+    geometry: ConvGeometry,
+    form: ConvForm,
+    gradients: Sources,
+    damping: Scalar,
+) -> KroneckerProduct:
+    """Returns the damped block T·A⊗G of a convolution.
+
+    Args:
+      block: The layer's block, with its towers registered.
+      geometry: How the filter slides.
+      form: The form of the input factor.
+      gradients: g by [source][tower].
+      damping: λ > 0.
+    """
+    # Statistics: A and G.
+    a = make_input_factor(block, geometry, form)
+    factors = a, make_output_factor(block, geometry, gradients)
+    # Damping: π√λ' for A and √λ'/π for G.
+    times, config = block.replications, block.factor_maker.config
+    split = SplitDamping(block.name, factors, damping, times, config)
+    # Products: (T·A⊗G)^e vec(V) = T^e vec(A^e V G^e).
+    return KroneckerProduct(factors, split, times)
+
+
+@typing.final
+class ConvKFCBasicFB(KroneckerBlock):
+    """T·A⊗G, for a convolution that is applied once to an example."""
 
     def __init__(
         self,
@@ -57,65 +122,64 @@ class ConvFactorsBlock(TwoFactorBlock):
           layer_collection: Makes and shares factors.
           params: The filter [..., channels, outputs], or (filter, bias [outputs]).
           geometry: How the filter slides.
-          form: How the input factor is made.
+          form: The form of the input factor.
         """
         super().__init__(layer_collection, params)
         self._geometry = geometry
         self._form = form
 
-    def _locations(self, images: Tensor) -> Scalar:
-        """Returns T, the number of output locations; a Tensor if the size is not static."""
-        return num_locations(spatial_sizes(images, self._geometry), self._geometry)
-
-    def _make_input_factor(self, inputs: Sources) -> FisherFactor:
-        args = (inputs, self._geometry, self.has_bias, self.devices)
-        name = f"{self.name}/input"
-        if self._form.uncorrelated:
-            return self._factor_maker.make_or_get_factor(
-                ConvInputSUAKroneckerFactor, args, name=name
-            )
-        return self._factor_maker.make_or_get_factor(
-            ConvInputKroneckerFactor, (*args, self._form.sampling, self._form.patch_mask), name=name
-        )
-
-    def _make_output_factor(self, gradients: Sources) -> FisherFactor:
-        args = (gradients, self._geometry, self.devices)
-        return self._factor_maker.make_or_get_factor(
-            ConvOutputKroneckerFactor, args, name=f"{self.name}/output"
-        )
-
-
-@typing.final
-class ConvKFCBasicFB(ConvFactorsBlock, KroneckerBlock):
-    """The Kronecker block of a convolution that is applied once to an example."""
-
     @property
     def settings(self) -> tuple[Any, ...]:
-        """How the filter slides and how the input factor is made."""
+        """The geometry, and the form of the input factor."""
         return self._geometry, self._form
 
     def replications(self) -> Scalar:
         """Returns T, the number of output locations; a Tensor if the image size is not static."""
-        return self._locations(self.inputs[0])
+        return count_locations(self.inputs[0], self._geometry)
+
+    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
+        return make_conv_product(self, self._geometry, self._form, gradients, damping)
 
 
 @typing.final
-class DepthwiseConvKFCBasicFB(ConvFactorsBlock, KroneckerBlock):
-    """The Kronecker block of a filter [h, w, channels, m], each channel to m outputs of its own.
+class DepthwiseConvKFCBasicFB(KroneckerBlock):
+    """T·A⊗G for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
-    The filter is taken for an ordinary one, [h, w, channels, channels · m], with zeros where input
+    The filter is written as an ordinary one, [h, w, channels, channels · m], with zeros where input
     and output channel do not match. A vector is written into such a filter, multiplied by its
     block, and read back from there. So products by powers e and −e do not undo one another.
     """
 
+    def __init__(
+        self,
+        layer_collection: FactorMaker,
+        params: Parameters,
+        geometry: ConvGeometry,
+        form: ConvForm = ConvForm(),  # noqa: B008
+    ) -> None:
+        """Registers no tower and makes no factor yet.
+
+        Args:
+          layer_collection: Makes and shares factors.
+          params: The filter [h, w, channels, m].
+          geometry: How the filter slides.
+          form: The form of the input factor.
+        """
+        super().__init__(layer_collection, params)
+        self._geometry = geometry
+        self._form = form
+
     @property
     def settings(self) -> tuple[Any, ...]:
-        """How the filter slides."""
+        """The geometry."""
         return (self._geometry,)
 
     def replications(self) -> Scalar:
         """Returns T, the number of output locations; a Tensor if the image size is not static."""
-        return self._locations(self.inputs[0])
+        return count_locations(self.inputs[0], self._geometry)
+
+    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
+        return make_conv_product(self, self._geometry, self._form, gradients, damping)
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -144,7 +208,7 @@ class DepthwiseConvKFCBasicFB(ConvFactorsBlock, KroneckerBlock):
 
 
 class _ConvDiagonalBlock(SingleFactorBlock):
-    """What diagonal blocks of convolutions share."""
+    """A diagonal block of a convolution."""
 
     def __init__(
         self,
@@ -167,7 +231,7 @@ class _ConvDiagonalBlock(SingleFactorBlock):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """How the filter slides, and the mask."""
+        """The geometry, and the mask."""
         return self._geometry, self._patch_mask
 
     @property
@@ -183,7 +247,7 @@ class ConvDiagonalFB(_ConvDiagonalBlock):
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         tensors = self._inputs_and_gradients(grads_list)
         args = (tensors, self._geometry, self.has_bias, self.devices, self._patch_mask)
-        return self._factor_maker.make_or_get_factor(ConvDiagonalFactor, args, name=self.name)
+        return self.factor_maker.make_or_get_factor(ConvDiagonalFactor, args, name=self.name)
 
 
 @typing.final
@@ -192,5 +256,5 @@ class DepthwiseConvDiagonalFB(_ConvDiagonalBlock):
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         args = (self._inputs_and_gradients(grads_list), self._geometry, self.devices)
-        make = self._factor_maker.make_or_get_factor
+        make = self.factor_maker.make_or_get_factor
         return make(DepthwiseConvDiagonalFactor, args, name=self.name)

@@ -1,7 +1,18 @@
-"""The blocks of dense layers, embeddings among them.
+"""The blocks of dense layers s = Wᵀā, embeddings among them: statistics, damping and products.
+
+ā is the layer's input, with a trailing 1 if there is a bias, and g the gradient of its output s.
+The gradient of W is the matrix V = ā gᵀ [inputs, outputs].
+
+  Statistics   F = E[vec(V) vec(V)ᵀ] ≈ A⊗G with A = E[ā āᵀ] and G = E[g gᵀ]         §3
+  Damping      (A + π√λ·I) ⊗ (G + √λ/π·I), π = √((tr A / dim A) / (tr G / dim G))   §6.3
+  Products     F⁻¹ vec(V) = vec((A + π√λ·I)⁻¹ V (G + √λ/π·I)⁻¹)                      §4.2
+
+A layer that is applied T times to an example has the block T·A⊗G if its uses are taken to be
+independent; see `kfac.fisher_blocks.multi`. `kfac.fisher_factors.dense` computes the means,
+`split_damping` the damping, and `kronecker_product` the products.
 
 References:
-  Martens & Grosse (2015), arXiv:1503.05671, §3.
+  Martens & Grosse (2015), arXiv:1503.05671.
 """
 
 import typing
@@ -9,9 +20,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfac._types import Parameters, Scalar, Tensor
-from kfac.fisher_blocks.base import FactorMaker, as_tuple
-from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
+from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
+from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.kronecker_product import KroneckerProduct
 from kfac.fisher_blocks.single import SingleFactorBlock
+from kfac.fisher_blocks.split_damping import SplitDamping
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.dense import (
     DiagonalKroneckerFactor,
@@ -21,7 +34,7 @@ from kfac.fisher_factors.dense import (
 
 
 class DenseForm(typing.NamedTuple):
-    """Which forms the two factors of a dense layer have.
+    """The forms of the two factors of a dense layer.
 
     Attributes:
       diagonal_input: Whether only the diagonal of A is kept.
@@ -34,8 +47,54 @@ class DenseForm(typing.NamedTuple):
     dense_inputs: bool = True
 
 
-class DenseFactorsBlock(TwoFactorBlock):
-    """A = E[a aᵀ] and G = E[g gᵀ] of inputs a (with a trailing 1 for the bias) and gradients g."""
+def make_input_factor(block: FisherBlock, form: DenseForm) -> FisherFactor:
+    """Makes or finds A = E[ā āᵀ], or its diagonal, from the block's inputs."""
+    inputs, name = (block.inputs,), f"{block.name}/input"
+    make = block.factor_maker.make_or_get_factor
+    if not form.diagonal_input:
+        args: tuple[Any, ...] = inputs, block.has_bias, block.devices
+        return make(FullyConnectedKroneckerFactor, args, name=name)
+    weight = as_tuple(block.params)[0]
+    depth = None if form.dense_inputs else int(weight.shape[0])
+    args = inputs, depth, block.has_bias, weight.dtype.base_dtype, block.devices
+    return make(DiagonalKroneckerFactor, args, name=name)
+
+
+def make_output_factor(block: FisherBlock, form: DenseForm, gradients: Sources) -> FisherFactor:
+    """Makes or finds G = E[g gᵀ], or its diagonal, from gradients by [source][tower]."""
+    name = f"{block.name}/output"
+    make = block.factor_maker.make_or_get_factor
+    if not form.diagonal_output:
+        args: tuple[Any, ...] = gradients, False, block.devices
+        return make(FullyConnectedKroneckerFactor, args, name=name)
+    dtype = as_tuple(block.params)[0].dtype.base_dtype
+    args = gradients, None, False, dtype, block.devices
+    return make(DiagonalKroneckerFactor, args, name=name)
+
+
+def make_dense_product(
+    block: KroneckerBlock, form: DenseForm, gradients: Sources, damping: Scalar
+) -> KroneckerProduct:
+    """Returns the damped block T·A⊗G of a dense layer.
+
+    Args:
+      block: The layer's block, with its towers registered.
+      form: The forms of the factors.
+      gradients: g by [source][tower].
+      damping: λ > 0.
+    """
+    # Statistics: A and G.
+    factors = make_input_factor(block, form), make_output_factor(block, form, gradients)
+    # Damping: π√λ for A and √λ/π for G.
+    times, config = block.replications, block.factor_maker.config
+    split = SplitDamping(block.name, factors, damping, times, config)
+    # Products: (T·A⊗G)^e vec(V) = T^e vec(A^e V G^e).
+    return KroneckerProduct(factors, split, times)
+
+
+@typing.final
+class FullyConnectedKFACBasicFB(KroneckerBlock):
+    """A⊗G, for a dense layer that is applied once to an example."""
 
     def __init__(
         self,
@@ -48,37 +107,10 @@ class DenseFactorsBlock(TwoFactorBlock):
         Args:
           layer_collection: Makes and shares factors.
           params: The layer's weight, or (weight, bias).
-          form: Which forms the factors have.
+          form: The forms of the factors.
         """
         super().__init__(layer_collection, params)
         self._form = form
-
-    def _make_input_factor(self, inputs: Sources) -> FisherFactor:
-        name = f"{self.name}/input"
-        make = self._factor_maker.make_or_get_factor
-        if not self._form.diagonal_input:
-            whole = (inputs, self.has_bias, self.devices)
-            return make(FullyConnectedKroneckerFactor, whole, name=name)
-        weight = as_tuple(self.params)[0]
-        depth = None if self._form.dense_inputs else int(weight.shape[0])
-        dtype = weight.dtype.base_dtype
-        args = (inputs, depth, self.has_bias, dtype, self.devices)
-        return make(DiagonalKroneckerFactor, args, name=name)
-
-    def _make_output_factor(self, gradients: Sources) -> FisherFactor:
-        name = f"{self.name}/output"
-        make = self._factor_maker.make_or_get_factor
-        if not self._form.diagonal_output:
-            whole = (gradients, False, self.devices)
-            return make(FullyConnectedKroneckerFactor, whole, name=name)
-        dtype = as_tuple(self.params)[0].dtype.base_dtype
-        args = (gradients, None, False, dtype, self.devices)
-        return make(DiagonalKroneckerFactor, args, name=name)
-
-
-@typing.final
-class FullyConnectedKFACBasicFB(DenseFactorsBlock, KroneckerBlock):
-    """The Kronecker block of a dense layer that is applied once to an example."""
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -89,10 +121,13 @@ class FullyConnectedKFACBasicFB(DenseFactorsBlock, KroneckerBlock):
         """Returns 1."""
         return 1
 
+    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
+        return make_dense_product(self, self._form, gradients, damping)
+
 
 @typing.final
 class FullyConnectedDiagonalFB(SingleFactorBlock):
-    """The diagonal of E[(a gᵀ)²]."""
+    """The diagonal of E[vec(V) vec(V)ᵀ]."""
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -106,5 +141,5 @@ class FullyConnectedDiagonalFB(SingleFactorBlock):
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         args = self._inputs_and_gradients(grads_list), self.has_bias, self.devices
-        make = self._factor_maker.make_or_get_factor
+        make = self.factor_maker.make_or_get_factor
         return make(FullyConnectedDiagonalFactor, args, name=self.name)

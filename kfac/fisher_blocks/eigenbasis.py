@@ -1,9 +1,8 @@
 """Blocks that are diagonal in the eigenbases of their Kronecker factors (EKFAC).
 
 F ≈ (U_A⊗U_G) diag(s) (U_A⊗U_G)ᵀ, with the eigenvectors of A and G, and s the second moments of the
-entries of each example's gradient in their basis. Of all matrices with these eigenvectors this is
-the one nearest to the Fisher block; A⊗G is another. The statistics are in
-`kfac.fisher_factors.eigenbasis`.
+entries of each example's gradient in their basis. Of all matrices with these eigenvectors, this one
+is nearest to the Fisher block. The statistics are in `kfac.fisher_factors.eigenbasis`.
 
 References:
   George, Laurent, Bouthillier, Ballas & Vincent (2018), arXiv:1806.03884, §3.
@@ -17,11 +16,11 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
+from kfac.fisher_blocks import conv, dense
 from kfac.fisher_blocks.base import FactorMaker
-from kfac.fisher_blocks.conv import ConvFactorsBlock
-from kfac.fisher_blocks.dense import DenseFactorsBlock
+from kfac.fisher_blocks.dense import DenseForm
 from kfac.fisher_blocks.kronecker import TwoFactorBlock
-from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.eigenbasis import (
     ConvEigenbasisFactor,
     EigenbasisFactor,
@@ -30,17 +29,32 @@ from kfac.fisher_factors.eigenbasis import (
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.kronecker import kronecker_product
 from kfac.linalg.tensor_ops import as_scalar
+from kfac.patches.geometry import ConvGeometry
+
+
+class EigenbasisFactors(typing.NamedTuple):
+    """The factors of a block.
+
+    Attributes:
+      input: A.
+      output: G.
+      eigenbasis: s, with the bases of A and G.
+    """
+
+    input: FisherFactor
+    output: FisherFactor
+    eigenbasis: EigenbasisFactor
 
 
 class EigenbasisBlock(TwoFactorBlock):
     """F = U diag(s) Uᵀ with U = U_A⊗U_G, damped by λ.
 
-    λ is added to the eigenvalues s themselves. The split damping of A⊗G adds more than λ, so that
-    this block usually wants a larger λ.
+    λ is added to the eigenvalues s themselves. The split damping of A⊗G adds more than λ, so this
+    block usually needs a larger λ.
 
-    All powers are there without being asked for. B = U diag(√(s + λ)) stands for the Cholesky
-    factor: BBᵀ is the damped block, but B is not triangular. All products are zero before the
-    bases are first computed.
+    All powers are available without registration. B = U diag(√(s + λ)) takes the place of the
+    Cholesky factor: BBᵀ is the damped block, but B is not triangular. All products are zero before
+    the bases are first computed.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
@@ -51,11 +65,12 @@ class EigenbasisBlock(TwoFactorBlock):
           params: The layer's weight, or (weight, bias).
         """
         super().__init__(layer_collection, params)
-        self._eigenbasis: EigenbasisFactor | None = None
+        self._made: EigenbasisFactors | None = None
+        self._damping: Scalar = None
 
     @abc.abstractmethod
-    def _make_eigenbasis_factor(self, tensors: Sources) -> FisherFactor:
-        """Makes the factor of s, from (inputs, gradients) by [source][tower]."""
+    def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
+        """Makes or finds A, G and s."""
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets A and G, then s, from the layer collection.
@@ -64,9 +79,13 @@ class EigenbasisBlock(TwoFactorBlock):
           grads_list: For each source the gradients of the layer's outputs.
           damping: λ > 0.
         """
-        super().instantiate_factors(grads_list, damping)
-        factor = self._make_eigenbasis_factor(self._inputs_and_gradients(grads_list))
-        self._eigenbasis = typing.cast(EigenbasisFactor, factor)
+        self._damping = damping
+        self._made = self._make_factors(grads_list)
+
+    @property
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G, s), or nothing before they are made."""
+        return () if self._made is None else tuple(self._made)
 
     @property
     def eigenbasis_factor(self) -> EigenbasisFactor:
@@ -75,36 +94,22 @@ class EigenbasisBlock(TwoFactorBlock):
         Raises:
           ValueError: Factors have not been made yet.
         """
-        if self._eigenbasis is None:
+        if self._made is None:
             raise self._not_instantiated()
-        return self._eigenbasis
-
-    @property
-    def factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G, s).
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
-        return *self.kronecker_factors, self.eigenbasis_factor
-
-    @property
-    def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G, s), or nothing before they are made."""
-        return () if self._eigenbasis is None else self.factors
+        return self._made.eigenbasis
 
     def describe(self) -> str:
         """Returns a short text such as "ekfac 401x401 (x) 16x16"."""
         return f"ekfac {self._sizes()}"
 
     def register_matpower(self, exponent: float) -> None:
-        """Does nothing: all powers are there."""
+        """Does nothing: all powers are available."""
 
     def register_cholesky(self) -> None:
-        """Does nothing: B is there."""
+        """Does nothing: B is available."""
 
     def register_cholesky_inverse(self) -> None:
-        """Does nothing: B⁻¹ is there."""
+        """Does nothing: B⁻¹ is available."""
 
     def identity_eigenvalue(self) -> Tensor:
         """Returns T + λ."""
@@ -157,8 +162,24 @@ class EigenbasisBlock(TwoFactorBlock):
 
 
 @typing.final
-class FullyConnectedEKFACFB(DenseFactorsBlock, EigenbasisBlock):
+class FullyConnectedEKFACFB(EigenbasisBlock):
     """The block of a dense layer that is applied once to an example."""
+
+    def __init__(
+        self,
+        layer_collection: FactorMaker,
+        params: Parameters,
+        form: DenseForm = DenseForm(),  # noqa: B008
+    ) -> None:
+        """Registers no tower and makes no factor yet.
+
+        Args:
+          layer_collection: Makes and shares factors.
+          params: The layer's weight, or (weight, bias).
+          form: The forms of A and G.
+        """
+        super().__init__(layer_collection, params)
+        self._form = form
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -169,29 +190,57 @@ class FullyConnectedEKFACFB(DenseFactorsBlock, EigenbasisBlock):
         """Returns 1."""
         return 1
 
-    def _make_eigenbasis_factor(self, tensors: Sources) -> FisherFactor:
-        args = tensors, self.kronecker_factors, self.replications(), self.has_bias, self.devices
-        make = self._factor_maker.make_or_get_factor
-        return make(FullyConnectedEigenbasisFactor, args, name=self.name)
+    def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
+        gradients = self._gradients_by_tower(grads_list)
+        a = dense.make_input_factor(self, self._form)
+        g = dense.make_output_factor(self, self._form, gradients)
+        tensors = self._inputs_and_gradients(grads_list)
+        args = tensors, (a, g), self.replications(), self.has_bias, self.devices
+        make = self.factor_maker.make_or_get_factor
+        factor = make(FullyConnectedEigenbasisFactor, args, name=self.name)
+        return EigenbasisFactors(a, g, typing.cast(EigenbasisFactor, factor))
 
 
 @typing.final
-class ConvEKFACFB(ConvFactorsBlock, EigenbasisBlock):
+class ConvEKFACFB(EigenbasisBlock):
     """The block of a convolution that is applied once to an example."""
+
+    def __init__(
+        self,
+        layer_collection: FactorMaker,
+        params: Parameters,
+        geometry: ConvGeometry,
+        form: conv.ConvForm = conv.ConvForm(),  # noqa: B008
+    ) -> None:
+        """Registers no tower and makes no factor yet.
+
+        Args:
+          layer_collection: Makes and shares factors.
+          params: The filter [..., channels, outputs], or (filter, bias [outputs]).
+          geometry: How the filter slides.
+          form: The form of A.
+        """
+        super().__init__(layer_collection, params)
+        self._geometry = geometry
+        self._form = form
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """How the filter slides and how the input factor is made."""
+        """The geometry, and the form of the input factor."""
         return self._geometry, self._form
 
     def replications(self) -> Scalar:
         """Returns T, the number of output locations; a Tensor if the image size is not static."""
-        return self._locations(self.inputs[0])
+        return conv.count_locations(self.inputs[0], self._geometry)
 
-    def _make_eigenbasis_factor(self, tensors: Sources) -> FisherFactor:
+    def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
+        gradients = self._gradients_by_tower(grads_list)
+        a = conv.make_input_factor(self, self._geometry, self._form)
+        g = conv.make_output_factor(self, self._geometry, gradients)
         args = (
-            tensors, self.kronecker_factors, self.replications(), self.has_bias, self.devices,
-            self._geometry, self._form.patch_mask,
+            self._inputs_and_gradients(grads_list), (a, g), self.replications(), self.has_bias,
+            self.devices, self._geometry, self._form.patch_mask,
         )  # fmt: skip
-        make = self._factor_maker.make_or_get_factor
-        return make(ConvEigenbasisFactor, args, name=self.name)
+        make = self.factor_maker.make_or_get_factor
+        factor = make(ConvEigenbasisFactor, args, name=self.name)
+        return EigenbasisFactors(a, g, typing.cast(EigenbasisFactor, factor))

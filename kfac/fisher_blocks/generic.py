@@ -18,7 +18,7 @@ from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
 
 
 class _GenericBlock(SingleFactorBlock):
-    """What the two blocks share: gradients of the parameters themselves, and the batch size."""
+    """A block of the gradients of the parameters themselves, and of the batch size."""
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -27,7 +27,7 @@ class _GenericBlock(SingleFactorBlock):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """No preference: the statistic is about the gradients of all towers together."""
+        """No preference: the statistic needs the gradients of all towers together."""
         return ("",)
 
     def register_additional_tower(self, inputs: Scalar, outputs: Any = None) -> None:
@@ -59,7 +59,7 @@ class NaiveFullFB(_GenericBlock):
         return False
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self._factor_maker.make_or_get_factor
+        make = self.factor_maker.make_or_get_factor
         return make(NaiveFullFactor, self._args(grads_list), name=self.name)
 
 
@@ -73,5 +73,5 @@ class NaiveDiagonalFB(_GenericBlock):
         return True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self._factor_maker.make_or_get_factor
+        make = self.factor_maker.make_or_get_factor
         return make(NaiveDiagonalFactor, self._args(grads_list), name=self.name)

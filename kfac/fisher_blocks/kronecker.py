@@ -1,98 +1,33 @@
-"""Blocks of the form c·A⊗G: damping, powers, Cholesky factors and their products.
+"""Blocks with a factor A of a layer's inputs and a factor G of its output gradients.
 
-A is the second moment of what enters a layer, G that of the gradients of what leaves it. A family
-says which factors these are and how often the layer is applied to one example; what a block makes
-of them is said here, for the Kronecker product. Extended, together with a family, by the blocks of
-dense layers and convolutions.
+Owns the change between parameters and matrices V [inputs, outputs], and the check of their sizes.
+`KroneckerBlock` hands matrices to a `kronecker_product.KroneckerProduct`. A family makes that from
+its factors and their damping, and says how often the layer is applied to one example. Extended by
+the blocks of dense layers and convolutions.
 
 References:
-  Martens & Grosse (2015), arXiv:1503.05671, §3, §4.2 and §6.3.
-  Grosse & Martens (2016), arXiv:1602.01407, §3.
+  Martens & Grosse (2015), arXiv:1503.05671, §3 and §4.2.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
+from kfac.fisher_blocks.kronecker_product import KroneckerOperator, KroneckerProduct
 from kfac.fisher_factors.base import FisherFactor, Sources
-from kfac.fisher_factors.slot import Damping
 from kfac.linalg import low_rank, tensor_ops
-from kfac.linalg.kronecker import (
-    kronecker_damping,
-    kronecker_product,
-    layer_params_to_mat2d,
-    mat2d_to_layer_params,
-)
-from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 
 
 class TwoFactorBlock(FisherBlock):
-    """A block that is made of a factor A of the layer's inputs and a factor G of its gradients.
-
-    The damping of each of the T applications of the layer to an example is λ' = λ/T^p, with
-    p = `CurvatureConfig.damping_power`; A gets π√λ' of it and G gets √λ'/π.
-    """
-
-    def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Makes and shares factors.
-          params: The layer's weight, or (weight, bias).
-        """
-        super().__init__(layer_collection, params)
-        self._both: tuple[FisherFactor, FisherFactor] | None = None
+    """A block made of a factor A of the layer's inputs and a factor G of its output gradients."""
 
     @abc.abstractmethod
     def replications(self) -> Scalar:
         """Returns T, how often the layer is applied to one example: an int or an int Tensor []."""
-
-    @abc.abstractmethod
-    def _make_input_factor(self, inputs: Sources) -> FisherFactor:
-        """Makes or finds A."""
-
-    @abc.abstractmethod
-    def _make_output_factor(self, gradients: Sources) -> FisherFactor:
-        """Makes or finds G."""
-
-    def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
-        """Gets A and G from the layer collection.
-
-        Args:
-          grads_list: For each source the gradients of the layer's outputs.
-          damping: λ > 0.
-        """
-        self._damping = damping
-        a = self._make_input_factor((self.inputs,))
-        self._both = a, self._make_output_factor(self._gradients_by_tower(grads_list))
-
-    @property
-    def kronecker_factors(self) -> tuple[FisherFactor, FisherFactor]:
-        """(A, G).
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
-        if self._both is None:
-            raise self._not_instantiated()
-        return self._both
-
-    @property
-    def factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G), and further factors if a block has any.
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
-        return self.kronecker_factors
-
-    @property
-    def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G), or nothing before they are made."""
-        return self._both or ()
 
     @property
     def input_factor(self) -> FisherFactor:
@@ -101,7 +36,7 @@ class TwoFactorBlock(FisherBlock):
         Raises:
           ValueError: Factors have not been made yet.
         """
-        return self.kronecker_factors[0]
+        return self.factors[0]
 
     @property
     def output_factor(self) -> FisherFactor:
@@ -110,11 +45,20 @@ class TwoFactorBlock(FisherBlock):
         Raises:
           ValueError: Factors have not been made yet.
         """
-        return self.kronecker_factors[1]
+        return self.factors[1]
+
+    @property
+    def kronecker_factors(self) -> tuple[FisherFactor, FisherFactor]:
+        """(A, G).
+
+        Raises:
+          ValueError: Factors have not been made yet.
+        """
+        return self.input_factor, self.output_factor
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Rows of A and of G that the parameters call for; from static shapes."""
+        """Numbers of rows of A and of G that the parameters need, from static shapes."""
         weight, *bias = as_tuple(self.params)
         outputs = bias[0].shape.num_elements() if bias else tensor_ops.static_size(weight, -1)
         return weight.shape.num_elements() // outputs + len(bias), outputs
@@ -134,41 +78,6 @@ class TwoFactorBlock(FisherBlock):
                 "pass (weight, bias) if, and only if, the layer has a bias."
             )
 
-    def _dampings(self) -> tuple[Damping, Damping]:
-        """The damping of A and of G."""
-        names = f"{self.name}/input", f"{self.name}/output"
-
-        def compute() -> dict[str, Tensor]:
-            return dict(zip(names, self._split_damping(), strict=True))
-
-        for_a, for_g = (Damping(name, compute) for name in names)
-        return for_a, for_g
-
-    def _split_damping(self) -> tuple[Tensor, Tensor]:
-        """Returns π√λ' and √λ'/π; see `kronecker_damping`."""
-        a, g = self.kronecker_factors
-        damping = self._damping_of_a_use()
-        if self._factor_maker.config.balance_damping:
-            traces = a.trace(), a.dimension, tf.cast(g.trace(), a.dtype), g.dimension
-            for_a, for_g = kronecker_damping(*traces, damping)
-        else:
-            for_a = for_g = tf.sqrt(damping)
-        return for_a, tf.cast(for_g, g.dtype)
-
-    def _damping_of_a_use(self) -> Tensor:
-        """Returns λ', in the dtype of A."""
-        dtype = self.input_factor.dtype
-        times = tensor_ops.as_scalar(self.replications(), dtype)
-        power = self._factor_maker.config.damping_power
-        return tensor_ops.as_scalar(self._damping, dtype) / times**power
-
-    def identity_eigenvalue(self) -> Tensor:
-        """Returns T(1 + √λ')²: the damping of two identity matrices is split evenly."""
-        damping = self._damping_of_a_use()
-        return (
-            tensor_ops.as_scalar(self.replications(), damping.dtype) * (1 + tf.sqrt(damping)) ** 2
-        )
-
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
         return f"kron {self._sizes()}"
@@ -177,7 +86,7 @@ class TwoFactorBlock(FisherBlock):
         return _as_text(self.matrix_shape)
 
     def _as_matrix(self, vector: Parameters) -> Tensor:
-        """Returns V [rows of A, rows of G] of what is shaped as the parameters."""
+        """Returns V [rows of A, rows of G] of a vector that is shaped as the parameters."""
         if isinstance(vector, tf.IndexedSlices):
             raise ValueError(
                 f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
@@ -192,85 +101,99 @@ class TwoFactorBlock(FisherBlock):
 
 
 class KroneckerBlock(TwoFactorBlock):
-    """F ≈ c·A⊗G, a vector being the rows of a matrix V [inputs, outputs] one after another.
+    """F ≈ T·A⊗G, with T the number of times that the layer is applied to one example."""
 
-    c is T, the number of times that the layer is applied to one example.
-    """
-
-    def register_matpower(self, exponent: float) -> None:
-        """Asks for `multiply_matpower` with this exponent."""
-        for factor, damping in zip(self.factors, self._dampings(), strict=True):
-            factor.register_matpower(exponent, damping)
-
-    def register_cholesky(self) -> None:
-        """Asks for `multiply_cholesky`."""
-        for factor, damping in zip(self.factors, self._dampings(), strict=True):
-            factor.register_cholesky(damping)
-
-    def register_cholesky_inverse(self) -> None:
-        """Asks for `multiply_cholesky_inverse`."""
-        for factor, damping in zip(self.factors, self._dampings(), strict=True):
-            factor.register_cholesky_inverse(damping)
-
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
-        """Returns c^e (A + π√λ'·I)^e V (G + √λ'/π·I)^e.
+    def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
+        """Registers no tower and makes no factor yet.
 
         Args:
-          vector: Shaped as the parameters; V when written as one matrix. IndexedSlices of rows of
-            V are accepted where A is diagonal.
+          layer_collection: Makes and shares factors.
+          params: The layer's weight, or (weight, bias).
+        """
+        super().__init__(layer_collection, params)
+        self._kronecker: KroneckerProduct | None = None
+
+    @abc.abstractmethod
+    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
+        """Makes or finds A and G, and returns their damped product.
+
+        Args:
+          gradients: Gradients of the layer's outputs, by [source][tower].
+          damping: λ > 0.
+        """
+
+    def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
+        """Gets A and G from the layer collection.
+
+        Args:
+          grads_list: For each source the gradients of the layer's outputs.
+          damping: λ > 0.
+        """
+        self._kronecker = self._make_product(self._gradients_by_tower(grads_list), damping)
+
+    @property
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G), or nothing before they are made."""
+        return () if self._kronecker is None else self._kronecker.factors
+
+    @property
+    def _product(self) -> KroneckerProduct:
+        if self._kronecker is None:
+            raise self._not_instantiated()
+        return self._kronecker
+
+    def register_matpower(self, exponent: float) -> None:
+        """Registers `multiply_matpower` with this exponent."""
+        self._product.register_matpower(exponent)
+
+    def register_cholesky(self) -> None:
+        """Registers `multiply_cholesky`."""
+        self._product.register_cholesky()
+
+    def register_cholesky_inverse(self) -> None:
+        """Registers `multiply_cholesky_inverse`."""
+        self._product.register_cholesky_inverse()
+
+    def identity_eigenvalue(self) -> Tensor:
+        """Returns T(1 + √λ')²; see `SplitDamping`."""
+        return self._product.damping.identity_eigenvalue()
+
+    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+        """Returns T^e (A + π√λ'·I)^e V (G + √λ'/π·I)^e.
+
+        Args:
+          vector: V, shaped as the parameters. IndexedSlices of rows of V are accepted where A is
+            diagonal.
           exponent: e.
 
         Returns:
-          What was given, multiplied, in its dtypes; IndexedSlices with the same indices.
+          The product, in the shapes and dtypes of the vector; IndexedSlices with the same indices.
         """
-        return self._product(vector, lambda f, d: f.get_matpower(exponent, d), exponent)
+        return self._apply(self._product.matpower(exponent), vector)
 
     def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns c^½ L_A V L_Gᵀ, or c^½ L_Aᵀ V L_G if transposed."""
-        return self._product(vector, lambda f, d: f.get_cholesky(d), 0.5, transpose)
+        """Returns T^½ L_A V L_Gᵀ, or T^½ L_Aᵀ V L_G if transposed."""
+        return self._apply(self._product.cholesky(transpose), vector)
 
     def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns c^(−½) L_A⁻¹ V L_G⁻ᵀ, or c^(−½) L_A⁻ᵀ V L_G⁻¹ if transposed."""
-        return self._product(vector, lambda f, d: f.get_cholesky_inverse(d), -0.5, transpose)
+        """Returns T^(−½) L_A⁻¹ V L_G⁻ᵀ, or T^(−½) L_A⁻ᵀ V L_G⁻¹ if transposed."""
+        return self._apply(self._product.cholesky_inverse(transpose), vector)
 
     def full_fisher_block(self) -> Tensor:
-        """Returns c·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
-        a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
-        product = kronecker_product(a, tf.cast(g, a.dtype))
-        return tensor_ops.as_scalar(self.replications(), a.dtype) * product
+        """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
+        return self._product.to_dense()
 
-    def _product(
-        self,
-        vector: Parameters,
-        get: Callable[[FisherFactor, Damping], LinearOperator],
-        exponent: float,
-        transpose: bool = False,
-    ) -> Parameters:
-        """Returns c^e L V Rᵀ, or c^e Lᵀ V R, of the operators L and R of the two factors."""
-        left, right = (get(*pair) for pair in zip(self.factors, self._dampings(), strict=True))
-
-        scale = (
-            tensor_ops.as_scalar(self.replications(), self.output_factor.inverse_dtype) ** exponent
-        )
-
-        def multiplied(matrix: Tensor, rows: LinearOperator) -> Tensor:
-            product = rows.left(tf.cast(matrix, self.input_factor.inverse_dtype), transpose)
-            product = right.right(tf.cast(product, scale.dtype), not transpose)
-            return tf.cast(scale * product, matrix.dtype)
-
-        def multiplied_rows(x: Tensor, d: Tensor) -> Tensor:
-            x = left.right(tf.cast(x, self.input_factor.inverse_dtype), not transpose)
-            d = scale * right.right(tf.cast(d, scale.dtype), not transpose)
-            return tf.matmul(tf.cast(x, scale.dtype), d, transpose_a=True)
-
-        if isinstance(left, DenseOperator) and isinstance(right, DenseOperator):
+    def _apply(self, operator: KroneckerOperator, vector: Parameters) -> Parameters:
+        """Returns the product with a vector, in the cheapest way that its form allows."""
+        if operator.is_dense:
             rows = low_rank.cheaper_row_product(vector)
             if rows is not None:
-                return self._as_parameters(tf.cast(multiplied_rows(*rows), rows.d.dtype))
-        if isinstance(vector, tf.IndexedSlices) and isinstance(left, DiagonalOperator):
-            values = multiplied(vector.values, left.take(vector.indices))
-            return tf.IndexedSlices(values, vector.indices, vector.dense_shape)
-        return self._as_parameters(multiplied(self._as_matrix(vector), left))
+                return self._as_parameters(operator.multiply_row_product(*rows))
+        if isinstance(vector, tf.IndexedSlices):
+            slices = operator.multiply_slices(vector)
+            if slices is not None:
+                return slices
+        return self._as_parameters(operator.multiply(self._as_matrix(vector)))
 
 
 def _as_text(dimensions: tuple[int, int]) -> str:

@@ -1,4 +1,7 @@
-"""The blocks of layers that are applied several times to an example.
+"""The blocks of layers that are applied T times to an example.
+
+Uses are taken to be independent, which gives T·A⊗G with means over examples and uses; or, in dense
+layers, to form a chain in which each depends on the one before it.
 
 References:
   Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
@@ -6,24 +9,28 @@ References:
 """
 
 import typing
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker
-from kfac.fisher_blocks.conv import ConvFactorsBlock
-from kfac.fisher_blocks.dense import DenseFactorsBlock, DenseForm
+from kfac.fisher_blocks.conv import ConvForm, count_locations, make_conv_product
+from kfac.fisher_blocks.dense import DenseForm, make_dense_product
 from kfac.fisher_blocks.kronecker import KroneckerBlock, TwoFactorBlock
+from kfac.fisher_blocks.kronecker_product import KroneckerProduct
+from kfac.fisher_blocks.split_damping import SplitDamping
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
+from kfac.fisher_factors.slot import Damping
 from kfac.linalg.chain import limiting_chain_block, symmetric_chain_block, symmetric_chain_gain
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 from kfac.patches.geometry import ConvGeometry
 
 
 @typing.final
-class FullyConnectedMultiIndepFB(DenseFactorsBlock, KroneckerBlock):
+class FullyConnectedMultiIndepFB(KroneckerBlock):
     """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are taken to be independent."""
 
     def __init__(
@@ -35,10 +42,11 @@ class FullyConnectedMultiIndepFB(DenseFactorsBlock, KroneckerBlock):
           layer_collection: Makes and shares factors.
           params: The layer's weight, or (weight, bias).
           num_uses: T, an int, or an int Tensor [] if it is not static.
-          form: Which forms the factors have.
+          form: The forms of the factors.
         """
-        super().__init__(layer_collection, params, form)
+        super().__init__(layer_collection, params)
         self._times = num_uses
+        self._form = form
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -49,9 +57,12 @@ class FullyConnectedMultiIndepFB(DenseFactorsBlock, KroneckerBlock):
         """Returns T; that of the first tower if it is not static."""
         return self._times
 
+    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
+        return make_dense_product(self, self._form, gradients, damping)
+
 
 @typing.final
-class ConvKFCBasicMultiIndepFB(ConvFactorsBlock, KroneckerBlock):
+class ConvKFCBasicMultiIndepFB(KroneckerBlock):
     """T·E[p pᵀ] ⊗ E[g gᵀ], with T the number of locations times the number of uses."""
 
     def __init__(
@@ -69,12 +80,13 @@ class ConvKFCBasicMultiIndepFB(ConvFactorsBlock, KroneckerBlock):
           geometry: How the filter slides.
           num_uses: How often the layer is applied to an example.
         """
-        super().__init__(layer_collection, params, geometry)
+        super().__init__(layer_collection, params)
+        self._geometry = geometry
         self._times = num_uses
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """How the filter slides, and the number of uses."""
+        """The geometry, and the number of uses."""
         return self._geometry, self._times
 
     def replications(self) -> Scalar:
@@ -82,12 +94,15 @@ class ConvKFCBasicMultiIndepFB(ConvFactorsBlock, KroneckerBlock):
         images = tf.nest.flatten(self.inputs)[0]
         is_stacked = images.shape.rank == self._geometry.rank + 3
         images = images[0] if is_stacked else images
-        return self._times * self._locations(images)
+        return self._times * count_locations(images, self._geometry)
+
+    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
+        return make_conv_product(self, self._geometry, ConvForm(), gradients, damping)
 
 
 @typing.final
 class FullyConnectedSeriesFB(TwoFactorBlock):
-    """Uses form a chain in which each depends on the one before it; only the inverse is known."""
+    """The block of a chain of uses, each depending on the one before; has only an inverse."""
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: int, option: int
@@ -103,6 +118,8 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         super().__init__(layer_collection, params)
         self._times = num_uses
         self._option = option
+        self._both: tuple[FullyConnectedMultiKF, FullyConnectedMultiKF] | None = None
+        self._split_damping: SplitDamping | None = None
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -113,15 +130,44 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         """Returns T."""
         return self._times
 
-    def _make_input_factor(self, inputs: Sources) -> FisherFactor:
-        args = (inputs, self._times, self.has_bias, self.devices)
-        make = self._factor_maker.make_or_get_factor
-        return make(FullyConnectedMultiKF, args, name=f"{self.name}/input")
+    def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
+        """Gets A and G from the layer collection.
 
-    def _make_output_factor(self, gradients: Sources) -> FisherFactor:
-        args = (gradients, self._times, False, self.devices)
-        make = self._factor_maker.make_or_get_factor
-        return make(FullyConnectedMultiKF, args, name=f"{self.name}/output")
+        Args:
+          grads_list: For each source the gradients of the layer's outputs.
+          damping: λ > 0.
+        """
+        gradients = self._gradients_by_tower(grads_list)
+        a = self._make_factor((self.inputs,), self.has_bias, "input")
+        self._both = a, self._make_factor(gradients, False, "output")
+        config = self.factor_maker.config
+        self._split_damping = SplitDamping(self.name, self._both, damping, self._times, config)
+
+    def _make_factor(self, tensors: Sources, has_bias: bool, side: str) -> FullyConnectedMultiKF:
+        args = tensors, self._times, has_bias, self.devices
+        make = self.factor_maker.make_or_get_factor
+        factor = make(FullyConnectedMultiKF, args, name=f"{self.name}/{side}")
+        return typing.cast(FullyConnectedMultiKF, factor)
+
+    @property
+    def made_factors(self) -> tuple[FisherFactor, ...]:
+        """(A, G), or nothing before they are made."""
+        return self._both or ()
+
+    @property
+    def _damping(self) -> SplitDamping:
+        if self._split_damping is None:
+            raise self._not_instantiated()
+        return self._split_damping
+
+    def _pairs(self) -> Iterator[tuple[FullyConnectedMultiKF, Damping]]:
+        if self._both is None:
+            raise self._not_instantiated()
+        return zip(self._both, (self._damping.of_input, self._damping.of_output), strict=True)
+
+    def identity_eigenvalue(self) -> Tensor:
+        """Returns T(1 + √λ')²; see `SplitDamping`."""
+        return self._damping.identity_eigenvalue()
 
     def _unsupported(self, what: str) -> ValueError:
         return ValueError(
@@ -131,18 +177,15 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         )
 
     def register_matpower(self, exponent: float) -> None:
-        """Asks for `multiply_inverse`.
+        """Registers `multiply_inverse`.
 
         Raises:
           ValueError: The exponent is not −1.
         """
         if exponent != -1:
             raise self._unsupported(f"power {exponent:g}")
-        for factor, damping in zip(self._chain_factors(), self._dampings(), strict=True):
+        for factor, damping in self._pairs():
             factor.register_chain(self._option, damping)
-
-    def _chain_factors(self) -> tuple[FullyConnectedMultiKF, ...]:
-        return tuple(typing.cast(FullyConnectedMultiKF, factor) for factor in self.factors)
 
     def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
         """Returns the damped inverse times a vector.
@@ -159,10 +202,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
 
     def _by_symmetric_chain(self, z: Tensor) -> Tensor:
         """Option 1: Z ← L_Gᵀ Z L_A, Z ∘ γ(ψ_G ψ_Aᵀ), L_G Z L_Aᵀ, for Z = Vᵀ."""
-        a, g = (
-            factor.get_symmetric_chain(damping)
-            for factor, damping in zip(self._chain_factors(), self._dampings(), strict=True)
-        )
+        a, g = (factor.get_symmetric_chain(damping) for factor, damping in self._pairs())
         z = tf.matmul(g.basis, z, transpose_a=True) @ a.basis
         gain = symmetric_chain_gain(g.psi[:, tf.newaxis] * a.psi, self._times)
         return g.basis @ tf.matmul(z * tf.cast(gain, z.dtype), a.basis, transpose_b=True)
@@ -173,10 +213,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         Z ← Z − P_G Z P_Aᵀ; K_Gᵀ Z K_A; Z / (1 − μ_G μ_Aᵀ), a zero replaced by 1; K_G Z K_Aᵀ;
         Z − P_Gᵀ Z P_A; Z / T.
         """
-        a, g = (
-            factor.get_limiting_chain(damping)
-            for factor, damping in zip(self._chain_factors(), self._dampings(), strict=True)
-        )
+        a, g = (factor.get_limiting_chain(damping) for factor, damping in self._pairs())
         z -= g.step @ tf.matmul(z, a.step, transpose_b=True)
         z = tf.matmul(g.basis, z, transpose_a=True) @ a.basis
         rest = 1 - g.mu[:, tf.newaxis] * a.mu
@@ -203,6 +240,6 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
 
     def full_fisher_block(self) -> Tensor:
         """Returns the block whose inverse is known, undamped, [inputs · outputs, the same]."""
-        a, g = (factor.value for factor in self._chain_factors())
+        a, g = (factor.value for factor, _ in self._pairs())
         block = symmetric_chain_block if self._option == 1 else limiting_chain_block
         return block(a, tf.cast(g, a.dtype), self._times)

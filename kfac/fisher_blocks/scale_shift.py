@@ -12,7 +12,7 @@ from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAn
 
 
 class _ScaleAndShiftBlock(SingleFactorBlock):
-    """What the two blocks share. Parameters are the scale, or (scale, shift)."""
+    """A block whose parameters are the scale, or (scale, shift)."""
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -35,7 +35,7 @@ class ScaleAndShiftFullFB(_ScaleAndShiftBlock):
         return False
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self._factor_maker.make_or_get_factor
+        make = self.factor_maker.make_or_get_factor
         return make(ScaleAndShiftFullFactor, self._args(grads_list), name=self.name)
 
 
@@ -49,5 +49,5 @@ class ScaleAndShiftDiagonalFB(_ScaleAndShiftBlock):
         return True
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
-        make = self._factor_maker.make_or_get_factor
+        make = self.factor_maker.make_or_get_factor
         return make(ScaleAndShiftDiagonalFactor, self._args(grads_list), name=self.name)

@@ -1,7 +1,7 @@
 """Blocks with one factor that is the whole block, as a matrix or as a diagonal.
 
 A vector is the concatenation of its flattened parts. Extended by the diagonal blocks of dense
-layers and convolutions, by the generic ones and those of scale and shift.
+layers and convolutions, by the blocks of scale and shift, and by those of any other parameters.
 """
 
 import abc
@@ -29,11 +29,12 @@ class SingleFactorBlock(FisherBlock):
         """
         super().__init__(layer_collection, params)
         self._factor: FisherFactor | None = None
+        self._damping: Scalar = None
 
     @property
     @abc.abstractmethod
     def is_diagonal(self) -> bool:
-        """Whether M is diagonal."""
+        """True if M is diagonal."""
 
     @abc.abstractmethod
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
@@ -56,14 +57,7 @@ class SingleFactorBlock(FisherBlock):
         Raises:
           ValueError: It has not been made yet.
         """
-        if self._factor is None:
-            raise self._not_instantiated()
-        return self._factor
-
-    @property
-    def factors(self) -> tuple[FisherFactor, ...]:
-        """(M,)."""
-        return (self.factor,)
+        return self.factors[0]
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
@@ -98,15 +92,15 @@ class SingleFactorBlock(FisherBlock):
         return Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
 
     def register_matpower(self, exponent: float) -> None:
-        """Asks for `multiply_matpower` with this exponent."""
+        """Registers `multiply_matpower` with this exponent."""
         self.factor.register_matpower(exponent, self._own_damping())
 
     def register_cholesky(self) -> None:
-        """Asks for `multiply_cholesky`."""
+        """Registers `multiply_cholesky`."""
         self.factor.register_cholesky(self._own_damping())
 
     def register_cholesky_inverse(self) -> None:
-        """Asks for `multiply_cholesky_inverse`."""
+        """Registers `multiply_cholesky_inverse`."""
         self.factor.register_cholesky_inverse(self._own_damping())
 
     def identity_eigenvalue(self) -> Tensor:

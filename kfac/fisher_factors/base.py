@@ -1,8 +1,8 @@
-"""What all factors share: the moving average of a second moment, over sources and towers.
+"""The interface of all factors: a second moment over sources and towers, and its moving average.
 
-A factor turns each tower's tensors into a sum over its examples (its family's business), averages
-over all towers, and keeps a moving average in variables. It does not know about blocks. Called by
-the blocks, which make factors, and by the estimator, which updates them.
+Each family says how one tower's tensors become a sum over its examples. A factor divides the sum
+of all towers by the number of examples, and keeps a moving average of that in variables. It knows
+no blocks. Called by the blocks, which make factors, and by the estimator, which updates them.
 """
 
 import abc
@@ -13,19 +13,12 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
+from kfac.fisher_factors.moving_average import MovingAverage
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linalg import tensor_ops
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.moved_names import with_moved_attributes
-from kfac.state import (
-    Addition,
-    Assignment,
-    Change,
-    assign_all,
-    make_counter,
-    make_variable,
-    read,
-)
+from kfac.state import Change, assign_all
 
 v1 = tf.compat.v1
 
@@ -37,11 +30,11 @@ Substitutes = Mapping[Any, Tensor]
 
 
 class Moment(NamedTuple):
-    """What one tower contributes to a statistic.
+    """One tower's share of a statistic.
 
     Attributes:
       total: Sum over its examples, of the shape of the statistic.
-      count: Over how many it is, int [].
+      count: Number of summed rows or examples, int [].
     """
 
     total: Tensor
@@ -50,11 +43,18 @@ class Moment(NamedTuple):
 
 @with_moved_attributes
 class FisherFactor(abc.ABC):
-    """A moving average of a second moment, and functions of it when damped.
+    """A moving average of a second moment M, and functions of the damped matrix M + d·I.
 
-    The average is kept as a sum S and a weight w, both zero at first: S ← βS + ωC, w ← βw + ω for
-    a batch statistic C, and the value is S/w, free of bias towards the zero start. A refused
-    batch, such as one with a non-finite statistic, changes neither, and is counted.
+    The average is a `MovingAverage` of the batch statistics. A batch whose statistic is not finite
+    does not change it.
+
+    All factors take these arguments, and arguments of their own between `tensors` and `devices`,
+    which their classes explain:
+
+      tensors: Tensors of the statistic, by [source][tower].
+      devices: Device of each tower's share.
+      name: Path of the variables below `kfac/`.
+      config: Dtypes and other settings; None means the defaults.
 
     Attributes:
       name: Path of the variables below `kfac/`.
@@ -71,37 +71,37 @@ class FisherFactor(abc.ABC):
         """Makes no variables and checks no shapes yet.
 
         Args:
-          tensors: What the statistic is made from, by [source][tower].
-          devices: Where each tower's share is computed.
+          tensors: Tensors of the statistic, by [source][tower].
+          devices: Device of each tower's share.
           name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-          dtype: What the tensors stand for; None means what they are.
+          config: Dtypes and other settings; None means the defaults.
+          dtype: Dtype of the vectors that the tensors stand for; None means that of the tensors.
         """
         self.name = name
         self._tensor_dtype = dtype or tf.nest.flatten(tensors)[0].dtype
         self._tensors = tensors
         self._devices = devices
         self._config = config or CurvatureConfig()
-        self._average: tuple[Variable, ...] = ()
+        self._average = MovingAverage()
 
     @property
     @abc.abstractmethod
     def dimension(self) -> int:
-        """Rows of the matrix that is meant; raises ValueError where static shapes do not tell."""
+        """Rows of the matrix M; raises ValueError if static shapes do not give it."""
 
     @property
     @abc.abstractmethod
     def cov_shape(self) -> tuple[int, ...]:
-        """Shape in which the matrix is kept: that of the statistic."""
+        """Shape of the statistic and of its average."""
 
     @property
     @abc.abstractmethod
     def inverse_cost(self) -> float:
-        """Work of one update of everything registered, in multiplications, roughly."""
+        """Estimated cost of one update of all registered functions, in multiplications."""
 
     @abc.abstractmethod
     def _tower_moment(self, tensors: Any) -> Moment:
-        """Returns one tower's share, in `dtype`, made from its entry of the constructor's."""
+        """Returns one tower's share, in `dtype`, of its entry in the constructor's `tensors`."""
 
     @abc.abstractmethod
     def trace(self) -> Tensor:
@@ -111,15 +111,15 @@ class FisherFactor(abc.ABC):
 
     @abc.abstractmethod
     def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Asks for (M + d·I)^e to be kept."""
+        """Registers (M + d·I)^e, to be kept in a variable."""
 
     @abc.abstractmethod
     def register_cholesky(self, damping: Damping) -> None:
-        """Asks for the lower triangular L with LLᵀ = M + d·I to be kept."""
+        """Registers the lower triangular L with LLᵀ = M + d·I."""
 
     @abc.abstractmethod
     def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Asks for L⁻¹ to be kept."""
+        """Registers L⁻¹."""
 
     @abc.abstractmethod
     def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
@@ -138,7 +138,7 @@ class FisherFactor(abc.ABC):
         """Returns the undamped matrix, read now."""
 
     def register_inverse(self, damping: Damping) -> None:
-        """Asks for (M + d·I)⁻¹ to be kept."""
+        """Registers (M + d·I)⁻¹."""
         self.register_matpower(-1, damping)
 
     def get_inverse(self, damping: Damping) -> LinearOperator:
@@ -147,49 +147,49 @@ class FisherFactor(abc.ABC):
 
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:
-        """All that is registered and kept in variables, in order of registration."""
+        """The registered functions that are kept in variables, in order of registration."""
         return ()
 
     @property
     def keeps_inverses(self) -> bool:
-        """Whether `get_inverse` reads what is kept only, and not the average as it is now."""
+        """True if `get_inverse` reads variables of its own, and not the current average."""
         return False
 
     def has_inverse(self) -> Tensor:
-        """Returns whether all that `get_inverse` depends on was computed at least once, bool []."""
+        """Returns bool [], true once everything that `get_inverse` reads has been computed."""
         known = [slot.is_computed() for slot in self.inverses]
         if not self.keeps_inverses:
-            known.append(read(self._average[1]) > 0)
+            known.append(self._average.read_weight() > 0)
         return tf.reduce_all(tf.stack([tf.constant(True), *known]))
 
     def get_inv_vars(self) -> tuple[Variable, ...]:
-        """Returns the variables of all inverses and the like, in order of registration."""
+        """Returns the variables of all registered functions, in order of registration."""
         return tuple(v for slot in self.inverses for v in slot.variables)
 
     @abc.abstractmethod
     def instantiate_inv_variables(self, device: str = "") -> None:
-        """Makes the variables of all that is registered, once, on `device`."""
+        """Makes the variables of all registered functions, once, on `device`."""
 
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:
-        """What an update of the inverses assigns: their variables, and what depends on them."""
+        """All variables that an update of the inverses assigns."""
         return self.get_inv_vars()
 
     @property
     def dampings(self) -> tuple[Damping, ...]:
-        """What is added to the diagonal, for each of `inverses`."""
+        """The damping of each of `inverses`."""
         return tuple(slot.damping for slot in self.inverses)
 
     @abc.abstractmethod
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all that is registered; returns the changes of `inverse_update_vars`.
+        """Computes all registered functions; returns the changes of `inverse_update_vars`.
 
         Args:
-          dampings: By name; `dampings` and perhaps those of other factors.
+          dampings: d by name, shape [] each: those of `dampings`, perhaps among others.
         """
 
     def make_inverse_update_ops(self) -> list[Operation]:
-        """Returns one op that recomputes all that is registered from the value."""
+        """Returns one op that recomputes all registered functions from the value."""
         return [assign_all(updated_inverses([self], [""]))]
 
     # The moving average.
@@ -203,15 +203,14 @@ class FisherFactor(abc.ABC):
 
     @property
     def inverse_dtype(self) -> DType:
-        """Dtype in which inverses and the like are kept."""
+        """Dtype of the variables of the registered functions."""
         chosen = self._config.inverse_dtype
         return self.dtype if chosen is None else tf.as_dtype(chosen)
 
     @property
     def value(self) -> Tensor:
         """The moving average S/w of `cov_shape`, read now; NaN before the first update."""
-        total, weight, _ = self._average
-        return read(total) / read(weight)
+        return self._average.read()
 
     @property
     def cov(self) -> Tensor:
@@ -220,23 +219,19 @@ class FisherFactor(abc.ABC):
 
     def get_cov_vars(self) -> tuple[Variable, ...]:
         """Returns the sum S, the weight w and the number of refused statistics."""
-        return self._average
+        return self._average.variables
 
     def instantiate_cov_variables(self, device: str = "") -> None:
         """Makes the variables of the moving average, once, on `device`."""
-        if not self._average:
-            self._average = (
-                make_variable(f"{self.name}/cov", self.cov_shape, self.dtype, device),
-                make_variable(f"{self.name}/cov_weight", [], self.dtype, device),
-                make_counter(f"{self.name}/cov_refused", device),
-            )
+        if not self._average.variables:
+            self._average.make_variables(self.name, self.cov_shape, self.dtype, device)
 
     def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
         """Returns C of `cov_shape`, the second moment of this batch.
 
-        For each source the sums of all towers over the number of all examples, so that towers
-        weigh by their share of the batch; summed over sources. Each tower's sum is computed on its
-        own device.
+        Of each source, the sums of all towers are divided by the number of all examples, so that
+        towers count by their share of the batch. Sources are added. Each tower's sum is computed
+        on the tower's device.
 
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
@@ -244,9 +239,9 @@ class FisherFactor(abc.ABC):
         return self.statistic(self.batch_moment(substitutes))
 
     def batch_moment(self, substitutes: Substitutes | None = None) -> Moment:
-        """Returns the sum that `batch_statistic` is made from, and over how many examples it is.
+        """Returns the sum and the count whose quotient is `batch_statistic`.
 
-        Moments of several batches may be added up.
+        Moments of several batches may be added.
 
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
@@ -258,11 +253,11 @@ class FisherFactor(abc.ABC):
             )
             for towers in self._tensors
         ]
-        # All sources are about the same examples.
+        # All sources have the same examples.
         return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
 
     def statistic(self, moment: Moment) -> Tensor:
-        """Returns C of `cov_shape`, of the examples of a moment."""
+        """Returns C of `cov_shape`, the mean over the examples of a moment."""
         mean = moment.total / tf.cast(moment.count, self.dtype)
         return tensor_ops.with_shape(self._from_mean(mean), self.cov_shape)
 
@@ -296,7 +291,7 @@ class FisherFactor(abc.ABC):
     def updated_average(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
     ) -> list[Change]:
-        """Folds a batch into the average; returns the changes of `get_cov_vars()`.
+        """Adds a batch to the average; returns the changes of `get_cov_vars()`.
 
         Args:
           statistic: C of `cov_shape`.
@@ -304,22 +299,10 @@ class FisherFactor(abc.ABC):
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
         """
-        total, weight, refused = self._average
-        beta, omega = (tensor_ops.as_scalar(x, self.dtype) for x in (ema_decay, ema_weight))
-        is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
-        new = statistic if is_one else omega * statistic
-        # Whether to accept is known late, when all statistics are. Then there is only to choose.
-        old_total, old_weight = read(total), read(weight)
-        with v1.control_dependencies([new]):
-            past = beta * old_total
-        return [
-            Assignment(total, tensor_ops.choose(accept, past + new, old_total)),
-            Assignment(weight, tensor_ops.choose(accept, beta * old_weight + omega, old_weight)),
-            Addition(refused, tf.cast(tf.logical_not(accept), tf.int64)),
-        ]
+        return self._average.updated(statistic, accept, ema_decay, ema_weight)
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
-        """Returns an op that folds this batch into the average, if its statistic is finite.
+        """Returns an op that adds this batch to the average, if its statistic is finite.
 
         Args:
           ema_decay: β, weight of the past.
@@ -329,33 +312,38 @@ class FisherFactor(abc.ABC):
         accept = self.is_finite(statistic)
         return assign_all(self.updated_average(statistic, accept, ema_decay, ema_weight))
 
-    def _vector_size(self) -> int:
-        """Returns the static size n of vectors [rows, n], also of repeated layers."""
-        tensors = self._tensors[0][0]
-        rank = (tensors[0].shape.rank or 0) if isinstance(tensors, tuple) else 2
-        return self._checked_size(tensors, rank=max(rank, 2))
 
-    def _checked_size(self, tensors: Any, rank: int, axis: int = -1) -> int:
-        """Returns the static size of an axis of a tensor, which must have `rank` axes."""
-        tensor = tf.nest.flatten(tensors)[0]
-        size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
-        if size is None:
-            raise ValueError(
-                f"Cannot compute K-FAC statistics {self.name!r}: tensor "
-                f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
-                f"axes, {'the last' if axis == -1 else f'number {axis}'} of static size. Register "
-                "the layer with its inputs and outputs as the layer computes them, and set their "
-                "static shape."
-            )
-        return int(size)
+def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
+    """Returns the static size of an axis of a tensor, or of the first of several.
+
+    Args:
+      factor: Name of the factor, for the error.
+      tensors: A tensor, or a nest of such.
+      rank: Number of axes that the tensor must have.
+      axis: The axis.
+
+    Raises:
+      ValueError: The tensor has another number of axes, or the size is not static.
+    """
+    tensor = tf.nest.flatten(tensors)[0]
+    size = tensor_ops.static_size(tensor, axis) if tensor.shape.rank == rank else None
+    if size is None:
+        raise ValueError(
+            f"Cannot compute K-FAC statistics {factor!r}: tensor "
+            f"{tensor.name!r} has shape {tensor.shape}. Accepted is a tensor with {rank} "
+            f"axes, {'the last' if axis == -1 else f'number {axis}'} of static size. Register "
+            "the layer with its inputs and outputs as the layer computes them, and set their "
+            "static shape."
+        )
+    return int(size)
 
 
 def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
-    """Computes all that is registered with some factors, and the dampings of a layer only once.
+    """Computes all registered functions of some factors, and each layer's dampings only once.
 
     Args:
-      factors: Whose inverses and the like to compute.
-      devices: Where to do it, by factor.
+      factors: The factors.
+      devices: The device of each factor's computation.
 
     Returns:
       The changes of their `inverse_update_vars`, factor after factor.

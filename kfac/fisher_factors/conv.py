@@ -1,39 +1,44 @@
-"""The factors of convolutions: patches of the inputs, gradients at each location, and diagonals.
+"""The statistics of convolutions: patches of the inputs, gradients at each location, diagonals.
 
-Called by the convolution blocks. The geometry of patches is in `kfac.patches.geometry`, how their
-second moment is found without making them in `kfac.patches.second_moment`.
+Grosse & Martens (2016), §3, approximates a convolution's block of the Fisher matrix by T·A⊗G with
+
+    A = E[p pᵀ],    G = E[g gᵀ],
+
+where p is the patch that the filter sees at one of T locations, with a trailing 1 if there is a
+bias, and g the gradient of the output there. The means are over examples and locations. Called by
+the blocks of convolutions, in `kfac.fisher_blocks.conv`. `kfac.patches.geometry` says what a patch
+is, `kfac.patches.second_moment` computes Σ p pᵀ.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
-import abc
 import typing
 from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import Tensor
+from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor, Moment, Sources
-from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, RowFactor
+from kfac.fisher_factors.base import Moment, Sources, checked_size
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
 from kfac.fisher_factors.subsampling import sample_rows
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
-from kfac.patches import second_moment
 from kfac.patches.geometry import ConvGeometry, channels_last, extract_patches
+from kfac.patches.second_moment import patch_moment
 
 PatchMask = tuple[float, ...]
 """A factor for each entry of a patch, in the patch's order."""
 
 
 class Sampling(typing.NamedTuple):
-    """Which part of the data the input factor is made from.
+    """The part of the data that the input factor uses.
 
     Attributes:
-      inputs: Whether to use only some of the examples, `CurvatureConfig.input_fraction` of them.
-        None means what the config says.
-      patches: Whether to use only some of the patches; likewise.
+      inputs: True to use only `CurvatureConfig.input_fraction` of the examples. None means the
+        config's choice.
+      patches: True to use only some of the patches. None means the config's choice.
     """
 
     inputs: bool | None = None
@@ -76,52 +81,36 @@ def example_gradients(
     return tf.matmul(p, g, transpose_a=True)
 
 
-class _ImageFactor(FisherFactor, abc.ABC):
-    """What factors of convolutions share: a geometry."""
+def _num_channels(factor: str, tensors: Any, geometry: ConvGeometry) -> int:
+    """Returns the static number of channels of images, also of several uses or stacked ones."""
+    rank = geometry.rank + 2
+    is_stacked = isinstance(tensors, tuple) and tensors[0].shape.rank == rank + 1
+    axis = 1 + is_stacked if geometry.channels_first else -1
+    return checked_size(factor, tensors, rank + is_stacked, axis)
 
-    def __init__(
-        self,
-        tensors: Sources,
-        geometry: ConvGeometry,
-        devices: tuple[str, ...],
-        name: str,
-        config: CurvatureConfig | None = None,
-    ) -> None:
-        """Makes no variables and checks no shapes yet.
 
-        Args:
-          tensors: By [source][tower]; see the class.
-          geometry: The filter.
-          devices: Where each tower's share is computed.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
-        super().__init__(tensors, devices, name, config)
-        self._geometry = geometry
+def _patch_size(factor: str, tensors: Any, geometry: ConvGeometry) -> int:
+    """Returns the number of entries of a patch of images."""
+    return geometry.entries * _num_channels(factor, tensors, geometry)
 
-    def _channels(self, tensors: Any) -> int:
-        """Returns the static number of channels of images, in uses or stacked."""
-        rank = self._geometry.rank + 2
-        is_stacked = isinstance(tensors, tuple) and tensors[0].shape.rank == rank + 1
-        axis = 1 + is_stacked if self._geometry.channels_first else -1
-        return self._checked_size(tensors, rank + is_stacked, axis)
 
-    def _images(self, tensors: Any) -> Tensor:
-        """Returns [uses · N, ..., channels] in the factor's dtype."""
-        images = fold_uses(tensors, self._geometry.rank + 1)
-        return tf.cast(channels_last(images, self._geometry), self.dtype)
-
-    def _patch_size(self, tensors: Any) -> int:
-        """Returns the number of entries of a patch of images."""
-        entries = tf.TensorShape(self._geometry.kernel).num_elements()
-        return int(entries) * self._channels(tensors)
+def _as_images(tensors: Any, geometry: ConvGeometry, dtype: DType) -> Tensor:
+    """Returns [uses · N, ..., channels] in a dtype."""
+    images = fold_uses(tensors, geometry.rank + 1)
+    return tf.cast(channels_last(images, geometry), dtype)
 
 
 @typing.final
-class ConvInputKroneckerFactor(_ImageFactor, MatrixFactor):
-    """PᵀP / (N·T) of the N·T patches P that the filter sees; Grosse & Martens (2016), §3.
+class ConvInputKroneckerFactor(MatrixFactor):
+    """A = PᵀP / (N·T) of the N·T patches P that the filter sees.
 
-    Made of images [N, ..., channels], or of several uses as `uses.as_uses` returns them.
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: Images [N, ..., channels], or several uses as `uses.as_uses` returns them.
+      geometry: The filter.
+      has_bias: Whether each patch gets a trailing 1.
+      sampling: The part of the data to use; None means the config's choice.
+      patch_mask: Multiplies every patch; None means 1.
     """
 
     def __init__(
@@ -136,19 +125,8 @@ class ConvInputKroneckerFactor(_ImageFactor, MatrixFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: Images by [source][tower].
-          geometry: The filter.
-          has_bias: Whether each patch gets a trailing 1.
-          devices: Where each tower's share is computed.
-          sampling: Which part of the data to use; None means what the config says.
-          patch_mask: Multiplies every patch.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
-        super().__init__(tensors, geometry, devices, name, config)
+        super().__init__(tensors, devices, name, config)
+        self._geometry = geometry
         self._has_bias = has_bias
         self._sampling = (sampling or Sampling()).or_default(self._config)
         self._patch_mask = patch_mask
@@ -160,53 +138,53 @@ class ConvInputKroneckerFactor(_ImageFactor, MatrixFactor):
         Raises:
           ValueError: The images are not as above, with static channels.
         """
-        return self._patch_size(self._tensors[0][0]) + int(self._has_bias)
+        images = self._tensors[0][0]
+        return _patch_size(self.name, images, self._geometry) + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        images = self._images(tensors)
-        if self._sampling.inputs:
-            size = tf.cast(tf.shape(images)[0], tf.float64)
-            keep = tf.cast(tf.math.ceil(size * self._config.input_fraction), tf.int32)
-            images = sample_rows(images, keep, self.name)
-        moment = self._by_shifts(images) if self._uses_shifts(images) else self._by_patches(images)
-        if self._patch_mask is None:
-            return moment
-        mask = tf.constant([*self._patch_mask, 1.0][: self.dimension], self.dtype)
-        return moment._replace(total=moment.total * mask * mask[:, tf.newaxis])
-
-    def _uses_shifts(self, images: Tensor) -> bool:
-        wanted = self._config.conv_moment != "patches" and not self._sampling.patches
-        if not (wanted and second_moment.applies(images, self._geometry)):
-            return False
-        forced = self._config.conv_moment == "shifts"
-        return forced or second_moment.is_cheaper(images, self._geometry)
-
-    def _by_patches(self, images: Tensor) -> Moment:
-        patches = extract_patches(images, self._geometry)
-        rows = tf.reshape(patches, [-1, self.dimension - int(self._has_bias)])
-        if self._sampling.patches:
-            limit = self._config.patches_per_dimension * self.dimension
-            rows = sample_rows(rows, min(limit, self._config.max_patches), self.name)
-        if self._has_bias:
-            rows = tensor_ops.append_homogeneous(rows)
-        return Moment(tensor_ops.outer_product(rows), tf.shape(rows)[0])
-
-    def _by_shifts(self, images: Tensor) -> Moment:
-        total, values = second_moment.patch_sums(images, self._geometry)
-        count = tf.shape(images)[0] * second_moment.locations(images, self._geometry)
-        if self._has_bias:
-            last = tf.concat([values, [tf.cast(count, self.dtype)]], axis=0)
-            total = tf.concat([total, values[:, tf.newaxis]], axis=1)
-            total = tf.concat([total, last[tf.newaxis]], axis=0)
+        images = self._sampled_images(_as_images(tensors, self._geometry, self.dtype))
+        sample = self._sampled_patches if self._sampling.patches else None
+        way = self._config.conv_moment
+        total, count = patch_moment(images, self._geometry, self._has_bias, way, sample)
+        if self._patch_mask is not None:
+            mask = tf.constant([*self._patch_mask, 1.0][: self.dimension], self.dtype)
+            total = total * mask * mask[:, tf.newaxis]
         return Moment(total, count)
+
+    def _sampled_images(self, images: Tensor) -> Tensor:
+        """Returns all images, or `input_fraction` of them if examples are sampled."""
+        if not self._sampling.inputs:
+            return images
+        size = tf.cast(tf.shape(images)[0], tf.float64)
+        keep = tf.cast(tf.math.ceil(size * self._config.input_fraction), tf.int32)
+        return sample_rows(images, keep, self.name)
+
+    def _sampled_patches(self, rows: Tensor) -> Tensor:
+        """Returns as many of the patches [r, d] as the config allows."""
+        limit = self._config.patches_per_dimension * self.dimension
+        return sample_rows(rows, min(limit, self._config.max_patches), self.name)
 
 
 @typing.final
-class ConvOutputKroneckerFactor(_ImageFactor, RowFactor):
-    """DᵀD / (N·T) of the gradients D at each location; Grosse & Martens (2016), §3.
+class ConvOutputKroneckerFactor(MatrixFactor):
+    """G = DᵀD / (N·T) of the gradients D at each location.
 
-    Made of gradients [N, ..., outputs], in the formats of `ConvInputKroneckerFactor`.
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: Gradients [N, ..., outputs], in the formats of `ConvInputKroneckerFactor`.
+      geometry: The filter.
     """
+
+    def __init__(
+        self,
+        tensors: Sources,
+        geometry: ConvGeometry,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._geometry = geometry
 
     @property
     def dimension(self) -> int:
@@ -215,18 +193,23 @@ class ConvOutputKroneckerFactor(_ImageFactor, RowFactor):
         Raises:
           ValueError: The gradients are not as above, with static outputs.
         """
-        return self._channels(self._tensors[0][0])
+        return _num_channels(self.name, self._tensors[0][0], self._geometry)
 
-    def rows(self, tensors: Any) -> Tensor:
-        """Returns the gradients [N·T, outputs]."""
-        return tf.reshape(self._images(tensors), [-1, self.dimension])
+    def _tower_moment(self, tensors: Any) -> Moment:
+        gradients = _as_images(tensors, self._geometry, self.dtype)
+        return moment_of_rows(tf.reshape(gradients, [-1, self.dimension]))
 
 
 @typing.final
-class ConvDiagonalFactor(_ImageFactor, DiagonalFactor):
+class ConvDiagonalFactor(DiagonalFactor):
     """Diagonal of the mean over examples of (Σ_locations p gᵀ)², flattened.
 
-    Made of (images [N, ..., channels], gradients [N, ..., outputs]).
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: (images [N, ..., channels], gradients [N, ..., outputs]).
+      geometry: The filter.
+      has_bias: Whether each patch gets a trailing 1.
+      patch_mask: Multiplies every patch; None means 1.
     """
 
     def __init__(
@@ -240,18 +223,8 @@ class ConvDiagonalFactor(_ImageFactor, DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: (images, gradients) by [source][tower].
-          geometry: The filter.
-          has_bias: Whether each patch gets a trailing 1.
-          devices: Where each tower's share is computed.
-          patch_mask: Multiplies every patch.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
-        super().__init__(tensors, geometry, devices, name, config)
+        super().__init__(tensors, devices, name, config)
+        self._geometry = geometry
         self._has_bias = has_bias
         self._patch_mask = patch_mask
 
@@ -263,23 +236,39 @@ class ConvDiagonalFactor(_ImageFactor, DiagonalFactor):
           ValueError: The tensors are not as above, with static channels.
         """
         images, gradients = self._tensors[0][0]
-        return self._channels(gradients) * (self._patch_size(images) + int(self._has_bias))
+        outputs = _num_channels(self.name, gradients, self._geometry)
+        return outputs * (_patch_size(self.name, images, self._geometry) + int(self._has_bias))
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        images, gradients = (self._images(t) for t in tensors)
+        images, gradients = (_as_images(t, self._geometry, self.dtype) for t in tensors)
         args = self._geometry, self._has_bias, self._patch_mask
         squares = example_gradients(images, gradients, *args) ** 2
         return Moment(tf.reshape(tf.reduce_sum(squares, axis=0), [-1]), tf.shape(images)[0])
 
 
 @typing.final
-class DepthwiseConvDiagonalFactor(_ImageFactor, DiagonalFactor):
+class DepthwiseConvDiagonalFactor(DiagonalFactor):
     """Diagonal for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
-    Made of (images [N, ..., channels], gradients [N, ..., channels · m]). Equal to the part of
-    `ConvDiagonalFactor` that belongs to the same filter written as an ordinary one, which is zero
-    where input and output channel do not match.
+    Equal to the part of `ConvDiagonalFactor` that belongs to the same filter written as an ordinary
+    one, which is zero where input and output channel do not match.
+
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: (images [N, ..., channels], gradients [N, ..., channels · m]).
+      geometry: The filter.
     """
+
+    def __init__(
+        self,
+        tensors: Sources,
+        geometry: ConvGeometry,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._geometry = geometry
 
     @property
     def dimension(self) -> int:
@@ -289,15 +278,16 @@ class DepthwiseConvDiagonalFactor(_ImageFactor, DiagonalFactor):
           ValueError: The tensors are not as above, with static channels.
         """
         images, gradients = self._tensors[0][0]
-        return self._patch_size(images) * self._channels(gradients) // self._channels(images)
+        outputs = _num_channels(self.name, gradients, self._geometry)
+        channels = _num_channels(self.name, images, self._geometry)
+        return self._geometry.entries * channels * outputs // channels
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        images, gradients = (self._images(t) for t in tensors)
+        images, gradients = (_as_images(t, self._geometry, self.dtype) for t in tensors)
         batch, channels = tf.shape(images)[0], tensor_ops.static_size(images, -1)
         multiplier = tensor_ops.static_size(gradients, -1) // channels
-        entries = tf.TensorShape(self._geometry.kernel).num_elements()
         patches = extract_patches(images, self._geometry)
-        p = tf.reshape(patches, [batch, -1, entries, channels])
+        p = tf.reshape(patches, [batch, -1, self._geometry.entries, channels])
         g = tf.reshape(gradients, [batch, -1, channels, multiplier])
         per_example = tf.einsum("ntkc,ntcm->nkcm", p, g)
         return Moment(tf.reshape(tf.reduce_sum(per_example**2, axis=0), [-1]), batch)

@@ -1,7 +1,12 @@
-"""The factors of dense layers: second moments of vectors, whole or along the diagonal.
+"""The statistics of dense layers s = Wᵀā: second moments of inputs and of output gradients.
 
-Called by the dense blocks, for a layer's inputs and for the gradients of its outputs. A layer that
-is applied several times to an example gives one tensor per use, or all uses folded into the rows.
+Martens & Grosse (2015), §3, approximates a dense layer's block of the Fisher matrix by A⊗G with
+
+    A = E[ā āᵀ],    G = E[g gᵀ],
+
+where ā is the layer's input, with a trailing 1 if the layer has a bias, and g the gradient of its
+output s. Here they are as means over the rows of a batch, as matrices or diagonals, and the
+diagonal of the exact block. Called by the blocks of dense layers, in `kfac.fisher_blocks.dense`.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §3.
@@ -14,14 +19,41 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import FisherFactor, Moment, Sources
-from kfac.fisher_factors.matrix import DiagonalFactor, RowFactor
+from kfac.fisher_factors.base import Moment, Sources, checked_size
+from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
 from kfac.fisher_factors.uses import fold_uses
-from kfac.linalg import tensor_ops
+from kfac.linalg.tensor_ops import append_homogeneous
 
 
-class VectorFactor(FisherFactor):
-    """What factors of dense layers share: inputs that may get a trailing 1."""
+def with_ones(rows: Tensor, has_bias: bool) -> Tensor:
+    """Returns ā: rows [r, n], or with a column of ones [r, n + 1] if there is a bias."""
+    return append_homogeneous(rows) if has_bias else rows
+
+
+def vector_size(factor: str, tensors: Sources) -> int:
+    """Returns the static size n of vectors [rows, n], also of repeated layers.
+
+    Args:
+      factor: Name of the factor, for the error.
+      tensors: Vectors by [source][tower], as `kfac.fisher_factors.uses.as_uses` returns them.
+
+    Raises:
+      ValueError: The tensors have other axes, or n is not static.
+    """
+    vectors = tensors[0][0]
+    rank = (vectors[0].shape.rank or 0) if isinstance(vectors, tuple) else 2
+    return checked_size(factor, vectors, rank=max(rank, 2))
+
+
+@typing.final
+class FullyConnectedKroneckerFactor(MatrixFactor):
+    """XᵀX / rows of tensors X [rows, n]: A of a layer's inputs, or G of its output gradients.
+
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: X, or uses of it; see `kfac.fisher_factors.uses.as_uses`.
+      has_bias: Whether X gets a column of ones.
+    """
 
     def __init__(
         self,
@@ -31,29 +63,8 @@ class VectorFactor(FisherFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: By [source][tower]; see the class.
-          has_bias: Whether inputs get a column of ones.
-          devices: Where each tower's share is computed.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
         super().__init__(tensors, devices, name, config)
         self._has_bias = has_bias
-
-    def _with_ones(self, rows: Tensor) -> Tensor:
-        """Returns rows [r, n], or [r, n + 1] with a bias."""
-        return tensor_ops.append_homogeneous(rows) if self._has_bias else rows
-
-
-@typing.final
-class FullyConnectedKroneckerFactor(VectorFactor, RowFactor):
-    """XᵀX / rows of tensors X [rows, n]; Martens & Grosse (2015), §3.
-
-    Made of X, or uses of it; see `kfac.fisher_factors.uses.as_uses`.
-    """
 
     @property
     def dimension(self) -> int:
@@ -62,11 +73,11 @@ class FullyConnectedKroneckerFactor(VectorFactor, RowFactor):
         Raises:
           ValueError: The tensors are not as above, with static n.
         """
-        return self._vector_size() + int(self._has_bias)
+        return vector_size(self.name, self._tensors) + int(self._has_bias)
 
-    def rows(self, tensors: Any) -> Tensor:
-        """Returns X [rows, n], or [rows, n + 1] with a bias."""
-        return self._with_ones(fold_uses(tensors, 1))
+    def _tower_moment(self, tensors: Any) -> Moment:
+        rows = with_ones(fold_uses(tensors, 1), self._has_bias)
+        return moment_of_rows(tf.cast(rows, self.dtype))
 
 
 @typing.final
@@ -75,7 +86,15 @@ class DiagonalKroneckerFactor(DiagonalFactor):
 
     For an embedding, ids [rows, ...] stand for rows that are the sum of one-hot vectors of their
     ids. With one id in a row the second moment is diagonal, and its diagonal is the share of the
-    rows that have each id; with several, their count over the rows is taken all the same.
+    rows that have each id. With several ids in a row the diagonal is taken to be their count,
+    divided by the number of rows.
+
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: X [rows, n], or integer ids [rows] or [rows, k]; or a tuple of such, one per use.
+      one_hot_depth: Number of different ids, or None if the tensors are X.
+      has_bias: Whether a 1 is appended to X.
+      dtype: Dtype of X, also if ids stand for it.
     """
 
     def __init__(
@@ -88,30 +107,19 @@ class DiagonalKroneckerFactor(DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: X [rows, n] by [source][tower], or integer ids [rows] or [rows, k]; or a tuple
-            of such, one for each use.
-          one_hot_depth: Number of different ids, or None if the tensors are X.
-          has_bias: Whether a 1 is appended to X.
-          dtype: That of X, also if ids stand for it.
-          devices: Where each tower's share is computed.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
         super().__init__(tensors, devices, name, config, dtype)
         self._one_hot_depth = one_hot_depth
         self._has_bias = has_bias
 
     @property
     def dimension(self) -> int:
-        """N or the number of ids, plus 1 with a bias.
+        """Length n of X or the number of ids, plus 1 with a bias.
 
         Raises:
           ValueError: The tensors are not as above, with static n.
         """
-        return (self._one_hot_depth or self._vector_size()) + int(self._has_bias)
+        size = self._one_hot_depth or vector_size(self.name, self._tensors)
+        return size + int(self._has_bias)
 
     def _tower_moment(self, tensors: Any) -> Moment:
         if self._one_hot_depth:
@@ -124,21 +132,35 @@ class DiagonalKroneckerFactor(DiagonalFactor):
         return Moment(total, rows)
 
     def _counted_ids(self, tensors: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Returns how often each id occurs [one_hot_depth], and the number of rows."""
+        """Returns the count of each id [one_hot_depth], and the number of rows."""
         ids = tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
         ones = tf.ones(tf.shape(ids), self.dtype)
-        # An id outside of the range would be an error on a CPU and nothing on a GPU; it counts for
-        # nothing here, and the embedding itself reports it.
+        # The embedding itself reports an id outside of the range: as an error on a CPU, not at
+        # all on a GPU. Here it is ignored.
         total = tf.math.unsorted_segment_sum(ones, ids, self._one_hot_depth)
         return total, tf.add_n([tf.shape(t)[0] for t in tensors])
 
 
 @typing.final
-class FullyConnectedDiagonalFactor(VectorFactor, DiagonalFactor):
-    """The diagonal of E[(a gᵀ)²], flattened: (a²)ᵀ(g²)/N.
+class FullyConnectedDiagonalFactor(DiagonalFactor):
+    """The diagonal of E[(ā gᵀ)²], flattened: (ā²)ᵀ(g²)/N.
 
-    Made of (a [N, inputs], g [N, outputs]), inputs and output gradients.
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: (a [N, inputs], g [N, outputs]), inputs and output gradients.
+      has_bias: Whether inputs get a column of ones.
     """
+
+    def __init__(
+        self,
+        tensors: Sources,
+        has_bias: bool,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        super().__init__(tensors, devices, name, config)
+        self._has_bias = has_bias
 
     @property
     def dimension(self) -> int:
@@ -148,10 +170,10 @@ class FullyConnectedDiagonalFactor(VectorFactor, DiagonalFactor):
           ValueError: The tensors are not as above, with static sizes.
         """
         a, g = self._tensors[0][0]
-        inputs = self._checked_size(a, rank=2) + int(self._has_bias)
-        return inputs * self._checked_size(g, rank=2)
+        inputs = checked_size(self.name, a, rank=2) + int(self._has_bias)
+        return inputs * checked_size(self.name, g, rank=2)
 
     def _tower_moment(self, tensors: Any) -> Moment:
         a, g = (tf.cast(t, self.dtype) for t in tensors)
-        total = tf.matmul(self._with_ones(a) ** 2, g**2, transpose_a=True)
+        total = tf.matmul(with_ones(a, self._has_bias) ** 2, g**2, transpose_a=True)
         return Moment(tf.reshape(total, [-1]), tf.shape(a)[0])

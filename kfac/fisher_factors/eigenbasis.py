@@ -1,18 +1,18 @@
 """The diagonal of a layer's Fisher block in the eigenbases of its Kronecker factors (EKFAC).
 
-A⊗G has the eigenvectors U_A⊗U_G, and where it is not exact its eigenvalues e_A e_Gᵀ are not the
-best that these vectors allow. Those are the second moments of the entries of each example's
+A⊗G has the eigenvectors U_A⊗U_G. If A⊗G is not exact, its eigenvalues e_A e_Gᵀ are not the best
+ones for these eigenvectors. The best ones are the second moments of the entries of each example's
 gradient in their basis,
 
-    s = E[(U_Aᵀ (Σ a gᵀ) U_G)²],    the sum being over the T applications of the layer,
+    s = E[(U_Aᵀ (Σ a gᵀ) U_G)²],    summed over the T applications of the layer.
 
-of which these factors keep the moving average, together with the two bases. Called by the
-eigenbasis blocks, which have the factors A and G made.
+These factors keep the moving average of s, and the two bases. Called by the eigenbasis blocks,
+which make A and G.
 
-When the bases change the average goes with them: the block that it stands for stays the same, and
-S becomes its diagonal in the new bases, P_A S P_Gᵀ with P = (Uᵀ U_old)², entry by entry. With the
-first bases it starts at T·e_A e_Gᵀ, the eigenvalues of T·A⊗G, with the weight of all the batches
-that A and G have seen. So it costs no accuracy to compute bases rarely.
+When the bases change, the average S is moved to them so that the block stays the same:
+S becomes the block's diagonal in the new bases, P_A S P_Gᵀ with P = (Uᵀ U_old)², entry by entry.
+With the first bases S starts at T·e_A e_Gᵀ, the eigenvalues of T·A⊗G, with the weight of all
+batches that A and G have seen. So computing bases rarely costs no accuracy.
 
 References:
   George, Laurent, Bouthillier, Ballas & Vincent (2018), "Fast approximate natural gradient descent
@@ -52,7 +52,15 @@ class Eigenbases(typing.NamedTuple):
 
 
 class EigenbasisFactor(DiagonalFactor):
-    """s [inputs · outputs], the rows of a matrix [inputs, outputs] one after another."""
+    """s [inputs · outputs], the rows of a matrix [inputs, outputs] one after another.
+
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: (inputs, gradients) of the layer.
+      kronecker: A and G.
+      times: T, an int or an int Tensor [].
+      has_bias: Whether inputs get a trailing 1.
+    """
 
     def __init__(
         self,
@@ -64,17 +72,7 @@ class EigenbasisFactor(DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: (inputs, gradients) of the layer by [source][tower].
-          kronecker: A and G.
-          times: T, an int or an int Tensor [].
-          has_bias: Whether inputs get a trailing 1.
-          devices: Where each tower's share is computed.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
+        """Takes the arguments that the class explains."""
         super().__init__(tensors, devices, name, config)
         self._kronecker = kronecker
         self._times = times
@@ -123,14 +121,14 @@ class EigenbasisFactor(DiagonalFactor):
 
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:
-        """The variables of the bases, and the sum S, which is moved to them."""
-        return *self.get_inv_vars(), self._average[0]
+        """The variables of the bases, and the sum S."""
+        return *self.get_inv_vars(), self._average.total
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes the bases, moves S; returns the changes of `inverse_update_vars`.
+        """Computes the bases and moves S; returns the changes of `inverse_update_vars`.
 
         Args:
-          dampings: By name; `dampings` among them.
+          dampings: d by name, shape [] each; `dampings` among them.
         """
         updates: list[Change] = []
         values, changes, is_first = [], [], tf.constant(False)
@@ -142,10 +140,10 @@ class EigenbasisFactor(DiagonalFactor):
             values.append(new[-1])
             changes.append(tf.matmul(new[:-1], old[:-1], transpose_a=True) ** 2)
             is_first = tf.logical_or(is_first, tf.reduce_all(tf.equal(old[:-1], 0)))
-        total, weight, _ = self._average
+        total = self._average.total
         matrix = tf.reshape(read(total), [tensor_ops.static_size(v, 0) for v in values])
         moved = tf.matmul(changes[0] @ matrix, changes[1], transpose_b=True)
-        times = read(weight) * tensor_ops.as_scalar(self._times, self.dtype)
+        times = self._average.read_weight() * tensor_ops.as_scalar(self._times, self.dtype)
         start = times * values[0][:, tf.newaxis] * values[1]
         flat = tf.reshape(tf.where(is_first, start, moved), self.cov_shape)
         # The old bases must have been read before new ones are assigned.
@@ -168,7 +166,14 @@ class FullyConnectedEigenbasisFactor(EigenbasisFactor):
 
 @typing.final
 class ConvEigenbasisFactor(EigenbasisFactor):
-    """Mean over examples of (U_Aᵀ (Σ_locations p gᵀ) U_G)², of patches p and gradients g."""
+    """Mean over examples of (U_Aᵀ (Σ_locations p gᵀ) U_G)², of patches p and gradients g.
+
+    The arguments are those of `EigenbasisFactor`, and:
+
+      tensors: (images, gradients).
+      geometry: The filter.
+      patch_mask: Multiplies every patch; None means 1.
+    """
 
     def __init__(
         self,
@@ -183,19 +188,6 @@ class ConvEigenbasisFactor(EigenbasisFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: (images, gradients) by [source][tower].
-          kronecker: A and G.
-          times: T, an int or an int Tensor [].
-          has_bias: Whether each patch gets a trailing 1.
-          devices: Where each tower's share is computed.
-          geometry: The filter.
-          patch_mask: Multiplies every patch.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
         super().__init__(tensors, kronecker, times, has_bias, devices, name, config)
         self._geometry = geometry
         self._patch_mask = patch_mask

@@ -1,7 +1,7 @@
-"""The factor of dense layers that are applied several times, with the correlation of neighbours.
+"""The statistics of dense layers with a chain of uses: also the correlation of neighbouring uses.
 
-Called by the series block; blocks that take uses to be independent need only the ordinary factors.
-The algebra is in `kfac.linalg.chain`.
+Called by the series block. Blocks that take uses to be independent need only the factors of
+`kfac.fisher_factors.dense`. The algebra is in `kfac.linalg.chain`.
 
 References:
   Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
@@ -17,9 +17,9 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
-from kfac.fisher_factors.dense import VectorFactor
-from kfac.fisher_factors.matrix import NoCholeskyFactor
+from kfac.fisher_factors.dense import vector_size, with_ones
 from kfac.fisher_factors.slot import Damping, Request
+from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
 from kfac.linalg.linear_operator import DenseOperator, LinearOperator
@@ -27,14 +27,14 @@ from kfac.state import Change
 
 
 class SymmetricChain(typing.NamedTuple):
-    """What option 1 keeps of a factor: L = R U [n, n] and ψ [n]."""
+    """The matrices of option 1: L = R U [n, n] and ψ [n]."""
 
     basis: Tensor
     psi: Tensor
 
 
 class LimitingChain(typing.NamedTuple):
-    """What option 2 keeps of a factor: P [n, n], K [n, n] and μ [n]."""
+    """The matrices of option 2: P [n, n], K [n, n] and μ [n]."""
 
     step: Tensor
     basis: Tensor
@@ -42,11 +42,15 @@ class LimitingChain(typing.NamedTuple):
 
 
 @typing.final
-class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
-    """C₀ = XᵀX / rows, and C₁ = X[N:]ᵀ X[:−N] / rows, of X [uses · N, n], use after use."""
+class FullyConnectedMultiKF(StructuredFactor):
+    """C₀ = XᵀX / rows, and C₁ = X[N:]ᵀ X[:−N] / rows, of X [uses · N, n], use after use.
 
-    _limitation = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
-    _remedy = "approx='kron_indep'"
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: X, as `kfac.fisher_factors.uses.as_uses` returns it.
+      num_uses: Number of applications of the layer to an example.
+      has_bias: Whether X gets a column of ones.
+    """
 
     def __init__(
         self,
@@ -57,39 +61,36 @@ class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: X by [source][tower], as `kfac.fisher_factors.uses.as_uses` returns it.
-          num_uses: How often the layer is applied.
-          has_bias: Whether X gets a column of ones.
-          devices: Where each tower's share is computed.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
-        super().__init__(tensors, has_bias, devices, name, config)
+        super().__init__(tensors, devices, name, config)
         self._num_uses = num_uses
+        self._has_bias = has_bias
 
     @property
     def dimension(self) -> int:
         """n, plus 1 with a bias."""
-        return self._vector_size() + int(self._has_bias)
-
-    @property
-    def _slot_size(self) -> int:
-        return self.dimension
+        return vector_size(self.name, self._tensors) + int(self._has_bias)
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
         """(2, dimension, dimension): C₀ and C₁."""
         return 2, self.dimension, self.dimension
 
-    def _slot_shape(self, request: Request) -> list[int]:
+    @property
+    def inverse_cost(self) -> float:
+        """n³ for each function that is kept of matrices with n rows."""
+        return float(self.dimension) ** 3 * len(self.inverses)
+
+    def instantiate_inv_variables(self, device: str = "") -> None:
+        """Makes the variables of all registered functions, once, on `device`."""
         rows = {"chain_1": self.dimension + 1, "chain_2": 2 * self.dimension + 1}
-        return [rows[request.kind], self.dimension]
+        self._functions.make_variables(lambda r: [rows[r.kind], self.dimension], device)
+
+    def _unsupported(self, function: str) -> ValueError:
+        known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
+        return unsupported_error(function, self.name, known, "approx='kron_indep'")
 
     def _tower_moment(self, tensors: Any) -> Moment:
-        x = self._with_ones(tf.cast(fold_uses(tensors, 1), self.dtype))
+        x = with_ones(tf.cast(fold_uses(tensors, 1), self.dtype), self._has_bias)
         rows = tf.shape(x)[0]
         examples = rows // self._num_uses
         cross = tf.matmul(x[examples:], x[: rows - examples], transpose_a=True)
@@ -109,17 +110,17 @@ class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
         return DenseOperator(self.cov)
 
     def register_chain(self, option: int, damping: Damping) -> None:
-        """Asks for what option 1 or 2 needs to be kept."""
-        self._register(Request(damping.name, f"chain_{option}"), damping)
+        """Registers the matrices that option 1 or 2 needs."""
+        self._functions.register(Request(damping.name, f"chain_{option}"), damping)
 
     def get_symmetric_chain(self, damping: Damping) -> SymmetricChain:
-        """Returns what option 1 needs, as of its last update."""
-        kept = self._read_slot(Request(damping.name, "chain_1"))
+        """Returns the matrices of option 1, as of their last update."""
+        kept = self._functions.read(Request(damping.name, "chain_1"))
         return SymmetricChain(kept[:-1], kept[-1])
 
     def get_limiting_chain(self, damping: Damping) -> LimitingChain:
-        """Returns what option 2 needs, as of its last update."""
-        kept, n = self._read_slot(Request(damping.name, "chain_2")), self.dimension
+        """Returns the matrices of option 2, as of their last update."""
+        kept, n = self._functions.read(Request(damping.name, "chain_2")), self.dimension
         return LimitingChain(kept[:n], kept[n:-1], kept[-1])
 
     def register_matpower(self, exponent: float, damping: Damping) -> None:
@@ -131,9 +132,9 @@ class FullyConnectedMultiKF(VectorFactor, NoCholeskyFactor):
         raise self._unsupported(f"power {exponent:g}")
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all that is registered; returns the changes of `get_inv_vars()`.
+        """Computes all registered functions; returns the changes of `get_inv_vars()`.
 
         Args:
-          dampings: By name; `dampings` among them.
+          dampings: d by name, shape [] each; `dampings` among them.
         """
-        return self._updated_slots(self.value, dampings)
+        return self._functions.updated(self.value, dampings)

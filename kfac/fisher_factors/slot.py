@@ -1,7 +1,7 @@
-"""One function of a factor's damped matrix: which it is, its variables and its update.
+"""One function of a factor's damped matrix: its identification, its variables and its update.
 
-The algebra and the failure policy are in `kfac.linalg.damped_matrix`. The block decides which
-damping to use. Called by `MatrixFactor`.
+The algebra and the failure policy are in `kfac.linalg.damped_matrix`. The block chooses the
+damping. Called by `kfac.fisher_factors.matrix_functions`.
 """
 
 import types
@@ -29,13 +29,13 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], DampedMatrix]] = typ
 
 
 class Damping(NamedTuple):
-    """What to add to the diagonal of a factor.
+    """The number d that is added to the diagonal of a factor.
 
     Attributes:
-      name: Says whose damping it is: path of the variables below `kfac/` that depend on it.
-        Equal names mean equal damping.
-      compute: Returns d, shape [], under its name, whenever it is needed anew; and under their
-        names those that the same computation gives, such as that of the layer's other factor.
+      name: Path of the variables below `kfac/` that depend on d. Equal names mean equal damping.
+      compute: Computes d, shape [], anew, and returns it under its name. May return further
+        dampings of the same computation under their names, such as that of the layer's other
+        factor.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Damping(NamedTuple):
 def current_dampings(
     dampings: Iterable[Damping], known: Mapping[str, Tensor] = types.MappingProxyType({})
 ) -> dict[str, Tensor]:
-    """Returns dampings by name, computed now unless they are known; each computation made once.
+    """Returns dampings by name. Computes those that are not known, each computation once.
 
     Args:
-      dampings: What is needed.
+      dampings: The dampings to compute.
       known: Dampings by name that were computed for the same update.
     """
     found = dict(known)
@@ -63,7 +63,7 @@ def current_dampings(
 
 
 class Request(NamedTuple):
-    """Which function of M + d·I is meant.
+    """The identification of a function of M + d·I.
 
     Attributes:
       damping: Name of the damping.
@@ -90,7 +90,7 @@ class MatrixSlot:
     Products with it are zero before the first update.
 
     Attributes:
-      request: Which function it is.
+      request: The function.
       damping: d.
       name: Path of the variables below `kfac/`.
     """
@@ -99,7 +99,7 @@ class MatrixSlot:
         """Makes no variables yet.
 
         Args:
-          request: Which function of the matrix.
+          request: The function.
           damping: d.
         """
         self.request = request
@@ -125,14 +125,14 @@ class MatrixSlot:
         return read(self._matrix)
 
     def is_computed(self) -> Tensor:
-        """Returns whether the function was ever computed, bool [].
+        """Returns bool [], true once the function has been computed.
 
-        No function that is kept has a first column of zeros, and the variable starts with zeros.
+        The variable starts with zeros, and no function has a first column of zeros.
         """
         return tf.reduce_any(tf.not_equal(self.read()[:, 0], 0))
 
     def read_rare_paths(self) -> Tensor:
-        """Reads how often each of `damped_matrix.RARE_PATHS` was taken so far, int64 [3]."""
+        """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""
         return read(self._rare_paths)
 
     def updated(
@@ -142,8 +142,8 @@ class MatrixSlot:
 
         Args:
           matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
-          dampings: By name; d among them.
-          inverse_method: How to invert; a key of `kfac.linalg.inversion.INVERSIONS`.
+          dampings: Dampings by name, shape [] each; d among them.
+          inverse_method: A key of `kfac.linalg.inversion.INVERSIONS`.
         """
         matrix = tf.cast(matrix, statistics_dtype(self._matrix.dtype.base_dtype))
         damping, previous = self._damping_and_previous(dampings, matrix.dtype)

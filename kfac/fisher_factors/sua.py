@@ -21,9 +21,9 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.base import Moment, Sources
-from kfac.fisher_factors.matrix import NoCholeskyFactor
+from kfac.fisher_factors.base import Moment, Sources, checked_size
 from kfac.fisher_factors.slot import Damping, Request
+from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.linalg import tensor_ops
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.patches.geometry import ConvGeometry, channels_last
@@ -77,11 +77,15 @@ class RepeatedOperator(LinearOperator):
 
 
 @typing.final
-class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
-    """Covariance and mean of the channels, standing for the second moment of patches."""
+class ConvInputSUAKroneckerFactor(StructuredFactor):
+    """Covariance and mean of the channels, in place of the second moment of patches.
 
-    _limitation = "with approx='kron_sua' only the powers 1 and -1"
-    _remedy = "approx='kron'"
+    The arguments are those of `FisherFactor`, and:
+
+      tensors: Images [N, ..., channels].
+      geometry: The filter.
+      has_bias: Whether each patch has a trailing 1.
+    """
 
     def __init__(
         self,
@@ -92,16 +96,6 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Makes no variables and checks no shapes yet.
-
-        Args:
-          tensors: Images [N, ..., channels] by [source][tower].
-          geometry: The filter.
-          has_bias: Whether each patch has a trailing 1.
-          devices: Where each tower's share is computed.
-          name: Path of the variables below `kfac/`.
-          config: Dtypes and the like; None means the defaults.
-        """
         super().__init__(tensors, devices, name, config)
         self._geometry = geometry
         self._has_bias = has_bias
@@ -109,27 +103,41 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
     @property
     def _entries(self) -> int:
         """K."""
-        return int(tf.TensorShape(self._geometry.kernel).num_elements())
+        return self._geometry.entries
 
     @property
-    def _slot_size(self) -> int:
-        """c, the number of channels."""
+    def _channels(self) -> int:
+        """Number of channels c."""
         axis = 1 if self._geometry.channels_first else -1
-        return self._checked_size(self._tensors[0][0], self._geometry.rank + 2, axis)
+        return checked_size(self.name, self._tensors[0][0], self._geometry.rank + 2, axis)
 
     @property
     def dimension(self) -> int:
         """K·c, plus 1 with a bias."""
-        return self._entries * self._slot_size + int(self._has_bias)
+        return self._entries * self._channels + int(self._has_bias)
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
         """(c + 1, c): Σ and below it μ."""
-        return self._slot_size + 1, self._slot_size
+        return self._channels + 1, self._channels
+
+    @property
+    def inverse_cost(self) -> float:
+        """c³ for each inverse that is kept."""
+        return float(self._channels) ** 3 * len(self.inverses)
+
+    def instantiate_inv_variables(self, device: str = "") -> None:
+        """Makes the variables of all registered inverses, once, on `device`."""
+        size = self._channels
+        self._functions.make_variables(lambda _: [size, size], device)
+
+    def _unsupported(self, function: str) -> ValueError:
+        known = "with approx='kron_sua' only the powers 1 and -1"
+        return unsupported_error(function, self.name, known, "approx='kron'")
 
     def _tower_moment(self, tensors: Any) -> Moment:
         images = tf.cast(channels_last(tensors, self._geometry), self.dtype)
-        rows = tf.reshape(images, [-1, self._slot_size])
+        rows = tf.reshape(images, [-1, self._channels])
         total = [tensor_ops.outer_product(rows), tf.reduce_sum(rows, axis=0, keepdims=True)]
         return Moment(tf.concat(total, axis=0), tf.shape(rows)[0])
 
@@ -152,7 +160,7 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
 
     @property
     def cov(self) -> Tensor:
-        """The matrix [dimension, dimension] that is meant, read now."""
+        """A [dimension, dimension], read now."""
         return self.get_cov_as_linear_operator().to_dense()
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
@@ -177,14 +185,14 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
         )
 
     def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Asks for (A + d·I)⁻¹ to be kept, in terms of (Σ + d·I)⁻¹.
+        """Registers (A + d·I)⁻¹, to be kept in terms of (Σ + d·I)⁻¹.
 
         Raises:
           ValueError: The exponent is neither 1 nor −1.
         """
         self._check_exponent(exponent)
         if exponent == -1:
-            self._register(Request(damping.name, "power", -1.0), damping)
+            self._functions.register(Request(damping.name, "power", -1.0), damping)
 
     def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
         """Returns A + d·I as of now, or its inverse as of the last update.
@@ -199,7 +207,7 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
         d = tf.cast(damping.value(), self.dtype)
         if exponent == 1:
             return self._plus(d)
-        inverse = tf.cast(self._read_slot(Request(damping.name, "power", -1.0)), self.dtype)
+        inverse = tf.cast(self._functions.read(Request(damping.name, "power", -1.0)), self.dtype)
         _, mean = self._parts()
         is_ready = tf.logical_and(
             tf.reduce_any(tf.not_equal(inverse, 0)), tensor_ops.all_finite(mean)
@@ -219,6 +227,6 @@ class ConvInputSUAKroneckerFactor(NoCholeskyFactor):
         """Inverts Σ + d·I; returns the changes of `get_inv_vars()`.
 
         Args:
-          dampings: By name; `dampings` among them.
+          dampings: d by name, shape [] each; `dampings` among them.
         """
-        return self._updated_slots(self._parts()[0], dampings)
+        return self._functions.updated(self._parts()[0], dampings)

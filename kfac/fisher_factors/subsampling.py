@@ -1,7 +1,7 @@
-"""Random rows of a tensor, to make statistics from fewer data.
+"""Random rows of a tensor, for statistics of fewer data.
 
-The choice depends on the data only, so that a run that was interrupted and resumed makes the same
-choices. Called by the input factor of convolutions.
+The choice depends on the data only, so an interrupted and resumed run makes the same choices.
+Called by the input factor of convolutions.
 """
 
 import zlib
@@ -12,7 +12,7 @@ from kfac._types import Scalar, Tensor
 
 
 def sample_rows(rows: Tensor, count: Scalar, name: str) -> Tensor:
-    """Returns `count` of the rows, drawn without replacement; all of them if there are no more.
+    """Returns `count` rows drawn without replacement, or all rows if there are fewer.
 
     Args:
       rows: [r, ...].

@@ -1,4 +1,4 @@
-"""Layers that are applied several times to an example: how their tensors are given, and folded.
+"""Formats for the tensors of layers that are applied several times to an example.
 
 The uses of a layer, such as the steps of a recurrent network, come as a list with one tensor
 [N, ...] per use, as one tensor [uses, N, ...], or as one tensor [uses · N, ...] in which all
@@ -16,7 +16,7 @@ from kfac.linalg.tensor_ops import static_size
 
 
 def as_uses(tensors: Any, example_axes: int) -> Any:
-    """Returns tensors as blocks keep them: a tuple over uses, (stacked,), or [uses · N, ...].
+    """Returns tensors in a format of blocks: a tuple over uses, (stacked,), or [uses · N, ...].
 
     Args:
       tensors: In any of the formats, or with more axes of uses or examples.
@@ -49,16 +49,16 @@ def _flattened(tensor: Tensor, example_axes: int) -> Tensor:
 
 
 def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str) -> int:
-    """Returns how often a layer is applied to an example.
+    """Returns the number of times that a layer is applied to an example.
 
     Args:
       tensors: The layer's inputs or outputs, in any of the formats.
-      num_uses: What was said about it, or None.
+      num_uses: The number given at registration, or None.
       example_axes: Number of axes of an example: 1 for vectors, 3 for images.
       layer: Name of the layer, for the error.
 
     Raises:
-      ValueError: The number is neither given nor seen, or both and they differ.
+      ValueError: The number is neither given nor visible in the tensors, or the two differ.
     """
     if isinstance(tensors, (tuple, list)):
         is_folded = num_uses is not None and _are_folded(tensors, num_uses, example_axes)
@@ -80,7 +80,7 @@ def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str
 
 
 def _are_folded(tensors: Sequence[Tensor], num_uses: int, example_axes: int) -> bool:
-    """Returns whether tensors of static shape have so many uses together, one each at least."""
+    """Returns whether tensors of static shape have `num_uses` uses together, each at least one."""
     if num_uses <= len(tensors) or not all(tf.is_tensor(t) and t.shape.rank for t in tensors):
         return False
     leading = [tensor.shape[: max(1, tensor.shape.rank - example_axes)] for tensor in tensors]

@@ -5,7 +5,7 @@ Losses must be registered before, because layers are what is between parameters 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock
@@ -40,8 +40,17 @@ __all__ = [
 ]
 
 
+class _HasAutoRegistration(Protocol):
+    """A layer collection, as far as it registers layers automatically."""
+
+    def auto_register_layers(
+        self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
+    ) -> dict[Parameters, FisherBlock]:
+        """Registers layers; see `LayerCollection.auto_register_layers`."""
+
+
 def register_layers(
-    layer_collection: AutoRegistration,
+    layer_collection: _HasAutoRegistration,
     varlist: Sequence[Variable] | None,
     batch_size: Scalar | None = None,
 ) -> dict[Parameters, FisherBlock]:

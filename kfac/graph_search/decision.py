@@ -1,6 +1,6 @@
-"""What the scanner decided about each parameter, and why, as text for people.
+"""The scanner's decision about each parameter, with its reason, as text for people.
 
-Called by the scanner, and by the report of a layer collection.
+Called by the scanner and by the layer collection, for its report.
 """
 
 from collections.abc import Sequence

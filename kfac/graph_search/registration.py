@@ -1,17 +1,25 @@
 """Registers matches in a layer collection, as the layers that they look like.
 
-Several matches of the same parameters are one layer that is applied several times. Which method
-registers what is in one table. Called by the scanner.
+Several matches of the same parameters are one layer that is applied several times. One table says
+which kind of match is planned by which function. Called by the scanner.
 """
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
-import tensorflow as tf
-
-from kfac._types import Parameters, Scalar, Tensor
+from kfac._types import Parameters, Scalar
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.graph_search.plans import (
+    CountedUses,
+    DensePlan,
+    Folded,
+    Plan,
+    PlannedTensors,
+    RepeatedConvPlan,
+    RepeatedDensePlan,
+    SinglePlan,
+)
 from kfac.graph_search.records import (
     MatchRecord,
     NotRegistrableError,
@@ -20,30 +28,25 @@ from kfac.graph_search.records import (
     names_of,
 )
 from kfac.graph_search.uses import Batch, Place, has_unknown_uses, uses_by_place
-from kfac.registration.convolutions import ConvRegistration
-from kfac.registration.dense_layers import DenseRegistration
+from kfac.registration.convolutions import (
+    register_conv2d,
+    register_convolution,
+    register_depthwise_conv2d,
+)
+from kfac.registration.dense_layers import register_scale_and_shift
+from kfac.registration.layer_table import LayerTable
 
-v1 = tf.compat.v1
 
+class HasLayers(Protocol):
+    """A layer collection, as far as matches are registered in it."""
 
-class LayerRegistration(DenseRegistration, ConvRegistration):
-    """All methods that register layers."""
-
-
-class Plan(NamedTuple):
-    """How one layer is to be registered.
-
-    Attributes:
-      method: Name of the method.
-      arguments: What it is called with, beside `params` and `reuse`; functions make the argument.
-    """
-
-    method: str
-    arguments: Mapping[str, Any]
+    @property
+    def layer_table(self) -> LayerTable:
+        """The layers."""
 
 
 def register_records(
-    layer_collection: LayerRegistration,
+    layer_collection: HasLayers,
     record_list_dict: Records,
     reuse: bool | str = False,
     batch_size: Scalar | None = None,
@@ -51,9 +54,9 @@ def register_records(
     """Registers matches, in the order of the names of their parameters.
 
     Args:
-      layer_collection: Where to register them.
+      layer_collection: The layer collection to register them in.
       record_list_dict: Matches by parameter or tuple of parameters, no parameter in two keys.
-      reuse: As in all methods that register a layer.
+      reuse: As in all functions that register a layer.
       batch_size: Number of examples; None means that the first axis tells.
 
     Returns:
@@ -61,90 +64,34 @@ def register_records(
 
     Raises:
       ValueError: Matches of the same parameters are of several kinds, or of a kind that can be
-        applied only once; the batch size does not divide the rows; or as in the methods.
+        applied only once; the batch size does not divide the rows; or as in the functions that
+        register layers.
     """
     batch = Batch(batch_size, batch_size is not None)
     plans = {
         key: plan_registration(key, record_list_dict[key], batch)
         for key in sorted(record_list_dict, key=names_of)
     }
-    carry_out(layer_collection, plans, reuse)
-    return {key: layer_collection.fisher_blocks[key] for key in plans}
+    layers = layer_collection.layer_table
+    register_plans(layers, plans, reuse)
+    return {key: layers.blocks[key] for key in plans}
 
 
-def carry_out(
-    layer_collection: LayerRegistration, plans: Mapping[Parameters, Plan], reuse: bool | str
-) -> None:
-    """Registers what was planned.
+def register_plans(layers: LayerTable, plans: Mapping[Parameters, Plan], reuse: bool | str) -> None:
+    """Registers planned layers, in the order of the plans.
 
     Args:
-      layer_collection: Where to register it.
-      plans: How, by parameter or tuple of parameters.
-      reuse: As in all methods that register a layer.
+      layers: The table to add them to.
+      plans: Plans by parameter or tuple of parameters.
+      reuse: As in all functions that register a layer.
     """
-    made: dict[Any, Tensor] = {}
+    tensors = PlannedTensors()
     for params, plan in plans.items():
-        with v1.name_scope("kfac/scanned/"):
-            arguments = {name: _made(value, made) for name, value in plan.arguments.items()}
-        getattr(layer_collection, plan.method)(params, reuse=reuse, **arguments)
-
-
-class Folded(NamedTuple):
-    """A tensor [..., size] that is to be made [rows, size].
-
-    Attributes:
-      tensor: The tensor, or a function that makes it.
-      size: Of the last axis; None for ids, which are to be made [rows].
-    """
-
-    tensor: Tensor | Callable[[], Tensor]
-    size: int | None
-
-    def make(self, made: dict[Any, Tensor]) -> Tensor:
-        """Returns the tensor, the same for the same arguments."""
-        key = self.tensor if callable(self.tensor) else self.tensor.ref(), self.size
-        if key not in made:
-            made[key] = self._folded(self.tensor() if callable(self.tensor) else self.tensor)
-        return made[key]
-
-    def _folded(self, tensor: Tensor) -> Tensor:
-        rank = 1 if self.size is None else 2
-        if tensor.shape.rank == rank and (self.size is None or tensor.shape[-1] == self.size):
-            return tensor
-        with v1.device(tensor.device):
-            return tf.reshape(tensor, [-1] if self.size is None else [-1, self.size])
-
-
-class CountedUses(NamedTuple):
-    """The number of uses of a layer as a tensor.
-
-    Attributes:
-      inputs: What enters the layer.
-      batch_size: Number of examples.
-    """
-
-    inputs: tuple[Folded, ...]
-    batch_size: Scalar
-
-    def make(self, made: dict[Any, Tensor]) -> Tensor:
-        """Returns rows per example, int []."""
-        rows = tf.add_n([tf.shape(folded.make(made))[0] for folded in self.inputs])
-        return rows // tf.cast(self.batch_size, rows.dtype)
-
-
-def _made(value: Any, made: dict[Any, Tensor]) -> Any:
-    if isinstance(value, (Folded, CountedUses)):
-        return value.make(made)
-    if isinstance(value, list):
-        return [_made(entry, made) for entry in value]
-    return value() if callable(value) else value
-
-
-# What to register.
+        plan.register(layers, params, reuse, tensors)
 
 
 def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
-    """Returns how to register a layer.
+    """Returns the plan of a layer.
 
     Args:
       params: Its parameter, or a tuple of them.
@@ -178,20 +125,10 @@ def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> 
     inputs = [Folded(record.data["inputs"], size) for record in records]
     uses = _uses(places, inputs, batch)
     outputs = [record.data["outputs"] for record in records]
-    kind = {"dense_inputs": False} if is_embedding else {}
-    is_single = len(records) == 1
-    if is_single and uses == 1 and outputs[0].shape.rank <= 2:
-        return Plan(
-            "register_fully_connected", {"inputs": inputs[0], "outputs": outputs[0], **kind}
-        )
-    arguments = {
-        "inputs": inputs[0] if is_single else inputs,
-        "outputs": outputs[0] if is_single else outputs,
-        "num_uses": uses,
-        "unordered": any(len(p.leading) > 1 for p in places) or _has_unknown_split(places, uses),
-        **kind,
-    }
-    return Plan("register_fully_connected_multi", arguments)
+    if len(records) == 1 and uses == 1 and outputs[0].shape.rank <= 2:
+        return DensePlan(inputs[0], outputs[0], dense_inputs=not is_embedding)
+    unordered = any(len(p.leading) > 1 for p in places) or _has_unknown_split(places, uses)
+    return RepeatedDensePlan(inputs, outputs, not is_embedding, uses, unordered)
 
 
 def _uses(places: Sequence[Place], inputs: Sequence[Folded], batch: Batch) -> int | CountedUses:
@@ -227,8 +164,8 @@ def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batc
     first = records[0]
     is_2d = first.record_type is RecordType.conv2d
     if uses == [1]:
-        return Plan("register_conv2d" if is_2d else "register_convolution", first.data)
-    geometries = [_geometry(record) for record in records]
+        return _single(register_conv2d if is_2d else register_convolution, first)
+    geometries = [_settings(record) for record in records]
     if not is_2d or any(geometry != geometries[0] for geometry in geometries):
         raise NotRegistrableError(
             f"is the filter of {sum(uses)} convolutions, which are not two-dimensional with the "
@@ -245,16 +182,15 @@ def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batc
             "an unknown number of images"
         )
     inputs, outputs = ([r.data[name] for r in records] for name in ("inputs", "outputs"))
-    arguments = {
-        "inputs": inputs if len(records) > 1 else inputs[0],
-        "outputs": outputs if len(records) > 1 else outputs[0],
-        "num_uses": sum(uses),
-        **geometries[0],
-    }
-    return Plan("register_conv2d_multi", arguments)
+    return RepeatedConvPlan(inputs, outputs, sum(uses), geometries[0])
 
 
-def _geometry(record: MatchRecord) -> dict[str, Any]:
+def _single(function: Callable[..., None], record: MatchRecord) -> SinglePlan:
+    return SinglePlan(function, record.data["inputs"], record.data["outputs"], _settings(record))
+
+
+def _settings(record: MatchRecord) -> dict[str, Any]:
+    """Returns the arguments of a match beside its tensors, such as strides."""
     return {k: v for k, v in record.data.items() if k not in {"inputs", "outputs"}}
 
 
@@ -263,7 +199,7 @@ def _depthwise(params: Parameters, records: Sequence[MatchRecord], batch: Batch)
     uses = sum(uses_by_place([_place_of_rows(record) for record in records], batch))
     if uses > 1:
         raise NotRegistrableError(f"is the filter of a depthwise convolution, {uses} times")
-    return Plan("register_depthwise_conv2d", records[0].data)
+    return _single(register_depthwise_conv2d, records[0])
 
 
 def _scale_and_shift(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
@@ -279,7 +215,7 @@ def _scale_and_shift(params: Parameters, records: Sequence[MatchRecord], batch: 
     (uses,) = uses_by_place([_place_of_rows(records[0])], batch)
     if uses > 1:
         raise NotRegistrableError(f"scales {uses} rows of an example")
-    return Plan("register_scale_and_shift", records[0].data)
+    return _single(register_scale_and_shift, records[0])
 
 
 def _place_of_rows(record: MatchRecord) -> Place:

@@ -1,4 +1,4 @@
-"""Decides what the parameters of one tower are registered as.
+"""Decides which layers the parameters of one tower are registered as.
 
     uses of parameters → matches → filters → plans, and generic for what is left
 
@@ -18,6 +18,7 @@ from kfac.graph_search.filtering import (
     filter_user_registered_records,
 )
 from kfac.graph_search.matching import Matches, find_matches
+from kfac.graph_search.plans import GenericPlan, Plan
 from kfac.graph_search.records import (
     AmbiguousRegistrationError,
     MatchRecord,
@@ -27,7 +28,7 @@ from kfac.graph_search.records import (
     names_of,
     refs,
 )
-from kfac.graph_search.registration import Plan, plan_registration
+from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.graph_search.uses import Batch
 from kfac.registration.approximations import check_approximation
@@ -37,7 +38,7 @@ LinkedGroups = Mapping[frozenset[Variable], str | None]
 
 
 class TowerPlan(NamedTuple):
-    """What to register in a tower, and why.
+    """The layers of a tower, and the reason for each.
 
     Attributes:
       plans: By parameter or tuple of parameters, in the order of their names.
@@ -132,7 +133,7 @@ def _complete(tower: Tower, records: Records, reasons: dict[Any, str]) -> Record
 
 
 def _planned(records: Records, batch: Batch, reasons: dict[Any, str]) -> dict[Parameters, Plan]:
-    """Returns how to register layers, in the order of their names."""
+    """Returns the plans of layers, in the order of their names."""
     plans = {}
     for params in sorted(records, key=names_of):
         try:
@@ -203,4 +204,4 @@ def _generic(
             f"generic, because it {reasons[first.ref()]}; and the number of examples is unknown, "
             "because the losses have different numbers of rows. Pass batch_size."
         )
-    return {v: Plan("register_generic", {"batch_size": batch.size}) for v in variables}
+    return {v: GenericPlan(batch.size) for v in variables}

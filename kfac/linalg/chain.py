@@ -1,8 +1,8 @@
-"""What the chain approximations of repeated dense layers keep of one factor, as plain functions.
+"""The matrices of one factor in the chain approximations of repeated dense layers.
 
-Uses of a layer, such as the steps of a recurrent network, are taken to form a linear Gaussian
-chain: with C₀ the second moment of one use, and C₁ that of a use and the one before it. With
-R = (C₀ + d·I)^(−½), Ψ = R C₁ R says how much one use tells of the next. Called by the slots of the
+The uses of a layer, such as the steps of a recurrent network, are taken to form a linear Gaussian
+chain. C₀ is the second moment of one use, and C₁ that of a use with the one before it. With
+R = (C₀ + d·I)^(−½), Ψ = R C₁ R is the correlation of neighbouring uses. Called by the slots of the
 multi-use factor, and by the series block.
 
 References:
@@ -27,7 +27,7 @@ def symmetric_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> Dampe
     Args:
       moments: C₀ and C₁, [2, n, n].
       damping: d > 0, shape [].
-      previous: [n + 1, n], what to return if something is not finite.
+      previous: [n + 1, n], returned if something is not finite.
 
     Returns:
       L = R U, and below it |ψ|: [n + 1, n].
@@ -46,7 +46,7 @@ def limiting_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> Damped
     Args:
       moments: C₀ and C₁, [2, n, n].
       damping: d > 0, shape [].
-      previous: [2n + 1, n], what to return if something is not finite.
+      previous: [2n + 1, n], returned if something is not finite.
 
     Returns:
       P = (R C₁)ᵀ R, below it K = R E, and below it μ = min(σ², 1): [2n + 1, n].
@@ -63,13 +63,13 @@ def limiting_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> Damped
 
 
 def symmetric_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
-    """Returns the block that option 1 stands for, undamped, [n · m, n · m].
+    """Returns the block of option 1, undamped, [n · m, n · m].
 
     T·A₀⊗G₀ + Σ_k 2 (T − k) A_k⊗G_k over k = 1, …, T − 1, where A_k = C₀^½ |Ψ|^k C₀^½.
 
     Args:
       a: C₀ and C₁ of the inputs, [2, n, n].
-      g: Those of the outputs' gradients, [2, m, m].
+      g: C₀ and C₁ of the outputs' gradients, [2, m, m].
       uses: T.
     """
     bases, psis = [], []
@@ -84,14 +84,14 @@ def symmetric_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
 
 
 def limiting_chain_block(a: Tensor, g: Tensor, uses: int) -> Tensor:
-    """Returns the block that option 2 stands for, undamped, [n · m, n · m].
+    """Returns the block of option 2, undamped, [n · m, n · m].
 
     T Σ_k C₀^½ Ψ^k C₀^½ over all k, with C₀ and Ψ the Kronecker products of those of A and G, and
     Ψ^(−k) meaning the transpose of Ψ^k. The sum is (I − Ψᵀ)⁻¹ (I − ΨᵀΨ) (I − Ψ)⁻¹.
 
     Args:
       a: C₀ and C₁ of the inputs, [2, n, n].
-      g: Those of the outputs' gradients, [2, m, m].
+      g: C₀ and C₁ of the outputs' gradients, [2, m, m].
       uses: T.
     """
     (root_a, psi_a), (root_g, psi_g) = _whitened(a), _whitened(g)

@@ -1,8 +1,8 @@
-"""Functions of a damped matrix M + d·I: inverse, powers, Cholesky factors; and what if they fail.
+"""Functions of a damped matrix M + d·I, with a failure policy: inverse, powers, Cholesky factors.
 
-Plain functions that never raise at run time and never return anything that is not finite. They say
-by which path they found the result. The first attempt at an inverse is in
-`kfac.linalg.inversion`. Called by the slots in which factors keep such matrices.
+The functions never raise at run time and never return anything that is not finite. They report the
+path by which they found the result. The first attempt at an inverse is in `kfac.linalg.inversion`.
+Called by the slots in which factors keep such matrices.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
@@ -20,11 +20,11 @@ from kfac.linalg.tensor_ops import add_to_diagonal, all_finite, choose, identity
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
 
 RARE_PATHS = ("retried", "eigen", "kept")
-"""What may happen when a matrix is inverted, beside success at the first attempt."""
+"""Ways in which an inversion may end other than success at the first attempt."""
 
 
 class DampedMatrix(NamedTuple):
-    """A function of a damped matrix and the path by which it was found.
+    """A function of a damped matrix, and the path by which it was found.
 
     Attributes:
       matrix: [n, n], finite.
@@ -66,11 +66,11 @@ def damped_inverse(
     Args:
       matrix: M [n, n], symmetric, float32 or float64; positive semi-definite if all is well.
       damping: d, shape [], of the same dtype.
-      previous: [n, n], what to return when M cannot be inverted.
+      previous: [n, n], returned if M cannot be inverted.
       method: A key of `kfac.linalg.inversion.INVERSIONS`.
 
     Returns:
-      The inverse and which path gave it.
+      The inverse, and the path that gave it.
     """
     return _with_retries(matrix, damping, previous, INVERSIONS[method], inverse_from_root)
 
@@ -100,7 +100,7 @@ def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatri
     Args:
       matrix: M [n, n], symmetric.
       damping: d; does not matter.
-      previous: [n + 1, n], what to return if M is not finite.
+      previous: [n + 1, n], returned if M is not finite.
     """
     del damping
     values, vectors, is_usable = eigendecompose(matrix)
@@ -113,10 +113,10 @@ def damped_power(
     """Returns (M + d·I)^e from the eigendecomposition of M.
 
     Args:
-      decomposition: That of M [n, n].
+      decomposition: The eigendecomposition of M [n, n].
       damping: d > 0, shape [], of the same dtype.
       exponent: e, any number.
-      previous: [n, n], what to return if M or d is not finite, d ≤ 0, or the power overflows.
+      previous: [n, n], returned if M or d is not finite, d ≤ 0, or the power overflows.
     """
     values, vectors, is_usable = decomposition
     usable = tf.logical_and(is_usable, _is_damping(damping))
@@ -165,15 +165,15 @@ def _with_retries(
     of NaN abort the step, so inputs and results are checked here.
 
     Args:
-      matrix: M [n, n], symmetric but for rounding: of most only the lower triangle is read.
+      matrix: M [n, n], symmetric but for rounding. Most functions read its lower triangle only.
       damping: d, shape [].
-      previous: [n, n], what to return when all else fails.
+      previous: [n, n], returned if everything else fails.
       attempt: The function of M + d·I and the identity; not finite where it fails.
       function: The same of the Cholesky factor of M + d·I and the identity.
     """
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
-    # Not by another that is known beforehand: TensorFlow would keep it as a constant.
+    # The replacement is computed: TensorFlow would store a known one as a constant.
     matrix = tf.math.multiply_no_nan(matrix, tf.cast(usable, matrix.dtype))
     damping = tf.where(usable, damping, tf.ones_like(damping))
     direct = attempt(add_to_diagonal(matrix, damping), identity_like(matrix))
@@ -193,16 +193,17 @@ def _with_retries(
 
 
 def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
-    """Returns a Tensor that is dead, as all that is made of it is, if a result is found already.
+    """Returns a Tensor that is dead if a result is found already.
 
-    So a decomposition that is not needed does not run. A conditional branch would do the same, but
-    several for each factor make building the graph many times slower.
+    Operations on dead Tensors do not run, so an unnecessary decomposition costs nothing.
+    Conditional branches would do the same, but several per factor make building the graph many
+    times slower.
     """
     return tf.raw_ops.Switch(data=tensor, pred=is_found).output_false
 
 
 def _first(is_found: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
-    """Returns what is found already, or else what was made of dead Tensors, of the same shape."""
+    """Returns the first Tensor if a result is found already, or else the other of equal shape."""
     found = tf.raw_ops.Switch(data=tensor, pred=is_found).output_true
     merged = tf.raw_ops.Merge(inputs=[found, otherwise]).output
     merged.set_shape(tensor.shape)

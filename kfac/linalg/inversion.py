@@ -1,8 +1,8 @@
 """Ways to invert a positive definite matrix: Cholesky, LU, Newton–Schulz.
 
-Plain functions that say by entries that are not finite that they failed; they never raise at run
-time. Their caller, `kfac.linalg.damped_matrix`, handles the failure. It also has the inverses by
-eigendecomposition, because several of them share one decomposition.
+The functions never raise at run time. If they fail, the result has entries that are not finite,
+and the caller, `kfac.linalg.damped_matrix`, handles the failure. Inverses by eigendecomposition are
+there too, because several of them share one decomposition.
 
 References:
   Schulz (1933), "Iterative Berechnung der reziproken Matrix".
@@ -19,13 +19,13 @@ from kfac._types import Tensor
 from kfac.linalg.tensor_ops import all_finite, identity_like, outer_product, static_size, symmetrize
 
 LARGEST_BLOCK = 320
-"""Rows of what is decomposed and inverted in one piece; larger matrices are halved."""
+"""Rows of the largest matrix that is inverted in one piece; larger matrices are halved."""
 
 LARGEST_RESIDUAL = 0.1
-"""What ‖I − A X‖ an inverse X found by iteration may leave, in the Frobenius norm."""
+"""Largest accepted ‖I − A X‖ of an inverse X found by iteration, in the Frobenius norm."""
 
 MOST_STEPS = 64
-"""Enough for any condition number that a float64 can have."""
+"""Number of iterations that is enough for any condition number in float64."""
 
 
 def inverse_from_root(root: Tensor, identity: Tensor) -> Tensor:
@@ -37,8 +37,8 @@ def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
     """Returns A⁻¹ of a positive definite A [n, n], from its Cholesky decomposition.
 
     Only the lower triangle of A is read. Large matrices are decomposed and inverted by blocks, so
-    that most of the work is products of matrices, which use all cores. What is inverted is the
-    triangular root, never a block of A: that would lose twice as many digits.
+    that most of the work is products of matrices, which use all cores. Only the triangular root is
+    inverted, never a block of A: that would lose twice as many digits.
     """
     size = static_size(matrix, 0)
     if size is None or size <= LARGEST_BLOCK:
@@ -78,8 +78,8 @@ def _gram(root: Tensor) -> Tensor:
 def by_lu(matrix: Tensor, identity: Tensor) -> Tensor:
     """Returns A⁻¹ of a positive definite A [n, n], from its LU decomposition.
 
-    The kernel aborts the step at a zero pivot, and takes indefinite matrices for good, so both are
-    looked for before. That makes this the slowest way.
+    The kernel aborts the step at a zero pivot, and accepts indefinite matrices. So this function
+    checks for both first, which makes it the slowest way.
     """
     matrix = symmetrize(matrix)
     _, log_determinant = tf.linalg.slogdet(matrix)
@@ -113,7 +113,7 @@ def by_newton_schulz(matrix: Tensor, identity: Tensor) -> Tensor:
     matrix = symmetrize(matrix)
     bound = tf.reduce_max(tf.reduce_sum(tf.abs(matrix), axis=1))
     start = (tf.constant(0), identity / bound, identity - matrix / bound)
-    # The step after the last one makes the error that of the rounding.
+    # One more step reduces the error to that of rounding.
     _, found, _ = improve(*tf.while_loop(goes_on, improve, start))
     residual = tf.norm(identity - tf.matmul(matrix, found))
     return _nan_unless(residual <= LARGEST_RESIDUAL, found)

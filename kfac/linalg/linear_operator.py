@@ -1,7 +1,7 @@
-"""Matrices that are only ever multiplied with: dense and diagonal ones behind the same methods.
+"""Matrices for multiplication only: dense and diagonal ones behind the same methods.
 
-What factors hand to blocks, so that a block need not know how a factor keeps its matrix. Plain
-values: no variables, no devices.
+Factors return them to blocks, so that a block need not know the form in which a factor keeps its
+matrix. Plain values: no variables, no devices.
 """
 
 import abc

@@ -1,9 +1,9 @@
-"""Gradients of dense layers that are visibly products, where that makes them cheaper to multiply.
+"""Finds gradients of dense layers in the graph that are products XᵀD of few rows.
 
 The gradient of a dense layer's weight is XᵀD, of its inputs X and the gradients D of its outputs,
-one row for each example. Where a batch has fewer rows than the layer is wide, multiplying X and D
-by the inverses is less work than multiplying their product. Nothing has to be declared: the graph
-shows how a gradient was computed. Called by the Kronecker blocks.
+one row for each example. If a batch has fewer rows than the layer is wide, multiplying X and D by
+the inverses is cheaper than multiplying their product. Nothing has to be declared: the graph shows
+the computation of a gradient. Called by the Kronecker blocks.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §4.2: the product with both inverses.
@@ -18,7 +18,7 @@ from kfac.linalg.tensor_ops import append_homogeneous, static_size
 
 v1 = tf.compat.v1
 
-_HAND_ON = ("EnsureShape", "Identity")
+_PASS_ON = ("EnsureShape", "Identity")
 
 
 class RowProduct(NamedTuple):
@@ -34,11 +34,11 @@ class RowProduct(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What computed a value.
+    """The origin of a value.
 
     Attributes:
-      op: The op.
-      waits_for: What the value must be waited for besides.
+      op: The op that computed it.
+      waits_for: Ops that must run before the value is read.
     """
 
     op: Operation
@@ -46,16 +46,16 @@ class _Source(NamedTuple):
 
 
 def cheaper_row_product(gradient: Parameters) -> RowProduct | None:
-    """Returns X and D of a gradient V = XᵀD where A V G is cheaper as (A Xᵀ)(D G).
+    """Returns X and D of a gradient V = XᵀD if A V G is cheaper as (A Xᵀ)(D G).
 
-    That is with few rows r: for A [m, m] and G [n, n] if r(m² + n² + mn) < mn(m + n).
+    For A [m, m], G [n, n] and r rows this is the case if r(m² + n² + mn) < mn(m + n).
 
     Args:
       gradient: V [m, n] as a Tensor, or a tuple of all its rows but the last [m − 1, n] and the
         last [n], which belongs to a bias.
 
     Returns:
-      None if it was not computed so, if it is not cheaper, or if r is not static.
+      None if the gradient is no such product, if it is not cheaper, or if r is not static.
     """
     product = _as_row_product(gradient)
     if product is None:
@@ -81,17 +81,17 @@ def _as_row_product(gradient: Parameters) -> RowProduct | None:
 
 
 def _source(tensor: Tensor) -> _Source:
-    """Looks for the op that computed a value, behind those that only hand it on."""
+    """Returns the op that computed a value, behind ops that only pass it on."""
     op, waits_for = tensor.op, []
-    while op.type in _HAND_ON:
+    while op.type in _PASS_ON:
         waits_for += op.control_inputs
         op = op.inputs[0].op
     return _Source(op, waits_for)
 
 
 def _is_sum_of_rows(op: Operation, rows: Tensor) -> bool:
-    """Whether an op adds up all rows [r, n], perhaps with another shape for a sum [n]."""
-    if op.type == "Reshape":  # The gradient of a broadcast, to the shape of what was broadcast.
+    """Returns whether an op sums all rows [r, n]; the sum [n] may have another shape."""
+    if op.type == "Reshape":  # Part of the gradient of a broadcast.
         op = _source(op.inputs[0]).op
     sums = op.type == "BiasAddGrad" or (op.type == "Sum" and _adds_rows(op))
     return sums and op.inputs[0].name == rows.name

@@ -1,6 +1,6 @@
-"""Symmetric matrices as rectangles of half the size, to be sent between devices.
+"""Symmetric matrices packed into rectangles of half the size, for transfers between devices.
 
-Plain functions, called by factors whose statistic is summed over towers on several devices.
+Called by factors whose statistic is summed over towers on several devices.
 """
 
 import tensorflow as tf

@@ -1,6 +1,6 @@
-"""Small tensor functions that all of K-FAC shares: scalars, dtypes, second moments of rows.
+"""Small tensor functions for all of K-FAC: scalars, dtypes, second moments of rows.
 
-Plain functions: no state, no layers, no devices.
+No state, no layers, no devices.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor
 
 LARGEST_PRODUCT = 256
-"""Rows of a symmetric product that is computed whole; of larger ones only a triangle is."""
+"""Size of the largest symmetric product that is computed whole, rather than by triangles."""
 
 FEWEST_ROWS = 192
-"""Of how many rows at least a product must be for its parts to be worth putting together."""
+"""Smallest number of rows for which computing a product by triangles is faster."""
 
 
 def as_scalar(value: Scalar, dtype: DType) -> Tensor:
-    """Returns a setting, whatever its form, as a Tensor [] of `dtype`, without losing digits."""
+    """Returns a number, Tensor, Variable or function of none, as a Tensor [] of `dtype`."""
     if callable(value):
         value = value()
     if isinstance(value, (int, float)):
@@ -29,13 +29,13 @@ def as_scalar(value: Scalar, dtype: DType) -> Tensor:
 def static_size(tensor: Tensor, axis: int) -> Any:
     """Returns the size of an axis as an int, or None if it is not known yet.
 
-    Works also where `disable_v2_behavior` has made shapes consist of Dimension objects.
+    Also works if `disable_v2_behavior` has made shapes consist of Dimension objects.
     """
     return tf.compat.dimension_value(tensor.shape[axis])
 
 
 def with_shape(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """Returns a Tensor with a static shape, checked when it is run if it is not known before."""
+    """Returns a Tensor with a static shape; checks it at run time if it is not known before."""
     is_known = tensor.shape.is_fully_defined() and tensor.shape == tf.TensorShape(shape)
     return tensor if is_known else tf.ensure_shape(tensor, shape)
 
@@ -46,14 +46,14 @@ def statistics_dtype(dtype: DType) -> DType:
 
 
 def all_finite(tensor: Tensor) -> Tensor:
-    """Returns a bool [], whether every entry of `tensor` is finite."""
+    """Returns bool [], true if every entry of `tensor` is finite."""
     return tf.reduce_all(tf.math.is_finite(tensor))
 
 
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
     """Returns one of two Tensors of the same shape as a whole, by a bool [].
 
-    Costs nothing, where `tf.where` would go through all entries.
+    Copies nothing, unlike `tf.where`, which goes through all entries.
     """
     return tf.compat.v1.where(condition, chosen, other)
 
@@ -64,10 +64,10 @@ def symmetrize(matrix: Tensor) -> Tensor:
 
 
 def add_in_order(tensors: Sequence[Tensor]) -> Tensor:
-    """Adds up tensors of one shape, rounding alike in each run.
+    """Returns the sum of tensors of one shape, rounded equally in each run.
 
-    `add_n` begins with the first operand whose memory it may take, which depends on who else has
-    read it by then; so the first is one that nothing else reads.
+    `add_n` begins with the first operand whose memory it may reuse, and that depends on the timing
+    of other readers. So the first operand is a copy that nothing else reads.
     """
     with tf.compat.v1.get_default_graph().gradient_override_map({"Snapshot": "Identity"}):
         first = tf.raw_ops.Snapshot(input=tensors[0])
@@ -98,9 +98,9 @@ def append_homogeneous(rows: Tensor) -> Tensor:
 def outer_product(rows: Tensor) -> Tensor:
     """Returns XᵀX [n, n] of `rows` X [r, n], symmetric but for rounding.
 
-    A large one is cut into quarters, of which one is the transpose of another, and so on with
-    those on the diagonal. What needs more symmetry, such as a decomposition, makes it, which is
-    needed far less often.
+    A large product is cut into quarters, one of which is the transpose of another. The quarters on
+    the diagonal are cut again. Rare consumers that need exact symmetry, such as decompositions,
+    symmetrize it themselves.
     """
     count, size = (static_size(rows, axis) for axis in (0, 1))
     if size is None or size <= LARGEST_PRODUCT or (count or FEWEST_ROWS) < FEWEST_ROWS:

@@ -1,9 +1,9 @@
 """Vectors in the space of the parameters, one part per variable, some of them sparse.
 
 A part is a Tensor of the variable's shape, or IndexedSlices: the rows of a table that a batch
-looked up, all others being zero. Parts stay sparse as long as what is done with them allows. What
-is done often with whole vectors is done with their parts joined: one operation, where each part
-would need its own. Called by the optimizer and its momentum rules.
+looked up, all others being zero. Parts stay sparse as long as the operations on them allow it.
+Frequent operations use the joined parts, which takes one op instead of one per part. Called by the
+optimizer and its momentum rules.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
 
     Args:
       gradient: A Tensor, or IndexedSlices whose repeated indices mean a sum.
-      variable: What it is the gradient of.
+      variable: The variable of the gradient.
       keep_sparse: Whether IndexedSlices stay such; else they become a Tensor.
     """
     if not isinstance(gradient, tf.IndexedSlices):

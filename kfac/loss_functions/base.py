@@ -1,11 +1,11 @@
-"""What all losses share: targets, samples, weights of examples, and products with curvature.
+"""The interface of all losses: targets, samples, weights of examples, products with curvature.
 
-A loss is −log p(targets) of a distribution whose parameters the model predicts: its inputs. K-FAC
-needs more than its value. The Fisher matrix F of that distribution, by example a small matrix with
-respect to the inputs, is an expectation over targets that are drawn from the model's own
-distribution; the factor B, with B Bᵀ = F, is what exact estimates propagate back. Families supply
-formulas for one example, this file sums, weighs and checks. Called by the loss table and by
-everything that multiplies with curvature.
+A loss is −log p(targets) of a distribution whose parameters, its inputs, the model predicts. K-FAC
+also needs the distribution's Fisher matrix F with respect to the inputs, a small matrix for each
+example. F is an expectation over targets drawn from the model's own distribution. Exact estimates
+propagate its factor B, with B Bᵀ = F, back through the model. Each family supplies the formulas for
+one example; this file sums, weighs and checks. Called by the loss table and by everything that
+multiplies by curvature.
 
 References:
   Martens (2014), "New insights and perspectives on the natural gradient method",
@@ -41,10 +41,10 @@ class LossFunction(abc.ABC):
     """
 
     _has_natural_parameters: ClassVar[bool] = True
-    """Whether the inputs are natural parameters, up to an affine map: then GGN = Fisher."""
+    """True if the inputs are natural parameters, up to an affine map: then GGN = Fisher."""
 
     _event_axes: ClassVar[int] = 0
-    """How many trailing axes of the inputs describe one draw, and so must share a weight."""
+    """Number of trailing axes of the inputs that describe one draw, and so share a weight."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class LossFunction(abc.ABC):
         """Keeps its arguments; shapes are checked when ops are built.
 
         Args:
-          targets: What was observed, or None if only samples will be needed.
+          targets: Observed targets, or None if only samples will be needed.
           seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples] or with more of the leading axes of the inputs; None means 1.
@@ -68,7 +68,7 @@ class LossFunction(abc.ABC):
 
     @property
     def targets(self) -> Tensor | None:
-        """What was observed, or None."""
+        """The observed targets, or None."""
         return self._targets
 
     @property
@@ -88,7 +88,7 @@ class LossFunction(abc.ABC):
 
     @property
     def device(self) -> str:
-        """Where the inputs are computed."""
+        """Device of the inputs."""
         return str(self._first_input.device)
 
     @property
@@ -155,7 +155,7 @@ class LossFunction(abc.ABC):
         return tf.reduce_sum(self._weighted(losses, root_weights))
 
     def _weighted(self, values: Inputs, root: bool) -> Inputs:
-        """Multiplies what is shaped as the inputs by the weights or their roots."""
+        """Multiplies values shaped as the inputs by the weights or their roots."""
         if self._weights is None:
             return values
         weights = tf.cast(self._expanded_weights(), self.dtype)
@@ -237,12 +237,12 @@ class LossFunction(abc.ABC):
 
     @property
     def fisher_factor_inner_shape(self) -> Tensor:
-        """Shape of what B is multiplied by, int [rank]."""
+        """Shape of vectors that B multiplies, int [rank]."""
         return tf.shape(self._first_input)
 
     @property
     def fisher_factor_inner_static_shape(self) -> Any:
-        """Shape of what B is multiplied by, as far as it is known, a TensorShape."""
+        """Static shape of vectors that B multiplies, a TensorShape."""
         return self._first_input.shape
 
     # The same for the generalized Gauss-Newton matrix.
@@ -281,13 +281,13 @@ class LossFunction(abc.ABC):
 
     @property
     def ggn_factor_inner_shape(self) -> Tensor:
-        """Shape of what B is multiplied by, int [rank]."""
+        """Shape of vectors that B multiplies, int [rank]."""
         self._check_ggn()
         return self.fisher_factor_inner_shape
 
     @property
     def ggn_factor_inner_static_shape(self) -> Any:
-        """Shape of what B is multiplied by, as far as it is known, a TensorShape."""
+        """Static shape of vectors that B multiplies, a TensorShape."""
         self._check_ggn()
         return self.fisher_factor_inner_static_shape
 
@@ -301,7 +301,7 @@ def insert_slice_in_zeros(
       slice_to_insert: A Tensor of size 1 along axis `dim`.
       dim: The axis to widen.
       dim_size: Its new size.
-      position: Where the slice goes, in [0, dim_size).
+      position: Position of the slice, in [0, dim_size).
 
     Raises:
       ValueError: The slice is not of size 1 along `dim`, or the position is out of range.

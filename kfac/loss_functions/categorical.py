@@ -18,7 +18,7 @@ from kfac.loss_functions.base import LossFunction
 
 
 class _CategoricalLoss(LossFunction):
-    """What does not depend on how targets are written."""
+    """Softmax cross-entropy, for any form of the targets."""
 
     _event_axes: ClassVar[int] = 1
 
@@ -35,7 +35,7 @@ class _CategoricalLoss(LossFunction):
 
         Args:
           logits: [..., classes].
-          targets: What was observed, or None.
+          targets: Observed targets, or None.
           seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: One per example, [...] or with fewer of these axes; None means 1.
@@ -50,7 +50,7 @@ class _CategoricalLoss(LossFunction):
 
     @abc.abstractmethod
     def _chosen(self, targets: Tensor, log_probabilities: Tensor) -> Tensor:
-        """Returns log_probabilities [..., classes] times how often each class was observed."""
+        """Returns log_probabilities [..., classes] times the observed count of each class."""
 
     def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
         # Not the fused op: that one aborts the step for a class out of range, which a sample from

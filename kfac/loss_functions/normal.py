@@ -149,12 +149,12 @@ class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
 
     @property
     def fisher_factor_inner_shape(self) -> Tensor:
-        """Shape [examples, 2n] of what B is multiplied by, int [2]."""
+        """Shape [examples, 2n] of vectors that B multiplies, int [2]."""
         shape = tf.shape(self._mean)
         return tf.concat([shape[:-1], 2 * shape[-1:]], axis=0)
 
     @property
     def fisher_factor_inner_static_shape(self) -> Any:
-        """Shape [examples, 2n] of what B is multiplied by, as far as it is known."""
+        """Static shape [examples, 2n] of vectors that B multiplies."""
         leading, size = self._mean.shape[:-1], tensor_ops.static_size(self._mean, -1)
         return leading.concatenate([None if size is None else 2 * size])

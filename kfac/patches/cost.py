@@ -1,27 +1,27 @@
-"""An estimate of how long numerical work takes on a CPU, to choose between two ways to do it.
+"""An estimate of the time that matrix products take on a CPU, to choose between two ways.
 
-Owns what the kinds of work cost beside each other. Called where there are several ways.
+Owns the relative costs of multiplying, writing and starting a product.
 """
 
 from typing import NamedTuple
 
 WRITE_COST = 32.0
-"""What it costs to write one number, in multiplications; measured on CPUs."""
+"""Cost of writing one number, in multiplications; measured on CPUs."""
 
 PRODUCT_COST = 1e6
-"""What it costs to start one more product of two matrices, in multiplications."""
+"""Cost of starting one more product of two matrices, in multiplications."""
 
 ASSUMED_EXAMPLES = 64
-"""Batch size for estimates where it is not static."""
+"""Batch size in estimates if it is not static."""
 
 
-class Work(NamedTuple):
-    """Some work.
+class CostEstimate(NamedTuple):
+    """The estimated cost of a computation.
 
     Attributes:
-      multiplications: In products of matrices.
-      written: How many numbers are written.
-      products: How many products of matrices are started.
+      multiplications: Number of multiplications in products of matrices.
+      written: Number of numbers that are written.
+      products: Number of products of matrices that are started.
     """
 
     multiplications: float = 0.0
@@ -30,5 +30,5 @@ class Work(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """All of it, in multiplications."""
+        """Total cost, in multiplications."""
         return self.multiplications + self.written * WRITE_COST + self.products * PRODUCT_COST

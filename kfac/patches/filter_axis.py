@@ -1,8 +1,7 @@
-"""How a filter of stride 1 slides along the dimensions of an image.
+"""One dimension of an image under a filter of stride 1: the pixels that each entry sees.
 
-Owns which pixels an entry of the filter sees, and the order in which pairs of filter rows are kept.
-Called by the ways to find the second moment of patches; sizes and padding come from
-`kfac.patches.geometry`.
+Also owns the order in which pairs of filter rows are kept. Called by the fast ways to compute the
+second moment of patches. Sizes and padding come from `kfac.patches.geometry`.
 """
 
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from kfac.patches.geometry import ConvGeometry, output_size, padding_before_and_
 
 
 class FilterAxis(NamedTuple):
-    """How the filter slides along one dimension of the image.
+    """One dimension of the image, and the filter's size and padding along it.
 
     Attributes:
       size: Of the image.
@@ -30,11 +29,11 @@ class FilterAxis(NamedTuple):
     out: int
 
     def seen(self, entry: int) -> np.ndarray:
-        """Returns which pixels an entry of the filter sees, in order of the locations."""
+        """Returns the pixels that an entry of the filter sees, in order of the locations."""
         return np.arange(self.out) + entry - self.before
 
     def window(self, entry: int, shift: int) -> tuple[int, int]:
-        """Returns the pixels, start and end, that an entry sees while `shift` on is no padding."""
+        """Returns start and end of the pixels v that an entry sees with v + shift in the image."""
         start = max(0, entry - self.before)
         return start, max(start, min(self.size - shift, self.out + entry - self.before))
 

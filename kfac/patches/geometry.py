@@ -1,4 +1,4 @@
-"""Where a convolution looks: its patches and its number of output locations.
+"""The geometry of a convolution: its patches and its number of output locations.
 
 Plain functions of shapes, images and the arguments of `tf.nn.convolution`, in one to three spatial
 dimensions. Called by the convolutions' factors, blocks and registration.
@@ -8,6 +8,7 @@ References:
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from kfac.linalg.tensor_ops import static_size
 
 
 class ConvGeometry(NamedTuple):
-    """How a filter slides over an image; one entry per spatial dimension.
+    """The size and the steps of a filter over an image; one entry per spatial dimension.
 
     Attributes:
       kernel: Size of the filter.
@@ -39,6 +40,11 @@ class ConvGeometry(NamedTuple):
         """Number of spatial dimensions."""
         return len(self.kernel)
 
+    @property
+    def entries(self) -> int:
+        """Number of entries of the filter, per pair of channels."""
+        return math.prod(self.kernel)
+
 
 def spatial_entries(
     values: Sequence[int] | None, argument: str, layer: str, rank: int, channels_first: bool = False
@@ -48,7 +54,7 @@ def spatial_entries(
     Args:
       values: rank + 2 positive ints, of which those for batch and channels are 1; None means all
         are 1.
-      argument: What they are called, for the error.
+      argument: Name of the argument, for the error.
       layer: Name of the layer, for the error.
       rank: Number of spatial dimensions.
       channels_first: Whether the entry for channels is the second rather than the last.
@@ -57,7 +63,7 @@ def spatial_entries(
       The spatial entries.
 
     Raises:
-      ValueError: They are anything else.
+      ValueError: The values are anything else.
     """
     entries = (1,) * (rank + 2) if values is None else tuple(values)
     first = 2 if channels_first else 1
@@ -91,7 +97,7 @@ def spatial_sizes(images: Tensor, geometry: ConvGeometry) -> list[Scalar]:
 
 
 def extent(kernel: int, dilation: int) -> int:
-    """Returns how many pixels a dilated filter spans: (k − 1)·r + 1."""
+    """Returns the number of pixels that a dilated filter spans: (k − 1)·r + 1."""
     return (kernel - 1) * dilation + 1
 
 
@@ -123,7 +129,7 @@ def num_locations(sizes: Sequence[Scalar], geometry: ConvGeometry) -> Scalar:
 def padding_before_and_after(
     size: Scalar, dimension: int, geometry: ConvGeometry
 ) -> tuple[Scalar, Scalar]:
-    """Returns how many zeros a dimension of that size gets on either side."""
+    """Returns the numbers of zeros before and after a dimension of that size."""
     if geometry.padding == "VALID":
         return 0, 0
     span = (output_size(size, dimension, geometry) - 1) * geometry.strides[dimension]
@@ -133,7 +139,7 @@ def padding_before_and_after(
 
 
 def extract_patches(images: Tensor, geometry: ConvGeometry) -> Tensor:
-    """Returns what the filter sees at each location.
+    """Returns the patch that the filter sees at each location.
 
     The result is [batch, locations..., entries · channels]. Its last axis is in the order of the
     filter's axes, channel fastest, like a filter reshaped to [entries · channels, outputs].

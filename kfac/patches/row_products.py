@@ -1,23 +1,22 @@
 """Second moments of patches from products of whole image rows.
 
-One way to find the blocks that `kfac.patches.second_moment` asks for, the best where there are few
-channels.
+The faster way for few channels to compute the blocks that `kfac.patches.second_moment` needs.
 
 Let x(u) be row u of an image, all its columns and channels in one vector [W · c]. Two entries of a
 filter in its rows i and i' see rows u = t + i − p and u + Δ, with Δ = i' − i, at output row
-t ∈ [0, H') with p rows of padding. What the patches' second moment has for these two rows of the
-filter follows from
+t ∈ [0, H') with p rows of padding. The part of the patches' second moment that belongs to these
+two rows of the filter follows from
 
     R(i, Δ) = Σ_{u ∈ U(i, Δ)} x(u)ᵀ x(u + Δ),    U(i, Δ) = [max(0, i − p), min(H − Δ, H' + i − p)),
 
-summed over the examples, which is exact at the image's border since rows of padding contribute
-nothing. The windows U of one Δ differ only near the border, so they are cut where any of them
-begins or ends, each piece is one product of two matrices, and a window is a sum of pieces. Along
-the columns the same holds for the entries of R: the block of filter columns j and j' is the sum
-of the [c, c] blocks of R at columns (t + j − p, t + j' − p) for t ∈ [0, W').
+summed over the examples. This is exact at the image's border too, because rows of padding
+contribute nothing. The windows U of one Δ differ only near the border. They are cut wherever one
+of them begins or ends, each piece is one product of two matrices, and a window is a sum of pieces.
+The same holds along the columns for the entries of R: the block of filter columns j and j' is the
+sum of the [c, c] blocks of R at columns (t + j − p, t + j' − p) for t ∈ [0, W').
 
-Where images are wide, most of R would be columns too far apart to meet in a filter. Then the
-columns are cut into tiles, each multiplied by its neighbourhood only.
+In wide images, most pairs of columns in R are too far apart to meet in a filter. Then the columns
+are cut into tiles, and each tile is multiplied by its neighbourhood only.
 """
 
 import itertools
@@ -29,12 +28,12 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.tensor_ops import static_size
-from kfac.patches.cost import ASSUMED_EXAMPLES, Work
+from kfac.patches.cost import ASSUMED_EXAMPLES, CostEstimate
 from kfac.patches.filter_axis import FilterAxis, entry_pairs
 
 
 class _Tile(NamedTuple):
-    """Neighbouring columns, and those that are in one filter with any of them.
+    """Neighbouring columns, and the columns that a filter can see together with them.
 
     Attributes:
       start: First column.
@@ -50,13 +49,15 @@ class _Tile(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """How many pairs of columns are multiplied."""
+        """Number of pairs of columns that are multiplied."""
         return (self.stop - self.start) * (self.right - self.left)
 
 
-def work(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) -> Work:
-    """Estimates the work of `blocks`."""
-    return _work(rows, _tiles(rows, columns, channels, examples), channels, examples)
+def estimate_cost(
+    rows: FilterAxis, columns: FilterAxis, channels: int, examples: int
+) -> CostEstimate:
+    """Estimates the cost of `blocks`."""
+    return _estimate_cost(rows, _tiles(rows, columns, channels, examples), channels, examples)
 
 
 def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
@@ -77,12 +78,14 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
     return tf.add_n([_tile_blocks(by_row, rows, columns, tile) for tile in tiles])
 
 
-def _work(rows: FilterAxis, tiles: list[_Tile], channels: int, examples: int) -> Work:
+def _estimate_cost(
+    rows: FilterAxis, tiles: list[_Tile], channels: int, examples: int
+) -> CostEstimate:
     row_pairs = sum(max(rows.size - shift, 0) for shift in range(rows.kernel))
     pieces = rows.kernel * (rows.kernel + 1)  # at most: two edges for each window
     entries = sum(tile.pairs for tile in tiles) * channels**2
     copied = sum(tile.stop - tile.start + tile.right - tile.left for tile in tiles)
-    return Work(
+    return CostEstimate(
         multiplications=entries * examples * row_pairs,
         written=entries * pieces + examples * rows.size * copied * channels,
         products=len(tiles) * pieces,
@@ -98,11 +101,11 @@ def _tiles(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) 
         return [_Tile(s, e, max(0, s - reach), min(columns.size, e + reach)) for s, e in edges]
 
     ways = [cut(width) for width in range(columns.size, 0, -1)]
-    return min(ways, key=lambda tiles: _work(rows, tiles, channels, examples).cost)
+    return min(ways, key=lambda tiles: _estimate_cost(rows, tiles, channels, examples).cost)
 
 
 def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _Tile) -> Tensor:
-    """Returns what a tile adds to the blocks.
+    """Returns a tile's contribution to the blocks.
 
     Args:
       by_row: Images [H, N, W, c].
@@ -124,14 +127,14 @@ def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _T
     by_column = tf.transpose(tf.reshape(tf.stack(products), shape), [0, 2, 4, 1, 3])
     meets = tf.constant(_meetings(columns, tile), by_row.dtype)
     flat = tf.matmul(tf.reshape(by_column, [-1, tile.pairs]), meets)
-    # Not by additions: which of several operands comes first may depend on when others end.
+    # A product rather than additions, whose order may vary and change the rounding.
     windows = tf.constant(_windows(rows, pieces), by_row.dtype)
     sums = tf.matmul(windows, tf.reshape(flat, [len(pieces), -1]))
     return tf.reshape(sums, [len(entry_pairs(rows.kernel)), channels, channels, -1])
 
 
 def _pieces(rows: FilterAxis) -> list[tuple[int, int, int]]:
-    """Returns the pieces into which windows are cut: Δ, first row u, end; or one of no rows."""
+    """Returns the pieces of the windows as (Δ, first row u, end), or one piece without rows."""
     pieces = []
     for shift in range(rows.kernel):
         windows = [rows.window(entry, shift) for entry in range(rows.kernel - shift)]
@@ -141,7 +144,7 @@ def _pieces(rows: FilterAxis) -> list[tuple[int, int, int]]:
 
 
 def _windows(rows: FilterAxis, pieces: list[tuple[int, int, int]]) -> np.ndarray:
-    """Returns which pieces [pairs, pieces] are in the window of which pair of filter rows."""
+    """Returns bool [pairs, pieces], true if a piece is in the window of a pair of filter rows."""
     found = []
     for entry, other in entry_pairs(rows.kernel):
         first, last = rows.window(entry, other - entry)
@@ -150,12 +153,12 @@ def _windows(rows: FilterAxis, pieces: list[tuple[int, int, int]]) -> np.ndarray
 
 
 def _flat(rows: Tensor) -> Tensor:
-    """Returns [h, N, w, c] as [h · N, w · c]; whole rows cut before need not be copied."""
+    """Returns [h, N, w, c] as [h · N, w · c], which copies nothing if rows are whole."""
     return tf.reshape(rows, [-1, math.prod(rows.shape[2:])])
 
 
 def _meetings(columns: FilterAxis, tile: _Tile) -> np.ndarray:
-    """Returns which columns are seen together by which two columns of the filter.
+    """Returns the pairs of columns that each pair of the filter's columns sees together.
 
     Entry [v, v', j, j'], flattened to [pairs of the tile, kw · kw], is 1 if at some location the
     filter's column j is at column v of the tile and its column j' at column v' of the

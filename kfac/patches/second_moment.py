@@ -1,31 +1,88 @@
-"""The second moment of image patches without making the patches.
+"""The second moment of image patches: the plain formula, and the choice of a faster way.
 
-Plain functions, called by the input factor of convolutions where they apply: stride 1, no
-dilation, one or two spatial dimensions of static size.
+`patch_moment` first tries to do without making the patches. That applies to filters of stride 1
+without dilation, on images with one or two spatial dimensions of static size.
 
-The second moment consists of blocks [c, c], of an entry of the filter in row i and column j with
-one in row i' and column j', summed over locations. Entries that see pixels at the same distance
-from each other share nearly all of that sum. There are two ways to make use of this,
-`row_products` and `spectral_products`. This module estimates which is cheaper, and puts the blocks
-together. Blocks for i > i' are transposes of others.
+The second moment consists of blocks [c, c]: the filter's entry in row i and column j with its entry
+in row i' and column j', summed over locations. Pairs of entries at the same distance from each
+other share nearly all of that sum. Two modules make use of this, `row_products` and
+`spectral_products`. This module estimates which one is cheaper, and puts the blocks together.
+Blocks for i > i' are transposes of others.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg.tensor_ops import static_size, symmetrize
+from kfac.linalg.tensor_ops import append_homogeneous, outer_product, static_size, symmetrize
 from kfac.patches import row_products, spectral_products
-from kfac.patches.cost import ASSUMED_EXAMPLES, Work
+from kfac.patches.cost import ASSUMED_EXAMPLES, CostEstimate
 from kfac.patches.filter_axis import FilterAxis, entry_pairs, rows_and_columns
-from kfac.patches.geometry import ConvGeometry, num_locations
+from kfac.patches.geometry import ConvGeometry, extract_patches, num_locations
 
 _WAYS = (row_products, spectral_products)
+
+
+class PatchMoment(NamedTuple):
+    """A sum over all patches p of all examples.
+
+    Attributes:
+      total: Σ p pᵀ [d, d], or [d + 1, d + 1] if each patch has a trailing 1.
+      count: Number of patches, int [].
+    """
+
+    total: Tensor
+    count: Tensor
+
+
+def patch_moment(
+    images: Tensor,
+    geometry: ConvGeometry,
+    has_bias: bool,
+    way: str = "auto",
+    sample: Callable[[Tensor], Tensor] | None = None,
+) -> PatchMoment:
+    """Returns Σ p pᵀ over the patches p of all examples and locations, and their number.
+
+    Args:
+      images: [N, ..., c], channels last, with static c.
+      geometry: The filter.
+      has_bias: Whether each patch gets a trailing 1.
+      way: A value of `CurvatureConfig.conv_moment`: "patches" makes the patches, "shifts" does
+        without where this applies, "auto" where it is also estimated to be cheaper.
+      sample: Chooses some of the patches [N·T, d]. Patches are always made then.
+    """
+    if sample is None and _does_without_patches(images, geometry, way):
+        return _moment_without_patches(images, geometry, has_bias)
+    size = geometry.entries * static_size(images, -1)
+    rows = tf.reshape(extract_patches(images, geometry), [-1, size])
+    if sample is not None:
+        rows = sample(rows)
+    if has_bias:
+        rows = append_homogeneous(rows)
+    return PatchMoment(outer_product(rows), tf.shape(rows)[0])
+
+
+def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> bool:
+    if way == "patches" or not applies(images, geometry):
+        return False
+    return way == "shifts" or is_cheaper(images, geometry)
+
+
+def _moment_without_patches(images: Tensor, geometry: ConvGeometry, has_bias: bool) -> PatchMoment:
+    total, values = patch_sums(images, geometry)
+    count = tf.shape(images)[0] * locations(images, geometry)
+    if has_bias:
+        last = tf.concat([values, [tf.cast(count, values.dtype)]], axis=0)
+        total = tf.concat([total, values[:, tf.newaxis]], axis=1)
+        total = tf.concat([total, last[tf.newaxis]], axis=0)
+    return PatchMoment(total, count)
 
 
 class PatchSums(NamedTuple):
@@ -41,7 +98,7 @@ class PatchSums(NamedTuple):
 
 
 def applies(images: Tensor, geometry: ConvGeometry) -> bool:
-    """Whether `patch_sums` can be used on images [N, ..., c] with this filter."""
+    """Returns whether `patch_sums` accepts images [N, ..., c] with this filter."""
     sizes = [static_size(images, axis + 1) for axis in range(geometry.rank)]
     return (
         geometry.rank <= 2
@@ -58,22 +115,22 @@ def locations(images: Tensor, geometry: ConvGeometry) -> int:
 
 
 def is_cheaper(images: Tensor, geometry: ConvGeometry) -> bool:
-    """Whether `patch_sums` is estimated to be cheaper than patches and their product.
+    """Returns whether `patch_sums` is estimated to be cheaper than making patches.
 
     Args:
       images: [N, ..., c] with static sizes.
       geometry: A filter to which `applies`.
     """
-    patch = int(np.prod(geometry.kernel)) * static_size(images, -1)
+    patch = geometry.entries * static_size(images, -1)
     patches = (static_size(images, 0) or ASSUMED_EXAMPLES) * locations(images, geometry)
-    by_patches = Work(multiplications=patches * patch**2, written=patches * patch)
+    by_patches = CostEstimate(multiplications=patches * patch**2, written=patches * patch)
     return min(_costs(images, *rows_and_columns(images, geometry))) < by_patches.cost
 
 
 def patch_sums(images: Tensor, geometry: ConvGeometry) -> PatchSums:
     """Returns Σ p pᵀ and Σ p over the patches p of all examples and locations.
 
-    Equal to what follows from `extract_patches`, in the same order of entries.
+    Equal to the sums of the rows of `extract_patches`, in the same order of entries.
 
     Args:
       images: [N, ..., c], channels last, one or two static spatial dimensions.
@@ -89,9 +146,9 @@ def patch_sums(images: Tensor, geometry: ConvGeometry) -> PatchSums:
 
 
 def _costs(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> list[float]:
-    """Estimates what each of the ways costs."""
+    """Returns the estimated cost of each of the two ways."""
     channels, examples = static_size(images, -1), static_size(images, 0) or ASSUMED_EXAMPLES
-    return [way.work(rows, columns, channels, examples).cost for way in _WAYS]
+    return [way.estimate_cost(rows, columns, channels, examples).cost for way in _WAYS]
 
 
 def _assembled(blocks: Tensor, rows: FilterAxis) -> Tensor:
@@ -130,7 +187,7 @@ def _values(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
 
 
 def _views(axis: FilterAxis, dtype: tf.DType) -> Tensor:
-    """Returns how often each entry of the filter sees each pixel, 0 or 1, [kernel, size]."""
+    """Returns [kernel, size], 1 if an entry of the filter sees a pixel and 0 if not."""
     views = np.zeros([axis.kernel, axis.size])
     for entry in range(axis.kernel):
         start, stop = axis.window(entry, 0)

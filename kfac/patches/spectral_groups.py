@@ -1,21 +1,22 @@
-"""What a dimension of an image is transformed into so that products of few pixels are needed.
+"""Linear transforms of one dimension of an image, so that products of few pixels are enough.
 
 Owns the groups that `kfac.patches.spectral_products` multiplies, as NumPy arrays.
 
 Let x(v) be pixel v along one dimension. Entries j and j' of the filter see x(t + j − p) and
-x(t + j' − p) at locations t ∈ [0, W') with p pixels of padding, and Σ_t x(t + j − p)ᵀ x(t + j' − p)
-is wanted. Did t go on until both leave the image, it would be the correlation at the shift
-Δ = j' − j, which takes one product per frequency: with C(ω) = Σ_v cos(ωv) x(v),
+x(t + j' − p) at locations t ∈ [0, W') with p pixels of padding. The aim is
+Σ_t x(t + j − p)ᵀ x(t + j' − p). If t went on until both entries leave the image, the sum would be
+the correlation at the shift Δ = j' − j. That takes one product per frequency: with
+C(ω) = Σ_v cos(ωv) x(v),
 S(ω) = Σ_v sin(ωv) x(v) and the frequencies ω = 2π(k + ½)/n for k < n/2,
 
     Σ_v x(v)ᵀ x(v + Δ) = 2/n Σ_ω cos(ωΔ) (CᵀC + SᵀS) + sin(ωΔ) (CᵀS − SᵀC)
 
-for even n ≥ W + kernel − 1, which is enough for what leaves the image not to return within a
-filter. Pairs of pixels that are seen at t < 0 or t ≥ W' only are taken off again. They are near the
-border, and as few as the filter is small.
+for even n ≥ W + kernel − 1. With this n, pixels on opposite sides of the image do not meet in a
+filter. Pairs of pixels that are seen only at t < 0 or t ≥ W' are subtracted again. They are near
+the border, and few if the filter is small.
 
-So what is wanted is a sum of products of transformed pixels, and only of those within small groups:
-C and S of one frequency, or two pixels near one border.
+So the result is a sum of products of transformed pixels within small groups: C and S of one
+frequency, or two pixels near one border.
 """
 
 import itertools
@@ -30,7 +31,7 @@ from kfac.patches.filter_axis import FilterAxis
 class Groups(NamedTuple):
     """Groups g of two members a, y_ga = Σ_v members[g, a, v] x(v).
 
-    What entries j and j' see is multiplied by Σ_g Σ_ab weights[j, j', g, a, b] y_gaᵀ y_gb, with all
+    The product for entries j and j' is Σ_g Σ_ab weights[j, j', g, a, b] y_gaᵀ y_gb, over all
     groups of `waves` and of `borders`.
 
     Attributes:
@@ -74,7 +75,7 @@ def waves(axis: FilterAxis) -> Groups:
 
 
 def borders(axis: FilterAxis) -> Groups:
-    """Returns the groups of pixels that take off what is seen outside of the locations."""
+    """Returns the groups that subtract the products seen outside of the locations."""
     first = range(min(axis.size, axis.kernel - 1 - axis.before))
     last = range(max(0, axis.out - axis.before), axis.size)
     groups = [

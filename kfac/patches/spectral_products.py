@@ -1,12 +1,12 @@
 """Second moments of patches from products of Fourier transforms.
 
-One way to find the blocks that `second_moment` asks for, the best where there are many channels: it
-multiplies far less than `row_products`. The products along one dimension, and their reason, are in
-`spectral_groups`. For images, rows and columns are transformed one after the
-other, and groups of the one are combined with all groups of the other: four transforms [c, N], of
-which three products [2c, 2c] are needed.
+The faster way for many channels to compute the blocks that `second_moment` needs: it multiplies
+far less than `row_products`. `spectral_groups` explains the products along one dimension. In
+images, rows and columns are transformed one after the other, and each group of the rows is combined
+with all groups of the columns. A combination has four transforms [c, N] and needs three products
+[2c, 2c] of them.
 
-Where both are frequencies, ω of the rows and ν of the columns, columns are rather transformed to
+If both groups are frequencies, ω of the rows and ν of the columns, the columns are transformed to
 cosine C and sine S of the waves along ωu + νv and along ωu − νv. For each of these two, a product
 of C and S with themselves [2c, 2c] holds E = CᵀC + SᵀS and O = CᵀS − SᵀC, and the blocks are
 
@@ -25,16 +25,18 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.tensor_ops import static_size
-from kfac.patches.cost import Work
+from kfac.patches.cost import CostEstimate
 from kfac.patches.filter_axis import FilterAxis, entry_pairs
 from kfac.patches.spectral_groups import Groups, borders, frequencies, shifts, waves
 
 SMALLEST_PRODUCT = 16
-"""Products of matrices with fewer rows or columns take as long as with so many."""
+"""Products of matrices with fewer rows or columns take as long as products of this size."""
 
 
-def work(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) -> Work:
-    """Estimates the work of `blocks`."""
+def estimate_cost(
+    rows: FilterAxis, columns: FilterAxis, channels: int, examples: int
+) -> CostEstimate:
+    """Estimates the cost of `blocks`."""
     m, n = (len(frequencies(axis)) for axis in (rows, columns))
     top, side = (len(borders(axis).members) for axis in (rows, columns))
     pixels, squared = channels * examples, columns.kernel**2
@@ -43,7 +45,7 @@ def work(rows: FilterAxis, columns: FilterAxis, channels: int, examples: int) ->
     product = max(2 * channels, SMALLEST_PRODUCT) ** 2 * examples
     sums = 4 * channels**2 * n * 4 * rows.kernel
     near_sums = 4 * channels**2 * (n + 2 * side) * len(entry_pairs(rows.kernel))
-    return Work(
+    return CostEstimate(
         multiplications=half * rows.size
         + 2 * (whole + 2 * near * pixels) * columns.size
         + (2 * m * n + 3 * near) * product
@@ -99,7 +101,7 @@ def _times(matrix: np.ndarray, x: Tensor) -> Tensor:
 
 
 def _of_waves(y: Tensor, rows: FilterAxis, columns: FilterAxis, channels: int) -> Tensor:
-    """Returns what frequencies of rows with those of columns add to the blocks.
+    """Returns the contribution of frequencies of rows with frequencies of columns to the blocks.
 
     Args:
       y: [2m, W, c · N], cosine and sine of each frequency of the rows.
@@ -120,7 +122,7 @@ def _of_waves(y: Tensor, rows: FilterAxis, columns: FilterAxis, channels: int) -
 
 
 def _wave_members(columns: FilterAxis) -> np.ndarray:
-    """Returns what makes cosine and sine of waves from cosine and sine along the rows.
+    """Returns the transform of cosine and sine along the rows to cosine and sine of waves.
 
     Returns:
       [n, 2, 2, 2 · W], by frequency of the columns, sign of ν, and cosine or sine.
@@ -132,11 +134,11 @@ def _wave_members(columns: FilterAxis) -> np.ndarray:
 
 
 def _wave_weights(columns: FilterAxis) -> np.ndarray:
-    """Returns how products of waves are added up over the columns.
+    """Returns the weights of products of waves in the sum over the columns.
 
     Returns:
-      [2, n, 2, 2, 2, kw, kw], for what is weighted with cos(ωΔ) and with sin(ωΔ), by frequency of
-      the columns, sign of ν, and cosine or sine of the one and of the other.
+      [2, n, 2, 2, 2, kw, kw]: by factor cos(ωΔ) or sin(ωΔ), frequency of the columns, sign of ν,
+      and cosine or sine of the first and of the second wave.
     """
     turns = np.multiply.outer(frequencies(columns), shifts(columns))
     even, odd = np.eye(2), np.array([[0, 1], [-1, 0]])
@@ -151,18 +153,18 @@ def _wave_weights(columns: FilterAxis) -> np.ndarray:
 
 
 def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tensor:
-    """Returns what groups of rows with those of columns add to the blocks.
+    """Returns the contribution of groups of rows with groups of columns to the blocks.
 
     Args:
-      y: [2m, 2n, c · N] or that many numbers; by member of a group of rows, group of rows, and
-        group of columns and member of it.
+      y: 2m · 2n · c · N numbers; by member of a group of rows, group of rows, group of columns,
+        and member of that.
       rows: m groups.
       columns: n groups.
       channels: c.
     """
     m, n = len(rows.members), len(columns.members)
     weights = np.stack([rows.weights[pair] for pair in entry_pairs(len(rows.weights))])
-    # Frequencies have the same for all pairs at one distance, borders none for most pairs.
+    # Frequencies have equal weights for all pairs at one distance; borders have mostly zeros.
     weights, which = np.unique(weights, axis=0, return_inverse=True)
     sums = _added_over_rows(tf.reshape(y, [2, m * n, 2 * channels, -1]), weights)
     sums = tf.reshape(sums, [len(weights), n, 2, channels, 2, channels])
@@ -172,7 +174,7 @@ def _of_groups(y: Tensor, rows: Groups, columns: Groups, channels: int) -> Tenso
 
 
 def _added_over_rows(y: Tensor, weights: np.ndarray) -> Tensor:
-    """Multiplies the members of all groups, and adds up over groups of rows.
+    """Multiplies the members of all groups, and sums over groups of rows.
 
     Args:
       y: [2, m · n, 2c, N], of m groups of rows and n of columns; the first axis is the member of a

@@ -1,4 +1,4 @@
-"""Registration: tables of layers and losses, and the rules for entering something.
+"""Registration: tables of layers and losses, and one function per kind that adds to them.
 
-The public `LayerCollection` is made of these parts.
+The public `LayerCollection` owns the tables and has the functions as methods.
 """

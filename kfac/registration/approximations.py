@@ -12,6 +12,7 @@ References:
 
 import types
 from collections.abc import Mapping
+from typing import final
 
 APPROX_KRONECKER_NAME = "kron"
 APPROX_KRONECKER_IN_DIAG_NAME = "kron_in_diag"
@@ -80,70 +81,30 @@ def check_approximation(kind: str, approx: str, where: str) -> str:
     return approx
 
 
+@final
 class DefaultApproximations:
-    """What a layer that is registered without an approximation gets, by kind of layer.
+    """The approximation of a layer that is registered without one, by kind of layer.
 
-    Each setter raises ValueError if the kind of layer does not have the approximation.
+    Kinds are the keys of `ACCEPTED`.
     """
 
     def __init__(self) -> None:
         """Starts with the first of `ACCEPTED` for every kind."""
-        self._default_approximations = {kind: names[0] for kind, names in ACCEPTED.items()}
+        self._by_kind = {kind: names[0] for kind, names in ACCEPTED.items()}
 
-    def _set_default(self, kind: str, approx: str) -> None:
+    def of(self, kind: str) -> str:
+        """Returns the default of a kind of layer."""
+        return self._by_kind[kind]
+
+    def set(self, kind: str, approx: str) -> None:
+        """Sets the default of a kind of layer.
+
+        Args:
+          kind: The kind of layer.
+          approx: Name of an approximation.
+
+        Raises:
+          ValueError: The kind of layer does not have the approximation.
+        """
         where = f"set the default approximation of {kind} layers"
-        self._default_approximations[kind] = check_approximation(kind, approx, where)
-
-    @property
-    def default_generic_approximation(self) -> str:
-        """What `register_generic` uses."""
-        return self._default_approximations["generic"]
-
-    def set_default_generic_approximation(self, value: str) -> None:
-        """Sets what `register_generic` uses."""
-        self._set_default("generic", value)
-
-    @property
-    def default_fully_connected_approximation(self) -> str:
-        """What `register_fully_connected` uses."""
-        return self._default_approximations["fully_connected"]
-
-    def set_default_fully_connected_approximation(self, value: str) -> None:
-        """Sets what `register_fully_connected` uses."""
-        self._set_default("fully_connected", value)
-
-    @property
-    def default_conv2d_approximation(self) -> str:
-        """What `register_conv2d` uses."""
-        return self._default_approximations["conv2d"]
-
-    def set_default_conv2d_approximation(self, value: str) -> None:
-        """Sets what `register_conv2d` uses."""
-        self._set_default("conv2d", value)
-
-    @property
-    def default_fully_connected_multi_approximation(self) -> str:
-        """What `register_fully_connected_multi` uses."""
-        return self._default_approximations["fully_connected_multi"]
-
-    def set_default_fully_connected_multi_approximation(self, value: str) -> None:
-        """Sets what `register_fully_connected_multi` uses."""
-        self._set_default("fully_connected_multi", value)
-
-    @property
-    def default_conv2d_multi_approximation(self) -> str:
-        """What `register_conv2d_multi` uses."""
-        return self._default_approximations["conv2d_multi"]
-
-    def set_default_conv2d_multi_approximation(self, value: str) -> None:
-        """Sets what `register_conv2d_multi` uses."""
-        self._set_default("conv2d_multi", value)
-
-    @property
-    def default_scale_and_shift_approximation(self) -> str:
-        """What `register_scale_and_shift` uses."""
-        return self._default_approximations["scale_and_shift"]
-
-    def set_default_scale_and_shift_approximation(self, value: str) -> None:
-        """Sets what `register_scale_and_shift` uses."""
-        self._set_default("scale_and_shift", value)
+        self._by_kind[kind] = check_approximation(kind, approx, where)

@@ -1,8 +1,8 @@
 """Registration of convolutions: in one to three dimensions, depthwise, separable, repeated.
 
-The half of a layer collection that `dense_layers` is not. Checks what can be checked from Python
-values; what the layers' blocks compute is in `kfac.fisher_blocks`. Extended by
-`kfac.layer_collection.LayerCollection`, which says what all methods have in common.
+One function per kind of layer, which `LayerCollection` has as a method. Each checks Python values,
+makes a block and adds it to a layer table. The formulas of blocks are in `kfac.fisher_blocks`. The
+arguments `approx` and `reuse`, and the errors, are those of `kfac.registration.dense_layers`.
 """
 
 from collections.abc import Sequence
@@ -36,267 +36,274 @@ _PADDINGS = ("SAME", "VALID")
 _DATA_FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 
-class ConvRegistration(LayerTable):
-    """Registers convolutions."""
+def register_conv1d(
+    table: LayerTable,
+    params: Parameters,
+    strides: Sequence[int],
+    padding: str,
+    inputs: Tensor,
+    outputs: Tensor,
+    dilations: Sequence[int] | None = None,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+    sub_sample_inputs: bool | None = None,
+    sub_sample_patches: bool | None = None,
+) -> None:
+    """Registers a one-dimensional convolution, or one more tower of it.
 
-    def register_conv1d(
-        self,
-        params: Parameters,
-        strides: Sequence[int],
-        padding: str,
-        inputs: Tensor,
-        outputs: Tensor,
-        dilations: Sequence[int] | None = None,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-        sub_sample_inputs: bool | None = None,
-        sub_sample_patches: bool | None = None,
-    ) -> None:
-        """Registers a one-dimensional convolution, or one more tower of it.
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Filter [width, channels, outputs], or (filter, bias [outputs]).
+      strides: (1, step, 1).
+      padding: "SAME" or "VALID".
+      inputs: [batch, width, channels].
+      outputs: [batch, width, outputs], before the non-linearity.
+      dilations: (1, step, 1), or None for an ordinary filter.
+      approx: "kron" or "ekfac".
+      reuse: See the module.
+      sub_sample_inputs: Whether the input factor sees a random part of the examples only;
+        None means what the collection's `CurvatureConfig` says.
+      sub_sample_patches: Whether the input factor sees a random part of the patches only; None
+        likewise.
 
-        Args:
-          params: Filter [width, channels, outputs], or (filter, bias [outputs]).
-          strides: (1, step, 1).
-          padding: "SAME" or "VALID".
-          inputs: [batch, width, channels].
-          outputs: [batch, width, outputs], before the non-linearity.
-          dilations: (1, step, 1), or None for an ordinary filter.
-          approx: "kron" or "ekfac".
-          reuse: See the class.
-          sub_sample_inputs: Whether the input factor sees a random part of the examples only;
-            None means what the collection's `CurvatureConfig` says.
-          sub_sample_patches: Whether the input factor sees a random part of the patches only; None
-            likewise.
+    Raises:
+      ValueError: See the module; or strides, padding or dilations are not as above.
+    """
+    params = as_key(params)
+    chosen = table.resolve_approximation("conv1d", approx, params)
+    geometry = _geometry(params, 1, padding, None, strides, dilations)
+    form = ConvForm(sampling=Sampling(sub_sample_inputs, sub_sample_patches))
+    block = _two_factor_block(chosen)(table, params, geometry, form)
+    table.add(block, inputs, outputs, reuse)
 
-        Raises:
-          ValueError: See the class; or strides, padding or dilations are not as above.
-        """
-        params = as_key(params)
-        chosen = self._resolve_approximation("conv1d", approx, params)
-        geometry = _geometry(params, 1, padding, None, strides, dilations)
-        form = ConvForm(sampling=Sampling(sub_sample_inputs, sub_sample_patches))
-        block = _two_factor_block(chosen)(self, params, geometry, form)
-        self._register_block(block, inputs, outputs, reuse)
 
-    def register_conv2d(
-        self,
-        params: Parameters,
-        strides: Sequence[int],
-        padding: str,
-        inputs: Tensor,
-        outputs: Tensor,
-        data_format: str | None = None,
-        dilations: Sequence[int] | None = None,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-        sub_sample_inputs: bool | None = None,
-        sub_sample_patches: bool | None = None,
-        patch_mask: Any = None,
-    ) -> None:
-        """Registers a convolution, or one more tower of it.
+def register_conv2d(
+    table: LayerTable,
+    params: Parameters,
+    strides: Sequence[int],
+    padding: str,
+    inputs: Tensor,
+    outputs: Tensor,
+    data_format: str | None = None,
+    dilations: Sequence[int] | None = None,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+    sub_sample_inputs: bool | None = None,
+    sub_sample_patches: bool | None = None,
+    patch_mask: Any = None,
+) -> None:
+    """Registers a convolution, or one more tower of it.
 
-        Args:
-          params: Filter [rows, columns, channels, outputs], or (filter, bias [outputs]).
-          strides: (1, down, right, 1), in the order of the data format.
-          padding: "SAME" or "VALID".
-          inputs: [batch, height, width, channels], or with "NCHW" channels first.
-          outputs: [batch, height, width, outputs], likewise, before the non-linearity.
-          data_format: "NHWC" or "NCHW"; None means the former.
-          dilations: As strides, or None for an ordinary filter.
-          approx: "kron", "kron_sua", "ekfac" or "diagonal".
-          reuse: See the class.
-          sub_sample_inputs: Whether the input factor sees a random part of the examples only;
-            None means what the collection's `CurvatureConfig` says.
-          sub_sample_patches: Whether the input factor sees a random part of the patches only; None
-            likewise.
-          patch_mask: Numbers [rows, columns, channels] that multiply every patch.
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Filter [rows, columns, channels, outputs], or (filter, bias [outputs]).
+      strides: (1, down, right, 1), in the order of the data format.
+      padding: "SAME" or "VALID".
+      inputs: [batch, height, width, channels], or with "NCHW" channels first.
+      outputs: [batch, height, width, outputs], likewise, before the non-linearity.
+      data_format: "NHWC" or "NCHW"; None means the former.
+      dilations: As strides, or None for an ordinary filter.
+      approx: "kron", "kron_sua", "ekfac" or "diagonal".
+      reuse: See the module.
+      sub_sample_inputs: Whether the input factor sees a random part of the examples only;
+        None means what the collection's `CurvatureConfig` says.
+      sub_sample_patches: Whether the input factor sees a random part of the patches only; None
+        likewise.
+      patch_mask: Numbers [rows, columns, channels] that multiply every patch.
 
-        Raises:
-          ValueError: See the class; or strides, padding, dilations, data format or mask are not as
-            above.
-        """
-        params = as_key(params)
-        chosen = self._resolve_approximation("conv2d", approx, params)
-        geometry = _geometry(params, 2, padding, data_format, strides, dilations)
-        mask = _patch_mask(params, patch_mask)
-        block: FisherBlock
-        if chosen == APPROX_DIAGONAL_NAME:
-            block = ConvDiagonalFB(self, params, geometry, mask)
-        else:
-            sampling = Sampling(sub_sample_inputs, sub_sample_patches)
-            form = ConvForm(chosen == APPROX_KRONECKER_SUA_NAME, sampling, mask)
-            _check_uncorrelated(params, form)
-            block = _two_factor_block(chosen)(self, params, geometry, form)
-        self._register_block(block, inputs, outputs, reuse)
+    Raises:
+      ValueError: See the module; or strides, padding, dilations, data format or mask are not as
+        above.
+    """
+    params = as_key(params)
+    chosen = table.resolve_approximation("conv2d", approx, params)
+    geometry = _geometry(params, 2, padding, data_format, strides, dilations)
+    mask = _patch_mask(params, patch_mask)
+    block: FisherBlock
+    if chosen == APPROX_DIAGONAL_NAME:
+        block = ConvDiagonalFB(table, params, geometry, mask)
+    else:
+        sampling = Sampling(sub_sample_inputs, sub_sample_patches)
+        form = ConvForm(chosen == APPROX_KRONECKER_SUA_NAME, sampling, mask)
+        _check_uncorrelated(params, form)
+        block = _two_factor_block(chosen)(table, params, geometry, form)
+    table.add(block, inputs, outputs, reuse)
 
-    def register_convolution(
-        self,
-        params: Parameters,
-        inputs: Tensor,
-        outputs: Tensor,
-        padding: str,
-        strides: Sequence[int] | None = None,
-        dilation_rate: Sequence[int] | None = None,
-        data_format: str | None = None,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-    ) -> None:
-        """Registers a convolution in one to three dimensions, or one more tower of it.
 
-        Args:
-          params: Filter [..., channels, outputs], or (filter, bias [outputs]).
-          inputs: [batch, ..., channels], or channels first, as in `tf.nn.convolution`.
-          outputs: [batch, ..., outputs], likewise, before the non-linearity.
-          padding: "SAME" or "VALID".
-          strides: One step per dimension; None means 1.
-          dilation_rate: One step per dimension; None means 1.
-          data_format: As in `tf.nn.convolution`, such as "NCDHW"; None means channels last.
-          approx: "kron" or "ekfac".
-          reuse: See the class.
+def register_convolution(
+    table: LayerTable,
+    params: Parameters,
+    inputs: Tensor,
+    outputs: Tensor,
+    padding: str,
+    strides: Sequence[int] | None = None,
+    dilation_rate: Sequence[int] | None = None,
+    data_format: str | None = None,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers a convolution in one to three dimensions, or one more tower of it.
 
-        Raises:
-          ValueError: See the class; or the other arguments are not as above.
-        """
-        params = as_key(params)
-        chosen = self._resolve_approximation("convolution", approx, params)
-        rank = as_tuple(params)[0].shape.rank - 2
-        full = [_with_batch_and_channels(steps, data_format) for steps in (strides, dilation_rate)]
-        geometry = _geometry(params, rank, padding, data_format, *full)
-        block = _two_factor_block(chosen)(self, params, geometry, ConvForm())
-        self._register_block(block, inputs, outputs, reuse)
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Filter [..., channels, outputs], or (filter, bias [outputs]).
+      inputs: [batch, ..., channels], or channels first, as in `tf.nn.convolution`.
+      outputs: [batch, ..., outputs], likewise, before the non-linearity.
+      padding: "SAME" or "VALID".
+      strides: One step per dimension; None means 1.
+      dilation_rate: One step per dimension; None means 1.
+      data_format: As in `tf.nn.convolution`, such as "NCDHW"; None means channels last.
+      approx: "kron" or "ekfac".
+      reuse: See the module.
 
-    def register_depthwise_conv2d(
-        self,
-        params: Parameters,
-        inputs: Tensor,
-        outputs: Tensor,
-        strides: Sequence[int],
-        padding: str,
-        rate: Sequence[int] | None = None,
-        data_format: str | None = None,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-    ) -> None:
-        """Registers a depthwise convolution, or one more tower of it.
+    Raises:
+      ValueError: See the module; or the other arguments are not as above.
+    """
+    params = as_key(params)
+    chosen = table.resolve_approximation("convolution", approx, params)
+    rank = as_tuple(params)[0].shape.rank - 2
+    full = [_with_batch_and_channels(steps, data_format) for steps in (strides, dilation_rate)]
+    geometry = _geometry(params, rank, padding, data_format, *full)
+    block = _two_factor_block(chosen)(table, params, geometry, ConvForm())
+    table.add(block, inputs, outputs, reuse)
 
-        Args:
-          params: Filter [rows, columns, channels, multiplier]; there is no bias.
-          inputs: [batch, height, width, channels], or with "NCHW" channels first.
-          outputs: [batch, height, width, channels · multiplier], likewise.
-          strides: (1, down, right, 1), in the order of the data format.
-          padding: "SAME" or "VALID".
-          rate: Dilations (down, right), or None for an ordinary filter.
-          data_format: "NHWC" or "NCHW"; None means the former.
-          approx: "diagonal" or "kron".
-          reuse: See the class.
 
-        Raises:
-          ValueError: See the class; or there is a bias, or the other arguments are not as above.
-        """
-        params = as_key(params)
-        chosen = self._resolve_approximation("depthwise_conv2d", approx, params)
-        if isinstance(params, tuple):
-            raise ValueError(
-                f"Cannot register depthwise convolution {params[0].op.name!r} with "
-                f"{len(params)} parameters. Pass its filter alone; register a bias by itself, "
-                "with register_generic."
-            )
-        dilations = _with_batch_and_channels(rate, data_format)
-        geometry = _geometry(params, 2, padding, data_format, strides, dilations)
-        is_diagonal = chosen == APPROX_DIAGONAL_NAME
-        block = (DepthwiseConvDiagonalFB if is_diagonal else DepthwiseConvKFCBasicFB)(
-            self, params, geometry
+def register_depthwise_conv2d(
+    table: LayerTable,
+    params: Parameters,
+    inputs: Tensor,
+    outputs: Tensor,
+    strides: Sequence[int],
+    padding: str,
+    rate: Sequence[int] | None = None,
+    data_format: str | None = None,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers a depthwise convolution, or one more tower of it.
+
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Filter [rows, columns, channels, multiplier]; there is no bias.
+      inputs: [batch, height, width, channels], or with "NCHW" channels first.
+      outputs: [batch, height, width, channels · multiplier], likewise.
+      strides: (1, down, right, 1), in the order of the data format.
+      padding: "SAME" or "VALID".
+      rate: Dilations (down, right), or None for an ordinary filter.
+      data_format: "NHWC" or "NCHW"; None means the former.
+      approx: "diagonal" or "kron".
+      reuse: See the module.
+
+    Raises:
+      ValueError: See the module; or there is a bias, or the other arguments are not as above.
+    """
+    params = as_key(params)
+    chosen = table.resolve_approximation("depthwise_conv2d", approx, params)
+    if isinstance(params, tuple):
+        raise ValueError(
+            f"Cannot register depthwise convolution {params[0].op.name!r} with "
+            f"{len(params)} parameters. Pass its filter alone; register a bias by itself, "
+            "with register_generic."
         )
-        self._register_block(block, inputs, outputs, reuse)
+    dilations = _with_batch_and_channels(rate, data_format)
+    geometry = _geometry(params, 2, padding, data_format, strides, dilations)
+    is_diagonal = chosen == APPROX_DIAGONAL_NAME
+    block = (DepthwiseConvDiagonalFB if is_diagonal else DepthwiseConvKFCBasicFB)(
+        table, params, geometry
+    )
+    table.add(block, inputs, outputs, reuse)
 
-    def register_separable_conv2d(
-        self,
-        depthwise_params: Parameters,
-        pointwise_params: Parameters,
-        inputs: Tensor,
-        depthwise_outputs: Tensor,
-        pointwise_outputs: Tensor,
-        strides: Sequence[int],
-        padding: str,
-        rate: Sequence[int] | None = None,
-        data_format: str | None = None,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-        depthwise_approx: str | None = None,
-    ) -> None:
-        """Registers a depthwise convolution and the 1x1 convolution after it, or a tower of them.
 
-        Args:
-          depthwise_params: Filter [rows, columns, channels, multiplier].
-          pointwise_params: Filter [1, 1, channels · multiplier, outputs], or (filter, bias).
-          inputs: What enters the depthwise convolution.
-          depthwise_outputs: What leaves it and enters the other.
-          pointwise_outputs: What leaves the other, before the non-linearity.
-          strides: Of the depthwise convolution, as in `register_depthwise_conv2d`.
-          padding: Of the depthwise convolution.
-          rate: Of the depthwise convolution.
-          data_format: "NHWC" or "NCHW"; None means the former.
-          approx: Of the 1x1 convolution, as in `register_conv2d`.
-          reuse: See the class.
-          depthwise_approx: Of the depthwise convolution, as in `register_depthwise_conv2d`.
+def register_separable_conv2d(
+    table: LayerTable,
+    depthwise_params: Parameters,
+    pointwise_params: Parameters,
+    inputs: Tensor,
+    depthwise_outputs: Tensor,
+    pointwise_outputs: Tensor,
+    strides: Sequence[int],
+    padding: str,
+    rate: Sequence[int] | None = None,
+    data_format: str | None = None,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+    depthwise_approx: str | None = None,
+) -> None:
+    """Registers a depthwise convolution and the 1x1 convolution after it, or a tower of them.
 
-        Raises:
-          ValueError: See the methods for either.
-        """
-        before = dict(self._blocks)
-        self.register_depthwise_conv2d(
-            depthwise_params, inputs, depthwise_outputs, strides, padding, rate, data_format,
-            depthwise_approx, reuse,
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      depthwise_params: Filter [rows, columns, channels, multiplier].
+      pointwise_params: Filter [1, 1, channels · multiplier, outputs], or (filter, bias).
+      inputs: What enters the depthwise convolution.
+      depthwise_outputs: What leaves it and enters the other.
+      pointwise_outputs: What leaves the other, before the non-linearity.
+      strides: Of the depthwise convolution, as in `register_depthwise_conv2d`.
+      padding: Of the depthwise convolution.
+      rate: Of the depthwise convolution.
+      data_format: "NHWC" or "NCHW"; None means the former.
+      approx: Of the 1x1 convolution, as in `register_conv2d`.
+      reuse: See the module.
+      depthwise_approx: Of the depthwise convolution, as in `register_depthwise_conv2d`.
+
+    Raises:
+      ValueError: See the methods for either.
+    """
+    register_depthwise_conv2d(
+        table, depthwise_params, inputs, depthwise_outputs, strides, padding, rate, data_format,
+        depthwise_approx, reuse,
+    )  # fmt: skip
+    try:
+        register_conv2d(
+            table, pointwise_params, (1, 1, 1, 1), "VALID", depthwise_outputs,
+            pointwise_outputs, data_format, None, approx, reuse,
         )  # fmt: skip
-        try:
-            self.register_conv2d(
-                pointwise_params, (1, 1, 1, 1), "VALID", depthwise_outputs, pointwise_outputs,
-                data_format, None, approx, reuse,
-            )  # fmt: skip
-        except (TypeError, ValueError):
-            self._undo_registration(depthwise_params, before)
-            raise
+    except (TypeError, ValueError):
+        table.remove_last_tower(depthwise_params)
+        raise
 
-    def register_conv2d_multi(
-        self,
-        params: Parameters,
-        strides: Sequence[int],
-        padding: str,
-        inputs: Tensor | Sequence[Tensor],
-        outputs: Tensor | Sequence[Tensor],
-        num_uses: int | None = None,
-        data_format: str | None = None,
-        dilations: Sequence[int] | None = None,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-    ) -> None:
-        """Registers a convolution that is applied several times to an example, or a tower of it.
 
-        Tensors are given as lists with one tensor per use; or as one tensor [uses, batch, ...]; or
-        as one tensor [uses · batch, ...], together with `num_uses`. A list may also have such
-        tensors of static shape, and `num_uses` is the sum of their uses.
+def register_conv2d_multi(
+    table: LayerTable,
+    params: Parameters,
+    strides: Sequence[int],
+    padding: str,
+    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | Sequence[Tensor],
+    num_uses: int | None = None,
+    data_format: str | None = None,
+    dilations: Sequence[int] | None = None,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers a convolution that is applied several times to an example, or a tower of it.
 
-        Args:
-          params: As in `register_conv2d`.
-          strides: As there.
-          padding: As there.
-          inputs: What enters the layer.
-          outputs: What leaves it, before the non-linearity.
-          num_uses: How often the layer is applied, if the tensors do not tell.
-          data_format: As there.
-          dilations: As there.
-          approx: "kron_indep".
-          reuse: See the class.
+    Tensors are given as lists with one tensor per use; or as one tensor [uses, batch, ...]; or
+    as one tensor [uses · batch, ...], together with `num_uses`. A list may also have such
+    tensors of static shape, and `num_uses` is the sum of their uses.
 
-        Raises:
-          ValueError: As there; or the number of uses is unknown, or differs.
-        """
-        params, name = as_key(params), as_tuple(params)[0].op.name
-        self._resolve_approximation("conv2d_multi", approx, params)
-        geometry = _geometry(params, 2, padding, data_format, strides, dilations)
-        uses = count_uses(inputs, count_uses(outputs, num_uses, 3, name), 3, name)
-        block = ConvKFCBasicMultiIndepFB(self, params, geometry, uses)
-        self._register_block(block, as_uses(inputs, 3), as_uses(outputs, 3), reuse, uses)
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: As in `register_conv2d`.
+      strides: As there.
+      padding: As there.
+      inputs: What enters the layer.
+      outputs: What leaves it, before the non-linearity.
+      num_uses: How often the layer is applied, if the tensors do not tell.
+      data_format: As there.
+      dilations: As there.
+      approx: "kron_indep".
+      reuse: See the module.
+
+    Raises:
+      ValueError: As there; or the number of uses is unknown, or differs.
+    """
+    params, name = as_key(params), as_tuple(params)[0].op.name
+    table.resolve_approximation("conv2d_multi", approx, params)
+    geometry = _geometry(params, 2, padding, data_format, strides, dilations)
+    uses = count_uses(inputs, count_uses(outputs, num_uses, 3, name), 3, name)
+    block = ConvKFCBasicMultiIndepFB(table, params, geometry, uses)
+    table.add(block, as_uses(inputs, 3), as_uses(outputs, 3), reuse, uses)
 
 
 def _two_factor_block(approx: str) -> type[ConvKFCBasicFB] | type[ConvEKFACFB]:

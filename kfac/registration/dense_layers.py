@@ -1,8 +1,17 @@
 """Registration of layers without a geometry: dense, repeated, scale and shift, anything else.
 
-The half of a layer collection that `kfac.registration.convolutions` is not. What the layers' blocks
-compute is in `kfac.fisher_blocks`. Extended by `kfac.layer_collection.LayerCollection`, which says
-what all methods have in common.
+One function per kind of layer, which `LayerCollection` has as a method. Each makes a block and adds
+it to a layer table. The formulas of blocks are in `kfac.fisher_blocks`. All functions have these
+arguments beside the layer's tensors:
+
+  approx: Name of an approximation; None means that of its linked parameters, or else the default
+    of the kind of layer.
+  reuse: True adds a tower to a registered layer, False registers a new one, AUTO_REUSE does what
+    fits, VARIABLE_SCOPE goes by the flag of the current variable scope.
+
+They all raise ValueError if the approximation is unknown, `reuse` does not fit, a parameter belongs
+to another layer, a tensor is of another graph, or registration is over; and TypeError if a tensor
+is something else. The collection is then left as it was.
 """
 
 import math
@@ -37,189 +46,198 @@ from kfac.registration.reuse import VARIABLE_SCOPE
 _SERIES = {APPROX_KRONECKER_SERIES_1_NAME: 1, APPROX_KRONECKER_SERIES_2_NAME: 2}
 
 
-class DenseRegistration(LayerTable):
-    """Registers dense layers, scale and shift, and parameters of any kind."""
+def register_fully_connected(
+    table: LayerTable,
+    params: Parameters,
+    inputs: Tensor,
+    outputs: Tensor,
+    approx: str | None = None,
+    dense_inputs: bool = True,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers a dense layer or an embedding, or one more tower of it.
 
-    def register_fully_connected(
-        self,
-        params: Parameters,
-        inputs: Tensor,
-        outputs: Tensor,
-        approx: str | None = None,
-        dense_inputs: bool = True,
-        reuse: bool | str = VARIABLE_SCOPE,
-    ) -> None:
-        """Registers a dense layer or an embedding, or one more tower of it.
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Weight [inputs, outputs], or (weight, bias [outputs]).
+      inputs: [batch, inputs], or ids [batch] if the inputs are not dense.
+      outputs: [batch, outputs], before the non-linearity.
+      approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag", "ekfac" or "diagonal".
+      dense_inputs: False if inputs are ids, that is, row numbers of the weight. This calls for
+        a diagonal input factor, which is then the default.
+      reuse: See the module.
 
-        Args:
-          params: Weight [inputs, outputs], or (weight, bias [outputs]).
-          inputs: [batch, inputs], or ids [batch] if the inputs are not dense.
-          outputs: [batch, outputs], before the non-linearity.
-          approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag", "ekfac" or "diagonal".
-          dense_inputs: False if inputs are ids, that is, row numbers of the weight. This calls for
-            a diagonal input factor, which is then the default.
-          reuse: See the class.
+    Raises:
+      ValueError: See the module.
+    """
+    params = as_key(params)
+    approx = _resolve_dense(table, params, approx, dense_inputs)
+    block: FisherBlock
+    if approx == APPROX_DIAGONAL_NAME:
+        block = FullyConnectedDiagonalFB(table, params)
+    elif approx == APPROX_EKFAC_NAME:
+        block = FullyConnectedEKFACFB(table, params)
+    else:
+        block = FullyConnectedKFACBasicFB(table, params, _dense_form(approx, dense_inputs))
+    table.add(block, inputs, outputs, reuse)
 
-        Raises:
-          ValueError: See the class.
-        """
-        params = as_key(params)
-        approx = self._resolve_dense(params, approx, dense_inputs)
-        block: FisherBlock
-        if approx == APPROX_DIAGONAL_NAME:
-            block = FullyConnectedDiagonalFB(self, params)
-        elif approx == APPROX_EKFAC_NAME:
-            block = FullyConnectedEKFACFB(self, params)
-        else:
-            block = FullyConnectedKFACBasicFB(self, params, _dense_form(approx, dense_inputs))
-        self._register_block(block, inputs, outputs, reuse)
 
-    def _resolve_dense(self, params: Parameters, approx: str | None, dense_inputs: bool) -> str:
-        chosen = self._resolve_approximation("fully_connected", approx, params)
-        if dense_inputs or _dense_form(chosen, False).diagonal_input:
-            return chosen
-        if approx is None and chosen == APPROX_KRONECKER_NAME:
-            return APPROX_KRONECKER_IN_DIAG_NAME
-        raise ValueError(
-            f"Cannot register layer {as_tuple(params)[0].op.name!r}: approx={chosen!r} and "
-            "dense_inputs=False. Ids need a diagonal input factor: approx='kron_in_diag', "
-            "'kron_both_diag' or None."
-        )
+def register_fully_connected_multi(
+    table: LayerTable,
+    params: Parameters,
+    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | Sequence[Tensor],
+    num_uses: Scalar | None = None,
+    approx: str | None = None,
+    dense_inputs: bool = True,
+    reuse: bool | str = VARIABLE_SCOPE,
+    unordered: bool = False,
+) -> None:
+    """Registers a dense layer that is applied several times to an example, or a tower of it.
 
-    def register_fully_connected_multi(
-        self,
-        params: Parameters,
-        inputs: Tensor | Sequence[Tensor],
-        outputs: Tensor | Sequence[Tensor],
-        num_uses: Scalar | None = None,
-        approx: str | None = None,
-        dense_inputs: bool = True,
-        reuse: bool | str = VARIABLE_SCOPE,
-        unordered: bool = False,
-    ) -> None:
-        """Registers a dense layer that is applied several times to an example, or a tower of it.
+    Tensors are given as lists with one tensor per use, in the order of time; or as one tensor
+    [uses, batch, ...]; or as one tensor [uses · batch, ...], together with `num_uses`. A list
+    may also have such tensors of static shape, and `num_uses` is the sum of their uses. With
+    `unordered` they have all uses of all examples as rows, in any order and with any axes,
+    such as [batch, uses, ...].
 
-        Tensors are given as lists with one tensor per use, in the order of time; or as one tensor
-        [uses, batch, ...]; or as one tensor [uses · batch, ...], together with `num_uses`. A list
-        may also have such tensors of static shape, and `num_uses` is the sum of their uses. With
-        `unordered` they have all uses of all examples as rows, in any order and with any axes,
-        such as [batch, uses, ...].
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Weight [inputs, outputs], or (weight, bias [outputs]).
+      inputs: What enters the layer, or ids if the inputs are not dense.
+      outputs: What leaves it, before the non-linearity.
+      num_uses: How often the layer is applied, if the tensors do not tell. An int, or if
+        unordered perhaps an int Tensor [].
+      approx: "kron_indep", "kron_indep_in_diag", "kron_indep_out_diag",
+        "kron_indep_both_diag", "kron_series_1" or "kron_series_2".
+      dense_inputs: As in `register_fully_connected`. Ids must be [uses · batch] if unordered.
+      reuse: See the module.
+      unordered: Whether rows are in any order. Calls for `num_uses`, and for an approximation
+        that takes uses to be independent.
 
-        Args:
-          params: Weight [inputs, outputs], or (weight, bias [outputs]).
-          inputs: What enters the layer, or ids if the inputs are not dense.
-          outputs: What leaves it, before the non-linearity.
-          num_uses: How often the layer is applied, if the tensors do not tell. An int, or if
-            unordered perhaps an int Tensor [].
-          approx: "kron_indep", "kron_indep_in_diag", "kron_indep_out_diag",
-            "kron_indep_both_diag", "kron_series_1" or "kron_series_2".
-          dense_inputs: As in `register_fully_connected`. Ids must be [uses · batch] if unordered.
-          reuse: See the class.
-          unordered: Whether rows are in any order. Calls for `num_uses`, and for an approximation
-            that takes uses to be independent.
-
-        Raises:
-          ValueError: See the class; or the number of uses is unknown, or differs.
-        """
-        params, name = as_key(params), as_tuple(params)[0].op.name
-        chosen = self._resolve_approximation("fully_connected_multi", approx, params)
-        uses: Scalar = num_uses
-        if unordered:
-            _check_unordered(name, num_uses, chosen)
-        else:
-            uses = count_uses(outputs, num_uses, 1, name)
-            if dense_inputs or isinstance(inputs, (tuple, list)):
-                count_uses(inputs, uses, 1, name)
-        block: FisherBlock
-        if chosen in _SERIES:
+    Raises:
+      ValueError: See the module; or the number of uses is unknown, or differs.
+    """
+    params, name = as_key(params), as_tuple(params)[0].op.name
+    chosen = table.resolve_approximation("fully_connected_multi", approx, params)
+    uses: Scalar = num_uses
+    if unordered:
+        _check_unordered(name, num_uses, chosen)
+    else:
+        uses = count_uses(outputs, num_uses, 1, name)
+        if dense_inputs or isinstance(inputs, (tuple, list)):
+            count_uses(inputs, uses, 1, name)
+    block: FisherBlock
+    if chosen in _SERIES:
+        _check_dense(name, chosen, dense_inputs)
+        block = FullyConnectedSeriesFB(table, params, uses, _SERIES[chosen])
+    else:
+        form = _dense_form(chosen, dense_inputs)
+        if approx is None and not dense_inputs:
+            form = form._replace(diagonal_input=True)
+        if not form.diagonal_input:
             _check_dense(name, chosen, dense_inputs)
-            block = FullyConnectedSeriesFB(self, params, uses, _SERIES[chosen])
-        else:
-            form = _dense_form(chosen, dense_inputs)
-            if approx is None and not dense_inputs:
-                form = form._replace(diagonal_input=True)
-            if not form.diagonal_input:
-                _check_dense(name, chosen, dense_inputs)
-            block = FullyConnectedMultiIndepFB(self, params, uses, form)
-        allowed = uses if isinstance(uses, int) else len(tf.nest.flatten(outputs))
-        self._register_block(block, as_uses(inputs, 1), as_uses(outputs, 1), reuse, allowed)
+        block = FullyConnectedMultiIndepFB(table, params, uses, form)
+    allowed = uses if isinstance(uses, int) else len(tf.nest.flatten(outputs))
+    table.add(block, as_uses(inputs, 1), as_uses(outputs, 1), reuse, allowed)
 
-    def register_generic(
-        self,
-        params: Parameters,
-        batch_size: Scalar,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-    ) -> None:
-        """Registers parameters that fit no other layer, or one more tower of them.
 
-        Args:
-          params: One parameter, or for "full" also a tuple.
-          batch_size: Number of examples, an int or an int Tensor [].
-          approx: "diagonal" or "full".
-          reuse: See the class.
+def register_generic(
+    table: LayerTable,
+    params: Parameters,
+    batch_size: Scalar,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers parameters that fit no other layer, or one more tower of them.
 
-        Raises:
-          ValueError: See the class; or several parameters are registered as "diagonal".
-        """
-        params = as_key(params)
-        chosen = self._resolve_approximation("generic", approx, params)
-        if chosen == APPROX_DIAGONAL_NAME and isinstance(params, tuple):
-            raise ValueError(
-                f"Cannot register layer {params[0].op.name!r}: {len(params)} parameters together "
-                "with approx='diagonal'. Register each by itself, or all with approx='full'."
-            )
-        block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(self, params)
-        self._register_block(block, batch_size, (), reuse, math.inf)
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: One parameter, or for "full" also a tuple.
+      batch_size: Number of examples, an int or an int Tensor [].
+      approx: "diagonal" or "full".
+      reuse: See the module.
 
-    def register_scale_and_shift(
-        self,
-        params: Parameters,
-        inputs: Tensor,
-        outputs: Tensor,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-    ) -> None:
-        """Registers y = x∘scale + shift, or one more tower of it.
-
-        Args:
-          params: Scale, or (scale, shift); each broadcasts to an example.
-          inputs: x [batch, ...].
-          outputs: y [batch, ...].
-          approx: "full" or "diagonal".
-          reuse: See the class.
-
-        Raises:
-          ValueError: See the class.
-        """
-        params = as_key(params)
-        chosen = self._resolve_approximation("scale_and_shift", approx, params)
-        block = (ScaleAndShiftFullFB if chosen == APPROX_FULL_NAME else ScaleAndShiftDiagonalFB)(
-            self, params
+    Raises:
+      ValueError: See the module; or several parameters are registered as "diagonal".
+    """
+    params = as_key(params)
+    chosen = table.resolve_approximation("generic", approx, params)
+    if chosen == APPROX_DIAGONAL_NAME and isinstance(params, tuple):
+        raise ValueError(
+            f"Cannot register layer {params[0].op.name!r}: {len(params)} parameters together "
+            "with approx='diagonal'. Register each by itself, or all with approx='full'."
         )
-        self._register_block(block, inputs, outputs, reuse)
+    block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(table, params)
+    table.add(block, batch_size, (), reuse, math.inf)
 
-    def register_layer_norm(
-        self,
-        params: Parameters,
-        normalized: Tensor,
-        outputs: Tensor,
-        approx: str | None = None,
-        reuse: bool | str = VARIABLE_SCOPE,
-    ) -> None:
-        """Registers the end of a layer or batch normalization, or one more tower of it.
 
-        Args:
-          params: Scale, or (scale, shift).
-          normalized: [batch, ...], of zero mean and unit variance, before scale and shift.
-          outputs: [batch, ...], after them.
-          approx: "full" or "diagonal".
-          reuse: See the class.
+def register_scale_and_shift(
+    table: LayerTable,
+    params: Parameters,
+    inputs: Tensor,
+    outputs: Tensor,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers y = x∘scale + shift, or one more tower of it.
 
-        Raises:
-          ValueError: See the class.
-        """
-        self.register_scale_and_shift(params, normalized, outputs, approx, reuse)
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Scale, or (scale, shift); each broadcasts to an example.
+      inputs: x [batch, ...].
+      outputs: y [batch, ...].
+      approx: "full" or "diagonal".
+      reuse: See the module.
+
+    Raises:
+      ValueError: See the module.
+    """
+    params = as_key(params)
+    chosen = table.resolve_approximation("scale_and_shift", approx, params)
+    block = (ScaleAndShiftFullFB if chosen == APPROX_FULL_NAME else ScaleAndShiftDiagonalFB)(
+        table, params
+    )
+    table.add(block, inputs, outputs, reuse)
+
+
+def register_layer_norm(
+    table: LayerTable,
+    params: Parameters,
+    normalized: Tensor,
+    outputs: Tensor,
+    approx: str | None = None,
+    reuse: bool | str = VARIABLE_SCOPE,
+) -> None:
+    """Registers the end of a layer or batch normalization, or one more tower of it.
+
+    Args:
+      table: The layer table; a `LayerCollection` passes its own.
+      params: Scale, or (scale, shift).
+      normalized: [batch, ...], of zero mean and unit variance, before scale and shift.
+      outputs: [batch, ...], after them.
+      approx: "full" or "diagonal".
+      reuse: See the module.
+
+    Raises:
+      ValueError: See the module.
+    """
+    register_scale_and_shift(table, params, normalized, outputs, approx, reuse)
+
+
+def _resolve_dense(
+    table: LayerTable, params: Parameters, approx: str | None, dense_inputs: bool
+) -> str:
+    chosen = table.resolve_approximation("fully_connected", approx, params)
+    if dense_inputs or _dense_form(chosen, False).diagonal_input:
+        return chosen
+    if approx is None and chosen == APPROX_KRONECKER_NAME:
+        return APPROX_KRONECKER_IN_DIAG_NAME
+    raise ValueError(
+        f"Cannot register layer {as_tuple(params)[0].op.name!r}: approx={chosen!r} and "
+        "dense_inputs=False. Ids need a diagonal input factor: approx='kron_in_diag', "
+        "'kron_both_diag' or None."
+    )
 
 
 def _dense_form(approx: str, dense_inputs: bool) -> DenseForm:

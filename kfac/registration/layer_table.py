@@ -1,98 +1,78 @@
-"""The layers of a model by their parameters: what is kept of them, and the rules of registration.
+"""The layers of a model by their parameters, with their factors, and the rules of registration.
 
-Knows blocks, factors and linked parameters, not what kinds of layers there are: those are in
-`kfac.registration.dense_layers` and `kfac.registration.convolutions`, which extend it.
+Knows blocks, factors and linked parameters, no kinds of layers: `kfac.registration.dense_layers`
+and `kfac.registration.convolutions` make the blocks and add them here. Owned by the layer
+collection.
 """
 
 import numbers
 import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, final
 
 import tensorflow as tf
 
-from kfac._types import Graph, Parameters, Tensor, Variable
+from kfac._types import Parameters, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.registration.approximations import DefaultApproximations, check_approximation
 from kfac.registration.loss_table import NONE_YET
-from kfac.registration.losses import LossRegistration
 from kfac.registration.reuse import is_reuse
-from kfac.registration.subgraph import SubGraph
+from kfac.registration.scope import RegistrationScope
 
 v1 = tf.compat.v1
 
 
-class LayerTable(LossRegistration, DefaultApproximations):
+@final
+class LayerTable:
     """The layers of one model, over all its towers.
 
     Attributes:
+      scope: The graph of the layers, and whether registration is over.
       config: Settings of all factors and blocks.
+      defaults: The approximations of layers that are registered without one.
     """
 
-    def __init__(self, graph: Graph, name: str, config: CurvatureConfig | None) -> None:
+    def __init__(self, scope: RegistrationScope, config: CurvatureConfig | None = None) -> None:
         """Starts without layers.
 
         Args:
-          graph: The graph of the model; None means the current default graph.
-          name: Used in messages only.
+          scope: The graph of the layers, and whether registration is over.
           config: Settings of all factors and blocks; None means the defaults.
         """
-        super().__init__(graph, name)
-        DefaultApproximations.__init__(self)
+        self.scope = scope
         self.config = config or CurvatureConfig()
+        self.defaults = DefaultApproximations()
         self._blocks: dict[Parameters, FisherBlock] = {}
         self._factors: dict[tuple[Callable[..., FisherFactor], Any], FisherFactor] = {}
         self._linked: dict[frozenset[Variable], str | None] = {}
         self._uses: dict[Parameters, list[float]] = {}
-        self._final_subgraph: SubGraph | None = None
 
     # What is registered.
 
     @property
-    def fisher_blocks(self) -> Mapping[Parameters, FisherBlock]:
+    def blocks(self) -> Mapping[Parameters, FisherBlock]:
         """The blocks by their parameter or tuple of parameters, in order of registration."""
         return types.MappingProxyType(self._blocks)
 
     @property
-    def fisher_factors(self) -> Mapping[tuple[Callable[..., FisherFactor], Any], FisherFactor]:
+    def factors(self) -> Mapping[tuple[Callable[..., FisherFactor], Any], FisherFactor]:
         """The factors by (class, arguments), in the order in which they were made."""
         return types.MappingProxyType(self._factors)
 
-    def get_blocks(self) -> tuple[FisherBlock, ...]:
-        """Returns the blocks in order of registration."""
-        return tuple(self._blocks.values())
-
-    def get_factors(self) -> tuple[FisherFactor, ...]:
-        """Returns the factors in the order in which they were made."""
-        return tuple(self._factors.values())
-
     @property
-    def registered_variables(self) -> tuple[Variable, ...]:
+    def variables(self) -> tuple[Variable, ...]:
         """All parameters of all layers, in order of registration."""
         return tuple(param for key in self._blocks for param in as_tuple(key))
 
-    @property
-    def subgraph(self) -> SubGraph:
-        """What the registered losses depend on; the same object once registration is over."""
-        if self._final_subgraph is not None:
-            return self._final_subgraph
-        subgraph = SubGraph(tf.nest.flatten([loss.inputs for loss in self.losses]))
-        if self.is_final:
-            self._final_subgraph = subgraph
-        return subgraph
+    def registered_uses(self, params: Parameters) -> float:
+        """Returns how often a layer's parameters may be used in the graph, in all its towers.
 
-    def describe(self) -> dict[str, str]:
-        """Returns for each parameter's name how it is preconditioned.
-
-        Such as {"conv/w": "kron 26x26 (x) 16x16"}. Needs static shapes of parameters only.
+        Args:
+          params: A key of `blocks`.
         """
-        return {
-            param.op.name: block.describe()
-            for key, block in self._blocks.items()
-            for param in as_tuple(key)
-        }
+        return sum(self._uses[params])
 
     @property
     def linked_parameters(self) -> Mapping[frozenset[Variable], str | None]:
@@ -102,7 +82,7 @@ class LayerTable(LossRegistration, DefaultApproximations):
     def define_linked_parameters(
         self, params: Parameters, approximation: str | None = None
     ) -> None:
-        """Says that some parameters form one layer, and perhaps how it is to be approximated.
+        """Links parameters that form one layer, perhaps with its approximation.
 
         A parameter by itself is a layer without a bias, or if it looks like none, generic.
 
@@ -122,23 +102,32 @@ class LayerTable(LossRegistration, DefaultApproximations):
             is_group = isinstance(other, frozenset)
             if refs & others and (is_group or refs != others):
                 raise ValueError(
-                    f"Cannot link parameters {parameter_names(group)} in {self.name}: some of them "
-                    f"already belong to {parameter_names(tuple(other))}. Link each parameter once, "
-                    "with exactly the parameters of its layer."
+                    f"Cannot link parameters {parameter_names(group)} in {self.scope.name}: some "
+                    f"of them already belong to {parameter_names(tuple(other))}. Link each "
+                    "parameter once, with exactly the parameters of its layer."
                 )
         self._linked[frozenset(group)] = approximation
 
-    def _resolve_approximation(self, kind: str, approx: str | None, params: Parameters) -> str:
-        """Returns what was asked for, or else what is linked, or else the default."""
+    def resolve_approximation(self, kind: str, approx: str | None, params: Parameters) -> str:
+        """Returns the given approximation, or else the linked one, or else the default.
+
+        Args:
+          kind: The kind of layer, a key of `approximations.ACCEPTED`.
+          approx: Name of an approximation, or None.
+          params: The layer's parameters.
+
+        Raises:
+          ValueError: The kind of layer does not have the approximation.
+        """
         refs = {param.ref() for param in as_tuple(params)}
         if approx is None:
             of_group = {frozenset(p.ref() for p in group): a for group, a in self._linked.items()}
-            approx = of_group.get(frozenset(refs)) or self._default_approximations[kind]
+            approx = of_group.get(frozenset(refs)) or self.defaults.of(kind)
         return check_approximation(kind, approx, f"register layer {as_tuple(params)[0].op.name!r}")
 
     # Registration.
 
-    def _register_block(
+    def add(
         self,
         block: FisherBlock,
         inputs: Any,
@@ -146,12 +135,22 @@ class LayerTable(LossRegistration, DefaultApproximations):
         reuse: bool | str,
         uses: float = 1,
     ) -> None:
-        """Adds `block`, or a tower to its registered equal, after all checks have passed.
+        """Adds a block, or a tower to its registered equal, after all checks have passed.
 
-        `uses` is how often each of its parameters may be used in the tower's graph.
+        Args:
+          block: A block without towers.
+          inputs: Tensors that enter the layer, structured as the block needs them.
+          outputs: Tensors that leave it, likewise.
+          reuse: As in all functions that register a layer.
+          uses: Number of uses that each of its parameters may have in the tower's graph.
+
+        Raises:
+          ValueError: `reuse` does not fit, a parameter belongs to another layer, a tensor is of
+            another graph, or registration is over.
+          TypeError: A tensor is something else.
         """
-        self._check_open(f"layer {block.name!r}")
-        self._check_graph(f"layer {block.name!r}", *_tensors(block.name, inputs, outputs))
+        self.scope.check_open(f"layer {block.name!r}")
+        self.scope.check_graph(f"layer {block.name!r}", *_tensors(block.name, inputs, outputs))
         existing = self._blocks.get(block.params)
         if is_reuse(reuse, existing is not None):
             self._check_same_layer(block, existing)
@@ -161,13 +160,15 @@ class LayerTable(LossRegistration, DefaultApproximations):
         registered.register_additional_tower(inputs, outputs)
         self._uses.setdefault(block.params, []).append(uses)
 
-    def _undo_registration(
-        self, params: Parameters, before: Mapping[Parameters, FisherBlock]
-    ) -> None:
-        """Takes the last tower of a layer back; `before` are the blocks as they were."""
+    def remove_last_tower(self, params: Parameters) -> None:
+        """Removes the last tower of a layer; with its only tower the layer goes.
+
+        Args:
+          params: The layer's parameters.
+        """
         key = as_key(params)
         self._uses[key].pop()
-        if key in before:
+        if self._uses[key]:
             self._blocks[key].remove_last_tower()
         else:
             del self._blocks[key]
@@ -176,15 +177,15 @@ class LayerTable(LossRegistration, DefaultApproximations):
         if existing is None:
             known = ", ".join(parameter_names(key) for key in self._blocks) or NONE_YET
             raise ValueError(
-                f"Cannot add a tower to layer {block.name!r} of {self.name}: reuse is True, and no "
-                "layer was registered with exactly the parameters "
+                f"Cannot add a tower to layer {block.name!r} of {self.scope.name}: reuse is "
+                "True, and no layer was registered with exactly the parameters "
                 f"{parameter_names(block.params)}. Registered are: {known}. Register it in the "
                 "first tower with reuse=False, with the same parameters."
             )
         if type(existing) is not type(block) or existing.settings != block.settings:
             raise ValueError(
-                f"Cannot add a tower to layer {block.name!r} of {self.name}: it was registered as "
-                f"{type(existing).__name__}{existing.settings}, now as "
+                f"Cannot add a tower to layer {block.name!r} of {self.scope.name}: it was "
+                f"registered as {type(existing).__name__}{existing.settings}, now as "
                 f"{type(block).__name__}{block.settings}. All towers must register the same layer."
             )
 
@@ -192,16 +193,16 @@ class LayerTable(LossRegistration, DefaultApproximations):
         if existing is not None:
             raise ValueError(
                 f"Cannot register layer {block.name!r}: it is already in LayerCollection "
-                f"{self.name!r}. Register each layer once per tower; towers after the first need "
-                "reuse=True, or a variable scope that reuses."
+                f"{self.scope.name!r}. Register each layer once per tower; towers after the first "
+                "need reuse=True, or a variable scope that reuses."
             )
-        taken = {p.ref() for p in self.registered_variables}
+        taken = {p.ref() for p in self.variables}
         shared = [p.op.name for p in as_tuple(block.params) if p.ref() in taken]
         if shared:
             raise ValueError(
                 f"Cannot register layer {block.name!r} with parameters "
                 f"{parameter_names(block.params)}: {', '.join(shared)} was already registered with "
-                f"another layer of {self.name}. A parameter can belong to one layer only."
+                f"another layer of {self.scope.name}. A parameter can belong to one layer only."
             )
 
     # What blocks and estimators need.
@@ -223,77 +224,6 @@ class LayerTable(LossRegistration, DefaultApproximations):
         if key not in self._factors:
             self._factors[key] = cls(*args, name=name, config=self.config)
         return self._factors[key]
-
-    def finalize(self) -> None:
-        """Ends registration and checks that the towers agree.
-
-        Raises:
-          ValueError: Called twice, no loss or no layer is registered, or some layer or loss was
-            registered by fewer towers than another.
-        """
-        self._check_open("anything more")
-        for kind, registered in (("layer", self._blocks), ("loss", self._losses.entries)):
-            if not registered:
-                raise ValueError(
-                    f"Cannot compute curvature: {self.name} has no registered {kind}. Register "
-                    "layers with register_fully_connected and register_conv2d, and the loss with "
-                    "register_categorical_predictive_distribution, while the model is built."
-                )
-        self._check_tower_counts()
-        self._is_final = True
-
-    def _check_tower_counts(self) -> None:
-        counts = {f"layer {b.name!r}": b.num_registered_towers for b in self._blocks.values()}
-        counts |= {
-            f"loss {name!r}": len(loss.towers) for name, loss in self._losses.entries.items()
-        }
-        towers = max(counts.values())
-        short = [f"{what} by {n}" for what, n in counts.items() if n != towers]
-        if short:
-            raise ValueError(
-                f"Cannot compute curvature from {self.name}: there are {towers} towers, but these "
-                f"were registered by fewer: {', '.join(short)}. Every tower must register the "
-                "same layers and losses; look for conditions on the tower in the model."
-            )
-
-    def check_registration(self, variables: Sequence[Variable]) -> None:
-        """Checks that exactly these variables are registered, with all their uses.
-
-        Raises:
-          ValueError: Some of them are not, or some others are, or the losses depend on more uses
-            of one than were registered; the message names them.
-        """
-        registered = {v.ref(): v for v in self.registered_variables}
-        wanted = {v.ref(): v for v in variables}
-        missing = [v.op.name for ref, v in wanted.items() if ref not in registered]
-        if missing:
-            raise ValueError(
-                f"K-FAC cannot train {', '.join(missing)}: no layer registered in {self.name} has "
-                "them. Register their layers with register_fully_connected or register_conv2d, or "
-                "keep them out of var_list."
-            )
-        extra = [v.op.name for ref, v in registered.items() if ref not in wanted]
-        if extra:
-            raise ValueError(
-                f"K-FAC was asked to train fewer variables than are registered in {self.name}: "
-                f"{', '.join(extra)} would be left out. Put them into var_list, see that the loss "
-                "depends on them, or do not register their layers."
-            )
-        self._check_uses()
-
-    def _check_uses(self) -> None:
-        """Compares how often parameters are used with how often this was registered."""
-        subgraph = self.subgraph
-        for key in self._blocks:
-            for param in as_tuple(key):
-                found, expected = subgraph.variable_uses(param), sum(self._uses[key])
-                if found > expected:
-                    raise ValueError(
-                        f"Cannot compute curvature of {param.op.name}: the losses depend on "
-                        f"{found} uses of it, and {expected:g} are registered in {self.name}. "
-                        "Register all uses, with the register_..._multi method of its layer, or "
-                        "the parameter with register_generic."
-                    )
 
 
 def as_key(params: Parameters) -> Parameters:

@@ -1,19 +1,22 @@
 """The losses of a model by name, with one entry per tower, and their evaluation.
 
-What a loss means is in `kfac.loss_functions`. Called by the layer collection.
+The formulas of losses are in `kfac.loss_functions`. Owned by the layer collection, filled by
+`kfac.registration.losses`.
 """
 
 import math
 import types
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, final
 
 import tensorflow as tf
 
-from kfac._types import Scalar, Tensor
+from kfac._types import Graph, Operation, Scalar, Tensor
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions import LossFunction
 from kfac.registration.reuse import is_reuse
+from kfac.registration.scope import RegistrationScope
+from kfac.registration.subgraph import SubGraph
 from kfac.sampling import fresh_numbers, stateless_seed
 
 v1 = tf.compat.v1
@@ -26,11 +29,11 @@ NONE_YET = (
     "none (if each tower makes a LayerCollection of its own, use kfac.graph_layer_collection(), "
     "which is the same one in all towers)"
 )
-"""What messages about an unknown layer or loss say of a collection without any."""
+"""The list of known layers or losses in messages, where there are none."""
 
 
 class LossEntry(NamedTuple):
-    """What belongs to one loss name, in all towers.
+    """One loss in all towers.
 
     Attributes:
       coeff: Weight of the loss.
@@ -53,17 +56,102 @@ class LossEntry(NamedTuple):
         return stateless_seed(f"{self.seed}/{tower}", step)
 
 
-class LossTable:
-    """Losses by name, in order of registration."""
+class RegisteredLosses(Protocol):
+    """The part of a layer collection that readers of its losses need."""
 
-    def __init__(self) -> None:
-        """Makes an empty table."""
+    @property
+    def graph(self) -> Graph:
+        """The graph that the model belongs to."""
+
+    @property
+    def name(self) -> str:
+        """Name of the collection, for messages."""
+
+    @property
+    def losses(self) -> tuple[LossFunction, ...]:
+        """All losses, tower after tower within each name."""
+
+    @property
+    def losses_by_name(self) -> Mapping[str, LossEntry]:
+        """Coefficient, seed and towers of each loss, in order of registration."""
+
+    @property
+    def towers_by_loss(self) -> tuple[tuple[LossFunction, ...], ...]:
+        """For each loss name the losses of the towers."""
+
+    @property
+    def loss_coeffs(self) -> Mapping[LossFunction, float]:
+        """The coefficient of each loss in `losses`."""
+
+    def eval_losses(
+        self,
+        target_mode: str = "data",
+        coeff_mode: str = "regular",
+        sample_step: Scalar | None = None,
+    ) -> list[Tensor]:
+        """Evaluates the losses of all towers; see `LossTable.evaluate`."""
+
+    def total_loss(self, coeff_mode: str = "regular") -> Tensor:
+        """Returns the sum of all losses on the registered targets."""
+
+
+@final
+class LossTable:
+    """Losses by name, in order of registration.
+
+    Attributes:
+      scope: The graph of the losses, and whether registration is over.
+    """
+
+    def __init__(self, scope: RegistrationScope) -> None:
+        """Makes an empty table.
+
+        Args:
+          scope: The graph of the losses, and whether registration is over.
+        """
+        self.scope = scope
+        self._final_subgraph: SubGraph | None = None
         self._entries: dict[str, LossEntry] = {}
 
     @property
     def entries(self) -> Mapping[str, LossEntry]:
         """The losses by name."""
         return types.MappingProxyType(self._entries)
+
+    @property
+    def losses(self) -> tuple[LossFunction, ...]:
+        """All losses, tower after tower within each name."""
+        return tuple(loss for entry in self._entries.values() for loss in entry.towers)
+
+    @property
+    def towers_by_loss(self) -> tuple[tuple[LossFunction, ...], ...]:
+        """For each loss name the losses of the towers."""
+        return tuple(entry.towers for entry in self._entries.values())
+
+    @property
+    def coefficients(self) -> Mapping[LossFunction, float]:
+        """The coefficient of each loss in `losses`."""
+        entries = self._entries.values()
+        return types.MappingProxyType(
+            {loss: entry.coeff for entry in entries for loss in entry.towers}
+        )
+
+    @property
+    def colocation_ops(self) -> Mapping[LossFunction, Operation]:
+        """The op that computes the inputs of each loss in `losses`, and says where it is."""
+        return types.MappingProxyType(
+            {loss: tf.nest.flatten(loss.inputs)[0].op for loss in self.losses}
+        )
+
+    @property
+    def subgraph(self) -> SubGraph:
+        """The ops that the losses depend on; one object once registration is over."""
+        if self._final_subgraph is not None:
+            return self._final_subgraph
+        subgraph = SubGraph(tf.nest.flatten([loss.inputs for loss in self.losses]))
+        if self.scope.is_closed:
+            self._final_subgraph = subgraph
+        return subgraph
 
     def resolve_name(self, name: str | None, coeff: float, reuse: bool | str) -> str:
         """Checks a registration before anything is kept, and names an unnamed loss.
@@ -131,7 +219,10 @@ class LossTable:
         self._entries[loss.name] = known._replace(towers=(*known.towers, loss))
 
     def evaluate(
-        self, target_mode: str, coeff_mode: str, sample_step: Scalar | None
+        self,
+        target_mode: str = "data",
+        coeff_mode: str = "regular",
+        sample_step: Scalar | None = None,
     ) -> list[Tensor]:
         """Evaluates the losses of all towers, each on its tower's device.
 
@@ -140,7 +231,8 @@ class LossTable:
           coeff_mode: Multiply by the coefficient ("regular"), by its root ("sqrt") or not ("off").
             "sqrt" takes the root of the weights of examples too.
           sample_step: With "sample": equal steps give equal samples, int64 []. None draws anew in
-            each run of a session.
+            each run of a session; these draws repeat in another session if the loss or the graph
+            has a seed.
 
         Returns:
           One Tensor [] per loss and tower: a sum over examples.
@@ -167,3 +259,16 @@ class LossTable:
                         value = loss.evaluate(root)
                     values.append(value * as_scalar(scale, value.dtype))
         return values
+
+    def total_loss(self, coeff_mode: str = "regular") -> Tensor:
+        """Returns the sum of all losses on the registered targets; see `evaluate`."""
+        return tf.add_n(self.evaluate("data", coeff_mode))
+
+    def total_sampled_loss(
+        self, coeff_mode: str = "regular", sample_step: Scalar | None = None
+    ) -> Tensor:
+        """Returns the sum of all losses on targets drawn from the model; see `evaluate`.
+
+        The targets are drawn anew in each run of a session, unless there is a `sample_step`.
+        """
+        return tf.add_n(self.evaluate("sample", coeff_mode, sample_step))

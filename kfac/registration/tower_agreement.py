@@ -1,4 +1,4 @@
-"""Whether an optimizer was given the losses and batches of just the towers that are registered.
+"""Checks that an optimizer got the losses and batches of exactly the registered towers.
 
 An optimizer made once per tower, or a layer collection made once per tower, would train all the
 same: with curvature, or a damping, that most of the batch has no part in. Called by
@@ -9,12 +9,24 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from kfac._types import Tensor
-from kfac.registration.losses import LossRegistration, registrations_of_graph
+from kfac._types import Graph, Tensor
+from kfac.registration.loss_table import RegisteredLosses
 from kfac.registration.subgraph import SubGraph
 
 
-def check_collection(layers: LossRegistration, losses: Sequence[Tensor]) -> None:
+def collections_of_graph(graph: Graph) -> list[RegisteredLosses]:
+    """Returns the layer collections of a graph: the list that hangs on it, to be appended to.
+
+    Its key is not written into MetaGraphs.
+
+    Args:
+      graph: The graph that the collections are made for.
+    """
+    collections: list[RegisteredLosses] = graph.get_collection_ref((RegisteredLosses,))
+    return collections
+
+
+def check_collection(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None:
     """Checks that no loss comes from the layers of another collection.
 
     Args:
@@ -24,7 +36,7 @@ def check_collection(layers: LossRegistration, losses: Sequence[Tensor]) -> None
     Raises:
       ValueError: One depends on losses registered elsewhere, and on none registered here.
     """
-    others = [other for other in registrations_of_graph(layers.graph) if other is not layers]
+    others = [other for other in collections_of_graph(layers.graph) if other is not layers]
     for loss in losses if others else ():
         subgraph = SubGraph([loss])
         if any(_reached(subgraph, layers)):
@@ -39,7 +51,7 @@ def check_collection(layers: LossRegistration, losses: Sequence[Tensor]) -> None
                 )
 
 
-def check_losses(layers: LossRegistration, losses: Sequence[Tensor]) -> None:
+def check_losses(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None:
     """Checks that losses, if they are of some towers, are of all.
 
     Args:
@@ -60,7 +72,7 @@ def check_losses(layers: LossRegistration, losses: Sequence[Tensor]) -> None:
         )
 
 
-def check_batches(layers: LossRegistration, batches: int) -> None:
+def check_batches(layers: RegisteredLosses, batches: int) -> None:
     """Checks that each tower has added its batch.
 
     Args:
@@ -79,7 +91,7 @@ def check_batches(layers: LossRegistration, batches: int) -> None:
         )
 
 
-def _reached(subgraph: SubGraph, layers: LossRegistration) -> list[bool]:
+def _reached(subgraph: SubGraph, layers: RegisteredLosses) -> list[bool]:
     """Returns for each registered tower whether the subgraph has one of its losses."""
     towers = max(map(len, layers.towers_by_loss), default=0)
     return [

@@ -1,4 +1,5 @@
-"""The optimizer's step: momentum, damping and its adaptation, the quadratic model.
+"""The optimizer's step, and the policies that refresh the curvature around it.
 
-The public optimizers are made of these parts.
+A step is made of momentum, damping and its adaptation, and the quadratic model. The public
+optimizers are made of these parts.
 """

@@ -2,8 +2,8 @@
 
 Compares the change of the loss on the mini-batch of a step with that of the model. Where the model
 is good λ falls, where it is bad λ rises: the method of Levenberg and Marquardt. A step that made
-things worse can be taken back. The optimizer owns
-the weights, `kfac.update.training_loss` the losses.
+things worse can be taken back. The optimizer owns the weights, `kfac.update.training_loss` the
+losses. Called by the step.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.5.
@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
-from kfac.arguments import check_number, check_period
+from kfac.arguments import check_excluded, check_number, check_period
 from kfac.linalg import tensor_ops
 from kfac.state import Assignment, assign_all, make_variable, read, value_if
-from kfac.update.damping import NAN, DampingRule, Trial, Verdict
+from kfac.update.damping import NAN, DampingRule, GivenDamping, Trial, Verdict
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -333,6 +333,35 @@ class AdaptedDamping(DampingRule):
         line = ("K-FAC: rho", rho, "damping", damping, *seconds)
         with v1.control_dependencies([tf.print(*line, output_stream=v1.logging.info)]):
             return tf.identity(damping)
+
+
+def make_damping_rule(
+    damping: Scalar,
+    adapt: bool,
+    losses: TrainingLoss,
+    settings: AdaptationSettings,
+    dtype: DType,
+    seconds: Callable[[], Mapping[str, Tensor]],
+) -> DampingRule:
+    """Returns the damping rule.
+
+    Args:
+      damping: λ, at first.
+      adapt: Whether λ adapts.
+      losses: As in `AdaptedDamping`.
+      settings: As in `AdaptedDamping`.
+      dtype: As in `AdaptedDamping`.
+      seconds: As in `AdaptedDamping`.
+
+    Raises:
+      ValueError: λ does not adapt, but a setting needs it to.
+    """
+    if adapt:
+        return AdaptedDamping(damping, losses, settings, dtype, seconds)
+    where, remedy = "adapt_damping=False", "it needs adapt_damping=True"
+    check_excluded("calibrate_damping", settings.calibrate or None, where, remedy)
+    check_excluded("rejection_rho_threshold", settings.rejection_threshold, where, remedy)
+    return GivenDamping(damping)
 
 
 def _set_if(condition: Tensor, variable: Variable, value: Tensor) -> Assignment:

@@ -1,342 +1,355 @@
-"""How the K-FAC optimizer makes a step, whatever its settings.
+"""One K-FAC step: precondition, add momentum, change the weights, judge the change.
 
-Gradients are checked and preconditioned, a momentum rule makes a step of them, and the step is made
-if it is finite. The damping rule may judge it afterwards, and have it taken back. An ordinary
-`tf.compat.v1.train.Optimizer` to its callers, among them wrappers that call `compute_gradients`
-once per tower and `apply_gradients` once. Extended by the optimizer, which has the settings.
+Gradients are multiplied by the inverse curvature. A momentum rule makes a step of the products. The
+step is made if it is finite. A damping rule may judge it afterwards, and have it taken back. Does
+not decide when the curvature is updated: that is a policy's, see `kfac.update.refresh`. Built by
+the optimizer's constructor, called by the policy.
 """
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import typing
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
-from kfac.curvature.bias_gradients import apart_from_filter
-from kfac.curvature.pooled_gradients import masked_sooner
+from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.vectors import Vector
-from kfac.state import Assignment, assign_all, initial_zeros, make_counter, read, run_if
+from kfac.state import Assignment, assign_all, make_counter, read, run_if
 from kfac.update import health
-from kfac.update.curvature_owner import CurvatureOwner
 from kfac.update.damping import DampingRule, Trial
 from kfac.update.momentum import Momentum, Problem, Step
+from kfac.update.preconditioner import Preconditioner
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
+
+
+class StepConditions(NamedTuple):
+    """Conditions under which a run makes a step; set by the refresh policy.
+
+    Attributes:
+      makes_step: bool [], or a Python bool. When it is false the run changes and counts nothing.
+      before: Operations that end before the step is computed.
+      beside: Operations that end before the weights change. The step may be computed beside them.
+      summaries_wait: Whether summaries are computed after `before` and other control dependencies.
+    """
+
+    makes_step: Tensor | bool = True
+    before: Sequence[Operation] = ()
+    beside: Sequence[Operation] = ()
+    summaries_wait: bool = True
+
+
+class StepRules(NamedTuple):
+    """Settings of a step: its rules for momentum and damping.
+
+    Attributes:
+      momentum: Turns preconditioned gradients into a step.
+      damping: Says what λ is, and may judge steps.
+      losses: The loss that is minimized.
+      model_damping: λ', see `Problem.model_damping`; None means λ.
+      may_reject: Whether the damping rule may have a step taken back.
+      damping_reads_averages: Whether λ is calibrated, or adapted by products with M.
+    """
+
+    momentum: Momentum
+    damping: DampingRule
+    losses: TrainingLoss
+    model_damping: Scalar | None
+    may_reject: bool
+    damping_reads_averages: bool
 
 
 class _Update(NamedTuple):
     """One update, before it is made.
 
     Attributes:
-      changes: What is subtracted from each variable.
+      changes: Amounts that are subtracted from the variables.
       state: New values of velocities and of the momentum rule's variables.
+      makes_step: bool [], whether this run makes a step; see `StepConditions`.
       is_finite: bool [], whether the update is finite.
-      is_made: bool [], whether it is made; if not, it changes nothing.
       before: The variables and their values, if it may be taken back.
-      trial: What the damping rule must know of it.
-      start: When it began; see `PhaseTimes`.
+      trial: Facts that the damping rule needs to judge it.
+      start: Time at which it began; see `PhaseTimes`.
     """
 
     changes: list[Vector]
     state: list[Assignment]
+    makes_step: Tensor | bool
     is_finite: Tensor
-    is_made: Tensor
     before: list[Assignment]
     trial: Trial | None
     start: Tensor
 
     @property
     def needed(self) -> list[Tensor]:
-        """What must be known before the update is made."""
+        """Tensors that must be known before the weights change."""
         judged = [] if self.trial is None else list(self.trial)
         return [*judged, *(value for _, value in self.before), self.start]
 
 
-class SteppingOptimizer(CurvatureOwner, v1.train.GradientDescentOptimizer):
-    """An optimizer that preconditions gradients.
+@typing.final
+class KfacStep:
+    """The step of a K-FAC optimizer, and its counters."""
 
-    The attributes are set by the constructor that extends this one.
-    """
-
-    _var_list: Sequence[Variable] | None
-    _colocate: bool
-    _losses: TrainingLoss
-    _momentum_rule: Momentum
-    _damping_rule: DampingRule
-    _kept_damping: Scalar | None
-    """λ', see `Problem.kept_damping`; None means λ."""
-    _may_reject: bool
-    _damping_reads_averages: bool
-    """Whether the damping is calibrated, or adapted by products with M."""
-    _makes_step: Tensor | bool
-    """bool [], whether a run makes a step, or else leaves all as it is and counts nothing."""
-    _awaited: list[Operation]
-    """What is to be done before the weights change, though a step can be computed before it."""
-    _update: _Update
-    _counters: dict[str, Variable]
-    _before_step: Operation
-
-    def __init__(self, learning_rate: float, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        estimator: FisherEstimator,
+        rules: StepRules,
+        make_velocities: Callable[[Sequence[Variable]], list[Variable]],
+    ) -> None:
         """Makes no ops or variables.
 
         Args:
-          learning_rate: Multiplies the changes.
-          name: Name of the velocities and name scope of ops.
+          name: Name scope of ops.
+          estimator: The curvature.
+          rules: Momentum and damping.
+          make_velocities: Returns the velocity of each of some variables; makes them once.
         """
-        super().__init__(learning_rate, name=name)
-        self._counters = {}
-        self._before_step = None
-        self._makes_step = True
-        self._awaited = []
-        self._begins_with_identity = True
+        self._name = name
+        self._estimator = estimator
+        self._rules = rules
+        self._make_velocities = make_velocities
+        self._counters: dict[str, Variable] = {}
+        self._before_step: Operation = None
 
-    @property
-    def counter(self) -> Variable:
-        """How many steps were made, skipped or taken back, int64 []; made at first use."""
-        return self._counter("counter")
+    def counter(self, name: str) -> Variable:
+        """Returns the int64 variable [] of a counter; makes it at first use.
 
-    @property
-    def skipped_steps(self) -> Variable:
-        """How many steps were skipped because they were not finite, int64 []; made at first use."""
-        return self._counter("skipped_steps")
-
-    @property
-    def rejected_steps(self) -> Variable:
-        """How many steps were taken back, int64 []; made at first use."""
-        return self._counter("rejected_steps")
-
-    def _counter(self, name: str) -> Variable:
+        Args:
+          name: "counter" for the steps that were made, skipped or taken back, "skipped_steps" for
+            those that were not finite, "rejected_steps" for those that were taken back.
+        """
         if name not in self._counters:
             self._counters[name] = make_counter(name)
         return self._counters[name]
 
+    def read_counter(self) -> Tensor:
+        """Returns the number of steps that were made, skipped or taken back, int64 [], now."""
+        return read(self.counter("counter"))
+
+    @property
     def variables(self) -> list[Variable]:
-        """Returns all state: velocities, averages, inverses, counters. Empty before it is made."""
+        """Counters and the state of both rules. Empty before any is made."""
         if not self._counters:
             return []
         counters = self._counters.values()
-        rules = [*self._damping_rule.variables, *self._momentum_rule.variables]
-        curvature = [*self.get_cov_vars(), *self.get_inv_vars()]
-        return [*super().variables(), *counters, *rules, *curvature]
+        return [*counters, *self._rules.damping.variables, *self._rules.momentum.variables]
 
-    def compute_gradients(
-        self,
-        loss: Tensor,
-        var_list: Sequence[Variable] | None = None,
-        gate_gradients: int = v1.train.Optimizer.GATE_OP,
-        aggregation_method: int | None = None,
-        colocate_gradients_with_ops: bool = False,
-        grad_loss: Tensor | None = None,
-    ) -> list[tuple[Tensor | None, Variable]]:
-        """Computes gradients like any optimizer; leaves the layer collection open.
+    @property
+    def reads_averages(self) -> bool:
+        """Whether a step depends on averages themselves, and not only on inverses kept of them."""
+        if self._rules.damping_reads_averages:
+            return True
+        return not all(factor.keeps_inverses for factor in self._estimator.factors)
 
-        Args:
-          loss: The mean over the batch, shape []; of a tower, its part of a sum over towers.
-          var_list: What to train; None means the constructor's choice, else all trainable.
-          gate_gradients: As in `tf.compat.v1.train.Optimizer`, but GATE_OP is not heeded: as a step
-            waits until all of it is known to be finite, it waits for all gradients that it needs.
-          aggregation_method: As there.
-          colocate_gradients_with_ops: As there; also true if the constructor's was.
-          grad_loss: As there.
-        """
-        if gate_gradients == v1.train.Optimizer.GATE_OP:
-            gate_gradients = v1.train.Optimizer.GATE_NONE
-        gradients: list[tuple[Tensor | None, Variable]] = super().compute_gradients(
-            loss,
-            var_list=self._var_list if var_list is None else var_list,
-            gate_gradients=gate_gradients,
-            aggregation_method=aggregation_method,
-            colocate_gradients_with_ops=colocate_gradients_with_ops or self._colocate,
-            grad_loss=grad_loss,
-        )
-        self._losses.collect(loss)
-        found, variables = zip(*gradients, strict=True)
-        pairs = zip(masked_sooner(found), variables, strict=True)
-        return [(_prepared(gradient, variable), variable) for gradient, variable in pairs]
+    def make_variables(self) -> None:
+        """Makes all variables of curvature, rules and counters, once."""
+        self._estimator.make_vars()
+        with tf.init_scope():
+            self._rules.damping.make_variables()
+            self._rules.momentum.make_variables()
+            for name in ("counter", "skipped_steps", "rejected_steps"):
+                self.counter(name)
 
-    def apply_gradients(
-        self,
-        grads_and_vars: GradsAndVars,
-        global_step: Variable | None = None,
-        name: str | None = None,
-    ) -> Operation:
-        """Makes one step, with the inverses as they are.
+    def prepare_damping(self, makes_step: Tensor | bool = True) -> Operation:
+        """Returns an op that calibrates the damping, or adapts it by the step before.
+
+        Does nothing unless the damping rule asks for it. It is made once: later calls return the
+        same op. Every step waits for it.
 
         Args:
-          grads_and_vars: (gradient, variable) for every registered variable. Others may be among
-            them only if their gradient is None.
-          global_step: Incremented by one after the step.
-          name: Name of the returned op.
-
-        Raises:
-          ValueError: A registered variable has no gradient, a variable with a gradient is not
-            registered, the collection is not complete, a tower has another collection, or the
-            damping cannot be adapted.
-        """
-        pairs = self.check_gradients(grads_and_vars)
-        variables = [variable for _, variable in pairs]
-        self._damping_rule.check_variables(variables)
-        self._losses.check()
-        with v1.control_dependencies([self.maybe_pre_update_adapt_damping()]):
-            with tf.init_scope():
-                self._create_slots(variables)
-            known = [_values_of(gradient) for gradient, _ in pairs]
-            start = self._estimator.times.begin("apply", after=[*known, *self._awaited])
-            with v1.name_scope(f"{self._name}/step"):
-                self._update = self._make_update(pairs, start)
-            changes = list(zip(self._update.changes, variables, strict=True))
-            with v1.control_dependencies(self._awaited):
-                self._summarize()
-                with v1.control_dependencies(self._update.needed):
-                    return super().apply_gradients(changes, global_step=global_step, name=name)
-
-    def maybe_pre_update_adapt_damping(self) -> Operation:
-        """Returns an op that does with the damping what is to be done before a step.
-
-        That is to calibrate it at the first step, or to adapt it by the step before, where that
-        is not done immediately. Every step waits for it. Inverses that are updated with the
-        damping of the same step must wait for it, too, and it must wait for the averages if the
-        damping is calibrated. It is made once: later calls return the same op.
+          makes_step: As in `StepConditions`.
         """
         if self._before_step is None:
-            self._make_variables()
+            self.make_variables()
             with v1.name_scope(f"{self._name}/before_step"):
                 # A run that makes no step must not pass for the first one, nor end an interval.
-                step = tf.where(self._makes_step, read(self.counter), -1)
-                self._before_step = self._damping_rule.before_step(
+                step = tf.where(makes_step, self.read_counter(), -1)
+                self._before_step = self._rules.damping.before_step(
                     step, lambda: health.mean_curvature(self._estimator.blocks)
                 )
         return self._before_step
 
-    def _make_variables(self) -> None:
-        self._estimator.make_vars()
-        with tf.init_scope():
-            self._damping_rule.make_variables()
-            self._momentum_rule.make_variables()
-            for name in ("counter", "skipped_steps", "rejected_steps"):
-                self._counter(name)
+    def apply(
+        self,
+        pairs: GradsAndVars,
+        conditions: StepConditions,
+        preconditioner: Preconditioner,
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        """Returns an op that makes one step, with the inverses as they are.
 
-    def _make_update(self, pairs: GradsAndVars, start: Tensor) -> _Update:
-        """Computes a step, replaced by "no change" if it is not finite."""
+        Args:
+          pairs: (gradient, variable) for every registered variable.
+          conditions: Operations that the step waits for, and whether it is made.
+          preconditioner: Multiplies gradients by the inverse curvature.
+          global_step: Incremented by one after the step.
+          name: Name of the returned op.
+
+        Raises:
+          ValueError: A tower has another collection, or the damping cannot be adapted.
+        """
         variables = [variable for _, variable in pairs]
-        problem = self._problem(self._as_vectors(pairs), variables)
-        step = self._momentum_rule.step(problem)
+        self._rules.damping.check_variables(variables)
+        self._rules.losses.check()
+        with (
+            v1.control_dependencies(conditions.before),
+            v1.control_dependencies([self.prepare_damping(conditions.makes_step)]),
+        ):
+            velocities = self._velocities(variables)
+            known = [_values_of(gradient) for gradient, _ in pairs]
+            start = self._estimator.times.begin("apply", after=[*known, *conditions.beside])
+            with v1.name_scope(f"{self._name}/step"):
+                problem = self._problem(pairs, velocities, preconditioner)
+                update = self._compute(problem, velocities, conditions.makes_step, start)
+            with v1.control_dependencies(conditions.beside):
+                self._summarize(conditions.summaries_wait)
+                with v1.control_dependencies(update.needed):
+                    return self._make(update, variables, global_step, name)
+
+    def _velocities(self, variables: Sequence[Variable]) -> list[Variable]:
+        return self._make_velocities(variables) if self._rules.momentum.keeps_velocities else []
+
+    def _problem(
+        self, pairs: GradsAndVars, velocities: Sequence[Variable], preconditioner: Preconditioner
+    ) -> Problem:
+        gradients = preconditioner.as_vectors(pairs)
+        variables = [variable for _, variable in pairs]
+        dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
+        damping = tensor_ops.as_scalar(self._rules.damping.read(), dtype)
+        model_damping = self._rules.model_damping
+        return Problem(
+            gradients=gradients,
+            variables=variables,
+            velocities=[read(velocity) for velocity in velocities],
+            precondition=functools.partial(preconditioner.precondition, variables=variables),
+            multiply=functools.partial(preconditioner.multiply, variables=variables),
+            damping=damping,
+            model_damping=tensor_ops.as_scalar(
+                damping if model_damping is None else model_damping, dtype
+            ),
+        )
+
+    def _compute(
+        self,
+        problem: Problem,
+        velocities: Sequence[Variable],
+        makes_step: Tensor | bool,
+        start: Tensor,
+    ) -> _Update:
+        """Computes a step, replaced by "no change" if it is not finite or not to be made."""
+        step = self._rules.momentum.step(problem)
         changes = vectors.scale(step.rate, step.raw)
         checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
         is_finite = tf.reduce_all(
             [tensor_ops.all_finite(vectors.entries(change)) for change in checked]
-            + [tensor_ops.all_finite(value) for value in _others(step)]
+            + [tensor_ops.all_finite(value) for value in _other_values(step)]
         )
-        is_made = tf.logical_and(is_finite, self._makes_step)
-        slots = self._velocities(variables)
-        velocities = [
-            Assignment(slot, tensor_ops.choose(is_made, new, old))
-            for slot, new, old in zip(slots, step.velocities, problem.velocities, strict=True)
+        is_made = tf.logical_and(is_finite, makes_step)
+        new_velocities = [
+            Assignment(velocity, tensor_ops.choose(is_made, new, old))
+            for velocity, new, old in zip(
+                velocities, step.velocities, problem.velocities, strict=True
+            )
         ]
+        may_reject = self._rules.may_reject
         return _Update(
             changes=[vectors.map_entries(lambda x: _zero_unless(is_made, x), c) for c in changes],
-            state=[*velocities, *_unless(tf.logical_not(is_made), step.state)],
+            state=[*new_velocities, *_unless(tf.logical_not(is_made), step.state)],
+            makes_step=makes_step,
             is_finite=is_finite,
-            is_made=is_made,
-            before=[Assignment(v, read(v)) for v in variables] if self._may_reject else [],
-            trial=self._damping_rule.trial(
-                read(self.counter), is_made, step.model_change, problem.dtype
+            before=[Assignment(v, read(v)) for v in problem.variables] if may_reject else [],
+            trial=self._rules.damping.trial(
+                self.read_counter(), is_made, step.model_change, problem.dtype
             ),
             start=start,
         )
 
-    def _problem(self, gradients: list[Vector], variables: list[Variable]) -> Problem:
-        dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
-        damping = tensor_ops.as_scalar(self._damping_rule.read(), dtype)
-        kept = damping if self._kept_damping is None else self._kept_damping
-        return Problem(
-            gradients=gradients,
-            variables=variables,
-            velocities=[read(slot) for slot in self._velocities(variables)],
-            precondition=functools.partial(self._precondition, variables=variables),
-            multiply=functools.partial(self._multiply, variables=variables),
-            damping=damping,
-            kept_damping=tensor_ops.as_scalar(kept, dtype),
-        )
+    def _make(
+        self,
+        update: _Update,
+        variables: Sequence[Variable],
+        global_step: Variable | None,
+        name: str | None,
+    ) -> Operation:
+        """Changes the weights, then judges the change and notes it."""
+        descent = _DescentThen(self._name, functools.partial(self._finish, update))
+        changes = list(zip(update.changes, variables, strict=True))
+        return descent.apply_gradients(changes, global_step=global_step, name=name)
 
-    def _step_reads_averages(self) -> bool:
-        """Whether a step depends on averages themselves, and not only on inverses kept of them."""
-        if self._damping_reads_averages:
-            return True
-        return not all(factor.keeps_inverses for factor in self.factors)
+    def _finish(self, update: _Update, changed: Sequence[Operation]) -> list[Operation]:
+        """Returns ops that follow the change of the weights: judgement, velocities and counters.
 
-    def _velocities(self, variables: Sequence[Variable]) -> list[Variable]:
-        if not self._momentum_rule.keeps_velocities:
-            return []
-        return [self.get_slot(variable, "velocity") for variable in variables]
-
-    def _summarize(self) -> None:
-        counters = {name: read(variable) for name, variable in self._counters.items()}
-        del counters["counter"]
-        scalars = {
-            **self._damping_rule.summaries,
-            **self._momentum_rule.summaries,
-            **counters,
-            "mean_curvature": health.mean_curvature(self._estimator.blocks),
-            "layers_without_inverse": health.count_without_inverse(self._estimator.blocks),
-        }
-        health.summarize(scalars, self.factors, self._estimator.times)
-
-    # What the base class calls.
-
-    def _create_slots(self, var_list: Sequence[Variable]) -> None:
-        if self._momentum_rule.keeps_velocities:
-            for variable in var_list:
-                shape, dtype = variable.shape, variable.dtype.base_dtype
-                self._get_or_make_slot_with_initializer(
-                    variable, initial_zeros, shape, dtype, "velocity", self._name
-                )
-
-    def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
-        """Adds what follows the update of the weights: judgement, velocities and counters."""
-        update = self._update
-        # As one, so that what waits for them has one edge each and not hundreds.
-        with v1.control_dependencies([tf.group(*update_ops)]):
-            verdict = self._damping_rule.verdict(update.trial)
+        Args:
+          update: The update.
+          changed: Operations that change the weights.
+        """
+        # As one, so that the ops that wait for them have one edge each and not hundreds.
+        with v1.control_dependencies([tf.group(*changed)]):
+            verdict = self._rules.damping.verdict(update.trial)
             state, taken_back = update.state, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
-            if self._may_reject:
+            if self._rules.may_reject:
                 state = _unless(rejected, state)
                 take_back = functools.partial(assign_all, update.before)
                 taken_back.append(run_if(rejected, take_back))
-            counters = {
-                "counter": tf.convert_to_tensor(self._makes_step),
-                "skipped_steps": tf.logical_and(self._makes_step, tf.logical_not(update.is_finite)),
-                "rejected_steps": rejected,
-            }
-            counts = [
-                Assignment(self._counters[name], read(self._counters[name]) + tf.cast(n, tf.int64))
-                for name, n in counters.items()
-            ]
+            counts = self._counts(update, rejected)
             bookkeeping = assign_all([*state, *verdict.state, *counts])
-        done = tf.group(*update_ops, *taken_back, bookkeeping)
-        timed = self._estimator.times.end("apply", update.start, done)
-        return super()._finish([done, timed], name_scope)
+        done = tf.group(*changed, *taken_back, bookkeeping)
+        return [done, self._estimator.times.end("apply", update.start, done)]
+
+    def _counts(self, update: _Update, rejected: Tensor) -> list[Assignment]:
+        increments = {
+            "counter": tf.convert_to_tensor(update.makes_step),
+            "skipped_steps": tf.logical_and(update.makes_step, tf.logical_not(update.is_finite)),
+            "rejected_steps": rejected,
+        }
+        return [
+            Assignment(self.counter(name), read(self.counter(name)) + tf.cast(n, tf.int64))
+            for name, n in increments.items()
+        ]
+
+    def _summarize(self, waits: bool) -> None:
+        with v1.control_dependencies([] if waits else None):
+            counters = {name: read(variable) for name, variable in self._counters.items()}
+            del counters["counter"]
+            scalars = {
+                **self._rules.damping.summaries,
+                **self._rules.momentum.summaries,
+                **counters,
+                "mean_curvature": health.mean_curvature(self._estimator.blocks),
+                "layers_without_inverse": health.count_without_inverse(self._estimator.blocks),
+            }
+            health.summarize(scalars, self._estimator.factors, self._estimator.times)
 
 
-def _prepared(gradient: Any, variable: Variable) -> Any:
-    """Returns a gradient of a variable, dense ones with its shape."""
-    if gradient is None or isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    gradient = apart_from_filter(gradient)
-    gradient.set_shape(variable.shape)
-    return gradient
+@typing.final
+class _DescentThen(v1.train.GradientDescentOptimizer):
+    """Subtracts changes from variables, then runs other ops, as one training op."""
+
+    def __init__(
+        self, name: str, follow: Callable[[Sequence[Operation]], Sequence[Operation]]
+    ) -> None:
+        """Takes a function that is given the changing ops and returns those to wait for."""
+        super().__init__(1.0, name=name)
+        self._follow = follow
+
+    def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
+        return super()._finish(self._follow(update_ops), name_scope)
 
 
-def _values_of(gradient: Any) -> Tensor:
+def _values_of(gradient: Vector) -> Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def _others(step: Step) -> list[Tensor]:
-    """Returns what is finite or not beside the changes: multiples of `raw` are, as it is."""
+def _other_values(step: Step) -> list[Tensor]:
+    """Returns what must be finite beside the changes. Multiples of `raw` are, if it is."""
     raw = {id(vector) for vector in step.raw}
     velocities = [velocity for velocity in step.velocities if id(velocity) not in raw]
     return [step.rate, *velocities, *(assignment.value for assignment in step.state)]

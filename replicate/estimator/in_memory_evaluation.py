@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Variable
+from replicate.checkpoint_names import saved_objects, saved_variables
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.input_batches import build_inputs
-from replicate.model_average import saved_objects, saved_variables
 from replicate.spec import ModeKeys, checked_hooks
 
 v1 = tf.compat.v1

@@ -1,7 +1,8 @@
-"""What a model is exported with: outputs that become signatures, and receivers that feed it.
+"""Outputs and input receivers of exported models.
 
-`EstimatorSpec.export_outputs` holds outputs; `Estimator.export_saved_model` takes a function that
-returns a receiver. The public names are those below.
+`EstimatorSpec.export_outputs` holds outputs, which become signatures. The function that
+`Estimator.export_saved_model` takes returns an input receiver, which feeds the model. The public
+names are those below.
 """
 
 from replicate.export.outputs import (

@@ -1,9 +1,9 @@
 """Export outputs: the tensors that one signature of an exported model returns.
 
-Owns the kinds of output, the checks of their tensors, and their translation to the SignatureDef of
-a SavedModel. The signature's inputs come from a receiver (`receivers.py`); the model's graph is
-built and written by `replicate.estimator`. `EstimatorSpec` checks and completes its
-`export_outputs` with `completed_outputs`.
+Each class checks its tensors and translates them to the SignatureDef of a SavedModel. The inputs of
+the signature come from a receiver (`receivers.py`). `replicate.estimator` builds and writes the
+graph of the model. `EstimatorSpec` checks and completes its `export_outputs` with
+`completed_outputs`.
 """
 
 import abc
@@ -24,14 +24,14 @@ DEFAULT_SIGNATURE: str = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
 class ExportOutput(abc.ABC):
-    """What one signature of an exported model returns."""
+    """Output of one signature of an exported model."""
 
     @abc.abstractmethod
     def as_signature_def(self, receiver_tensors: Mapping[str, Tensor]) -> SignatureDef:
         """Returns the SignatureDef from these inputs to this output.
 
         Args:
-          receiver_tensors: The tensors that a request fills, by their names in the request.
+          receiver_tensors: Input tensors of a request, by their names in the request.
 
         Raises:
           ValueError: This kind of output cannot be computed from such inputs.
@@ -40,21 +40,21 @@ class ExportOutput(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictOutput(ExportOutput):
-    """Any tensors by name.
+    """Output of a signature with any tensors.
 
     Attributes:
-      outputs: Dict of name to Tensor. A single Tensor is taken as {"output": Tensor}; a name that
-        is a tuple of strings is joined by "/".
+      outputs: Dict of name to Tensor. A single Tensor becomes {"output": Tensor}. A name that is a
+        tuple of strings is joined by "/".
     """
 
     outputs: Nest
 
     def __post_init__(self) -> None:
-        """Brings the outputs into a dict.
+        """Turns the outputs into a dict.
 
         Raises:
-          ValueError: There is none, or a name is not a string.
-          TypeError: One is not a Tensor.
+          ValueError: The dict is empty, or a name is not a string.
+          TypeError: An output is not a Tensor.
         """
         object.__setattr__(self, "outputs", _named_tensors(self, self.outputs, "output"))
 
@@ -65,7 +65,7 @@ class PredictOutput(ExportOutput):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RegressionOutput(ExportOutput):
-    """One number for each example.
+    """Output of a regression: one number for each example.
 
     Attributes:
       value: Floating point Tensor [batch] or [batch, 1].
@@ -77,7 +77,7 @@ class RegressionOutput(ExportOutput):
         """Checks the value.
 
         Raises:
-          TypeError: It is not a floating point Tensor.
+          TypeError: The value is not a floating point Tensor.
         """
         _check_kind(self, "value", self.value, "floating point", lambda dtype: dtype.is_floating)
 
@@ -94,7 +94,9 @@ class RegressionOutput(ExportOutput):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClassificationOutput(ExportOutput):
-    """Scores, labels of classes, or both. Scores alone are those of classes 0, 1, 2, ….
+    """Output of a classification: scores, labels of classes, or both.
+
+    Scores without labels belong to classes 0, 1, 2, ….
 
     Attributes:
       scores: Floating point Tensor [batch, classes], or None.
@@ -105,7 +107,7 @@ class ClassificationOutput(ExportOutput):
     classes: Tensor | None = None
 
     def __post_init__(self) -> None:
-        """Checks both.
+        """Checks scores and classes.
 
         Raises:
           ValueError: Both are None.
@@ -141,10 +143,11 @@ class _SupervisedOutput(ExportOutput):
     """Loss, predictions and metrics of a graph that also gets labels.
 
     Attributes:
-      loss: Tensor or dict, made a dict of "loss" or "loss/<name>".
-      predictions: Tensor or dict, made a dict of "predictions" or "predictions/<name>".
-      metrics: Dict of name to (value, update), made a dict of "metrics/<name>/value" and
-        "metrics/<name>/update_op".
+      loss: Tensor or dict, turned into a dict with keys "loss" or "loss/<name>".
+      predictions: Tensor or dict, turned into a dict with keys "predictions" or
+        "predictions/<name>".
+      metrics: Dict of name to (value, update), turned into a dict with keys "metrics/<name>/value"
+        and "metrics/<name>/update_op".
     """
 
     loss: Nest = None
@@ -152,11 +155,11 @@ class _SupervisedOutput(ExportOutput):
     metrics: Mapping[str, tuple[Tensor, Operation]] | None = None
 
     def __post_init__(self) -> None:
-        """Brings each into a dict; one that is None or empty stays None.
+        """Turns each attribute into a dict; None or an empty one becomes None.
 
         Raises:
           ValueError: A name is not a string.
-          TypeError: Something is neither a Tensor nor, in metrics, a pair of value and update.
+          TypeError: A value is not a Tensor or, in metrics, not a pair of value and update.
         """
         for field in ("loss", "predictions"):
             object.__setattr__(self, field, self._prefixed(field, getattr(self, field)))
@@ -185,13 +188,13 @@ class _SupervisedOutput(ExportOutput):
         return flat
 
     def as_signature_def(self, receiver_tensors: Mapping[str, Tensor]) -> SignatureDef:
-        """Returns a signature of the method of this kind of output."""
+        """Returns a signature of the method for this kind of output."""
         outputs = {**(self.loss or {}), **(self.predictions or {}), **(self.metrics or {})}
         return _signature(receiver_tensors, outputs, self._method())
 
     @abc.abstractmethod
     def _method(self) -> str:
-        """Name of the method in the SignatureDef."""
+        """Returns the name of the method in the SignatureDef."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -213,16 +216,17 @@ class EvalOutput(_SupervisedOutput):
 def completed_outputs(
     outputs: Mapping[str, ExportOutput] | None, predictions: Nest
 ) -> dict[str, ExportOutput]:
-    """Returns export outputs with one of them under the name of the default signature.
+    """Returns export outputs that include the default signature.
 
-    Without any, that is all predictions. A single one is also the default, whatever its name.
+    A single output is also the default, whatever its name. Without any output, the default returns
+    all predictions.
 
     Args:
-      outputs: What the user gave, checked by `check_outputs`.
+      outputs: Export outputs of the user, checked by `check_outputs`.
       predictions: Tensor or dict of Tensors.
 
     Raises:
-      ValueError: There are several, and none is named as the default.
+      ValueError: There are several outputs, and none has the name of the default signature.
     """
     if not outputs:
         is_empty = isinstance(predictions, Mapping) and not predictions
@@ -242,7 +246,7 @@ def check_outputs(outputs: Mapping[str, Any]) -> None:
     """Checks the export outputs of a model.
 
     Raises:
-      TypeError: One of them is not an ExportOutput.
+      TypeError: An output is not an ExportOutput.
     """
     for name, output in outputs.items():
         if not isinstance(output, ExportOutput):
@@ -254,7 +258,7 @@ def check_outputs(outputs: Mapping[str, Any]) -> None:
 
 
 def _named_tensors(output: ExportOutput, value: Nest, single: str) -> dict[str, Tensor]:
-    """The value as a dict with strings as keys and Tensors as values, at least one."""
+    """Returns the value as a non-empty dict of strings to Tensors."""
     named = value if isinstance(value, Mapping) else {single: value}
     if not named:
         raise ValueError(f"Cannot make {_called(output)} of an empty dict. Give it a Tensor.")
@@ -283,7 +287,7 @@ def _tensor(output: ExportOutput, name: Any, value: Any) -> Tensor:
 
 
 def _fetched(update: Any) -> Any:
-    """A Tensor whose evaluation runs the update, for signatures name no Operations."""
+    """Returns a Tensor whose evaluation runs the update, since signatures cannot name ops."""
     if not isinstance(update, tf.Operation):
         return update
     with v1.control_dependencies([update]):
@@ -301,7 +305,7 @@ def _check_kind(output: ExportOutput, field: str, value: Any, wanted: str, accep
 def _signature(
     inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], method: str
 ) -> SignatureDef:
-    # Unwrapped: TensorFlow would advise every user to do without v1 exports.
+    # Unwrapped to skip TensorFlow's deprecation warning about v1 exports.
     info = inspect.unwrap(v1.saved_model.build_tensor_info)
     return v1.saved_model.build_signature_def(
         {name: info(tensor) for name, tensor in inputs.items()},
@@ -313,7 +317,7 @@ def _signature(
 def _single_string_input(
     output: ExportOutput, receiver_tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The input of a signature for regression or classification."""
+    """Returns the input of a signature for regression or classification."""
     tensors = list(receiver_tensors.values())
     if len(tensors) != 1 or tensors[0].dtype != tf.string:
         given = {name: tensor.dtype.name for name, tensor in receiver_tensors.items()}

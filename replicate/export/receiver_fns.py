@@ -1,7 +1,8 @@
 """Functions that make input receiver functions, for the usual ways to feed a model.
 
 A receiver function takes no arguments, adds placeholders to the default graph, and returns a
-receiver. What is given here (tensors, specs, an input_fn) only shows the shapes and types.
+receiver. The functions here use their arguments (tensors, specs, an input_fn) only for shapes and
+types.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,11 +26,11 @@ _NOT_DENSE = (tf.SparseTensor, tf.SparseTensorSpec, tf.RaggedTensor, tf.RaggedTe
 def build_parsing_serving_input_receiver_fn(
     feature_spec: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """Makes a receiver function that is fed serialised tf.train.Examples, as input "examples".
+    """Makes a receiver function for serialised tf.train.Examples, as the input "examples".
 
     Args:
       feature_spec: Dict of name to `tf.io.FixedLenFeature`, `VarLenFeature` and so on.
-      default_batch_size: Examples in a request, None for any number.
+      default_batch_size: Number of examples in a request; None means any number.
     """
 
     def serving_input_receiver_fn() -> ServingInputReceiver:
@@ -45,12 +46,12 @@ def build_parsing_serving_input_receiver_fn(
 def build_raw_serving_input_receiver_fn(
     features: Nest, default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """Makes a receiver function that is fed the features themselves.
+    """Makes a receiver function for the features themselves.
 
     Args:
       features: Dict of name to something with a shape [batch, ...] and a dtype: a Tensor, a
-        `tf.TensorSpec` or an array. A single one is named as ServingInputReceiver does.
-      default_batch_size: Rows of a request, None for any number.
+        `tf.TensorSpec` or an array. A single value gets the names that ServingInputReceiver gives.
+      default_batch_size: Number of rows in a request; None means any number.
 
     Raises:
       ValueError: A feature has no batch dimension.
@@ -70,12 +71,12 @@ def build_raw_serving_input_receiver_fn(
 def build_raw_supervised_input_receiver_fn(
     features: Nest, labels: Nest, default_batch_size: int | None = None
 ) -> Callable[[], SupervisedInputReceiver]:
-    """Makes a receiver function that is fed features and labels.
+    """Makes a receiver function for features and labels.
 
     Args:
-      features: As for `build_raw_serving_input_receiver_fn`; a single one is the input "input".
-      labels: As `features`; a single one is the input "label".
-      default_batch_size: Rows of a request, None for any number.
+      features: As for `build_raw_serving_input_receiver_fn`; a single value is the input "input".
+      labels: Like `features`; a single value is the input "label".
+      default_batch_size: Number of rows in a request; None means any number.
 
     Raises:
       ValueError: Features and labels share a name, or one has no batch dimension.
@@ -91,11 +92,11 @@ def build_raw_supervised_input_receiver_fn(
         )
 
     def supervised_input_receiver_fn() -> SupervisedInputReceiver:
-        of_features, of_labels = _placeholders(feature_shapes), _placeholders(label_shapes)
+        feature_inputs, label_inputs = _placeholders(feature_shapes), _placeholders(label_shapes)
         return SupervisedInputReceiver(
-            of_features if isinstance(features, Mapping) else of_features[SINGLE_INPUT],
-            of_labels if isinstance(labels, Mapping) else of_labels[SINGLE_LABEL],
-            {**of_features, **of_labels},
+            feature_inputs if isinstance(features, Mapping) else feature_inputs[SINGLE_INPUT],
+            label_inputs if isinstance(labels, Mapping) else label_inputs[SINGLE_LABEL],
+            {**feature_inputs, **label_inputs},
         )
 
     return supervised_input_receiver_fn
@@ -104,16 +105,16 @@ def build_raw_supervised_input_receiver_fn(
 def build_supervised_input_receiver_fn_from_input_fn(
     input_fn: Callable[..., Any], **input_fn_args: Any
 ) -> Callable[[], SupervisedInputReceiver]:
-    """Makes a receiver function that is fed what an input_fn gives, in shape and type.
+    """Makes a receiver function for features and labels like those of an input_fn.
 
     Args:
-      input_fn: Returns a dataset or Tensors of (features, labels). Called once, in a graph of its
-        own.
-      **input_fn_args: What it is called with.
+      input_fn: Returns a dataset or Tensors of (features, labels). It is called once, in a separate
+        graph.
+      **input_fn_args: Arguments of `input_fn`.
 
     Raises:
-      ValueError: It gives no labels, features and labels share a name, or one has no batch
-        dimension.
+      ValueError: `input_fn` returns no labels, features and labels share a name, or one of them has
+        no batch dimension.
       TypeError: A feature or label is not a dense Tensor.
     """
     with tf.Graph().as_default():
@@ -129,7 +130,7 @@ def build_supervised_input_receiver_fn_from_input_fn(
 
 
 def _specs(values: Nest, single: str, batch_size: int | None) -> dict[str, tf.TensorSpec]:
-    """Shape, type and name of the placeholder for each value."""
+    """Returns shape, type and name of the placeholder for each value."""
     named = values if isinstance(values, Mapping) else {single: values}
     return {name: _spec(name, value, batch_size) for name, value in named.items()}
 

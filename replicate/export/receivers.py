@@ -1,8 +1,8 @@
-"""Receivers: the tensors that a request fills, and the features made from them.
+"""Receivers: the input tensors of a request, and the features made from them.
 
-Owns the four records that an input receiver function returns and their checks. The graph between
-request and features is the user's, or made by `receiver_fns.py`. `Estimator.export_saved_model`
-calls the function and hands the features to the model_fn.
+This module holds the four records that an input receiver function may return, and their checks.
+The user, or `receiver_fns.py`, builds the graph from request to features.
+`Estimator.export_saved_model` calls the function and passes the features to the model_fn.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ class _Serving(NamedTuple):
 
 
 class ServingInputReceiver(_Serving):
-    """The input of a model that is served.
+    """Input of a served model.
 
     Attributes:
-      features: Dict of Tensors for the model_fn; a single Tensor is taken as {"feature": Tensor}.
-      receiver_tensors: Dict of the Tensors that a request fills; a single one is taken as
+      features: Dict of Tensors for the model_fn; a single Tensor becomes {"feature": Tensor}.
+      receiver_tensors: Dict of the input Tensors of a request; a single Tensor becomes
         {"input": Tensor}.
       receiver_tensors_alternatives: Dict of further names to Tensors (or dicts of Tensors) that a
-        request may fill instead. Each gives every output a signature "<name>:<output>".
+        request may fill instead. Each adds a signature "<name>:<output>" for every output.
     """
 
     __slots__ = ()
@@ -59,10 +59,10 @@ class ServingInputReceiver(_Serving):
 
 
 class TensorServingInputReceiver(_Serving):
-    """The input of a served model whose model_fn takes features as one Tensor.
+    """Input of a served model whose model_fn takes a single Tensor as features.
 
     Attributes:
-      features: A single Tensor, handed to the model_fn as it is.
+      features: A single Tensor, passed to the model_fn unchanged.
       receiver_tensors: As in ServingInputReceiver.
       receiver_tensors_alternatives: As in ServingInputReceiver.
     """
@@ -102,12 +102,12 @@ class _Supervised(NamedTuple):
 
 
 class SupervisedInputReceiver(_Supervised):
-    """The input of an exported graph for training or evaluation.
+    """Input of an exported graph for training or evaluation.
 
     Attributes:
-      features: Tensor or dict of Tensors, handed to the model_fn as they are.
-      labels: Likewise.
-      receiver_tensors: Dict of the Tensors that a request fills; a single one is taken as
+      features: Tensor or dict of Tensors, passed to the model_fn unchanged.
+      labels: Tensor or dict of Tensors, passed to the model_fn unchanged.
+      receiver_tensors: Dict of the input Tensors of a request; a single Tensor becomes
         {"input": Tensor}.
     """
 
@@ -135,10 +135,10 @@ class _Unsupervised(NamedTuple):
 
 
 class UnsupervisedInputReceiver(_Unsupervised):
-    """The input of an exported graph for training or evaluation without labels.
+    """Input of an exported graph for training or evaluation without labels.
 
     Attributes:
-      features: Tensor or dict of Tensors, handed to the model_fn as they are.
+      features: Tensor or dict of Tensors, passed to the model_fn unchanged.
       receiver_tensors: As in SupervisedInputReceiver.
     """
 

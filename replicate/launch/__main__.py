@@ -1,13 +1,13 @@
-"""Starts a cluster of processes on this machine, for development, and waits for its end.
+"""Runs a cluster of processes on this machine, for development, until all of them have ended.
 
   python -m replicate.launch [FLAGS] -- COMMAND [ARGUMENTS]
 
-The command runs once for each task, with its part in TF_CONFIG, for example:
+The command runs once for each task, with the task's TF_CONFIG in its environment. For example:
 
   python -m replicate.launch --workers=2 --ps=1 --evaluator -- python -m examples.convnet
 
-Without --chief the first of the workers is the chief. "python" means the one that runs the
-launcher. Exit codes: 0 done, 2 wrong flags, 130/143 stopped by SIGINT/SIGTERM, else that of the
+Without --chief the first worker is the chief. "python" means the Python that runs the launcher.
+Exit codes: 0 done, 2 wrong flags, 130/143 stopped by SIGINT/SIGTERM, else the exit code of the
 first task that failed.
 """
 
@@ -29,37 +29,43 @@ _BAD_INPUT = 2
 _RESTARTS = 10
 _WARNING = (
     "SECURITY: TensorFlow's servers ask for no password and listen on all network interfaces, "
-    "whatever the address: whoever reaches their ports can run code as you."
+    "whatever the address: anybody who reaches their ports can run code as you."
 )
 
 
 class _CountParser(flags.ArgumentParser[int]):
-    """A count that may be left out, as in "--restart"."""
+    """Parses a count that may be left out, as in "--restart"."""
 
     syntactic_help = "a whole number"
 
     def parse(self, argument: str | int) -> int:
-        """Returns the count that was given, the usual one for none, 0 for "--no…"."""
+        """Returns the given count, the default count for a bare flag, or 0 for "--no…".
+
+        Raises:
+          ValueError: The argument is not a whole number ≥ 0.
+        """
         text = {"true": str(_RESTARTS), "false": "0"}.get(str(argument), str(argument))
         if not (text.isascii() and text.isdecimal()):
-            raise ValueError("it is not a whole number from 0 on")
+            raise ValueError("it is not a whole number ≥ 0")
         return int(text)
 
     def flag_type(self) -> str:
-        """Returns what messages call the type."""
+        """Returns the name of the type in messages."""
         return "int"
 
 
 def define_flags() -> Any:
-    """Returns the flags of the launcher, apart from those of any program in this process."""
+    """Returns the flags of the launcher, separate from all other flags of this process."""
     untyped: Any = flags.FlagValues
     values = untyped()
     of_launcher: dict[str, Any] = {"flag_values": values}
     flags.DEFINE_bool("help", False, "Show this help.", short_name="h", **of_launcher)
     flags.DEFINE_integer(
-        "workers", 2, "Processes that train, the chief included.", 1, **of_launcher
+        "workers", 2, "Processes that train, including the chief.", 1, **of_launcher
     )
-    flags.DEFINE_integer("ps", 1, "Processes that keep the variables.", 0, **of_launcher)
+    flags.DEFINE_integer(
+        "ps", 1, "Parameter servers: processes that hold the variables.", 0, **of_launcher
+    )
     flags.DEFINE_bool("chief", False, "Add a chief to the workers.", **of_launcher)
     flags.DEFINE_bool("evaluator", False, "Add an evaluator.", **of_launcher)
     restart = flags.Flag(
@@ -67,8 +73,8 @@ def define_flags() -> Any:
         flags.ArgumentSerializer(),
         "restart",
         0,
-        f"Start a task again, up to so many times ({_RESTARTS} for a bare --restart), when a "
-        "signal or an exit code from 128 on has ended it, after 1, 2, 4 ... 60 seconds.",
+        f"Restart a task up to this many times ({_RESTARTS} for a bare --restart) if it ends by a "
+        "signal or with an exit code of 128 or above, after 1, 2, 4 ... 60 seconds.",
         boolean=True,
     )
     flags.DEFINE_flag(restart, **of_launcher)
@@ -84,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the launcher.
 
     Args:
-      arguments: Those of the command line, without the program's name.
+      arguments: Arguments of the command line, without the program's name.
 
     Returns:
       The exit code.
@@ -93,9 +99,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         command = values(["launch", *arguments])[1:]
         if values["help"].value:
-            print(f"{__doc__}\n{_described(values)}")
+            print(f"{__doc__}\n{_flags_help(values)}")
             return 0
-        command = _found(command)
+        command = _with_program_path(command)
         _check_host(values["host"].value, values["expose"].value)
         plan = cluster_plan(
             values["workers"].value,
@@ -119,13 +125,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     try:
         return supervisor.run()
-    except BrokenPipeError:  # Who read our output has left; Python must not try to flush it.
+    except BrokenPipeError:  # Nobody reads our output any more: keep Python from flushing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 
 
-def _described(values: Any) -> str:
-    """The flags of the launcher, without those that absl adds to every program."""
+def _flags_help(values: Any) -> str:
+    """Returns the help of the launcher's flags, without the flags that absl adds."""
     _, _, described = values.module_help(sys.modules[__name__]).partition(":\n")
     return f"flags:\n{described}"
 
@@ -136,8 +142,12 @@ def _fail(message: str) -> NoReturn:
     sys.exit(_BAD_INPUT)
 
 
-def _found(command: Sequence[str]) -> list[str]:
-    """Returns the command with a program that exists."""
+def _with_program_path(command: Sequence[str]) -> list[str]:
+    """Returns the command with the full path of its program.
+
+    Raises:
+      ValueError: There is no command, or no such program.
+    """
     if not command:
         raise ValueError("no command to run; write it after the flags and --, see --help")
     program, *arguments = command
@@ -154,13 +164,13 @@ def _check_host(host: str, is_exposed: bool) -> None:
         is_loopback = host == "localhost"
     if not (is_loopback or is_exposed):
         raise ValueError(
-            f"--host={host} is no loopback address: others may reach the cluster and run code in "
-            "it. Add --expose if the network is private"
+            f"--host={host} is no loopback address: other people may reach the cluster and run "
+            "code in it. Add --expose if the network is private"
         )
 
 
 def _environment(outer: Mapping[str, str], host: str) -> dict[str, str]:
-    """The environment of the tasks: lines come at once, and no proxy stands between them."""
+    """Returns the environment of the tasks: unbuffered output, and no proxy between them."""
     environment = {"PYTHONUNBUFFERED": "1", **outer}
     for name in ("no_proxy", "NO_PROXY"):
         environment[name] = ",".join(filter(None, [outer.get(name), host]))

@@ -1,7 +1,7 @@
-"""The console: what all processes print, on one terminal or in one file.
+"""The console: the output of all processes, on one terminal or in one file.
 
-Owns the prefix of each line, its colour on a terminal, and the one progress bar, which stays below
-all lines. What the processes print arrives from `supervisor.py`, already cut into lines.
+Each line gets the name of its task as a prefix, in colour on a terminal. One progress bar stays
+below all lines. `output_streams.py` delivers the output, already split into lines.
 """
 
 import os
@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from typing import Protocol, TextIO
 
 LAUNCHER = "launch"
-"""Who speaks where it is no task."""
+"""Name before the launcher's own lines."""
 
 _COLOURS = {LAUNCHER: "1", "chief": "32", "worker": "36", "ps": "33", "evaluator": "35"}
 _START_OF_CLEAR_LINE = "\r\x1b[K"
 
 
 class Display(Protocol):
-    """What shows the output of the processes."""
+    """Shows the output of the processes."""
 
     def line(self, name: str, text: str, is_error: bool = False) -> None:
         """Shows a line.
 
         Args:
-          name: Of the task that printed it, or `LAUNCHER`.
-          text: The line, without its end.
-          is_error: Whether it came from standard error.
+          name: Name of the task that printed the line, or `LAUNCHER`.
+          text: The line, without the line break.
+          is_error: True if the line came from standard error.
         """
 
     def bar(self, name: str, text: str) -> None:
@@ -33,15 +33,15 @@ class Display(Protocol):
 
 
 class Console:
-    """Shows lines on two text streams, with the name of the task before each."""
+    """Shows lines on two text streams, each with the name of its task before it."""
 
     def __init__(self, names: Sequence[str], stdout: TextIO, stderr: TextIO):
         """Keeps the streams.
 
         Args:
-          names: Of all tasks; the longest gives the width of the first column.
-          stdout: Where lines of standard output go.
-          stderr: Where lines of standard error go, and the bar if this is a terminal.
+          names: Names of all tasks; the longest gives the width of the first column.
+          stdout: Stream for lines of standard output.
+          stderr: Stream for lines of standard error, and for the bar if this is a terminal.
         """
         self._width = max(map(len, [LAUNCHER, *names]))
         self._stdout = stdout
@@ -50,7 +50,7 @@ class Console:
 
     @property
     def bar_columns(self) -> int:
-        """Characters that a bar may have; 0 where none is shown."""
+        """Width of the progress bar in characters; 0 if none is shown."""
         columns = shutil.get_terminal_size().columns - self._width - len(" | ") - 1
         return max(columns, 1) if self._stderr.isatty() else 0
 

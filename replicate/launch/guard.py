@@ -1,9 +1,9 @@
-"""The guard: a process that outlives the launcher for as long as it takes to end its children.
+"""The guard: a process that ends the launcher's children if the launcher is killed.
 
-Its standard input is a pipe from the launcher, with lines "+PID" and "-PID" for each process group
-that was started and that has ended. When the pipe closes, because the launcher has ended, even by
-SIGKILL, the guard ends the groups that are left: SIGTERM, some seconds of grace, SIGKILL. It runs
-as a file of its own, without the package: `python -I guard.py GRACE_SECS`.
+Its standard input is a pipe from the launcher. A line "+PID" names a process group that has
+started, "-PID" one that has ended. The pipe closes when the launcher ends, even by SIGKILL. Then
+the guard sends SIGTERM to the groups that are left and, after some seconds of grace, SIGKILL. It
+runs as a file of its own, without the package: `python -I guard.py GRACE_SECS`.
 """
 
 import contextlib
@@ -17,10 +17,15 @@ from typing import TextIO
 _POLL_SECS = 0.1
 
 
-def main(told: TextIO, grace_secs: float) -> None:
-    """Keeps the list of the groups until the pipe closes, then ends those that are left."""
+def main(lines: TextIO, grace_secs: float) -> None:
+    """Tracks process groups until the pipe closes, then ends those that are left.
+
+    Args:
+      lines: The pipe from the launcher.
+      grace_secs: Seconds between SIGTERM and SIGKILL.
+    """
     groups: set[int] = set()
-    for line in told:
+    for line in lines:
         if line.endswith("\n"):
             change = groups.add if line[0] == "+" else groups.discard
             change(int(line[1:]))
@@ -28,23 +33,23 @@ def main(told: TextIO, grace_secs: float) -> None:
 
 
 def end_groups(groups: Iterable[int], grace_secs: float) -> None:
-    """Ends process groups, by force if they are still there after some time.
+    """Sends SIGTERM to process groups, and SIGKILL to those that do not end in time.
 
     Args:
       groups: Their numbers, which are those of their first processes.
       grace_secs: Seconds between SIGTERM and SIGKILL.
     """
-    left = [group for group in groups if _signalled(group, signal.SIGTERM)]
+    left = [group for group in groups if _send_signal(group, signal.SIGTERM)]
     deadline = time.monotonic() + grace_secs
     while left and time.monotonic() < deadline:
         time.sleep(_POLL_SECS)
-        left = [group for group in left if _signalled(group, 0)]
+        left = [group for group in left if _send_signal(group, 0)]
     for group in left:
-        _signalled(group, signal.SIGKILL)
+        _send_signal(group, signal.SIGKILL)
 
 
-def _signalled(group: int, number: int) -> bool:
-    """Sends a signal to a process group and returns whether there was anybody to take it."""
+def _send_signal(group: int, number: int) -> bool:
+    """Sends a signal to a process group and returns True if the group still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
         return True

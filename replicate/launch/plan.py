@@ -1,7 +1,7 @@
 """The plan of a cluster: its tasks, their addresses, and the TF_CONFIG of each.
 
-Owns the choice of ports. Without a chief of its own, the first worker is the chief: a cluster needs
-somebody who writes the checkpoints. It starts nothing; `supervisor.py` does.
+A cluster needs a chief to write checkpoints: without an extra chief, the first worker becomes the
+chief. Ports are chosen here; `supervisor.py` starts the tasks.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ _PORTS = range(20_000, 32_000)  # Below those that Linux gives to outgoing conne
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One process of a cluster. Its `str` is its name, such as "worker 0".
+    """One process of a cluster. `str(task)` is its name, such as "worker 0".
 
     Attributes:
       job: "chief", "worker", "ps" or "evaluator".
-      index: Its number in its job, ≥ 0.
-      address: Where its server will listen, "host:port"; None for the evaluator, which has none.
+      index: Its number within its job, ≥ 0.
+      address: Address of its server, "host:port"; None for the evaluator, which has no server.
     """
 
     job: str
@@ -37,13 +37,13 @@ class ClusterPlan:
     """The tasks of a cluster.
 
     Attributes:
-      tasks: The chief first, then workers, parameter servers and the evaluator.
+      tasks: The chief first, then workers, parameter servers, and the evaluator.
     """
 
     tasks: tuple[Task, ...]
 
     def tf_config(self, task: Task) -> str:
-        """Returns what the environment variable TF_CONFIG of a task must be."""
+        """Returns the value of the environment variable TF_CONFIG for a task."""
         cluster: dict[str, list[str]] = {}
         for each in self.tasks:
             if each.address is not None:
@@ -59,12 +59,12 @@ def cluster_plan(
     """Plans a cluster on free ports of this machine.
 
     Args:
-      workers: Processes that train, ≥ 1. The first of them is the chief unless there is one of its
-        own: 2 workers are "chief 0" and "worker 0".
+      workers: Processes that train, ≥ 1. Without an extra chief the first of them is the chief: 2
+        workers are "chief 0" and "worker 0".
       ps: Parameter servers, ≥ 0.
-      chief: Whether a chief trains beside the workers.
-      evaluator: Whether there is an evaluator.
-      host: Name or address of this machine, as the tasks reach each other.
+      chief: True adds a chief to the workers.
+      evaluator: True adds an evaluator.
+      host: Name or address at which the tasks reach this machine.
 
     Raises:
       ValueError: A number is out of range.
@@ -84,10 +84,13 @@ def cluster_plan(
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns that many different ports of this machine on which nothing listens.
+    """Returns different ports of this machine on which nothing listens.
+
+    Args:
+      count: Number of ports, ≥ 0.
 
     Raises:
-      OSError: There are not that many.
+      OSError: Fewer than `count` ports are free.
     """
     found: list[int] = []
     with contextlib.ExitStack() as held:
@@ -101,12 +104,15 @@ def free_ports(count: int) -> list[int]:
                 trial.bind(("", port))
                 found.append(port)
     if len(found) < count:
-        raise OSError(f"Only {len(found)} of the {count} ports are free that a cluster needs.")
+        raise OSError(
+            f"Cannot plan a cluster here: only {len(found)} of the {count} ports are free that it "
+            f"needs, from {_PORTS[0]} to {_PORTS[-1]}. End programs that listen on them."
+        )
     return found
 
 
 def _shuffled(ports: Iterable[int]) -> list[int]:
-    """The ports in another order each time, so that two clusters seldom want the same."""
+    """Returns the ports in random order, so that two clusters seldom try the same ones."""
     shuffled = list(ports)
     random.SystemRandom().shuffle(shuffled)
     return shuffled

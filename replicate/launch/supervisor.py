@@ -1,9 +1,13 @@
-"""The supervisor: runs the tasks of a cluster until the job is done, or has failed.
+"""The supervisor: runs the tasks of a cluster until the job is done or has failed.
 
-Owns the rules of the end. The chief decides: when it is done the job is, and workers and parameter
-servers have some time to leave. A task that fails ends the others, unless its exit code says that
-starting it again may help (128 and above, or a signal) and it may. A signal to the supervisor goes
-to all tasks; a second one ends them by force. `Process` is what it runs, `Display` what it tells.
+The rules:
+
+- When the chief is done, the job is done. Workers and parameter servers get some time to exit.
+- A failed task ends the job, unless a restart may help (exit code 128 or above, or a signal) and
+  the task has restarts left.
+- A signal to the supervisor is passed on to all tasks. A second one kills them.
+
+A `Backend` starts the processes, a `Display` shows their output.
 """
 
 import contextlib
@@ -14,36 +18,38 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
+from typing import final
 
+from replicate.launch.backend import Backend, ProcessHandle, ProcessPlan
 from replicate.launch.console import LAUNCHER, Display
-from replicate.launch.outputs import Outputs
+from replicate.launch.local_backend import LocalBackend
+from replicate.launch.output_streams import OutputStreams
 from replicate.launch.plan import ClusterPlan, Task
-from replicate.launch.process import Guard, Process
 
 _POLL_SECS = 0.1
-_LEAVE_SECS = 90.0  # More than our parameter servers wait for other workers once the chief is done.
+_EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
 _MAX_DELAY_SECS = 60
-_SAME_SECS = 0.5  # A program that runs the launcher may pass on what the terminal tells both.
-_CLUSTER_TROUBLE = 138  # Of programs that end by a ClusterError.
-_RETRYABLE = 128  # The least exit code that says that another try may help.
+_SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
+_CLUSTER_ERROR_CODE = 138  # Exit code of programs that a ClusterError ends.
+_FIRST_RETRYABLE_CODE = 128  # From this exit code on, another try may help.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclasses.dataclass(eq=False)
-class _Role:
-    """A task and what has become of it. Times are those of the monotonic clock, in seconds.
+class _TaskState:
+    """The state of one task. Times are seconds of the monotonic clock; infinite means never.
 
     Attributes:
       task: The task.
-      process: Its process; None before the first start and when it has ended.
-      starts: How often it was started.
-      start_at: When it is to be started; infinite for never.
-      kill_at: When its process is ended by force; infinite for never.
+      process: Its process; None while none runs.
+      starts: Number of times that it was started.
+      start_at: Time at which to start it.
+      kill_at: Time at which to kill its process.
       code: Exit code of its last process; None before that has ended.
     """
 
     task: Task
-    process: Process | None = None
+    process: ProcessHandle | None = None
     starts: int = 0
     start_at: float = 0.0
     kill_at: float = math.inf
@@ -51,10 +57,11 @@ class _Role:
 
     @property
     def is_over(self) -> bool:
-        """Whether it neither runs nor will."""
+        """True if no process runs and none will be started."""
         return self.process is None and self.start_at == math.inf
 
 
+@final
 class Supervisor:
     """Runs one command as every task of a cluster."""
 
@@ -68,17 +75,21 @@ class Supervisor:
         grace_secs: float = 10.0,
         environment: Mapping[str, str] | None = None,
         bar_columns: int = 0,
+        backend: Backend | None = None,
     ):
-        """Starts nothing yet.
+        """Keeps the settings; `run` starts the tasks.
 
         Args:
           plan: The tasks.
           command: Program and arguments, the same for all tasks.
-          display: What shows their output.
-          restarts: How often a task is started again after an exit code that says it may help.
-          grace_secs: Seconds between asking a task to end and ending it by force.
-          environment: Of the tasks, to which TF_CONFIG is added; None for that of this process.
-          bar_columns: Width of the progress bar that the chief may show; 0 for none.
+          display: Shows the output of the tasks.
+          restarts: Number of times that a task is restarted after a retryable exit code.
+          grace_secs: Seconds between asking a task to end and killing it.
+          environment: Environment of the tasks, to which TF_CONFIG is added; None means that of
+            this process.
+          bar_columns: Width of the progress bar that the chief may show, in characters; 0 for none.
+          backend: Starts the processes; None means a `LocalBackend`, which starts them on this
+            machine.
         """
         self._plan = plan
         self._command = command
@@ -87,47 +98,52 @@ class Supervisor:
         self._grace_secs = grace_secs
         self._environment = os.environ if environment is None else environment
         self._bar_columns = bar_columns
-        self._outputs = Outputs(display)
-        self._roles = {str(task): _Role(task) for task in plan.tasks}
+        self._backend = LocalBackend(grace_secs) if backend is None else backend
+        self._streams = OutputStreams(display)
+        self._states = {str(task): _TaskState(task) for task in plan.tasks}
         self._signals: list[int] = []
         self._signalled_at = -math.inf
-        self._end_signal: int | None = None  # What asks the tasks to end, once they are to.
-        self._leave_at = math.inf
-        self._code = 0  # Of the job.
+        self._end_signal: int | None = None  # The signal that ends the tasks, once the job ends.
+        self._exit_by = math.inf
+        self._job_code = 0
 
     def run(self) -> int:
-        """Runs the tasks to their end, from the main thread, and returns the exit code of the job.
+        """Runs the tasks to their end. Must be called from the main thread.
 
         Returns:
-          0 if the chief was done and nothing else failed; 128 + signal number if a signal has ended
-          the job; else the code of the first task that failed for good.
+          The exit code of the job: 0 if the chief was done and nothing else failed; 128 + signal
+          number if a signal to this process ended the job; else the code of the first task that
+          failed for good.
+
+        Raises:
+          OSError: A process cannot be started.
         """
-        with Guard(self._grace_secs) as guard, self._outputs, self._received_signals():
+        with self._backend, self._streams, self._collect_signals():
             try:
-                while not all(role.is_over for role in self._roles.values()):
-                    self._start_due(guard)
-                    self._outputs.show(_POLL_SECS)
-                    self._look_for_ends(guard)
-                    self._obey_signals()
-                    self._end_late_ones()
+                while not all(state.is_over for state in self._states.values()):
+                    self._start_due()
+                    self._streams.show(_POLL_SECS)
+                    self._collect_exits()
+                    self._handle_signals()
+                    self._end_overdue()
             finally:
-                for role in self._roles.values():
-                    if role.process is not None:
-                        role.process.end()
-        return self._code
+                for state in self._states.values():
+                    if state.process is not None:
+                        state.process.kill()
+        return self._job_code
 
     def pid(self, name: str) -> int | None:
-        """Returns the number of the process that is a task now, None if there is none.
+        """Returns the number of a task's process; None if none runs on this machine.
 
         Args:
-          name: Of the task, such as "worker 0".
+          name: Name of the task, such as "worker 0".
         """
-        process = self._roles[name].process
+        process = self._states[name].process
         return None if process is None else process.pid
 
     @contextlib.contextmanager
-    def _received_signals(self) -> Iterator[None]:
-        """Collects signals instead of obeying them at once; what was ignored is still ignored."""
+    def _collect_signals(self) -> Iterator[None]:
+        """Queues signals for `_handle_signals`; ignored signals stay ignored."""
 
         def receive(number: int, _: FrameType | None) -> None:
             self._signals.append(number)
@@ -140,130 +156,145 @@ class Supervisor:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _start_due(self, guard: Guard) -> None:
-        for name, role in self._roles.items():
-            if role.start_at > time.monotonic():
+    def _start_due(self) -> None:
+        for name, state in self._states.items():
+            if state.start_at > time.monotonic():
                 continue
-            role.process = Process(
-                self._command,
-                {**self._environment, "TF_CONFIG": self._plan.tf_config(role.task)},
-                self._bar_columns if role.task.job == "chief" else 0,
+            task = state.task
+            environment = {**self._environment, "TF_CONFIG": self._plan.tf_config(task)}
+            bar_columns = self._bar_columns if task.job == "chief" else 0
+            state.process = self._backend.start(
+                ProcessPlan(task, self._command, environment, bar_columns)
             )
-            guard.started(role.process.pid)
-            self._outputs.add(name, role.process)
-            role.starts += 1
-            role.start_at = math.inf
-            place = f" at {role.task.address}" if role.task.address else ""
-            self._say(f"{name}{place}: process {role.process.pid}")
+            self._streams.add(name, state.process)
+            state.starts += 1
+            state.start_at = math.inf
+            place = f" at {task.address}" if task.address else ""
+            self._log(f"{name}{place}: {state.process.label}")
 
-    def _look_for_ends(self, guard: Guard) -> None:
-        for role in self._roles.values():
-            process = role.process
-            code = None if process is None else process.exit_code
+    def _collect_exits(self) -> None:
+        for state in self._states.values():
+            process = state.process
+            code = None if process is None else process.poll()
             if process is not None and code is not None:
-                process.end()
-                guard.ended(process.pid)
-                self._outputs.finish(process)
-                was_asked, role.kill_at = role.kill_at < math.inf, math.inf
-                role.process, role.code = None, code
-                self._decide(role, code, was_asked)
+                process.kill()
+                self._streams.finish(process)
+                was_asked, state.kill_at = state.kill_at < math.inf, math.inf
+                state.process, state.code = None, code
+                self._handle_exit(state, code, was_asked)
 
-    def _decide(self, role: _Role, code: int, was_asked: bool) -> None:
-        """What follows from the end of a task, which may have been asked for."""
-        is_done = self._roles["chief 0"].code == 0
-        may_help = code >= _RETRYABLE
-        said = f"{role.task} has ended with exit code {_described(code)}"
+    def _handle_exit(self, state: _TaskState, code: int, was_asked: bool) -> None:
+        """Restarts a task that has ended, or ends the job, or does nothing.
+
+        Args:
+          state: State of the task.
+          code: Exit code of its process.
+          was_asked: True if the supervisor asked the task to end.
+        """
+        is_done = self._states["chief 0"].code == 0
+        is_retryable = code >= _FIRST_RETRYABLE_CODE
+        message = f"{state.task} has ended with exit code {_described(code)}"
         if self._end_signal is not None or was_asked or code == 0:
-            self._say(said)
-        elif may_help and is_done and role.task.address is not None:
-            self._say(f"{said}; the chief is done, so that it is not started again")
-        elif may_help and role.starts <= self._restarts:
-            delay = min(2 ** (role.starts - 1), _MAX_DELAY_SECS)
-            role.start_at = time.monotonic() + delay
-            self._say(f"{said}; it starts again in {delay} s ({role.starts} of {self._restarts})")
+            self._log(message)
+        elif is_retryable and is_done and state.task.address is not None:
+            self._log(f"{message}; the chief is done, so that it is not started again")
+        elif is_retryable and state.starts <= self._restarts:
+            delay = min(2 ** (state.starts - 1), _MAX_DELAY_SECS)
+            state.start_at = time.monotonic() + delay
+            count = f"{state.starts} of {self._restarts}"
+            self._log(f"{message}; it starts again in {delay} s ({count})")
         else:
-            used_up = " and has no restart left" if may_help and self._restarts else ""
-            self._say(f"{said}{used_up}: the others are asked to end")
-            self._end_all(signal.SIGTERM, code)
+            used_up = " and has no restart left" if is_retryable and self._restarts else ""
+            self._log(f"{message}{used_up}: the others are asked to end")
+            self._end_job(signal.SIGTERM, code)
         if is_done:
-            self._let_leave()
+            self._await_exits()
 
-    def _let_leave(self) -> None:
-        """The chief is done: workers and parameter servers have some time, and are not replaced."""
-        for role in self._cluster():
-            role.start_at = math.inf
-        is_alone = not any(role.task.job == "worker" for role in self._running())
-        secs = self._grace_secs if is_alone else _LEAVE_SECS
-        self._leave_at = min(self._leave_at, time.monotonic() + secs)
+    def _await_exits(self) -> None:
+        """Gives workers and parameter servers time to exit once the chief is done.
 
-    def _obey_signals(self) -> None:
+        None of them is restarted any more.
+        """
+        for state in self._cluster_states():
+            state.start_at = math.inf
+        has_workers = any(state.task.job == "worker" for state in self._running())
+        secs = _EXIT_SECS if has_workers else self._grace_secs
+        self._exit_by = min(self._exit_by, time.monotonic() + secs)
+
+    def _handle_signals(self) -> None:
         while self._signals:
             number = self._signals.pop(0)
             now = time.monotonic()
-            if now - self._signalled_at < _SAME_SECS:
+            if now - self._signalled_at < _SAME_SIGNAL_SECS:
                 continue
             self._signalled_at = now
             name = signal.Signals(number).name
             if self._end_signal is not None:
-                self._say(f"{name}: everything is ended at once")
-                for role in self._running():
-                    role.kill_at = 0.0
+                self._log(f"{name}: everything is ended at once")
+                for state in self._running():
+                    state.kill_at = 0.0
             else:
-                self._say(
+                self._log(
                     f"{name}: all tasks are asked to end, and have {self._grace_secs:g} s; "
                     "a second signal ends them at once"
                 )
-                hung_up = number == signal.SIGHUP  # Programs save at the other two.
-                self._end_all(signal.SIGTERM if hung_up else number, 128 + number)
+                # Programs save their state on SIGINT and SIGTERM, but not on SIGHUP.
+                is_hangup = number == signal.SIGHUP
+                self._end_job(signal.SIGTERM if is_hangup else number, 128 + number)
 
-    def _end_all(self, number: int, code: int) -> None:
-        """Begins the end: asks every task to, and starts none again.
+    def _end_job(self, number: int, code: int) -> None:
+        """Asks every task to end, and restarts none.
 
-        Parameter servers are asked when nobody trains any more: the chief cannot save without them.
+        Parameter servers are asked last, by `_end_overdue`: the chief needs them to save.
+
+        Args:
+          number: Signal to send.
+          code: Exit code of the job.
         """
         self._end_signal = number
-        self._code = code
-        for role in self._roles.values():
-            role.start_at = math.inf
-        self._ask([role for role in self._running() if role.task.job != "ps"], number)
+        self._job_code = code
+        for state in self._states.values():
+            state.start_at = math.inf
+        self._ask_to_end([state for state in self._running() if state.task.job != "ps"], number)
 
-    def _end_late_ones(self) -> None:
+    def _end_overdue(self) -> None:
+        """Asks or forces tasks to end whose time is up."""
         now = time.monotonic()
-        if now >= self._leave_at:
-            self._leave_at = math.inf
-            late = [role for role in self._cluster() if role in self._running()]
-            for role in late:
-                self._say(f"{role.task} does not leave by itself and is asked to")
-            self._ask(late, signal.SIGTERM)
-        jobs = {role.task.job for role in self._running()}
+        if now >= self._exit_by:
+            self._exit_by = math.inf
+            late = [state for state in self._cluster_states() if state in self._running()]
+            for state in late:
+                self._log(f"{state.task} does not leave by itself and is asked to")
+            self._ask_to_end(late, signal.SIGTERM)
+        jobs = {state.task.job for state in self._running()}
         if self._end_signal is not None and not jobs & {"chief", "worker"}:
-            servers = [r for r in self._running() if r.task.job == "ps" and r.kill_at == math.inf]
-            self._ask(servers, self._end_signal)
-        for role in self._running():
-            if now >= role.kill_at and role.process is not None:
-                self._say(f"{role.task} is ended by force")
-                role.process.signal(signal.SIGKILL)
-                role.kill_at = math.inf
+            servers = [s for s in self._running() if s.task.job == "ps" and s.kill_at == math.inf]
+            self._ask_to_end(servers, self._end_signal)
+        for state in self._running():
+            if now >= state.kill_at and state.process is not None:
+                self._log(f"{state.task} is ended by force")
+                state.process.send_signal(signal.SIGKILL)
+                state.kill_at = math.inf
 
-    def _ask(self, roles: Sequence[_Role], number: int) -> None:
-        for role in roles:
-            if role.process is not None:
-                role.process.signal(number)
-                role.kill_at = time.monotonic() + self._grace_secs
+    def _ask_to_end(self, states: Sequence[_TaskState], number: int) -> None:
+        for state in states:
+            if state.process is not None:
+                state.process.send_signal(number)
+                state.kill_at = time.monotonic() + self._grace_secs
 
-    def _running(self) -> list[_Role]:
-        return [role for role in self._roles.values() if role.process is not None]
+    def _running(self) -> list[_TaskState]:
+        return [state for state in self._states.values() if state.process is not None]
 
-    def _cluster(self) -> list[_Role]:
-        """All but the evaluator."""
-        return [role for role in self._roles.values() if role.task.address is not None]
+    def _cluster_states(self) -> list[_TaskState]:
+        """Returns the states of all tasks except the evaluator."""
+        return [state for state in self._states.values() if state.task.address is not None]
 
-    def _say(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         self._display.line(LAUNCHER, text, is_error=True)
 
 
 def _described(code: int) -> str:
-    if code == _CLUSTER_TROUBLE:
+    if code == _CLUSTER_ERROR_CODE:
         return f"{code} (cluster trouble)"
     with contextlib.suppress(ValueError):
         return f"{code} ({signal.Signals(code - 128).name})"

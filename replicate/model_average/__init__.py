@@ -1,16 +1,21 @@
-"""Model averaging: each worker trains weights of its own, and now and then all take their mean.
+"""Model averaging: each worker trains its own weights, and workers average them at intervals.
 
-`getter.py` makes the weights twice, local and averaged; `optimizer.py` trains the local ones and
-decides when to average; `rounds.py` is one averaging, over all workers, and `board.py` what they
-tell each other for it; `hook.py` lets workers join, leave and get lost; `saved_names.py` makes
-checkpoints look like those of an ordinary model.
+- `getter.py` makes each weight twice: the worker's local variable and the shared average, its
+  center.
+- `optimizer.py` trains the local weights and decides when to average.
+- `rounds.py` is one averaging over all workers. `mean.py` and `round_state.py` hold the shared sums
+  and the shared state for it.
+- `hook.py` lets workers join, leave, and get lost.
+
+Averages are saved under the names of the weights (`replicate/checkpoint_names.py`), so checkpoints
+look like those of an ordinary model.
 
 Reference: Stich (2019), "Local SGD Converges Fast and Communicates Little", arXiv 1805.09767.
 """
 
+from replicate.checkpoint_names import saved_objects, saved_variables
 from replicate.model_average.getter import GLOBAL_VARIABLE_NAME, ModelAverageCustomGetter
 from replicate.model_average.optimizer import ModelAverageOptimizer
-from replicate.model_average.saved_names import saved_objects, saved_variables
 
 __all__ = [
     "GLOBAL_VARIABLE_NAME",

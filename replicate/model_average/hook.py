@@ -1,10 +1,14 @@
 """The hook of model averaging: workers that start, end, get lost and come back.
 
-A worker that starts copies the centers; one that ends tells the others, who then do not wait for
-it. A chief that starts where another one has worked before opens a new round, since nobody knows
-how far the old one had come. While a round waits, the chief looks whose contribution is missing,
-and after some time goes on without. All of that is notes on the board (`board.py`); what training
-steps make of these is in `rounds.py`.
+- A worker that starts copies the centers.
+- A worker that ends marks its entry, so that nobody waits for it.
+- A chief that starts in place of an earlier one opens a new round, since the state of the old round
+  is unknown.
+- While a round waits, the chief checks which contributions are missing. After some time it drops
+  those workers, and the round goes on.
+
+All of this is recorded in the shared state (`round_state.py`). The training steps that read it are
+in `rounds.py`.
 """
 
 import time
@@ -15,20 +19,26 @@ import tensorflow as tf
 from absl import logging
 
 from replicate._types import Tensor
-from replicate.model_average.board import EXCUSED, JOINED, LED, LEFT, is_worker_key
+from replicate.model_average.round_state import (
+    JOINED,
+    LEFT,
+    UNSEEN_DROPPED,
+    WAITING_ROUND,
+    is_worker_key,
+)
 from replicate.model_average.rounds import Rounds
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
 
 POLL_SECS = 0.5
-"""Seconds between two looks of the chief at a round that waits."""
+"""Seconds between two checks of the chief for a round that waits."""
 _LEAVE_SECS = 10
-"""How long a worker that ends tries to tell the others."""
+"""Seconds for which a worker that ends tries to mark its entry."""
 
 
 class Membership:
-    """One worker in the rounds of one optimizer, as the hook sees it; the graph holds the rest.
+    """Lets one worker join and leave the rounds of one optimizer.
 
     Attributes:
       copy_centers: Operation that copies the centers to the local weights.
@@ -38,56 +48,66 @@ class Membership:
         """Makes the operations, in the default graph.
 
         Args:
-          rounds: This worker's part in them.
-          has_trained: Whether there were local steps since the last round, bool [].
+          rounds: Operations of this worker's rounds.
+          has_trained: True if there were local steps since the last round, bool [].
         """
         self._rounds = rounds
-        self._board = rounds.board
+        self._state = rounds.state
         with v1.name_scope("membership"):
             self.copy_centers = rounds.copy_centers()
             self._leave = rounds.leave(has_trained)
-            self._ticket = self._board.ticket()
-            self._led = self._board.read(LED)
+            self._round_number = self._state.round_number()
+            self._waiting_round = self._state.read(WAITING_ROUND)
             if rounds.is_chief:
-                self._begin_anew = rounds.begin_anew()
-                self._excused_ticket = v1.placeholder(tf.int64, [], "excused_ticket")
-                self._excuse_one = rounds.be_present(self._excused_ticket)
+                self._restart_round = rounds.restart_round()
+                self._dropped_round = v1.placeholder(tf.int64, [], "excused_ticket")
+                self._drop_one = rounds.add_present(self._dropped_round)
 
     @property
-    def leads(self) -> bool:
-        """Whether this is the chief, and there are others to wait for."""
+    def waits_for_others(self) -> bool:
+        """True if this is the chief of several workers."""
         return self._rounds.is_chief and self._rounds.num_worker > 1
 
     def join(self, session: v1.Session) -> None:
-        """Begins, with what the centers hold."""
-        notes = self._read(session)
+        """Joins the rounds, starting with the values of the centers."""
+        entries = self._read(session)
         worker = self._rounds.worker
-        if self._rounds.is_chief and any(value != JOINED for value in notes.values()):
-            session.run(self._begin_anew)
-        if notes.get(worker, LEFT) == LEFT:
+        if self._rounds.is_chief and any(value != JOINED for value in entries.values()):
+            session.run(self._restart_round)
+        if entries.get(worker, LEFT) == LEFT:
             self._write(session, worker, JOINED)
         session.run(self.copy_centers)
 
     def leave(self, session: v1.Session) -> None:
-        """Ends; what this worker has trained since the last round becomes part of this one."""
+        """Leaves the rounds; local steps since the last round become part of the open one."""
         limit = v1.RunOptions(timeout_in_ms=_LEAVE_SECS * 1000)
         try:
             session.run(self._leave, options=limit)
         except tf.errors.OpError as error:
-            log.warning("Model averaging: this worker ends without a word: %s", error.message)
+            log.warning(
+                "Model averaging: cannot tell the other workers that this one ends: %s. They wait "
+                "for it for patience_secs.",
+                error.message,
+            )
 
-    def waiting_ticket(self, session: v1.Session) -> int | None:
-        """Returns the ticket of the round that waits for workers, if one does."""
-        ticket, led = session.run([self._ticket, self._led])
-        return int(ticket) if ticket == led else None
+    def waiting_round(self, session: v1.Session) -> int | None:
+        """Returns the number of the round that waits for workers, or None if none does."""
+        round_number, waiting = session.run([self._round_number, self._waiting_round])
+        return int(round_number) if round_number == waiting else None
 
-    def excuse_missing(self, session: v1.Session, ticket: int, waited: float) -> None:
-        """Lets a round go on without the workers that have not come to it."""
-        notes = {k: v for k, v in self._read(session).items() if is_worker_key(k)}
-        missing = [key for key, note in notes.items() if note not in (ticket, LEFT)]
-        unknown = max(0, self._rounds.num_worker - len(notes))
+    def drop_missing(self, session: v1.Session, round_number: int, waited: float) -> None:
+        """Lets a round go on without the workers that have not contributed.
+
+        Args:
+          session: Session of the chief.
+          round_number: Number of the round that waits.
+          waited: Seconds that it has waited.
+        """
+        entries = {k: v for k, v in self._read(session).items() if is_worker_key(k)}
+        missing = [key for key, value in entries.items() if value not in (round_number, LEFT)]
+        unknown = max(0, self._rounds.num_worker - len(entries))
         log.warning(
-            "Model averaging: a round has waited %.0f seconds for %s; it goes on without. A worker "
+            "Model averaging: a round has waited %.0f seconds for %s and goes on without. A worker "
             "that comes back takes part again.",
             waited,
             ", ".join([*missing, *[f"{unknown} never seen"] * bool(unknown)]) or "nobody",
@@ -95,17 +115,17 @@ class Membership:
         for key in missing:
             self._write(session, key, LEFT)
         if unknown:
-            self._write(session, EXCUSED, 1)
+            self._write(session, UNSEEN_DROPPED, 1)
         for _ in range(self._rounds.num_worker):
-            session.run(self._excuse_one, {self._excused_ticket: ticket})
+            session.run(self._drop_one, {self._dropped_round: round_number})
 
     def _read(self, session: v1.Session) -> dict[str, int]:
-        keys, values = session.run(self._board.notes)
+        keys, values = session.run(self._state.entries)
         return {key.decode(): int(value) for key, value in zip(keys, values, strict=True)}
 
     def _write(self, session: v1.Session, key: str, value: int) -> None:
-        board = self._board
-        session.run(board.write_fed, {board.fed_key: key, board.fed_value: value})
+        state = self._state
+        session.run(state.write_fed, {state.fed_key: key, state.fed_value: value})
 
 
 class ModelAverageHook(v1.train.SessionRunHook):
@@ -114,49 +134,56 @@ class ModelAverageHook(v1.train.SessionRunHook):
     def __init__(
         self, memberships: Callable[[], Sequence[Membership]], patience_secs: float | None
     ):
-        """Takes what is known once the graph is built, and how long the chief waits."""
-        self._find = memberships
+        """Keeps the arguments.
+
+        Args:
+          memberships: Returns the memberships of this worker once the graph is built.
+          patience_secs: Seconds that the chief waits for a round; None means no limit.
+        """
+        self._find_memberships = memberships
         self._patience_secs = patience_secs
         self._memberships: Sequence[Membership] = ()
 
     def begin(self) -> None:
-        """Takes note of the optimizer's rounds.
+        """Looks up the memberships of the optimizer.
 
         Raises:
           ValueError: The optimizer has not been applied.
         """
-        self._memberships = self._find()
+        self._memberships = self._find_memberships()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Joins, and starts to look after the rounds if this is the chief."""
+        """Joins; the chief also starts to check for rounds that wait too long."""
         for membership in self._memberships:
             membership.join(session)
-            if membership.leads and self._patience_secs is not None:
-                watch = _Watch(membership, session, self._patience_secs)
-                v1.train.LooperThread.loop(coord, min(POLL_SECS, self._patience_secs), watch.look)
+            if membership.waits_for_others and self._patience_secs is not None:
+                timeout = _RoundTimeout(membership, session, self._patience_secs)
+                v1.train.LooperThread.loop(
+                    coord, min(POLL_SECS, self._patience_secs), timeout.check
+                )
 
     def end(self, session: v1.Session) -> None:
-        """Leaves."""
+        """Leaves the rounds."""
         for membership in self._memberships:
             membership.leave(session)
 
 
-class _Watch:
-    """The chief's look at how long a round has waited."""
+class _RoundTimeout:
+    """Drops missing workers from a round that has waited for too long."""
 
     def __init__(self, membership: Membership, session: v1.Session, patience_secs: float):
         self._membership = membership
         self._session = session
         self._patience_secs = patience_secs
-        self._ticket: int | None = None
+        self._round_number: int | None = None
         self._since = 0.0
 
-    def look(self) -> None:
-        """Excuses the missing workers if the round has waited for too long."""
-        ticket = self._membership.waiting_ticket(self._session)
+    def check(self) -> None:
+        """Drops the missing workers if the open round has waited for too long."""
+        round_number = self._membership.waiting_round(self._session)
         now = time.monotonic()
-        if ticket is None or ticket != self._ticket:
-            self._ticket, self._since = ticket, now
+        if round_number is None or round_number != self._round_number:
+            self._round_number, self._since = round_number, now
         elif now - self._since > self._patience_secs:
-            self._membership.excuse_missing(self._session, ticket, now - self._since)
-            self._ticket = None
+            self._membership.drop_missing(self._session, round_number, now - self._since)
+            self._round_number = None

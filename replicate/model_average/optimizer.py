@@ -1,8 +1,8 @@
-"""ModelAverageOptimizer: trains local weights, and averages them over the workers now and then.
+"""ModelAverageOptimizer trains local weights and averages them over the workers at intervals.
 
-Wraps the optimizer that makes the local steps, decides which steps end with a round (`rounds.py`),
-and keeps everything that the local optimizer remembers on the worker: its slots are local variables
-that neither go to a parameter server nor into a checkpoint.
+It wraps the optimizer that makes the local steps, and decides which steps end with a round of
+averaging (`rounds.py`). The slots of the local optimizer are local variables of the worker: they go
+neither to a parameter server nor into a checkpoint.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.conditional import only_if
-from replicate.model_average.getter import Averaged, ModelAverageCustomGetter
+from replicate.model_average.getter import AveragedVariable, ModelAverageCustomGetter
 from replicate.model_average.hook import Membership, ModelAverageHook
 from replicate.model_average.rounds import Rounds, local_counter
 
@@ -22,7 +22,7 @@ v1 = tf.compat.v1
 
 
 class ModelAverageOptimizer(v1.train.Optimizer):
-    """Wraps an optimizer so that workers train by themselves and average their weights at times.
+    """Wraps an optimizer: workers train independently and average their weights at intervals.
 
     ```
     getter = ModelAverageCustomGetter("/job:worker/task:1")
@@ -52,18 +52,17 @@ class ModelAverageOptimizer(v1.train.Optimizer):
 
         Args:
           opt: Makes the local steps.
-          num_worker: Workers that train, the chief included, ≥ 1.
-          is_chief: Whether this worker takes the means; one of them is the chief.
-          ma_custom_getter: What made the model's variables.
+          num_worker: Number of workers that train, including the chief, ≥ 1.
+          is_chief: True for the one worker that takes the means.
+          ma_custom_getter: The getter that made the model's variables.
           interval_steps: Local steps from one averaging to the next, ≥ 1, equal in all workers.
-          use_locking: Of the base class. Averages are always assigned under a lock.
-          name: Of the operations. Optimizers of one graph that share a name are numbered.
-          patience_secs: How many seconds a round that the chief has reached waits for workers, > 0;
-            then it goes on without those that are missing, until they come back. None waits for
-            them without a limit. Needs the hook.
+          use_locking: Argument of the base class. Averages are always assigned under a lock.
+          name: Name of the operations. Optimizers of one graph that share a name are numbered.
+          patience_secs: Seconds that the chief waits for workers in a round, > 0. Then rounds go on
+            without the missing workers until they come back. None means no limit. Needs the hook.
 
         Raises:
-          TypeError: An argument is of the wrong kind.
+          TypeError: An argument has the wrong type.
           ValueError: A number is out of range.
         """
         super().__init__(use_locking, name)
@@ -87,13 +86,16 @@ class ModelAverageOptimizer(v1.train.Optimizer):
 
     @property
     def accumulate_statistics(self) -> Callable[[], Operation] | None:
-        """What `TowerOptimizer` runs for each micro-batch, if the local optimizer offers it."""
+        """The local optimizer's `accumulate_statistics`, if it has one.
+
+        `TowerOptimizer` runs it for each micro-batch.
+        """
         accumulate = getattr(self._opt, "accumulate_statistics", None)
         if accumulate is None:
             return None
 
         def accumulate_locally() -> Operation:
-            with self._local():
+            with self._local_scope():
                 return accumulate()
 
         return accumulate_locally
@@ -114,7 +116,7 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         self, *args: Any, **kwargs: Any
     ) -> list[tuple[Gradient | None, Variable]]:
         """Computes gradients as the local optimizer does, with its arguments."""
-        with self._local():
+        with self._local_scope():
             return list(self._opt.compute_gradients(*args, **kwargs))
 
     def apply_gradients(
@@ -123,22 +125,22 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Operation:
-        """Makes a local step; at the end of an interval also a round of averaging.
+        """Makes a local step, and a round of averaging at the end of an interval.
 
-        That round waits until all workers have come to it.
+        The round waits until all workers have contributed to it.
 
         Args:
           grads_and_vars: As returned by `compute_gradients`.
-          global_step: Is incremented by one in each averaging. On a parameter server, if there is
-            one.
-          name: Of the operation.
+          global_step: Counts the averagings. It must be on a parameter server if there are several
+            workers.
+          name: Name of the operation.
 
         Returns:
-          The operation that trains.
+          The training operation.
 
         Raises:
-          ValueError: There is no gradient or no global step, the getter has not made one of the
-            variables, or there are several workers and no place that they share.
+          ValueError: There is no gradient or no global step, the getter did not make one of the
+            variables, or there are several workers and a variable is not on a parameter server.
         """
         pairs = [(gradient, variable) for gradient, variable in grads_and_vars]
         weights = self._weights([var for gradient, var in pairs if gradient is not None])
@@ -149,17 +151,17 @@ class ModelAverageOptimizer(v1.train.Optimizer):
             )
         self._check_places([global_step, *(pair.center for pair in weights)])
         shared_name = v1.get_default_graph().unique_name(self.get_name(), mark_as_used=False)
-        with self._local():
+        with self._local_scope():
             stepped = self._opt.apply_gradients(pairs)
         with v1.device(self._getter.worker_device), v1.name_scope(self.get_name()):
             local_steps = local_counter("local_step", 0)
-            with v1.control_dependencies(None):  # The hook's operations are no part of a step.
+            with v1.control_dependencies(None):  # The hook's operations run outside of steps.
                 rounds = Rounds(shared_name, weights, global_step, self._num_worker, self._is_chief)
                 has_trained = tf.logical_not(self._is_last(local_steps.read_value()))
                 self._memberships.append(Membership(rounds, has_trained))
             with v1.control_dependencies([stepped]):
                 is_last = self._is_last(v1.assign_add(local_steps, 1))
-            return v1.group(only_if(is_last, rounds.take_part), name=name or "train")
+            return v1.group(only_if(is_last, rounds.run_round), name=name or "train")
 
     def get_init_op(self) -> Operation:
         """Returns the operation that copies the centers to the local variables.
@@ -174,7 +176,7 @@ class ModelAverageOptimizer(v1.train.Optimizer):
     def make_session_run_hook(self) -> ModelAverageHook:
         """Returns the hook that every worker's session needs, chief or not.
 
-        With it workers may start late, end early, get lost and come back.
+        The hook allows workers to start late, end early, get lost, and come back.
         """
         return ModelAverageHook(self._checked_memberships, self._patience_secs)
 
@@ -186,12 +188,12 @@ class ModelAverageOptimizer(v1.train.Optimizer):
             )
         return self._memberships
 
-    def _weights(self, variables: Sequence[Variable]) -> list[Averaged]:
-        """Finds what the getter has made with each variable."""
+    def _weights(self, variables: Sequence[Variable]) -> list[AveragedVariable]:
+        """Returns the getter's records of these variables."""
         if not variables:
             raise ValueError(
                 "ModelAverageOptimizer: grads_and_vars holds no gradient. Pass the pairs that "
-                "compute_gradients returned, and look whether the loss depends on any variable."
+                "compute_gradients returned, and check that the loss depends on a variable."
             )
         known = {pair.local.ref(): pair for pair in self._getter.averaged}
         unknown = [var.op.name for var in variables if var.ref() not in known]
@@ -205,30 +207,30 @@ class ModelAverageOptimizer(v1.train.Optimizer):
         return [known[var.ref()] for var in variables]
 
     def _check_places(self, shared: Sequence[Variable]) -> None:
-        """Refuses variables that each worker would have for itself."""
-        nowhere = [variable.op.name for variable in shared if not variable.device]
-        if self._num_worker > 1 and nowhere:
+        """Raises if a shared variable is on no parameter server."""
+        unplaced = [variable.op.name for variable in shared if not variable.device]
+        if self._num_worker > 1 and unplaced:
             raise ValueError(
                 f"ModelAverageOptimizer cannot average over {self._num_worker} workers: "
-                f"{', '.join(nowhere)} would be on each of them and not on a parameter server. "
+                f"{', '.join(unplaced)} would be on each of them and not on a parameter server. "
                 "Build the model and the global step under `with tf.device("
                 "tf.train.replica_device_setter(...)):`."
             )
 
     def _is_last(self, steps: Tensor) -> Tensor:
-        """Whether the step with this number is the last one of an interval, bool []."""
+        """Returns True if the step with this number ends an interval, bool []."""
         return tf.equal(steps % self._interval_steps, 0)
 
     @contextlib.contextmanager
-    def _local(self) -> Iterator[None]:
-        """What is made inside belongs to this worker alone."""
+    def _local_scope(self) -> Iterator[None]:
+        """Makes operations and variables inside this context local to the worker."""
         device = self._getter.worker_device
         with v1.device(device), v1.variable_creator_scope(_make_local):
             yield
 
 
 def _make_local(next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:
-    """Variable creator: makes local variables in place of global ones."""
+    """Makes a local variable in place of a global one; a variable creator."""
     collections = kwargs.get("collections") or [v1.GraphKeys.GLOBAL_VARIABLES]
     if v1.GraphKeys.GLOBAL_VARIABLES in collections:
         others = [key for key in collections if key != v1.GraphKeys.GLOBAL_VARIABLES]

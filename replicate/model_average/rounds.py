@@ -1,13 +1,12 @@
-"""Rounds of averaging: everybody contributes, the chief takes the mean, everybody takes it over.
+"""Rounds of averaging: all workers contribute, the chief takes the mean, all workers copy it.
 
-Owns the graph of a round, in two forms: the chief's and that of the other workers. Each contributes
-its local weights to a mean per weight (`mean.py`), and says that it is there. When all are there
-the chief makes the means the new centers, increments the global step and opens the next round,
-which wakes the others; then all copy the centers. A worker whose round is over by the time it comes
-contributes nothing, and copies.
+A worker contributes its local weights to one mean per weight (`mean.py`) and then counts itself as
+present. When all workers are present, the chief assigns the means to the centers, increments the
+global step, and opens the next round, which wakes the others. Then all workers copy the centers. A
+worker whose round has ended by the time it comes contributes nothing and only copies.
 
-When a round takes place is decided in `optimizer.py`; what happens when a worker starts, ends or is
-lost, in `hook.py`.
+`optimizer.py` decides when a round takes place. `hook.py` handles workers that start, end, or get
+lost.
 """
 
 from collections.abc import Sequence
@@ -16,9 +15,17 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.conditional import only_if
-from replicate.model_average.board import ENDED, EXCUSED, JOINED, LED, LEFT, Board, worker_key
-from replicate.model_average.getter import Averaged
+from replicate.model_average.getter import AveragedVariable
 from replicate.model_average.mean import WorkerMean
+from replicate.model_average.round_state import (
+    CHIEF_ENDED,
+    JOINED,
+    LEFT,
+    UNSEEN_DROPPED,
+    WAITING_ROUND,
+    RoundState,
+    worker_key,
+)
 
 v1 = tf.compat.v1
 
@@ -26,37 +33,37 @@ _NONE_YET = -1
 
 
 class Rounds:
-    """One worker's part in the rounds of one optimizer.
+    """Operations of one worker in the rounds of one optimizer.
 
     Attributes:
-      board: What the workers tell each other.
-      is_chief: Whether this worker leads.
-      num_worker: How many there are.
-      worker: Key of this worker on the board.
+      state: State that all workers share.
+      is_chief: True if this worker takes the means.
+      num_worker: Number of workers.
+      worker: Key of this worker's entry in the state.
     """
 
     def __init__(
         self,
         name: str,
-        weights: Sequence[Averaged],
+        weights: Sequence[AveragedVariable],
         global_step: Variable,
         num_worker: int,
         is_chief: bool,
     ):
-        """Makes what the workers share, and this worker's note of the round that it is in.
+        """Makes the shared state and means, and the counter of this worker's round.
 
         Args:
-          name: Of the optimizer, equal in all workers and no other's.
-          weights: What is averaged, at least one.
+          name: Unique name of the optimizer, equal in all workers.
+          weights: The averaged weights, at least one.
           global_step: Counts the averagings.
-          num_worker: How many workers there are, the chief included.
-          is_chief: Whether this is the chief.
+          num_worker: Number of workers, including the chief.
+          is_chief: True if this worker is the chief.
         """
         device = weights[0].getter.worker_device
         self.is_chief = is_chief
         self.num_worker = num_worker
         self.worker = worker_key(device)
-        self.board = Board(name, global_step.device)
+        self.state = RoundState(name, global_step.device)
         self._weights = weights
         self._global_step = global_step
         self._present = WorkerMean(f"{name}/present", (), tf.float32, global_step.device)
@@ -65,138 +72,143 @@ class Rounds:
             for local, center, _ in weights
         ]
         with v1.device(device):
-            self._held = local_counter("ticket", _NONE_YET)
+            self._joined_round = local_counter("ticket", _NONE_YET)
 
-    def take_part(self) -> Operation:
-        """Returns the operation that makes one round, after the active control dependencies."""
-        return self._lead() if self.is_chief else self._follow()
+    def run_round(self) -> Operation:
+        """Returns the operation that runs one round, after the active control dependencies."""
+        return self._chief_round() if self.is_chief else self._worker_round()
 
     def copy_centers(self) -> Operation:
         """Returns the operation that copies the centers to the local weights."""
-        ticket = self.board.ticket()
-        with v1.control_dependencies([ticket]):
+        round_number = self.state.round_number()
+        with v1.control_dependencies([round_number]):
             copies = [_assign(local, _read(center)) for local, center, _ in self._weights]
         with v1.control_dependencies(copies):
-            return _assign(self._held, ticket)
+            return _assign(self._joined_round, round_number)
 
-    def begin_anew(self) -> Operation:
+    def restart_round(self) -> Operation:
         """Returns the chief's operation that drops the open round and opens the next one.
 
-        Those who wait wake up, and find themselves late.
+        Waiting workers wake up and are late for their round.
         """
-        ticket = self.board.ticket()
-        discarded = [mean.discard(ticket) for mean in (self._present, *self._means)]
+        round_number = self.state.round_number()
+        discarded = [mean.discard(round_number) for mean in (self._present, *self._means)]
         with v1.control_dependencies(discarded):
-            noted = [self.board.write(key, 0) for key in (ENDED, EXCUSED)]
-            noted.append(self.board.write(LED, _NONE_YET))
-        with v1.control_dependencies(noted):
-            return self._open_next(ticket)
+            reset = [self.state.write(key, 0) for key in (CHIEF_ENDED, UNSEEN_DROPPED)]
+            reset.append(self.state.write(WAITING_ROUND, _NONE_YET))
+        with v1.control_dependencies(reset):
+            return self._open_next_round(round_number)
 
     def leave(self, has_trained: Tensor) -> Operation:
-        """Returns the operation with which this worker leaves; it waits for nobody.
+        """Returns the operation with which this worker leaves. It does not wait for others.
 
         Args:
-          has_trained: Boolean scalar: whether there were local steps since the last round. They
-            become part of this one.
+          has_trained: True if there were local steps since the last round, bool []. They become
+            part of the open round.
         """
-        ticket = self.board.ticket()
+        round_number = self.state.round_number()
         if self.is_chief:
-            return self._end(ticket, has_trained)
-        on_time = self._is_on_time(ticket)
-        is_first = tf.not_equal(self.board.read(self.worker), ticket)
+            return self._chief_leave(round_number, has_trained)
+        on_time = self._is_on_time(round_number)
+        is_first = tf.not_equal(self.state.read(self.worker), round_number)
         contributes = tf.logical_and(has_trained, tf.logical_and(on_time, is_first))
-        with v1.control_dependencies([only_if(contributes, lambda: self._contribute(ticket))]):
-            left = self.board.write(self.worker, LEFT)
+        with v1.control_dependencies(
+            [only_if(contributes, lambda: self._contribute(round_number))]
+        ):
+            left = self.state.write(self.worker, LEFT)
         with v1.control_dependencies([left, is_first]):
-            is_led = tf.equal(self.board.read(LED), ticket)
-        return only_if(tf.logical_and(is_led, is_first), lambda: self.be_present(ticket))
+            chief_waits = tf.equal(self.state.read(WAITING_ROUND), round_number)
+        return only_if(
+            tf.logical_and(chief_waits, is_first), lambda: self.add_present(round_number)
+        )
 
-    def be_present(self, ticket: Tensor) -> Operation:
-        """Returns the operation by which the chief waits for one worker less in a round."""
-        return self._present.add(tf.ones([]), ticket)
+    def add_present(self, round_number: Tensor) -> Operation:
+        """Returns the operation that counts one worker as present in a round."""
+        return self._present.add(tf.ones([]), round_number)
 
-    def _lead(self) -> Operation:
-        ticket = self.board.ticket()
-        with v1.control_dependencies([self._contribute(ticket)]):
-            led = self.board.write(LED, ticket)
-        with v1.control_dependencies([led]):
-            expected = self.board.expected(self.num_worker)
-        with v1.control_dependencies([self.be_present(ticket)]):
-            complete = self._present.take(expected, ticket)
+    def _chief_round(self) -> Operation:
+        round_number = self.state.round_number()
+        with v1.control_dependencies([self._contribute(round_number)]):
+            waiting = self.state.write(WAITING_ROUND, round_number)
+        with v1.control_dependencies([waiting]):
+            expected = self.state.expected_workers(self.num_worker)
+        with v1.control_dependencies([self.add_present(round_number)]):
+            complete = self._present.take(expected, round_number)
         with v1.control_dependencies([complete]):
-            averaged = self._average(ticket)
+            averaged = self._average(round_number)
         with v1.control_dependencies([averaged]):
             return self.copy_centers()
 
-    def _follow(self) -> Operation:
-        ticket = self.board.ticket()
-        on_time = self._is_on_time(ticket)
-        is_first = tf.not_equal(self.board.read(self.worker), ticket)
+    def _worker_round(self) -> Operation:
+        round_number = self.state.round_number()
+        on_time = self._is_on_time(round_number)
+        is_first = tf.not_equal(self.state.read(self.worker), round_number)
 
         def contribute() -> Operation:
-            with v1.control_dependencies([self._contribute(ticket)]):
-                return self.be_present(ticket)
+            with v1.control_dependencies([self._contribute(round_number)]):
+                return self.add_present(round_number)
 
         offered = only_if(tf.logical_and(on_time, is_first), contribute)
         with v1.control_dependencies([offered]):
-            waited = only_if(tf.identity(on_time), lambda: self.board.wait(ticket))
+            waited = only_if(tf.identity(on_time), lambda: self.state.wait(round_number))
         with v1.control_dependencies([waited]):
-            ended = only_if(tf.equal(self.board.read(ENDED), 1), _end_of_input)
+            ended = only_if(tf.equal(self.state.read(CHIEF_ENDED), 1), _end_of_input)
             is_late = tf.logical_not(on_time)
-            back = only_if(is_late, lambda: self.board.write(self.worker, JOINED))
+            back = only_if(is_late, lambda: self.state.write(self.worker, JOINED))
         with v1.control_dependencies([ended, back]):
             return self.copy_centers()
 
-    def _is_on_time(self, ticket: Tensor) -> Tensor:
-        """Whether the open round is the one that the local weights began with, bool []."""
-        held = _read(self._held)
-        has_not_ended = tf.not_equal(self.board.read(ENDED), 1)
+    def _is_on_time(self, round_number: Tensor) -> Tensor:
+        """Returns True if the local weights belong to the open round, bool []."""
+        own_round = _read(self._joined_round)
+        has_not_ended = tf.not_equal(self.state.read(CHIEF_ENDED), 1)
         return tf.logical_and(
-            has_not_ended, tf.logical_or(tf.equal(held, ticket), tf.equal(held, _NONE_YET))
+            has_not_ended,
+            tf.logical_or(tf.equal(own_round, round_number), tf.equal(own_round, _NONE_YET)),
         )
 
-    def _contribute(self, ticket: Tensor) -> Operation:
-        """Contributes the local weights to a round, and notes that."""
+    def _contribute(self, round_number: Tensor) -> Operation:
+        """Adds the local weights to the means of a round, and records that in the state."""
         added = [
-            mean.add(_read(local), ticket)
+            mean.add(_read(local), round_number)
             for mean, (local, _, _) in zip(self._means, self._weights, strict=True)
         ]
         with v1.control_dependencies(added):
-            return self.board.write(self.worker, ticket)
+            return self.state.write(self.worker, round_number)
 
-    def _average(self, ticket: Tensor) -> Operation:
-        """Makes the means of what is there the centers, and opens the next round."""
+    def _average(self, round_number: Tensor) -> Operation:
+        """Assigns the means of all contributions to the centers, and opens the next round."""
         assigned = [
-            _assign(center, mean.take(1, ticket))
+            _assign(center, mean.take(1, round_number))
             for mean, (_, center, _) in zip(self._means, self._weights, strict=True)
         ]
         with v1.control_dependencies(assigned), v1.device(self._global_step.device):
             counted = v1.assign_add(self._global_step, 1, use_locking=True).op
         with v1.control_dependencies([counted]):
-            return self._open_next(ticket)
+            return self._open_next_round(round_number)
 
-    def _open_next(self, ticket: Tensor) -> Operation:
-        with v1.control_dependencies([self.board.open(ticket + 1)]):
-            return self.board.wake(ticket, self.num_worker)
+    def _open_next_round(self, round_number: Tensor) -> Operation:
+        with v1.control_dependencies([self.state.open_round(round_number + 1)]):
+            return self.state.wake(round_number, self.num_worker)
 
-    def _end(self, ticket: Tensor, has_trained: Tensor) -> Operation:
-        """The chief's leave: what it and others have contributed so far is averaged."""
+    def _chief_leave(self, round_number: Tensor, has_trained: Tensor) -> Operation:
+        """Averages the contributions so far and marks the chief as ended."""
 
         def last_round() -> Operation:
-            contributed = [self._contribute(ticket), self.be_present(ticket)]
+            contributed = [self._contribute(round_number), self.add_present(round_number)]
             with v1.control_dependencies(contributed):
-                taken = self._present.take(1, ticket)
+                taken = self._present.take(1, round_number)
             with v1.control_dependencies([taken]):
-                return self._average(ticket)
+                return self._average(round_number)
 
         with v1.control_dependencies([only_if(has_trained, last_round)]):
-            ended = self.board.write(ENDED, 1)
+            ended = self.state.write(CHIEF_ENDED, 1)
         with v1.control_dependencies([ended]):
-            return self._open_next(self.board.ticket())
+            return self._open_next_round(self.state.round_number())
 
 
 def local_counter(name: str, first: int) -> Variable:
-    """Makes an int64 variable [] of this worker alone."""
+    """Makes an int64 variable [] that only this worker has."""
     return v1.Variable(
         lambda: tf.constant(first, tf.int64),
         trainable=False,
@@ -217,6 +229,6 @@ def _assign(variable: Variable, value: Tensor) -> Operation:
 
 
 def _end_of_input() -> Operation:
-    """Fails as a step does when the input has ended: with an OutOfRangeError."""
+    """Returns an operation that raises OutOfRangeError, as a step at the end of input does."""
     nothing = tf.data.Dataset.from_tensors(0).take(0)
     return v1.data.make_one_shot_iterator(nothing).get_next().op

@@ -1,5 +1,5 @@
-"""python -m replicate.report: a page with the curves of a run, from its event files.
+"""python -m replicate.report: writes a page with the curves of a run, from its event files.
 
-Nothing is public, and nothing of the rest of the package imports this. `curves.py` reads,
-`panels.py` chooses what is shown together, `pictures.py` draws and `page.py` writes.
+`curves.py` reads the event files, `panels.py` selects the curves of each panel, `pictures.py` draws
+the panels, and `page.py` writes the page. Nothing here is public.
 """

@@ -1,8 +1,9 @@
-"""python -m replicate.report DIR writes DIR/report.md and its pictures: what a run came to.
+"""python -m replicate.report DIR writes DIR/report.md and its pictures: the results of a run.
 
-Loss and metrics by step, steps per second, results of evaluations, and the health of K-FAC if it
-trained, all from the event files in the model directory DIR. TensorBoard and matplotlib must be
-installed. Exit codes: 0 done, 2 there is nothing to report, or something is missing.
+The page shows loss and metrics by step, steps per second, results of evaluations, and the health of
+K-FAC if it trained. All values come from the event files in the model directory DIR. TensorBoard
+and matplotlib must be installed. Exit codes: 0 done; 2 there is nothing to report, or something is
+missing.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from replicate.quiet_imports import without_chatter
-from replicate.report.curves import read
+from replicate.report.curves import read_curves
 from replicate.report.page import page
 from replicate.report.panels import kfac_panels, main_panels
 from replicate.report.pictures import draw
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     """Writes the report and returns the exit code.
 
     Args:
-      arguments: Those of the command line, without the program's name.
+      arguments: Arguments of the command line, without the program's name.
     """
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
@@ -41,10 +42,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _model_dir(arguments: Sequence[str]) -> Path:
-    """Returns the directory that the command line names."""
+    """Returns the model directory of the command line.
+
+    Raises:
+      ValueError: There is not exactly one argument, or it is not a directory.
+    """
     if len(arguments) != 1 or arguments[0].startswith("-"):
         given = " ".join(arguments) or "nothing"
-        raise ValueError(f"it takes one model directory, got {given}: see --help")
+        raise ValueError(f"expected one model directory, got {given}: see --help")
     folder = Path(arguments[0])
     if not folder.is_dir():
         raise ValueError(f"there is no directory {folder}: correct the path")
@@ -52,7 +57,11 @@ def _model_dir(arguments: Sequence[str]) -> Path:
 
 
 def _import_libraries() -> None:
-    """Imports what reads events and draws, in silence, or says how to get it."""
+    """Imports TensorBoard and matplotlib without their output.
+
+    Raises:
+      ImportError: One of them is not installed; the message says how to install it.
+    """
     try:
         for library in _LIBRARIES:
             importlib.import_module(library)
@@ -60,14 +69,14 @@ def _import_libraries() -> None:
         raise ImportError(
             f"{error.name} is not installed: pip install 'replicate-model-fn[examples]'"
         ) from None
-    # TensorBoard reads by TensorFlow where that is installed.
+    # TensorBoard uses TensorFlow to read events if it is installed.
     with without_chatter(), contextlib.suppress(ModuleNotFoundError):
         importlib.import_module("tensorflow")
 
 
 def _write(folder: Path) -> str:
-    """Writes page and pictures; returns the path of the page."""
-    runs = read(folder)
+    """Writes the page and its pictures, and returns the path of the page."""
+    runs = read_curves(folder)
     if not runs:
         raise ValueError(f"there are no event files with curves in {folder}: give a model_dir")
     title = f"Report of {folder.resolve().name}"

@@ -1,7 +1,7 @@
 """Curves: the scalars in the event files of a model directory, by run and tag.
 
-The reading is TensorBoard's own, which leaves out steps that were made again after a restart, and
-what a killed process left incomplete. It is imported when it is first needed.
+TensorBoard reads the files. It leaves out steps that were repeated after a restart, and incomplete
+events of a killed process. It is imported on first use.
 """
 
 import importlib
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 TRAINING = "training"
-"""The run whose events are in the model directory itself; others are those of evaluations."""
+"""Name of the run in the model directory itself; all other runs are evaluations."""
 
 _READER = "tensorboard.backend.event_processing.event_accumulator"
 
 
 class Curve(NamedTuple):
-    """The values of one scalar.
+    """Values of one scalar.
 
     Attributes:
       steps: Global steps, ascending.
-      values: As many numbers.
+      values: One number for each step.
     """
 
     steps: tuple[int, ...]
@@ -29,24 +29,25 @@ class Curve(NamedTuple):
 
 
 Runs = Mapping[str, Mapping[str, Curve]]
-"""Name of a run ("training", "eval", "eval_test") → tag → its curve."""
+"""Curves by name of the run ("training", "eval", "eval_test") and tag."""
 
 
-def read(folder: Path) -> Runs:
-    """Reads a model directory.
+def read_curves(folder: Path) -> Runs:
+    """Reads the curves of a model directory.
 
     Args:
-      folder: The directory; evaluations are in `eval` and `eval_<name>` below it.
+      folder: The directory; evaluations are in its subfolders `eval` and `eval_<name>`.
 
     Returns:
-      The runs that have any scalar, training first.
+      The runs that have at least one scalar, training first.
     """
     reader = importlib.import_module(_READER)
-    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # It warns of several graphs in a run.
-    places = {TRAINING: folder} | {path.name: path for path in sorted(folder.glob("eval*/"))}
+    # TensorBoard would warn of several graphs in one run.
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)
+    folders = {TRAINING: folder} | {path.name: path for path in sorted(folder.glob("eval*/"))}
     runs = {}
-    for run, place in places.items():
-        events = reader.EventAccumulator(str(place), size_guidance={"scalars": 0}).Reload()
+    for run, run_folder in folders.items():
+        events = reader.EventAccumulator(str(run_folder), size_guidance={"scalars": 0}).Reload()
         found = {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
         runs[run] = {
             tag: Curve(tuple(p.step for p in points), tuple(p.value for p in points))

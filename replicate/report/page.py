@@ -1,7 +1,4 @@
-"""The page: a run in Markdown, with tables of numbers and links to pictures.
-
-Only text is made here, of curves that were read.
-"""
+"""The page: the report of a run in Markdown, with tables and links to pictures."""
 
 import math
 import statistics
@@ -14,12 +11,12 @@ _MOST_ROWS = 10
 
 
 def page(title: str, runs: Runs, pictures: Mapping[str, str]) -> str:
-    """Returns the page.
+    """Returns the report as Markdown text.
 
     Args:
-      title: Of the page.
-      runs: What is reported, at least one run.
-      pictures: File name by heading: "Curves", "K-FAC".
+      title: Title of the page.
+      runs: Curves of at least one run.
+      pictures: File name of each picture by heading: "Curves", "K-FAC".
     """
     training = runs.get(TRAINING, {})
     lines = [f"# {title}", "", *_summary(runs)]
@@ -34,7 +31,7 @@ def page(title: str, runs: Runs, pictures: Mapping[str, str]) -> str:
 
 
 def _summary(runs: Runs) -> Iterator[str]:
-    """Yields what is said of the whole run."""
+    """Yields a table about the whole run: last step, last loss, and speed."""
     last = max(curve.steps[-1] for curves in runs.values() for curve in curves.values())
     yield from _table(["", ""], [["last step", f"{last:,}"]])
     training = runs.get(TRAINING, {})
@@ -47,7 +44,7 @@ def _summary(runs: Runs) -> Iterator[str]:
 
 
 def _evaluation(curves: Mapping[str, Curve]) -> Iterator[str]:
-    """Yields a table of the newest results, and which of all has the lowest loss."""
+    """Yields a table of the newest results, and the step with the lowest loss."""
     by_step: dict[int, dict[str, float]] = {}
     for tag, curve in curves.items():
         for step, value in zip(curve.steps, curve.values, strict=True):
@@ -65,7 +62,7 @@ def _evaluation(curves: Mapping[str, Curve]) -> Iterator[str]:
 
 
 def _kfac(training: Mapping[str, Curve]) -> Iterator[str]:
-    """Yields the last value of what K-FAC counts, of its damping, and the worst condition."""
+    """Yields a table of the last damping and counters, and the largest condition number."""
     rows = [
         [name.replace("_", " "), _number(training[KFAC + name].values[-1])]
         for name in ("damping", *COUNTERS)

@@ -1,6 +1,6 @@
-"""Panels: which curves are shown together, under which title, on which scale.
+"""Panels: groups of curves that share their axes, with a title and a scale.
 
-Only chooses; `pictures.py` draws. The tags are those that `replicate.Estimator` and K-FAC write.
+`pictures.py` draws them. The tags are those that `replicate.Estimator` and K-FAC write.
 """
 
 import math
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from replicate.report.curves import TRAINING, Curve, Runs
 
 BATCH = "training batch"
-"""Label of what was logged in training."""
+"""Label of curves that were logged in training."""
 
 KFAC = "kfac/monitor/"
 SPEED = "global_step/sec"
@@ -22,7 +22,7 @@ COUNTERS = (
     "eigen_inverses",
     "kept_inverses",
 )
-"""What K-FAC counts; all of them stay at zero in a healthy run, but for rejected steps."""
+"""Counters of K-FAC. In a healthy run all of them stay at zero, except rejected steps."""
 
 _EMPTY = Curve((), ())
 _MOST_PANELS = 12
@@ -34,9 +34,9 @@ class Panel(NamedTuple):
     """Curves that share their axes.
 
     Attributes:
-      title: What they show.
-      curves: By their label.
-      is_log: Whether the scale of the values is logarithmic.
+      title: Title of the panel.
+      curves: Curves by label.
+      is_log: True for a logarithmic scale of the values.
     """
 
     title: str
@@ -45,12 +45,12 @@ class Panel(NamedTuple):
 
 
 def label(run: str) -> str:
-    """Returns the name of a run in words: "test" for "eval_test"."""
+    """Returns the label of a run: "test" for "eval_test"."""
     return {TRAINING: BATCH, "eval": "evaluation"}.get(run, run.removeprefix("eval_"))
 
 
 def main_panels(runs: Runs) -> list[Panel]:
-    """Returns the loss, the speed, and every other scalar that is not K-FAC's; at most twelve."""
+    """Returns panels of loss, speed and all other scalars except K-FAC's, at most twelve."""
     tags = list(dict.fromkeys(tag for run in reversed(list(runs.values())) for tag in sorted(run)))
     others = [tag for tag in tags if tag not in ("loss", SPEED) and not tag.startswith(KFAC)]
     panels = []
@@ -63,9 +63,9 @@ def main_panels(runs: Runs) -> list[Panel]:
 
 
 def kfac_panels(runs: Runs) -> list[Panel]:
-    """Returns what shows the health of K-FAC, counters only if they counted anything.
+    """Returns panels with the health of K-FAC, or none if K-FAC did not train.
 
-    There is nothing if it did not train.
+    Counters that stayed at zero are left out.
     """
     found = {
         tag.removeprefix(KFAC): curve

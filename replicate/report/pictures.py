@@ -1,7 +1,7 @@
 """Pictures: panels side by side in a PNG file.
 
-Matplotlib is imported when the first picture is drawn, without any of its windows. Colours are
-Okabe and Ito's, which stay apart in colour-blind eyes; curves of few points have markers, too.
+Matplotlib is imported when the first picture is drawn, and opens no windows. Colours are those of
+Okabe and Ito, which colour-blind readers can tell apart. Curves of few points also have markers.
 """
 
 import importlib
@@ -27,8 +27,8 @@ def draw(panels: Sequence[Panel], path: Path, title: str) -> None:
 
     Args:
       panels: At least one.
-      path: Of the file; one that is there is replaced.
-      title: Of the picture.
+      path: Path of the file; an existing file is replaced.
+      title: Title of the picture.
     """
     figure_module = importlib.import_module("matplotlib.figure")
     columns = min(len(panels), 2 if len(panels) == 4 else 3)

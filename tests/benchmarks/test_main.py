@@ -16,7 +16,7 @@ def program(*lines):
 
 
 @pytest.mark.parametrize("name", main.PLANS)
-def test_benchmarks_take_the_options_that_they_are_given(name, tmp_path):
+def test_benchmarks_accept_their_planned_options(name, tmp_path):
     arguments = main.command(main.PLANS[name], name, tmp_path, "python3.11")
     done = subprocess.run(
         [*arguments, "--only_check_args"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -24,7 +24,7 @@ def test_benchmarks_take_the_options_that_they_are_given(name, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_failures_are_told_and_what_was_said_is_kept(tmp_path):
+def test_run_reports_failure_and_keeps_log(tmp_path):
     log = tmp_path / "said.log"
     assert main.run(program("pass"), log, 60) == ""
     failing = program("import sys", "print('why', file=sys.stderr)", "sys.exit(3)")
@@ -33,7 +33,7 @@ def test_failures_are_told_and_what_was_said_is_kept(tmp_path):
     assert log.read_text() == "why\n"
 
 
-def test_what_takes_too_long_is_ended_with_its_children(tmp_path):
+def test_run_ends_slow_program_and_its_children(tmp_path):
     told = tmp_path / "child"
     endless = program(
         "import pathlib, subprocess, sys, time",
@@ -51,12 +51,12 @@ def test_what_takes_too_long_is_ended_with_its_children(tmp_path):
 
 
 def _runs(pid):
-    """Whether a process runs; what has ended may wait for somebody to ask for its exit code."""
+    """Returns True if a process runs. A zombie counts as ended."""
     status = Path(f"/proc/{pid}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_one_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capfd):
+def test_failed_benchmark_does_not_stop_others(tmp_path, monkeypatch, capfd):
     plans = {"absent": main.Plan("no_such_module", 1), "old": main.Plan("x", 1, on_tf215=True)}
     monkeypatch.setattr(main, "PLANS", plans)
     outcomes = main.run_all(list(plans), tmp_path, str(tmp_path / "python"))

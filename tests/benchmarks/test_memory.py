@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALONE = {memory.ALONE: {memory.ALONE: [400_000_000, 500_000_000, 600_000_000]}}
 
 
-def test_lines_stand_beside_the_first_case_without_what_tensorflow_has():
+def test_lines_subtract_tensorflow_and_compare_with_first_case():
     peaks = {"1 tower": [520_000_000], "2 towers": [525_000_000, 530_000_000, 535_000_000]}
     _, alone, one, two = memory.lines(ALONE | {"MLP": peaks})
     assert alone.split() == ["TensorFlow", "alone", "500", "[400,", "600]"]
@@ -19,7 +19,7 @@ def test_lines_stand_beside_the_first_case_without_what_tensorflow_has():
     assert two.endswith("30 [25, 35]    1.50")
 
 
-def test_cases_of_towers_and_of_optimizers():
+def test_cases_are_towers_or_optimizers():
     found = memory.cases(["MLP", "K-FAC, ConvNet"])
     assert found[memory.ALONE] == (memory.ALONE,)
     assert found["MLP"] == ("1 tower", "2 towers", "4 towers")

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import children, kfac_step, rival_environments, rival_step
+from benchmarks import harness, kfac_step, rival_step
+from benchmarks.rivals import environments
 
 TIMES = {"momentum": [0.001, 0.002, 0.001], "kfac": [0.002, 0.003, 0.004]}
 
@@ -15,7 +16,7 @@ def test_lines_compare_with_momentum():
     assert line.endswith("2.00 [1.50, 4.00]")
 
 
-def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
+def test_failed_rival_does_not_stop_others(monkeypatch, tmp_path):
     options = SimpleNamespace(
         rival=["absent", "kfac-jax", "tensorflow-kfac"],
         environments=str(tmp_path),
@@ -30,18 +31,18 @@ def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
 
     def install(name, folder):
         if name == "absent":
-            raise children.ChildError("no network")
+            raise harness.ChildError("no network")
         return "python"
 
     def read_json(command, purpose, seconds):
         assert seconds == 200
         if "kfac-jax" in purpose:
-            raise children.ChildError(purpose)
+            raise harness.ChildError(purpose)
         return TIMES
 
     monkeypatch.setattr(rival_step, "FLAGS", options)
-    monkeypatch.setattr(rival_environments, "install", install)
-    monkeypatch.setattr(children, "read_json", read_json)
+    monkeypatch.setattr(environments, "install", install)
+    monkeypatch.setattr(harness, "read_json", read_json)
     found, troubles = rival_step.measure_all()
     assert found == {
         "convnet": {"tensorflow-kfac": TIMES},
@@ -54,9 +55,9 @@ def test_a_rival_that_fails_does_not_stop_the_others(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", kfac_step.MODELS)
-def test_the_program_runs_with_our_kfac(model):
+def test_program_runs_with_our_kfac(model):
     # This project's `kfac` takes the same arguments as the one that the program is written for.
-    command = rival_environments.command("tensorflow-kfac", sys.executable, "steps", model)
-    times = children.read_json([*command, "2", "2", "1"], "time steps")
+    command = environments.command("tensorflow-kfac", sys.executable, "steps", model)
+    times = harness.read_json([*command, "2", "2", "1"], "time steps")
     assert all(seconds > 0 for series in times.values() for seconds in series)
     assert {name: len(series) for name, series in times.items()} == {"momentum": 2, "kfac": 2}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.estimator import TrainingInterrupted
+from replicate.estimator import EvalSpec, TrainingInterrupted, TrainSpec, train_and_evaluate
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
@@ -86,6 +86,20 @@ def test_finished_run_goes_on_with_more_epochs(linear, tmp_path):
     estimator.train(lambda: linear.once_input_fn().repeat(2), max_steps=6)
     estimator.train(lambda: linear.once_input_fn().repeat(4))
     assert estimator.get_variable_value("global_step") == 6 + 12
+
+
+def test_training_reads_on_between_evaluations(linear, tmp_path):
+    evaluated = []
+    estimator = linear.make_estimator(tmp_path, counting_model_fn, save_checkpoints_steps=2)
+    hook = linear.CallHook(evaluated.append)
+    train_and_evaluate(
+        estimator,
+        TrainSpec(day(1), max_steps=10),
+        EvalSpec(day(2), steps=1, hooks=[hook], throttle_secs=0, start_delay_secs=0),
+    )
+    assert estimator.get_variable_value("global_step") == 6
+    np.testing.assert_array_equal(estimator.get_variable_value("seen")[0, :24], 1)
+    assert len(evaluated) >= 3
 
 
 def test_hook_that_asks_for_the_end_ends_the_input_too(linear, tmp_path):

@@ -1,3 +1,4 @@
+import inspect
 import warnings
 
 import numpy as np
@@ -74,6 +75,38 @@ def test_report(graph):
     register_dense(collection)
     expected = "fc/w, fc/b: FullyConnectedKFACBasicFB, kron 4x4 (x) 2x2, 1 tower(s)"
     assert collection.report() == expected
+
+
+DEFAULTS = {
+    "generic": ("diagonal", "full"),
+    "fully_connected": ("kron", "ekfac"),
+    "conv2d": ("kron", "kron_sua"),
+    "fully_connected_multi": ("kron_indep", "kron_series_2"),
+    "conv2d_multi": ("kron_indep", "kron_indep"),
+    "scale_and_shift": ("full", "diagonal"),
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_default_approximations(graph, kind):
+    collection, (first, other) = kfac.LayerCollection(), DEFAULTS[kind]
+    assert getattr(collection, f"default_{kind}_approximation") == first
+    setter = getattr(collection, f"set_default_{kind}_approximation")
+    setter(other)
+    assert getattr(collection, f"default_{kind}_approximation") == other
+    with pytest.raises(ValueError, match=rf"default approximation of {kind} layers: approx='x'"):
+        setter("x")
+    assert getattr(collection, f"default_{kind}_approximation") == other
+    assert getattr(kfac.LayerCollection(), f"default_{kind}_approximation") == first
+
+
+def test_methods_have_the_arguments_of_the_functions_that_they_call(graph):
+    collection = kfac.LayerCollection()
+    arguments = inspect.signature(collection.register_fully_connected).parameters
+    expected = ["params", "inputs", "outputs", "approx", "dense_inputs", "reuse"]
+    assert list(arguments) == expected
+    assert collection.register_fully_connected.__name__ == "register_fully_connected"
+    assert "ids [batch]" in collection.register_fully_connected.__doc__
 
 
 def test_names_of_approximations_are_offered(graph):

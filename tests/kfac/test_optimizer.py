@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -279,6 +281,45 @@ def test_model_chooses_rate_and_momentum(build_network, session, batch):
     assert sorted(losses, reverse=True) == losses
 
 
+@pytest.mark.parametrize("of_constructor", [True, False])
+def test_gradients_are_beside_the_forward_pass_unless_told_otherwise(build_network, of_constructor):
+    network = build_network(1)
+    optimizer = make(network, colocate_gradients_with_ops=of_constructor)
+    made = {}
+
+    class Recorder(kfac.KfacOptimizer):
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            made["minimize"] = grads_and_vars
+            return tf.no_op()
+
+    def devices(pairs):
+        return {gradient.device for gradient, _ in pairs}
+
+    forward, elsewhere = network.losses[0].device, "/device:CPU:3"
+    recorder = Recorder(
+        layer_collection=network.collection, colocate_gradients_with_ops=of_constructor, **SETTINGS
+    )
+    with v1.device(elsewhere):
+        for argument, expected in (
+            ({}, forward),
+            ({"colocate_gradients_with_ops": True}, forward),
+            ({"colocate_gradients_with_ops": False}, elsewhere),
+        ):
+            pairs = optimizer.compute_gradients(network.losses[0], **argument)
+            assert devices(pairs) == {expected}
+            recorder.minimize(network.losses[0], **argument)
+            assert devices(made["minimize"]) == {expected}
+
+
+@pytest.mark.parametrize("method", ["minimize", "compute_gradients"])
+def test_arguments_are_in_the_order_of_tensorflow(method):
+    ours, theirs = (
+        list(inspect.signature(getattr(kind, method)).parameters)
+        for kind in (kfac.KfacOptimizer, v1.train.Optimizer)
+    )
+    assert ours == theirs
+
+
 def test_global_step_and_counter_advance_once(build_network, session, batch):
     network = build_network()
     optimizer = make(network)
@@ -428,52 +469,3 @@ def test_rates_must_be_positive(graph, argument, value):
 def test_bad_arguments(graph, argument, value, message):
     with pytest.raises(ValueError, match=message):
         kfac.KfacOptimizer(layer_collection=kfac.LayerCollection(), **{**SETTINGS, argument: value})
-
-
-def test_variable_that_no_layer_covers(build_network):
-    network = build_network()
-    scale = v1.get_variable("scale", initializer=1.0)
-    with pytest.raises(ValueError, match=r"cannot train scale: no layer.*register_conv2d"):
-        make(network).minimize(network.losses[0] * scale)
-
-
-def test_uncovered_variable_without_gradient_is_no_error(build_network):
-    network = build_network()
-    v1.get_variable("unused", initializer=1.0)
-    make(network).minimize(network.losses[0])
-
-
-def test_registered_variable_without_gradient(build_network):
-    network = build_network()
-    optimizer = make(network)
-    pairs = optimizer.compute_gradients(network.losses[0])
-    with pytest.raises(ValueError, match=r"no gradient for conv/w, which are registered"):
-        optimizer.apply_gradients([(None, pairs[0][1]), *pairs[1:]])
-    assert not network.collection.is_final
-
-
-def test_var_list_must_be_the_registered_variables(build_network):
-    network = build_network()
-    with pytest.raises(ValueError, match=r"no gradient for fc/w, fc/b"):
-        make(network, var_list=network.variables[:2]).minimize(network.losses[0])
-
-
-def test_layers_without_any_inverse_to_keep(graph, session):
-    """Diagonal blocks only: the summaries of inverses are there, and zero."""
-    w, x = v1.get_variable("w", initializer=tf.ones([2, 3])), tf.eye(2)
-    logits = tf.matmul(x, w)
-    collection = kfac.LayerCollection()
-    collection.register_fully_connected(w, x, logits, approx="diagonal")
-    collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        learning_rate=0.1, damping=0.1, layer_collection=collection
-    )
-    loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1], logits=logits)
-    )
-    train = optimizer.minimize(loss)
-    session.run(v1.global_variables_initializer())
-    losses = [session.run([loss, train])[0] for _ in range(5)]
-    assert losses[-1] < losses[0]
-    assert optimizer.get_inv_vars() == []
-    assert v1.summary.merge_all() is not None

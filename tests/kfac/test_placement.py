@@ -1,11 +1,11 @@
 import pytest
 
 from kfac import placement
-from kfac.placement import Devices, Place, Work
+from kfac.placement import Devices, Place, PlacementCosts
 
 
 def work(*costs):
-    return Work(cov=costs, inv=costs, blocks=[[i] for i in range(len(costs))])
+    return PlacementCosts(cov=costs, inv=costs, blocks=[[i] for i in range(len(costs))])
 
 
 def devices(cov=None, inv=None, trans=None, layers=("/cpu:0",)):
@@ -42,7 +42,7 @@ def test_distinct_keeps_order():
 
 def test_averages_and_inverses_are_balanced_apart():
     found = placement.place_by_cost(
-        Work(cov=[3, 2, 2], inv=[1, 9, 1], blocks=[[0, 1, 2]]),
+        PlacementCosts(cov=[3, 2, 2], inv=[1, 9, 1], blocks=[[0, 1, 2]]),
         devices(layers=["/cpu:0", "/cpu:1", "/cpu:0"]),
     )
     assert [place.compute for place in found.cov] == ["/cpu:0", "/cpu:1", "/cpu:1"]
@@ -51,7 +51,7 @@ def test_averages_and_inverses_are_balanced_apart():
 
 def test_products_are_where_the_costliest_inverse_is():
     found = placement.place_by_cost(
-        Work(cov=[1] * 4, inv=[1, 9, 4, 1], blocks=[[0, 1], [2, 3]]),
+        PlacementCosts(cov=[1] * 4, inv=[1, 9, 4, 1], blocks=[[0, 1], [2, 3]]),
         devices(layers=["/cpu:0", "/cpu:1"]),
     )
     assert found.trans == ["/cpu:0", "/cpu:1"]
@@ -60,7 +60,7 @@ def test_products_are_where_the_costliest_inverse_is():
 def test_products_on_named_devices_are_balanced():
     blocks = [[0, 1], [2, 3], [3]]
     found = placement.place_by_cost(
-        Work(cov=[5, 5, 3, 4], inv=[1] * 4, blocks=blocks), devices(trans=["a", "b"])
+        PlacementCosts(cov=[5, 5, 3, 4], inv=[1] * 4, blocks=blocks), devices(trans=["a", "b"])
     )
     assert found.trans == ["a", "b", "b"]
 

@@ -19,7 +19,7 @@ def constant_batch(model):
     return lambda: model(tf.ones([8, 4]), tf.zeros([8, 1]))
 
 
-def test_one_clone_has_no_scope_and_gives_what_the_model_returns(any_graph, logistic):
+def test_single_clone_has_no_scope_and_keeps_the_model_output(any_graph, logistic):
     [clone] = clones_of(constant_batch(logistic))
     assert clone.outputs.op.name == "fully_connected/Sigmoid"
     assert (clone.scope, clone.device) == ("", "/device:GPU:0")
@@ -29,13 +29,13 @@ def test_one_clone_has_no_scope_and_gives_what_the_model_returns(any_graph, logi
     ]
 
 
-def test_arguments_are_handed_on(graph, logistic):
+def test_arguments_reach_the_model_function(graph, logistic):
     config = DeploymentConfig(clone_on_cpu=True)
     [clone] = create_clones(config, logistic, [tf.ones([8, 4])], {"labels": tf.zeros([8, 1])})
     assert clone.outputs.shape == [8, 1]
 
 
-def test_several_clones_have_a_scope_each_and_share_variables(any_graph, batch_norm_classifier):
+def test_several_clones_have_separate_scopes_and_shared_variables(any_graph, batch_norm_classifier):
     clones = clones_of(constant_batch(batch_norm_classifier), num_clones=3)
     assert len(v1.global_variables()) == 5
     assert len(v1.trainable_variables()) == 3
@@ -47,7 +47,7 @@ def test_several_clones_have_a_scope_each_and_share_variables(any_graph, batch_n
         assert len(v1.losses.get_losses(clone.scope)) == 1
 
 
-def test_variables_are_on_the_cpu_whichever_device_computes(any_graph, batch_norm_classifier):
+def test_variables_are_on_the_cpu_for_any_clone_device(any_graph, batch_norm_classifier):
     clones_of(constant_batch(batch_norm_classifier), num_clones=2)
     assert {variable.device for variable in v1.global_variables()} == {CPU}
 
@@ -58,7 +58,7 @@ def test_reference_variables_are_read_on_the_cpu(new_graph, logistic):
         assert {variable.value().device for variable in v1.global_variables()} == {CPU}
 
 
-def test_variables_go_round_the_parameter_servers_over_all_clones(any_graph, batch_norm_classifier):
+def test_variables_take_turns_on_parameter_servers_across_clones(any_graph, batch_norm_classifier):
     clones = clones_of(constant_batch(batch_norm_classifier), num_clones=2, num_ps_tasks=2)
     found = [variable.device for variable in v1.global_variables()]
     assert found == [f"/job:ps/task:{task}/device:CPU:0" for task in (0, 1, 0, 1, 0)]
@@ -147,7 +147,7 @@ def test_names_do_not_depend_on_the_number_of_clones(maker, name_scope):
     assert names_of(maker, 2, name_scope) == names_of(maker, 3, name_scope) == alone
 
 
-def test_names_are_those_of_a_model_built_without_clones(graph):
+def test_names_equal_those_of_a_model_without_clones(graph):
     def model():
         return bare(get_variable(tf.ones([2, 4])))
 
@@ -170,7 +170,7 @@ def test_clones_compute_with_the_same_variables(maker):
         assert np.any(first)
 
 
-def test_scopes_around_the_clones_stay(graph, logistic):
+def test_scopes_around_the_clones_are_kept(graph, logistic):
     with v1.name_scope("outer"), v1.variable_scope("vs"):
         [alone] = clones_of(constant_batch(logistic))
     assert alone.scope == "outer/vs/"
@@ -180,7 +180,7 @@ def test_scopes_around_the_clones_stay(graph, logistic):
     assert len(v1.global_variables()) == 2
 
 
-def test_second_set_of_clones_has_a_scope_of_its_own(graph, logistic):
+def test_second_set_of_clones_gets_a_new_scope(graph, logistic):
     clones_of(constant_batch(logistic), num_clones=2)
     with v1.variable_scope(v1.get_variable_scope(), reuse=True):
         again = clones_of(constant_batch(logistic), num_clones=2)
@@ -188,7 +188,7 @@ def test_second_set_of_clones_has_a_scope_of_its_own(graph, logistic):
     assert len(v1.global_variables()) == 2
 
 
-def test_each_clone_takes_a_batch_of_its_own_from_an_iterator(graph):
+def test_each_clone_takes_its_own_batch_from_an_iterator(graph):
     dataset = tf.data.Dataset.range(6).batch(2)
     iterator = v1.data.make_one_shot_iterator(dataset)
     config = DeploymentConfig(num_clones=3, clone_on_cpu=True)
@@ -225,7 +225,7 @@ def test_local_variables_stay_on_the_worker(any_graph, task):
 
 
 @pytest.mark.parametrize("make", ["get_variable", "Variable"])
-def test_a_clone_with_other_variables_is_an_error_with_both_lists(graph, make):
+def test_a_clone_with_different_variables_raises_with_both_lists(graph, make):
     calls = []
 
     def model():

@@ -29,7 +29,7 @@ def test_clones_on_the_cpu_share_it(num_clones):
     assert found == ["/device:CPU:0"] * num_clones
 
 
-def test_several_clones_have_a_gpu_and_a_name_each():
+def test_several_clones_have_separate_gpus_and_names():
     config = DeploymentConfig(num_clones=2)
     assert [config.clone_device(index) for index in (0, 1)] == ["/device:GPU:0", "/device:GPU:1"]
     assert [config.clone_scope(index) for index in (0, 1)] == ["clone_0", "clone_1"]
@@ -37,7 +37,7 @@ def test_several_clones_have_a_gpu_and_a_name_each():
 
 
 @pytest.mark.parametrize("num_replicas", [1, 2])
-def test_jobs_appear_with_parameter_servers_and_tasks_of_workers_never(num_replicas):
+def test_devices_name_jobs_with_parameter_servers_but_never_worker_tasks(num_replicas):
     config = DeploymentConfig(
         num_clones=2, replica_id=num_replicas - 1, num_replicas=num_replicas, num_ps_tasks=1
     )
@@ -55,7 +55,7 @@ def test_jobs_may_have_other_names():
     assert config.ps_device == "/job:store"
 
 
-def test_variables_go_to_parameter_servers_in_turn_and_nothing_else_does(any_graph):
+def test_only_variables_go_to_parameter_servers_in_turn(any_graph):
     config = DeploymentConfig(num_ps_tasks=2)
     with v1.device(config.variables_device()):
         made = [v1.get_variable(name, shape=[]) for name in ("a", "b", "c")]
@@ -86,7 +86,7 @@ def test_each_variables_device_starts_with_empty_servers(graph):
     assert made[0].device == made[1].device == "/job:ps/task:0/device:CPU:0"
 
 
-def test_variables_balance_by_bytes_on_request(any_graph):
+def test_by_bytes_placement_balances_variable_sizes(any_graph):
     config = DeploymentConfig(num_ps_tasks=2, variable_placement="by_bytes")
     with v1.device(config.variables_device()):
         made = [v1.get_variable(f"v{n}", shape=[n]) for n in (100, 30, 40, 20, 5)]
@@ -107,18 +107,18 @@ def test_variables_balance_by_bytes_on_request(any_graph):
         ({"variable_placement": "fair"}, "'fair'; accepted are 'round_robin', 'by_bytes'"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments, reason):
+def test_invalid_settings_are_refused(arguments, reason):
     with pytest.raises(ValueError, match=f"Cannot make a DeploymentConfig: .*{reason}"):
         DeploymentConfig(**arguments)
 
 
 @pytest.mark.parametrize("index", [-1, 2])
 @pytest.mark.parametrize("method", ["clone_device", "clone_scope"])
-def test_there_is_no_clone_beyond_the_last(method, index):
+def test_clone_index_out_of_range_is_refused(method, index):
     with pytest.raises(ValueError, match=f"no clone {index}: num_clones is 2"):
         getattr(DeploymentConfig(num_clones=2), method)(index)
 
 
-def test_it_cannot_be_changed():
+def test_config_is_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         DeploymentConfig().num_clones = 2

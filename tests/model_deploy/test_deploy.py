@@ -60,7 +60,7 @@ def test_training_lowers_the_loss_and_follows_the_first_clones_batch(
     np.testing.assert_allclose(values[f"{prefix}variance"], rows.var(0, ddof=1), rtol=1e-5)
 
 
-def test_train_op_gives_the_loss_before_the_update(any_graph):
+def test_train_op_returns_the_loss_before_the_update(any_graph):
     def model():
         weight = v1.get_variable("w", initializer=3.0)
         v1.losses.add_loss(weight * weight)
@@ -93,7 +93,7 @@ def keras_model(inputs, labels):
 
 
 @pytest.mark.parametrize("name", ["batch_norm_classifier", "keras"])
-def test_checkpoint_of_two_clones_is_one_of_one_clone(tmp_path, request, data, name):
+def test_checkpoint_of_two_clones_loads_into_one_clone(tmp_path, request, data, name):
     model = keras_model if name == "keras" else request.getfixturevalue(name)
     saved = {}
     for num_clones in (2, 1):
@@ -125,7 +125,7 @@ def test_evaluation_has_a_loss_and_no_train_op(any_graph, logistic, data):
         np.testing.assert_allclose(session.run(model.total_loss), np.log(2), rtol=1e-5)
 
 
-def test_a_model_without_loss_and_summaries_has_neither(graph):
+def test_a_model_without_loss_and_summaries_has_neither_op(graph):
     model = deploy(on_cpu(2), lambda: tf.constant(1.0))
     assert model[:3] == (None, None, None)
     assert [clone.outputs.op.name for clone in model.clones] == ["clone_0/Const", "clone_1/Const"]
@@ -165,7 +165,7 @@ def test_summaries_are_on_the_cpu(any_graph, logistic, data, optimizer, num_clon
     assert devices == {config.optimizer_device()}
 
 
-def test_summaries_are_those_before_and_of_the_first_clone_and_of_the_whole(graph, logistic, data):
+def test_summary_op_merges_summaries_from_before_of_clone_0_and_of_the_model(graph, logistic, data):
     v1.summary.scalar("before", 1.0)
     model = built(summarizing(logistic), data, on_cpu(2), sgd(), summarize_gradients=True)
     assert tags_of(model.summary_op) == [
@@ -181,7 +181,7 @@ def test_summaries_are_those_before_and_of_the_first_clone_and_of_the_whole(grap
     ]
 
 
-def test_each_summary_of_an_only_clone_is_written_once(graph, logistic, data):
+def test_each_summary_of_a_single_clone_is_written_once(graph, logistic, data):
     v1.summary.scalar("before", 1.0)
     model = built(summarizing(logistic), data, on_cpu(1), sgd())
     tags = ["before", "predictions", "highest", "Losses/clone_loss", "total_loss"]
@@ -288,7 +288,7 @@ def test_an_existing_global_step_is_used(any_graph, logistic, data):
         assert session.run(step) == 1
 
 
-def test_arguments_reach_losses_and_gradients(any_graph, logistic, data):
+def test_optimizer_arguments_reach_losses_and_gradients(any_graph, logistic, data):
     weights = []
 
     def model(inputs, labels, scale):

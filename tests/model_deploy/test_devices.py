@@ -9,7 +9,7 @@ v1 = tf.compat.v1
 
 
 @pytest.mark.parametrize("name", ["/gpu:1", "/GPU:1", "gpu:1", "/device:gpu:1", "/device:GPU:1"])
-def test_every_form_of_a_device_name_means_the_same(name):
+def test_every_form_of_a_device_name_has_one_canonical_form(name):
     assert devices.canonical_device(name) == "/device:GPU:1"
 
 
@@ -22,7 +22,7 @@ def test_job_and_task_stay_in_the_name():
 
 
 @pytest.mark.parametrize("name", ["", "gpu one", "/job:worker", 3, None])
-def test_what_is_not_a_device_is_refused(name):
+def test_invalid_device_names_are_refused(name):
     with pytest.raises(ValueError, match=r"Not a device: .* Accepted are names such as"):
         devices.canonical_device(name)
 
@@ -43,7 +43,7 @@ def test_plan_may_repeat_a_device():
     assert plan.towers == ("/device:CPU:1", "/device:CPU:1")
 
 
-def test_variables_may_go_round_the_towers():
+def test_round_robin_plan_puts_variables_on_towers():
     plan = devices.device_plan(["/cpu:1", "/cpu:2"], variables="round_robin")
     assert plan.parameters == ("/device:CPU:1", "/device:CPU:2")
     assert plan.consolidation == "/device:CPU:0"
@@ -65,14 +65,14 @@ def test_gpus_are_preferred(monkeypatch):
     assert devices.device_plan().towers == ("/device:GPU:0", "/device:GPU:1")
 
 
-def test_unknown_device_is_refused_with_those_there_are():
+def test_unknown_device_error_lists_the_local_devices():
     with pytest.raises(ValueError, match=r"Cannot put a tower on /device:GPU:7: this process has"):
         devices.device_plan(["/gpu:7"])
     with pytest.raises(ValueError, match=r"CPU:99: .*set_logical_device_configuration"):
         devices.device_plan(["/cpu:99"])
 
 
-def test_device_of_a_cluster_is_left_to_the_session():
+def test_device_of_a_cluster_is_not_checked():
     plan = devices.device_plan(["/job:worker/task:4/gpu:3"])
     assert plan.towers == ("/job:worker/task:4/device:GPU:3",)
 
@@ -82,7 +82,7 @@ def test_a_string_instead_of_a_list_is_refused():
         devices.device_plan("/gpu:0")
 
 
-def test_plan_reads_as_one_line():
+def test_plan_prints_as_one_line():
     line = str(devices.device_plan(["/cpu:0", "/cpu:1"]))
     assert line == "2 towers: /device:CPU:0 /device:CPU:1   variables on /device:CPU:0"
 
@@ -99,7 +99,7 @@ def test_placer_puts_variables_on_parameter_devices_in_turn(graph, use_resource)
     assert [variable.device[-1] for variable in made] == list("232323")
 
 
-def test_placer_by_bytes_takes_the_emptiest_device(any_graph):
+def test_placer_by_bytes_takes_the_device_with_the_fewest_bytes(any_graph):
     placer = devices.VariablePlacer(["/device:CPU:1", "/device:CPU:2"], "by_bytes")
     shapes = [[10], [4], [3], [4], [2, 2], []]  # 40 | 16, 12, 16 -> 44 | 40 + 16 | 44 + 4
     with v1.device(placer.on("")):
@@ -107,7 +107,7 @@ def test_placer_by_bytes_takes_the_emptiest_device(any_graph):
     assert [variable.device[-1] for variable in made] == list("122212")
 
 
-def test_placer_by_bytes_reads_the_type(any_graph):
+def test_placer_by_bytes_takes_the_dtype_into_account(any_graph):
     placer = devices.VariablePlacer(["/device:CPU:1", "/device:CPU:2"], "by_bytes")
     with v1.device(placer.on("")):
         made = [
@@ -117,7 +117,7 @@ def test_placer_by_bytes_reads_the_type(any_graph):
     assert [variable.device[-1] for variable in made] == list("1222")  # 24 | 12 + 3 + 12
 
 
-def test_state_of_unknown_size_weighs_nothing(any_graph):
+def test_state_of_unknown_size_counts_as_zero_bytes(any_graph):
     placer = devices.VariablePlacer(["/device:CPU:1", "/device:CPU:2"], "by_bytes")
     with v1.device(placer.on("")):
         unknown = v1.get_variable(
@@ -155,7 +155,7 @@ def test_summaries_are_written_on_a_cpu(graph, worker, writer):
     assert [summary.device for summary in written] == [writer, writer]
 
 
-def test_inner_device_wins_field_by_field(graph):
+def test_inner_device_fields_take_precedence(graph):
     placer = devices.VariablePlacer(["/job:ps/task:1/device:CPU:0"])
     with v1.device(placer.on("/device:CPU:1")), v1.device("/device:CPU:6"):
         assert tf.constant(1.0).device == "/device:CPU:6"

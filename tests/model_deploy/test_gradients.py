@@ -29,12 +29,12 @@ def test_dense_gradients_add_up(graph):
     np.testing.assert_array_equal(dense(total), [11.0, 22.0])
 
 
-def test_one_gradient_is_itself(graph):
+def test_sum_of_one_gradient_is_that_gradient(graph):
     gradient = tf.constant([1.0])
     assert sum_gradients([None, gradient]) is gradient
 
 
-def test_no_gradient_is_none(graph):
+def test_sum_of_no_gradients_is_none(graph):
     assert sum_gradients([None, None]) is None
 
 
@@ -44,7 +44,7 @@ def test_sparse_gradients_stay_sparse_and_repeated_rows_add_up(graph):
     np.testing.assert_array_equal(dense(total), [[6, 7], [0, 0], [0, 0], [5, 7]])
 
 
-def test_mixture_becomes_dense(graph):
+def test_sum_of_dense_and_sparse_gradients_is_dense(graph):
     total = sum_gradients([tf.ones([4, 2]), slices([[1.0, 2.0]], [1])])
     assert isinstance(total, tf.Tensor)
     np.testing.assert_array_equal(dense(total), [[1, 1], [2, 3], [1, 1], [1, 1]])
@@ -59,7 +59,7 @@ def pair(graph):
     return first, second
 
 
-def test_copies_are_summed_by_variable_where_the_variable_lives(pair):
+def test_sums_over_copies_are_on_the_devices_of_the_variables(pair):
     first, second = pair
     copies = [
         [(tf.constant(1.0), first), (tf.constant(10.0), second)],
@@ -73,7 +73,7 @@ def test_copies_are_summed_by_variable_where_the_variable_lives(pair):
     assert dense(other_total) == 30.0
 
 
-def test_device_of_the_sum_may_be_left_to_the_scope(pair):
+def test_sums_over_copies_can_follow_the_device_scope(pair):
     copies = [[(tf.constant(1.0), pair[0])], [(tf.constant(2.0), pair[0])]]
     [(bare, _)] = sum_over_copies(copies, on_variable_device=False)
     with v1.device("/device:CPU:3"):
@@ -92,14 +92,14 @@ def test_variable_without_gradient_is_left_out(pair):
 @pytest.mark.parametrize(
     "gradient", [lambda: tf.ones([2, 1]), lambda: slices([[1.0], [1.0]], [3, 0])]
 )
-def test_other_values_keep_the_form(graph, gradient):
+def test_with_values_keeps_the_form_of_the_gradient(graph, gradient):
     gradient = gradient()
     doubled = with_values(gradient, gradient_values(gradient) * 2.0)
     assert type(doubled) is type(gradient)
     np.testing.assert_array_equal(dense(doubled), 2.0 * dense(gradient))
 
 
-def test_dense_gradients_add_up_in_order_whoever_else_reads_them(graph):
+def test_dense_gradients_add_up_in_order_with_other_readers(graph):
     # 1 is lost if it is added to the one before it: (1e8 - 1e8) + 1, but (1 - 1e8) + 1e8 = 0.
     parts = [tf.floor(tf.random.uniform([8])) + value for value in (1e8, -1e8, 1.0)]
     total = sum_gradients(parts)

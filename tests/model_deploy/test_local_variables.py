@@ -21,7 +21,7 @@ def local(name):
     return v1.get_variable(name, [], collections=LOCAL, initializer=v1.zeros_initializer())
 
 
-def test_local_is_what_is_made_for_the_local_collections():
+def test_variables_of_the_local_collections_are_local():
     keys = v1.GraphKeys
     assert is_of_one_worker({"collections": [keys.LOCAL_VARIABLES]})
     assert is_of_one_worker({"collections": ["mine", keys.METRIC_VARIABLES]})
@@ -41,7 +41,7 @@ def test_local_is_what_is_made_for_the_local_collections():
         ([setter(), None], ""),
     ],
 )
-def test_current_task_is_that_of_operations_without_state(graph, scopes, task):
+def test_current_task_ignores_placement_of_variables(graph, scopes, task):
     with contextlib.ExitStack() as stack:
         for scope in scopes:
             stack.enter_context(v1.device(scope))
@@ -51,7 +51,7 @@ def test_current_task_is_that_of_operations_without_state(graph, scopes, task):
 
 
 @pytest.mark.parametrize("merge", [True, False])
-def test_every_way_to_make_a_local_variable(any_graph, merge):
+def test_local_variables_of_every_kind_are_on_the_task(any_graph, merge):
     """Global variables take their turns as if there were no local ones."""
     with v1.device(setter(merge_devices=merge)), local_variables_on(TASK):
         first = v1.get_variable("first", [])
@@ -81,7 +81,7 @@ def test_every_way_to_make_a_local_variable(any_graph, merge):
     assert all("/job:ps" in variable.device for variable in [first, *others])
 
 
-def test_devices_inside_choose_among_those_of_the_task(any_graph):
+def test_inner_devices_choose_among_devices_of_the_task(any_graph):
     with v1.device(setter()), local_variables_on(TASK):
         with v1.device("/cpu:1"):
             assert local("a").device == f"{TASK}/device:CPU:1"
@@ -94,7 +94,7 @@ def test_without_a_task_nothing_changes(any_graph):
         assert local("a").device == "/device:CPU:2"
 
 
-def test_device_of_the_same_kind_on_a_task():
+def test_on_task_keeps_device_type_and_index():
     assert on_task(TASK, "/job:ps/task:0/device:GPU:3") == f"{TASK}/device:GPU:3"
     assert on_task(TASK, "") == TASK
     assert on_task("", "/job:ps/task:0/device:CPU:0") == "/job:ps/task:0/device:CPU:0"

@@ -64,7 +64,7 @@ def test_one_clone_has_its_gradients_on_its_device(any_graph, logistic, data):
         assert variable.device == "/device:CPU:0"
 
 
-def test_sums_over_clones_have_names_and_no_device_of_their_own(any_graph, logistic, data):
+def test_sums_over_clones_are_named_and_follow_the_device_scope(any_graph, logistic, data):
     _, grads_and_vars = build(logistic, data, 2, clone_on_cpu=False)
     for gradient, variable in grads_and_vars:
         assert gradient.op.name == f"{variable.op.name}/sum_grads"
@@ -84,7 +84,7 @@ def test_names_of_the_parts_of_a_loss(graph, logistic, data):
     assert "clone_1/regularization_loss" not in [each.name for each in graph.get_operations()]
 
 
-def test_an_only_clone_is_not_scaled(graph, logistic, data):
+def test_loss_of_a_single_clone_is_not_scaled(graph, logistic, data):
     build(logistic, data, 1)
     assert "scaled_clone_loss" not in [each.name for each in graph.get_operations()]
 
@@ -189,7 +189,7 @@ def test_no_gradient_at_all_is_no_error(graph):
     assert grads_and_vars == []
 
 
-def test_no_loss_at_all_says_where_losses_come_from(graph):
+def test_error_without_a_loss_names_the_losses_collection(graph):
     clones = create_clones(DeploymentConfig(num_clones=2), lambda: None)
     with pytest.raises(ValueError, match=r"optimize 2 clones: none of them has a loss.*add_loss"):
         optimize_clones(clones, sgd())
@@ -206,6 +206,6 @@ def test_losses_are_summarized(graph, logistic, data):
     assert {summary.device for summary in summaries} == {""}
 
 
-def test_losses_of_an_only_clone_are_summarized(graph, logistic, data):
+def test_losses_of_a_single_clone_are_summarized(graph, logistic, data):
     build(logistic, data, 1, regularizer=l2)
     assert scalar_tags() == ["Losses/clone_loss", "Losses/regularization_loss"]

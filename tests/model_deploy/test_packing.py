@@ -28,7 +28,7 @@ def packs(graph):
 
 
 @pytest.mark.parametrize(("max_bytes", "count"), [(4, 0), (40, 1), (24, 2), (10**6, 1)])
-def test_values_and_order_stay(graph, max_bytes, count):
+def test_packing_keeps_values_and_order(graph, max_bytes, count):
     pairs = build([[2, 2], [2], [3], [1]])
     crossed = cross_in_packs(pairs, max_bytes)
     assert [variable for _, variable in crossed] == [variable for _, variable in pairs]
@@ -45,13 +45,13 @@ def test_packs_hold_at_most_the_given_bytes(graph):
     assert sizes == [48, 48]
 
 
-def test_each_way_has_its_own_packs_on_the_right_devices(graph):
+def test_each_route_has_separate_packs_on_the_right_devices(graph):
     crossed = cross_in_packs(build([[2]] * 4, destinations="23"), 10**6)
     assert [op.device for op in packs(graph)] == ["/device:CPU:1"] * 2
     assert [gradient.device[-1] for gradient, _ in crossed] == list("2323")
 
 
-def test_what_cannot_be_packed_is_left_alone(graph):
+def test_gradients_that_cannot_be_packed_are_unchanged(graph):
     pairs = build([[2], [2]], destinations="1")
     with v1.device("/device:CPU:2"):
         far = v1.get_variable("far", shape=[2])

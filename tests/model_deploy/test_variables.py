@@ -41,7 +41,7 @@ def keras_dense(_):
 
 
 @pytest.mark.parametrize("model", [get_variable, bare_variable, v1_variable])
-def test_copies_get_the_same_variable(graph, model):
+def test_copies_share_the_same_variable(graph, model):
     variables = build_copies(model)
     assert all(variable is variables[0] for variable in variables)
     assert len(v1.global_variables()) == 1
@@ -63,7 +63,7 @@ def test_keras_layers_are_shared(graph):
     assert len(v1.trainable_variables()) == 2
 
 
-def test_mixture_of_makers_keeps_its_order(graph):
+def test_variables_of_different_makers_keep_their_order(graph):
     def model(_):
         return (
             tf.Variable(1.0, name="a"),
@@ -110,7 +110,7 @@ def test_suspended_makes_variables_as_usual(graph):
     assert len(v1.global_variables()) == 2
 
 
-def test_made_lists_what_get_variable_did_not_make(graph):
+def test_made_lists_variables_not_made_by_get_variable(graph):
     shared = SharedVariables()
     with shared.copy(0, "copy 0"):
         get_variable(0)
@@ -155,7 +155,7 @@ def test_outer_auto_reuse_scope_is_kept(graph):
         (["a", "b"], ["a"], r"does not make b\. copy 0 made \[a .*, b .*\]; copy 1 made \[a"),
     ],
 )
-def test_other_number_of_bare_variables_is_refused(graph, first, second, difference):
+def test_different_number_of_variables_is_refused(graph, first, second, difference):
     shared = SharedVariables()
 
     def build(index, names):
@@ -182,7 +182,7 @@ def test_fewer_trainable_variables_of_get_variable_are_refused(graph):
         build_copies(model)
 
 
-def test_both_lists_are_in_the_error(graph):
+def test_error_lists_the_variables_of_both_copies(graph):
     def model(index):
         v1.get_variable("a", shape=[2])
         tf.Variable(1.0 if index else [1.0, 2.0], name="b")
@@ -219,7 +219,7 @@ def test_additional_get_variable_is_named(graph, reuse):
         build_copies(model)
 
 
-def test_another_type_is_refused(graph):
+def test_different_dtype_is_refused(graph):
     def model(index):
         tf.Variable(1 if index else 1.0, name="w")
 
@@ -238,7 +238,7 @@ def test_what_only_the_first_copy_counts_with_is_not_missed(graph):
     assert first is second
 
 
-def test_an_error_inside_a_copy_comes_out_as_it_is(graph):
+def test_an_error_inside_a_copy_is_not_changed(graph):
     def model(index):
         if index:
             raise KeyError("mine")
@@ -265,12 +265,12 @@ def named(model, scope_name):
 
 
 @pytest.mark.parametrize("model", [bare_variable, v1_variable, get_variable])
-def test_own_name_scope_is_not_in_names(graph, model):
+def test_name_scope_of_the_copy_is_left_out_of_variable_names(graph, model):
     plain = "layer/w" if model is get_variable else "w"
     assert named(model, "clone_0") == [plain]
 
 
-def test_scopes_around_and_inside_the_copy_stay_in_names(graph):
+def test_scopes_around_and_inside_the_copy_are_kept_in_names(graph):
     def model(index):
         with v1.name_scope("inner"):
             bare_variable(index)
@@ -283,7 +283,7 @@ def test_scopes_around_and_inside_the_copy_stay_in_names(graph):
         assert named(model, "clone_0") == ["outer/inner/w", "outer/inner_1/w", "w"]
 
 
-def test_a_name_taken_in_the_copy_is_taken_for_its_variables(graph):
+def test_a_name_used_in_the_copy_is_reserved_for_its_variables(graph):
     def model(index):
         tf.constant(1.0, name="w")
         bare_variable(index)

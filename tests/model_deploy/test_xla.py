@@ -1,4 +1,4 @@
-"""What XLA compiles, and that it computes the same."""
+"""Operations that XLA compiles, and equal results with and without it."""
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ def types(operations, marked):
     return {operation.type for operation in operations if is_marked(operation) == marked}
 
 
-def test_computation_is_marked_and_state_is_not(graph):
+def test_only_computation_is_marked_for_compilation(graph):
     with compiled_by_xla():
         weights = v1.get_variable("weights", [3, 2])
         table = tf.Variable(lambda: tf.random.uniform([4, 3]) * 2.0)
@@ -43,7 +43,7 @@ def test_computation_is_marked_and_state_is_not(graph):
     }
 
 
-def test_functions_are_left_alone(graph):
+def test_functions_are_not_compiled(graph):
     with compiled_by_xla(), v1.control_dependencies(None):
         inputs = tf.constant([1.0, 2.0])
         tf.raw_ops.StatelessIf(
@@ -57,7 +57,7 @@ def test_functions_are_left_alone(graph):
     assert types(graph.get_operations(), marked=False) == {"PartitionedCall", "StatelessIf"}
 
 
-def test_gradients_follow_out_of_the_scope_but_not_what_is_done_with_them(graph):
+def test_gradients_outside_the_scope_are_compiled_but_not_their_consumers(graph):
     weights = tf.constant([[1.0], [2.0]])
     with compiled_by_xla():
         loss = tf.reduce_sum(tf.square(tf.ones([3, 2]) @ weights))

@@ -18,7 +18,7 @@ from replicate.absent_names import HINTS
         ("build_raw_supervised_input_receiver_fn", r"It is replicate\.export\."),
     ],
 )
-def test_error_for_a_name_of_tf_estimator_says_what_stands_in_for_it(name, text):
+def test_error_for_absent_name_suggests_a_replacement(name, text):
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}'\. .*{text}"):
         getattr(replicate, name)
     assert not hasattr(replicate, name)
@@ -28,7 +28,7 @@ def test_no_hint_hides_a_public_name():
     assert set(replicate.__all__).isdisjoint(HINTS)
 
 
-def test_hints_name_only_what_is_there():
+def test_hints_name_existing_things():
     named = {name for text in HINTS.values() for name in re.findall(r"replicate\.([\w.]+\w)", text)}
     assert "export.SupervisedInputReceiver" in named
     for name in named:

@@ -27,7 +27,7 @@ def test_an_address_without_a_port_is_refused(address):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_who_listens_is_found_and_who_has_left_is_not(host):
+def test_is_listening_follows_the_server(host):
     family = addresses.socket.AF_INET6 if host == "[::1]" else addresses.socket.AF_INET
     try:
         server = addresses.socket.create_server((host.strip("[]"), 0), family=family)
@@ -42,14 +42,14 @@ def test_who_listens_is_found_and_who_has_left_is_not(host):
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
-def test_a_host_that_cannot_be_is_not_listening(host):
+def test_impossible_host_is_not_listening(host):
     address = f"{host}:1"
     assert not is_listening(address, 5)
     with pytest.raises(OSError):  # noqa: PT011
         connect(address, 5)
 
 
-def test_the_time_to_answer_is_that_of_the_caller(monkeypatch):
+def test_timeout_is_passed_on(monkeypatch):
     asked = []
 
     def refuse(place, timeout):
@@ -61,6 +61,6 @@ def test_the_time_to_answer_is_that_of_the_caller(monkeypatch):
     assert asked == [(("a", 1), 2)]
 
 
-def test_it_does_not_need_tensorflow():
+def test_module_imports_no_tensorflow():
     program = "import sys, replicate.addresses; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -14,7 +14,7 @@ def test_a_choice_passes():
 
 
 @pytest.mark.parametrize("value", ["plum", None, 3])
-def test_anything_else_is_refused_with_what_is_accepted(value):
+def test_other_value_is_refused_with_the_choices(value):
     with pytest.raises(
         ValueError, match=rf"^fruit must be one of 'apple', 'pear'; got {value!r}\.$"
     ):

@@ -63,7 +63,7 @@ def both(element):
         lambda: numbers(0, 3),
     ],
 )
-def test_each_batch_comes_once_with_the_one_after_it(graph, dataset):
+def test_each_batch_comes_once_with_the_next_one(graph, dataset):
     expected = drawn(dataset())
     found = drawn(prefetch_to_towers(dataset()), both)
     assert len(found) == len(expected)
@@ -74,7 +74,7 @@ def test_each_batch_comes_once_with_the_one_after_it(graph, dataset):
             np.testing.assert_array_equal(got, right)
 
 
-def test_shapes_that_are_known_stay_known(graph):
+def test_static_shapes_are_kept(graph):
     spec = prefetch_to_towers(numbers(6, 3, drop_remainder=True)).element_spec
     assert [part.shape for part in tf.nest.flatten(spec)] == [[3], [3], []]
 
@@ -98,12 +98,12 @@ def test_pipeline_continues_where_it_was_saved(graph, tmp_path):
         np.testing.assert_array_equal(got[key], value)
 
 
-def test_other_input_is_taken_as_it_is(graph):
+def test_other_datasets_are_unchanged(graph):
     batch, ahead = batch_and_ahead({"x": 1, "y": 2}, None)
     assert (batch.features, batch.labels, ahead) == ({"x": 1, "y": 2}, None, None)
 
 
-def test_what_is_no_batch_is_refused(graph):
+def test_unsupported_batches_are_refused(graph):
     with pytest.raises(ValueError, match="whose batches have 3 parts"):
         prefetch_to_towers(numbers(6, 2).map(lambda x: (x, x, x)))
     with pytest.raises(TypeError, match=r"cannot send batches of Dataset.* ahead"):

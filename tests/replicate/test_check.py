@@ -252,7 +252,7 @@ def test_plain_optimizer_on_one_tower_has_no_gradients_to_compare():
     assert "Gradients: not compared, since no TowerOptimizer wraps the optimizer." in str(check)
 
 
-def test_variables_and_gradients_of_one_model_only_are_told():
+def test_variables_and_gradients_of_one_model_only_are_reported():
     def model_fn(features, mode):
         w = v1.get_variable("w", initializer=4.0)
         loss = tf.reduce_mean(w * features)
@@ -295,7 +295,7 @@ def test_uneven_batch():
         quietly(classifier, rows)
 
 
-def test_variables_go_where_they_would():
+def test_variables_are_placed_as_in_training():
     check = quietly(classifier, variables="round_robin")
     assert check.ok()
     assert check.plan == device_plan(TWO, "round_robin")
@@ -319,7 +319,7 @@ def test_statistics_of_one_tower_are_told_from_those_of_all():
     assert statistics("first") == 0.5 * (3.75 - 1.5)
 
 
-def test_only_what_is_split_is_split():
+def test_unsplit_features_are_not_split():
     def input_fn():
         return {"x": np.ones([4, 1], np.float32), "whole": np.ones([3], np.float32)}, None
 
@@ -359,7 +359,7 @@ def test_both_kinds_of_variables_get_the_weights_of_the_one_tower(use_resource):
     assert len(drawn) > 1
 
 
-def test_values_that_are_not_known_yet_are_equal_and_told_if_only_one_knows_them():
+def test_nan_in_both_models_is_equal_and_in_one_is_reported():
     def model_fn(features, mode, params):
         w = v1.get_variable("w", initializer=4.0)
         unknown = v1.get_variable("unknown", initializer=np.nan, trainable=False)
@@ -447,7 +447,7 @@ def test_inputs_that_cannot_be_used(input_fn, error, match):
         quietly(plain_optimizer, input_fn)
 
 
-def test_nothing_is_left_behind(tmp_path, monkeypatch):
+def test_check_leaves_no_files_or_state(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     params = {"optimizer": sgd}
     graph = v1.get_default_graph()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.conditional import only_if, unless
+from replicate.conditional import run_if, run_unless
 
 v1 = tf.compat.v1
 
@@ -30,13 +30,13 @@ def run(op, wanted, values, fetch=()):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_optimizer_steps_only_where_it_is_wanted(graph, behavior, use_resource):
+def test_optimizer_applies_only_in_steps_that_meet_the_condition(graph, behavior, use_resource):
     wanted = v1.placeholder(tf.bool, [])
     with v1.variable_scope("", use_resource=use_resource):
         weights = v1.get_variable("w", initializer=[1.0, 2.0])
     optimizer = v1.train.AdamOptimizer(0.1)
     pairs = optimizer.compute_gradients(tf.reduce_sum(weights**2))
-    op = only_if(wanted, lambda: optimizer.apply_gradients(pairs))
+    op = run_if(wanted, lambda: optimizer.apply_gradients(pairs))
     history = run(op, wanted, [True, False, False, True])
     moved = [
         any((history[i][0][name] != history[i - 1][0][name]).any() for name in history[i][0])
@@ -49,7 +49,7 @@ def test_optimizer_steps_only_where_it_is_wanted(graph, behavior, use_resource):
 def test_conditions_nest(graph):
     outer, inner = (v1.placeholder_with_default(True, []) for _ in range(2))
     count = v1.get_variable("count", initializer=0)
-    op = only_if(outer, lambda: only_if(inner, lambda: v1.assign_add(count, 1).op))
+    op = run_if(outer, lambda: run_if(inner, lambda: v1.assign_add(count, 1).op))
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         for feed in ({outer: False}, {inner: False}, {outer: False, inner: False}):
@@ -59,11 +59,11 @@ def test_conditions_nest(graph):
         assert session.run(count) == 1
 
 
-def test_what_is_made_waits_and_is_waited_for(graph):
+def test_operation_keeps_control_dependencies_in_order(graph):
     wanted = v1.placeholder(tf.bool, [])
     a, b = (v1.get_variable(name, initializer=1.0) for name in "ab")
     with v1.control_dependencies([v1.assign_add(a, 1.0)]):
-        op = only_if(wanted, lambda: v1.assign(b, 10.0 * a.read_value()).op)
+        op = run_if(wanted, lambda: v1.assign(b, 10.0 * a.read_value()).op)
     with v1.control_dependencies([op]):
         last = b.read_value() + a.read_value()
     history = run(op, wanted, [False, True, False], [last])
@@ -79,7 +79,7 @@ def test_summaries_are_empty_where_nothing_ran(graph):
         return v1.assign_add(value, 1.0).op
 
     v1.summary.scalar("always", value)
-    op = only_if(wanted, make)
+    op = run_if(wanted, make)
     history = run(op, wanted, [True, False], [v1.summary.merge_all()])
     tags = [
         [entry.tag for entry in v1.Summary.FromString(fetched[0]).value] for _, fetched in history
@@ -87,19 +87,19 @@ def test_summaries_are_empty_where_nothing_ran(graph):
     assert tags == [["always", "seen"], ["always"]]
 
 
-def test_variables_made_on_the_way_belong_to_the_graph(graph):
+def test_variables_made_inside_belong_to_the_graph(graph):
     wanted = v1.placeholder(tf.bool, [])
 
     def make():
         return v1.assign_add(v1.get_variable("made", initializer=1.0), 1.0).op
 
-    history = run(only_if(wanted, make), wanted, [False, True])
+    history = run(run_if(wanted, make), wanted, [False, True])
     assert [values for values, _ in history] == [{"made": 1.0}, {"made": 2.0}]
 
 
 def test_unless_runs_in_the_other_steps(graph, behavior):
     wanted = v1.placeholder(tf.bool, [])
     count = v1.get_variable("count", initializer=0)
-    op = unless(wanted, lambda: count.assign_add(1).op)
+    op = run_unless(wanted, lambda: count.assign_add(1).op)
     history = run(op, wanted, [True, False, False, True])
     assert [values["count"] for values, _ in history] == [0, 1, 2, 2]

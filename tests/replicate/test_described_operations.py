@@ -8,7 +8,7 @@ from replicate.described_operations import DescribedOperations
 v1 = tf.compat.v1
 
 
-def test_they_take_what_they_need_from_the_graph_and_from_each_other(graph):
+def test_inputs_come_from_the_graph_and_from_each_other(graph):
     first, second = tf.constant([1.0, 2.0]), tf.constant([10.0, 20.0])
     operations = DescribedOperations()
     total = operations.add("AddV2", "total", [first, second], T=tf.float32)
@@ -20,7 +20,7 @@ def test_they_take_what_they_need_from_the_graph_and_from_each_other(graph):
         np.testing.assert_array_equal(session.run(made[0]), [23.0, 46.0])
 
 
-def test_results_are_told_by_their_number(graph):
+def test_results_are_selected_by_number(graph):
     operations = DescribedOperations()
     inputs = [tf.constant(5.0), tf.constant(value=True)]
     switch = operations.add("Switch", "switch", inputs, T=tf.float32)
@@ -44,7 +44,7 @@ def test_scopes_apply(graph):
     assert made_first in made_second.control_inputs
 
 
-def test_names_that_are_taken_get_a_number(graph):
+def test_taken_names_get_a_number(graph):
     tf.no_op(name="scope/same")
     for expected in ("scope/same_1", "scope/same_2"):
         operations = DescribedOperations()

@@ -42,7 +42,7 @@ def test_differences_of_values(one, many, absolute, relative):
         (np.complex64(1.0), np.complex64(complex(0.0, np.nan)), "NaN only on 2 towers"),
     ],
 )
-def test_nan_in_one_model_is_an_infinite_difference_that_is_told(one, many, told):
+def test_nan_in_one_model_is_an_infinite_difference_and_reported(one, many, told):
     [found] = differences({"v": one}, {"v": many}, str, 2)
     assert found == Difference("v", np.inf, np.inf, told)
 

@@ -27,7 +27,7 @@ def session():
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_flags_tell_what_is_not_finite(graph, dtype, bad):
+def test_flags_mark_tensors_that_are_not_finite(graph, dtype, bad):
     feeds, entries = entries_of(dtype)
     flags, descriptions = finite_flags(entries)
     assert descriptions == ("The loss", "The gradient of a", "The gradient of b")
@@ -68,7 +68,7 @@ def test_many_gradients_keep_their_descriptions(graph):
 
 
 @pytest.mark.parametrize(("loss", "named"), [(1.0, "The gradient of a"), (np.inf, "The loss")])
-def test_failure_names_the_first(graph, loss, named):
+def test_failure_names_the_first_loss_or_gradient(graph, loss, named):
     feeds, entries = entries_of(tf.float32)
     required = require_finite(entries)
     fine, bad = [np.ones([2, 2]), np.ones([3]), 1.0], [np.full([2, 2], np.nan), np.ones([3]), loss]

@@ -98,7 +98,7 @@ def test_sparse_gradients_are_accumulated(graph):
         np.testing.assert_array_equal(session.run(table)[:, 0], [-0.5, -1.5, 0, 0])
 
 
-def test_a_run_that_stops_between_updates_goes_on_exactly(tmp_path):
+def test_run_stopped_between_updates_resumes_exactly(tmp_path):
     straight = accumulated(OPTIMIZERS["adam"], 3)
     path = str(tmp_path / "model.ckpt")
     for part in (0, 1):

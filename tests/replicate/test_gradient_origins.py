@@ -76,7 +76,7 @@ def test_towers_have_gradients_of_their_own(graph):
     assert not computed_gradients(None).registers(gradient)
 
 
-def test_scaling_of_the_loss_is_told(graph):
+def test_scaling_of_the_loss_is_found(graph):
     scaling = LossScaling(DynamicLossScale())
     scaled, plain = tf.zeros([2]), tf.zeros([2])
     computed = ComputedGradients()

@@ -150,7 +150,7 @@ def test_arguments_are_copied_and_given_by_name(graph):
     assert given == {"rate": 1.0, "sizes": [1]}
 
 
-def test_unwrapped_optimizer_is_refused_with_what_to_write(graph):
+def test_unwrapped_optimizer_is_refused_with_advice(graph):
     def model_fn(features, labels, mode):
         loss = tf.reduce_sum(v1.get_variable("c", shape=[]) * features)
         train_op = v1.train.GradientDescentOptimizer(1.0).minimize(loss)
@@ -294,7 +294,7 @@ def test_wrong_arguments_are_refused_at_once(how, error, match):
         replicate_model_fn(**{"model_fn": reference_model_fn, **how})
 
 
-def test_metrics_that_were_there_before_do_not_disturb(graph):
+def test_earlier_metrics_are_ignored(graph):
     v1.metrics.mean(tf.constant([1.0]))
     test_evaluation(graph)
 

@@ -5,7 +5,7 @@ import pytest
 from replicate.quiet_imports import without_chatter
 
 
-def test_what_libraries_print_is_shown_if_they_fail(capfd):
+def test_output_is_shown_only_after_an_error(capfd):
     with without_chatter():
         os.write(2, b"of no interest\n")
 

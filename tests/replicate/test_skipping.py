@@ -115,7 +115,7 @@ def assert_identical(found, expected):
         (empirical_kfac, 1, True, {"loss_scale": DynamicLossScale(4.0), "accumulate_steps": 2}),
     ],
 )
-def test_bad_batches_leave_no_trace(make_optimizer, towers, use_resource, settings):
+def test_skipped_batches_change_nothing(make_optimizer, towers, use_resource, settings):
     """With all towers' losses and gradients; variables of all kinds, bit by bit."""
     runs = []
     for is_calm in (False, True):
@@ -143,7 +143,7 @@ def test_bad_batches_leave_no_trace(make_optimizer, towers, use_resource, settin
         ),
     ],
 )
-def test_one_more_in_a_row_fails_by_name_and_changes_nothing(graph, bad, name):
+def test_too_many_skipped_steps_raise_and_change_nothing(graph, bad, name):
     training = Training(momentum, 2, skip_nonfinite=2)
     training.run(BATCHES[0])
     for _ in range(2):
@@ -185,7 +185,7 @@ def test_a_sum_of_finite_gradients_may_overflow(graph):
         assert session.run(weight) == 1.0
 
 
-def test_optimizers_of_one_model_skip_what_concerns_them(graph):
+def test_each_optimizer_skips_its_own_steps(graph):
     poison = v1.placeholder(tf.float32, [])
     a, b = (v1.get_variable(name, initializer=1.0) for name in "ab")
     train_op = tf.group(
@@ -230,7 +230,7 @@ def norm_model_fn(features, labels, mode):
 @pytest.mark.parametrize(
     ("towers", "update_ops"), [(1, "mean"), (2, "mean"), (2, "first"), (2, "all")]
 )
-def test_statistics_of_a_skipped_batch_are_taken_back(graph, towers, update_ops, use_resource):
+def test_statistics_of_a_skipped_batch_are_restored(graph, towers, update_ops, use_resource):
     v1.get_variable_scope().set_use_resource(use_resource)
     devices = [f"/cpu:{index}" for index in range(towers)]
     replicated = replicate_model_fn(norm_model_fn, devices=devices, update_ops=update_ops)
@@ -261,7 +261,7 @@ def test_state_and_summaries_are_made_in_the_first_tower(graph):
     assert not [key for key in graph.get_all_collection_keys() if "skip" in key]
 
 
-def test_verdict_names_losses_before_gradients(graph):
+def test_judge_names_losses_before_gradients(graph):
     skipping = NonFiniteSkipping(1)
     values = v1.placeholder(tf.float32, [3])
     entries = [

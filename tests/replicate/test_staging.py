@@ -64,7 +64,7 @@ def test_every_batch_is_taken_once_in_order_to_the_end(steps, graph):
     assert taken == [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9], [10, 11]]]
 
 
-def test_what_a_step_takes_was_staged_before_it(steps, graph):
+def test_step_takes_shards_staged_by_the_step_before(steps, graph):
     staged = [peek(op) for op in graph.get_operations() if op.type == "StageSize"]
     with steps.session() as session:
         assert session.run(sizes(graph)) == [0, 0]
@@ -74,7 +74,7 @@ def test_what_a_step_takes_was_staged_before_it(steps, graph):
 
 
 @pytest.mark.parametrize("looks_at", [0, 1])
-def test_runs_that_do_not_train_take_their_batch(steps, looks_at):
+def test_runs_without_training_take_a_batch(steps, looks_at):
     with steps.session() as session:
         assert steps.run(session)[0] == [0, 1]
         looked = session.run(steps.shards[looks_at].features)

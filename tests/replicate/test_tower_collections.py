@@ -14,7 +14,7 @@ def names(key):
 
 
 @pytest.mark.parametrize("key", [Keys.LOSSES, Keys.UPDATE_OPS])
-def test_towers_see_what_was_there_and_their_own(graph, key):
+def test_towers_see_earlier_entries_and_their_own(graph, key):
     v1.add_to_collection(key, "ambient")
     collections = TowerCollections("every")
     for index in range(3):

@@ -84,7 +84,7 @@ def test_slots_are_named_after_the_first_tower_and_made_once(graph):
 
 
 @pytest.mark.parametrize("towers", [1, 2])
-def test_slots_in_a_scope_have_the_names_of_a_model_that_is_not_replicated(towers):
+def test_slots_in_a_scope_have_the_same_names_without_replication(towers):
     def model(index):
         with v1.variable_scope("net"):
             optimizer = TowerOptimizer(v1.train.MomentumOptimizer(1.0, 0.9))
@@ -270,7 +270,7 @@ def test_settings_out_of_range_are_refused(setting, match):
 
 
 @pytest.mark.parametrize("wrong", [None, 0.1, "adam"])
-def test_what_is_not_an_optimizer_is_refused(wrong):
+def test_wrapping_something_else_is_refused(wrong):
     with pytest.raises(TypeError, match=r"TowerOptimizer wraps a .*Optimizer or a function .* got"):
         TowerOptimizer(wrong)
 
@@ -300,7 +300,7 @@ def test_summaries_of_the_wrapped_optimizer_are_written(graph, settings):
 @pytest.mark.parametrize(
     "settings", [{"skip_nonfinite": 3}, {"accumulate_steps": 2}, {"loss_scale": DynamicLossScale()}]
 )
-def test_synchronous_replicas_cannot_leave_out_steps(graph, settings):
+def test_sync_replicas_cannot_skip_steps(graph, settings):
     wrapped = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(1.0), 2)
     (name,) = settings
     with pytest.raises(ValueError, match=rf"TowerOptimizer\({name}=.*cannot wrap a SyncReplicas"):

@@ -13,7 +13,7 @@ v1 = tf.compat.v1
 PLAN = device_plan(["/cpu:1", "/cpu:2"])
 
 
-def test_model_fn_can_ask_which_tower_it_builds(graph):
+def test_current_tower_in_model_fn(graph):
     seen = []
     with towers.tower_build(PLAN, averages_loss=True) as build:
         for index in range(2):
@@ -86,7 +86,7 @@ def test_state_leaves_the_graph_after_an_error_too(graph):
     assert not v1.get_collection(towers.COLLECTION)
 
 
-def test_what_towers_share_is_made_once_each_in_order(graph):
+def test_shared_objects_are_made_once_in_order(graph):
     made = []
 
     def make():
@@ -103,7 +103,7 @@ def test_what_towers_share_is_made_once_each_in_order(graph):
     assert taken[0][0] is not taken[0][1]
 
 
-def test_xla_is_for_what_towers_compute_only(graph):
+def test_xla_compiles_towers_only(graph):
     def marked(tensor):
         return tensor.op.get_attr("_XlaCompile")
 

@@ -43,9 +43,7 @@ def test_listed_updates_need_not_see_the_batch(tower):
 @pytest.mark.parametrize("sees_batch", [True, False])
 @pytest.mark.parametrize("is_awaited", [True, False])
 @pytest.mark.parametrize("group", ["unlisted", "asked_for"])
-def test_other_updates_see_the_batch_and_are_unlisted_or_awaited(
-    tower, sees_batch, is_awaited, group
-):
+def test_updates_in_no_collection_depend_on_the_batch(tower, sees_batch, is_awaited, group):
     value = 2.0 * tower.batch if sees_batch else 2.0
     update = v1.assign_add(tower.variable, value).op
     [update] = [each for each in tower.graph.get_operations() if each.type == "AssignAddVariableOp"]
@@ -56,7 +54,7 @@ def test_other_updates_see_the_batch_and_are_unlisted_or_awaited(
     assert found.assigned == ({tower.variable.op} if counts else set())
 
 
-def test_updates_in_branches_are_done_when_the_tower_is(tower):
+def test_updates_in_branches_are_done_with_the_tower(tower):
     def update():
         with v1.control_dependencies([tower.variable.assign_add(tower.batch)]):
             return tf.constant(1.0)
@@ -67,7 +65,7 @@ def test_updates_in_branches_are_done_when_the_tower_is(tower):
     assert found.assigned == {tower.variable.op}
 
 
-def test_variables_that_an_update_needs_are_its_own(tower):
+def test_variables_assigned_for_an_update_belong_to_it(tower):
     count = v1.get_variable("count", initializer=0.0, trainable=False)
     other = v1.get_variable("other", initializer=0.0, trainable=False)
     with v1.control_dependencies([v1.assign_add(other, 1.0)]):

@@ -58,7 +58,7 @@ def test_copies_are_variables(graph):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_what_was_read_does_not_change(graph, use_resource):
+def test_read_values_do_not_change_later(graph, use_resource):
     variable = original("a", use_resource=use_resource)
     (value,) = read_all([variable])
     with v1.control_dependencies([value]):
@@ -72,7 +72,7 @@ def test_what_was_read_does_not_change(graph, use_resource):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_many_are_assigned_where_they_are(graph, use_resource):
+def test_many_variables_are_assigned_on_their_devices(graph, use_resource):
     with v1.device("/cpu:1"):
         variables = [original(name, use_resource=use_resource) for name in ("a", "b")]
     before = read_all(variables)

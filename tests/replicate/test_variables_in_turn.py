@@ -9,7 +9,7 @@ v1 = tf.compat.v1
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_views_are_used_in_the_order_in_which_they_were_made(graph, use_resource):
+def test_views_are_used_in_order(graph, use_resource):
     variable = v1.get_variable("scope/v", initializer=1.0, use_resource=use_resource)
     turns, view, updates = VariablesInTurn(), variable, []
     for number in range(1, 5):
@@ -27,7 +27,7 @@ def test_views_are_used_in_the_order_in_which_they_were_made(graph, use_resource
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_view_is_the_same_variable_without_waiting_where_nothing_was_done(graph, use_resource):
+def test_view_waits_for_nothing_if_the_variable_was_not_used(graph, use_resource):
     with v1.device("/cpu:1"):
         variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)
     turns = VariablesInTurn()
@@ -43,7 +43,7 @@ def test_view_is_the_same_variable_without_waiting_where_nothing_was_done(graph,
         assert session.run(view).tolist() == [1.0, 2.0]
 
 
-def test_branches_are_waited_for_by_what_comes_out_of_them(graph):
+def test_view_waits_for_outputs_of_branches(graph):
     variable = v1.get_variable("v", initializer=1.0)
     before = set(graph.get_operations())
     branch = tf.cond(variable > 0.0, lambda: variable.assign_add(1.0), lambda: variable + 0.0)

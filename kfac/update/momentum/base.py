@@ -29,7 +29,7 @@ class Problem(NamedTuple):
       precondition: Returns M⁻¹x for a vector x.
       multiply: Returns Mx for a vector x.
       damping: λ, shape [], of at least float32.
-      kept_damping: How much of λ belongs to the model of the loss, shape []: as for a penalty
+      model_damping: How much of λ belongs to the model of the loss, shape []: as for a penalty
         ½λ'|θ|². The rest of λ is only to keep steps short.
     """
 
@@ -39,7 +39,7 @@ class Problem(NamedTuple):
     precondition: Callable[[Sequence[Vector]], list[Vector]]
     multiply: Callable[[Sequence[Vector]], list[Vector]]
     damping: Tensor
-    kept_damping: Tensor
+    model_damping: Tensor
 
     @property
     def dtype(self) -> DType:

@@ -89,7 +89,7 @@ class QuadraticModelMomentum(Momentum):
         """Computes a step; Δq is the model's value at it, with λ' for λ.
 
         Args:
-          problem: What it starts from; λ' is its `kept_damping`.
+          problem: What it starts from; λ' is its `model_damping`.
         """
         products = problem.precondition(problem.gradients)
         decayed = add_weight_decay(products, problem.variables, self._weight_decay)
@@ -112,7 +112,7 @@ class QuadraticModelMomentum(Momentum):
             raw=velocities,
             rate=rescale,
             velocities=velocities,
-            model_change=lambda: model.value(rescale * chosen, problem.kept_damping),
+            model_change=lambda: model.value(rescale * chosen, problem.model_damping),
             state=[
                 Assignment(variable, tf.cast(value, self._dtype))
                 for variable, value in zip(self._variables, (rate, mu), strict=True)

@@ -18,7 +18,7 @@ class RegularMomentum(GivenRateMomentum):
         """Computes a step; Δq = ½uᵀMu + g·u − ½(λ − λ')|u|² for u = −αv.
 
         Args:
-          problem: What it starts from; λ' is its `kept_damping`.
+          problem: What it starts from; λ' is its `model_damping`.
         """
         directions = self._preconditioned(problem, problem.gradients)
         velocities = self._with_momentum(problem, directions)
@@ -28,7 +28,7 @@ class RegularMomentum(GivenRateMomentum):
             curvature = vectors.inner_product(update, problem.multiply(update), problem.dtype)
             slope = vectors.inner_product(update, problem.gradients, problem.dtype)
             size = vectors.inner_product(update, update, problem.dtype)
-            surplus = problem.damping - problem.kept_damping
+            surplus = problem.damping - problem.model_damping
             return 0.5 * curvature + slope - 0.5 * surplus * size
 
         return self._step(problem, velocities, velocities, model_change)

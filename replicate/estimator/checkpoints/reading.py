@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
+from replicate.checkpoint_names import saved_variables
 from replicate.estimator.checkpoints.position_file import SUFFIX
-from replicate.model_average import saved_variables
 
 v1 = tf.compat.v1
 

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.checkpoint_names import saved_objects
 from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
@@ -24,7 +25,6 @@ from replicate.estimator.hooks.graph_files import GraphFiles
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.stepping import Due, PatientHook
 from replicate.estimator.run_config import RunConfig
-from replicate.model_average import saved_objects
 
 v1 = tf.compat.v1
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.curvature.bias_gradients import apart_from_filter
+from kfac.curvature.bias_gradients import as_sum
 
 v1 = tf.compat.v1
 
@@ -20,7 +20,7 @@ def same(x, w):
 
 def test_is_a_sum_with_the_same_value(graph, session):
     gradient = bias_gradient([2, 4, 5, 3], [3, 3, 3, 2], same)
-    found = apart_from_filter(gradient)
+    found = as_sum(gradient)
     assert (gradient.op.type, found.op.type) == ("BiasAddGrad", "Sum")
     np.testing.assert_allclose(*session.run([found, gradient]), rtol=1e-12)
 
@@ -40,7 +40,7 @@ def test_channels_may_be_first(graph):
         padding="SAME",
         data_format="NCHW",
     )
-    found = apart_from_filter(gradient)
+    found = as_sum(gradient)
     assert tf.get_static_value(found.op.inputs[1]).tolist() == [0, 2, 3]
 
 
@@ -53,11 +53,11 @@ def test_channels_may_be_first(graph):
 )
 def test_others_are_left_alone(graph, shape, weight, layer):
     gradient = bias_gradient(shape, weight, layer)
-    assert apart_from_filter(gradient) is gradient
+    assert as_sum(gradient) is gradient
 
 
 def test_without_the_gradient_of_the_filter(graph):
     x, b = tf.ones([2, 4, 4, 1]), tf.zeros([2])
     outputs = tf.nn.bias_add(same(x, tf.ones([3, 3, 1, 2])), b)
     (gradient,) = v1.gradients(outputs, [b])
-    assert apart_from_filter(gradient) is gradient
+    assert as_sum(gradient) is gradient

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.curvature.pooled_gradients import masked_sooner
+from kfac.curvature.pooled_gradients import mask_before_unpooling
 
 v1 = tf.compat.v1
 
@@ -30,7 +30,7 @@ def kinds(gradients):
 def test_of_layer_outputs(graph, session, padding, ties):
     _, outputs, total = network(padding, ties)
     gradients = v1.gradients(total, outputs)
-    found = masked_sooner(gradients)
+    found = mask_before_unpooling(gradients)
     assert kinds(gradients) == ["ReluGrad", "ReluGrad"]
     # What the second layer passes on is needed as it is.
     assert found[1] is gradients[1]
@@ -43,7 +43,7 @@ def test_of_layer_outputs(graph, session, padding, ties):
 def test_of_variables(graph, session):
     weights, _, total = network()
     gradients = v1.gradients(total, tf.nest.flatten(weights))
-    found = masked_sooner(gradients)
+    found = mask_before_unpooling(gradients)
     assert kinds(found) == kinds(gradients)
     assert [new is old for new, old in zip(found, gradients, strict=True)] == [False] * 2 + [
         True
@@ -62,7 +62,7 @@ def test_in_a_branch(graph, session):
 
     def both():
         gradients = v1.gradients(total, outputs)
-        return gradients[0], masked_sooner(gradients)[0]
+        return gradients[0], mask_before_unpooling(gradients)[0]
 
     expected, found = session.run(
         tf.cond(condition, both, lambda: (tf.zeros_like(outputs[0]),) * 2)
@@ -83,9 +83,9 @@ def test_others_are_left_alone(graph):
         sparse,
         None,
     ]
-    found = masked_sooner(gradients)
+    found = mask_before_unpooling(gradients)
     assert all(new is old for new, old in zip(found, gradients, strict=True))
     # The second layer's is needed for what is not among the gradients.
     first, second = v1.gradients(total, [weights[0][0], outputs[1]])
     assert first is not None
-    assert masked_sooner([second])[0] is second
+    assert mask_before_unpooling([second])[0] is second

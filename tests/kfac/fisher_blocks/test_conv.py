@@ -164,7 +164,7 @@ def embedded(filters):
 
 @pytest.mark.parametrize("towers", [1, 3])
 @pytest.mark.parametrize("first", [False, True])
-def test_depthwise_kronecker_block_is_that_of_the_embedded_filter(
+def test_depthwise_kronecker_block_equals_the_embedded_filter(
     laboratory, reference_patches, towers, first
 ):
     random = np.random.RandomState(0)

@@ -157,7 +157,7 @@ def test_nearer_to_the_fisher_matrix_than_the_kronecker_product(laboratory, seed
     assert ekfac < 0.95 * kronecker
 
 
-def test_nothing_before_the_first_bases(laboratory):
+def test_products_are_zero_before_the_first_bases(laboratory):
     lab = laboratory()
     weight = lab.variable("fc/w", [3, 2])
     g = np.ones([4, 2])

@@ -4,7 +4,6 @@ import tensorflow as tf
 
 import kfac
 from kfac.fisher_blocks import ConvKFCBasicFB, FullyConnectedKFACBasicFB
-from kfac.fisher_factors.base import updated_inverses
 from kfac.patches.geometry import ConvGeometry
 
 v1 = tf.compat.v1
@@ -144,73 +143,7 @@ def test_tensors_that_do_not_fit_the_parameters(graph, inputs, outputs):
         block.check_shapes()
 
 
-@pytest.fixture
-def trained(laboratory):
-    """A dense layer with all that can be registered, its damped factors in NumPy."""
-    random = np.random.RandomState(0)
-    x, g = random.randn(9, 2), random.randn(9, 3)
-    lab = laboratory()
-    params = lab.variable("fc/w", [2, 3]), lab.variable("fc/b", [3])
-    tensors = tf.constant(x[np.newaxis]), tf.constant(g[np.newaxis])
-    # The same rows as one use of nine, so that c is one, and as nine uses, so that it is nine.
-    lab.collection.register_fully_connected_multi(
-        params, tf.reshape(tensors[0], [9, 1, 2]), tf.reshape(tensors[1], [9, 1, 3])
-    )
-    block = lab.instantiate([[g.reshape(9, 1, 3)]], 0.3, (-1, -0.5, 0.5), cholesky=True)
-    a, g = moment(np.hstack([x, np.ones([9, 1])])), moment(g)
-    pi = np.sqrt((np.trace(a) / 3) / (np.trace(g) / 3))
-    root = np.sqrt(0.3 / 9)
-    return lab, block, a + pi * root * np.eye(3), g + root / pi * np.eye(3)
-
-
-def symmetric_power(matrix, exponent):
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * values**exponent) @ vectors.T
-
-
-def test_powers_and_cholesky_factors(trained):
-    lab, block, a, g = trained
-    v = np.random.RandomState(1).randn(9)
-    for exponent in (-1, -0.5, 0.5, 1):
-        expected = symmetric_power(9 * np.kron(a, g), exponent) @ v
-        found = lab.product(block.multiply_matpower, v, exponent)
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
-    root = 3 * np.kron(np.linalg.cholesky(a), np.linalg.cholesky(g))
-    np.testing.assert_allclose(root @ root.T, 9 * np.kron(a, g), rtol=1e-10, atol=1e-12)
-    for multiply, factor in (
-        (block.multiply_cholesky, root),
-        (block.multiply_cholesky_inverse, np.linalg.inv(root)),
-    ):
-        np.testing.assert_allclose(lab.product(multiply, v), factor @ v, rtol=1e-9)
-        found = lab.product(multiply, v, transpose=True)
-        np.testing.assert_allclose(found, factor.T @ v, rtol=1e-9)
-
-
-def test_powers_share_one_eigendecomposition(trained, graph):
-    _, block, _, _ = trained
-    before = set(graph.get_operations())
-    updated_inverses([block.input_factor], [""])
-    new = [op for op in graph.get_operations() if op not in before]
-    eigen = [op for op in new if op.type == "SelfAdjointEigV2"]
-    # One for three powers; the others are the last resorts of two Cholesky factors.
-    assert len(eigen) == 3
-
-
-def test_what_was_not_registered(dense):
+def test_unregistered_product_is_an_error(dense):
     block, _, _ = dense
     with pytest.raises(ValueError, match=r"'fc/w/input' does not keep 'cholesky'"):
         block.multiply_cholesky((tf.ones([3, 2]), tf.ones([2])))
-
-
-def test_damping_without_balance(laboratory):
-    random = np.random.RandomState(0)
-    x, g = random.randn(6, 2), random.randn(6, 3)
-    lab = laboratory(kfac.CurvatureConfig(balance_damping=False, damping_power=0.0))
-    lab.collection.register_fully_connected_multi(
-        lab.variable("fc/w", [2, 3]), [tf.constant(x)] * 2, [tf.constant(g)] * 2
-    )
-    block = lab.instantiate([[g, g]], damping=0.09)
-    v = random.randn(6)
-    damped = 2 * np.kron(moment(x) + 0.3 * np.eye(2), moment(g) + 0.3 * np.eye(3))
-    expected = np.linalg.solve(damped, v)
-    np.testing.assert_allclose(lab.product(block.multiply_inverse, v), expected, rtol=1e-10)

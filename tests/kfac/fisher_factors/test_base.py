@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 
 from kfac.fisher_factors import Damping, FisherFactor, FullyConnectedKroneckerFactor
-from kfac.state import assign_all
 
 v1 = tf.compat.v1
 
@@ -92,15 +91,6 @@ def test_non_finite_statistic_is_refused_and_counted(factor, rows, session, bad)
     np.testing.assert_array_equal(before[0], after[0])
     assert before[1] == after[1] == 1.0
     assert (before[2], after[2]) == (0, 1)
-
-
-def test_refused_batch_changes_nothing(factor, session):
-    statistic = tf.eye(2, dtype=tf.float64)
-    update = assign_all(factor.updated_average(statistic, tf.constant(False), 0.8))
-    session.run(v1.global_variables_initializer())
-    session.run(update)
-    total, weight, refused = session.run(factor.get_cov_vars())
-    assert (np.abs(total).max(), weight, refused) == (0, 0, 1)
 
 
 def test_empty_batch_is_refused(factor, rows, session):

@@ -75,7 +75,7 @@ def test_input_factor_known_value(graph, session):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
 @pytest.mark.parametrize(("how", "channels"), [("patches", 2), ("shifts", 1), ("shifts", 16)])
-def test_what_is_not_finite_is_on_the_diagonal(graph, session, how, channels, bad):
+def test_non_finite_images_make_the_diagonal_non_finite(graph, session, how, channels, bad):
     images = np.ones([2, 6, 6, channels], np.float32)
     found = []
     for value in (2.0, bad):
@@ -198,7 +198,7 @@ def test_diagonal_factor(graph, session, reference_patches, geometry, has_bias):
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_depthwise_factor_is_part_of_that_of_the_embedded_filter(graph, session, geometry):
+def test_depthwise_factor_is_part_of_the_embedded_filter(graph, session, geometry):
     random = np.random.RandomState(0)
     images, channels, multiplier = random.randn(4, 5, 6, 3), 3, 2
     kernel = random.randn(*geometry.kernel, channels, multiplier)

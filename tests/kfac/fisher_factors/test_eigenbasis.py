@@ -145,7 +145,7 @@ def test_bases_are_assigned_after_the_average_was_moved(graph):
     assert all(basis.value.op.control_inputs == [average.value.op] for basis in bases)
 
 
-def test_bases_of_what_is_not_finite_are_kept(graph, session):
+def test_non_finite_statistic_keeps_the_bases(graph, session):
     factors = dense_factors(X, G)
     updates = Updates(session, factors)
     updates.bases()

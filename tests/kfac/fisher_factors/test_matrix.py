@@ -1,8 +1,6 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from kfac.config import CurvatureConfig
 from kfac.fisher_factors import (
     Damping,
     DiagonalFactor,
@@ -26,9 +24,9 @@ def update(session, factor):
     session.run(inverses)
 
 
-def matrix_factor(config=None, towers=(X,), devices=("",)):
+def matrix_factor(towers=(X,), devices=("",)):
     tensors = (tuple(map(tf.constant, towers)),)
-    return FullyConnectedKroneckerFactor(tensors, False, devices, name="fc/input", config=config)
+    return FullyConnectedKroneckerFactor(tensors, False, devices, name="fc/input")
 
 
 def test_functions_of_a_matrix(graph, session):
@@ -66,52 +64,6 @@ def test_functions_of_a_matrix(graph, session):
     leaves = ("inverse", "power_-0.5", "cholesky", "cholesky_inverse")
     assert names == [f"fc/input/{leaf}" for leaf in leaves]
     assert factor.inverse_cost == 4 * 27
-
-
-@pytest.mark.parametrize(("threshold", "eigen"), [(2, 1), (3, 2)])
-def test_many_inverses_share_an_eigendecomposition(graph, session, threshold, eigen):
-    factor = matrix_factor(CurvatureConfig(eigen_threshold=threshold))
-    dampings = [
-        Damping(str(d), lambda d=d: {str(d): tf.constant(d, tf.float64)}) for d in (0.1, 2.0)
-    ]
-    for damping in dampings:
-        factor.register_inverse(damping)
-    update(session, factor)
-    found = [op for op in graph.get_operations() if op.type == "SelfAdjointEigV2"]
-    assert len(found) == eigen
-    for damping, d in zip(dampings, (0.1, 2.0), strict=True):
-        expected = np.linalg.inv(X.T @ X / 8 + d * np.eye(3))
-        np.testing.assert_allclose(session.run(factor.get_inverse(damping).to_dense()), expected)
-
-
-@pytest.mark.parametrize(
-    ("method", "powers", "kinds"),
-    [
-        ("auto", (-1,), {"Cholesky"}),
-        ("auto", (-1, 0.5), {"SelfAdjointEigV2"}),
-        ("cholesky", (-1, 0.5), {"Cholesky", "SelfAdjointEigV2"}),
-        ("eigh", (-1,), {"SelfAdjointEigV2"}),
-        ("lu", (-1,), {"MatrixInverse"}),
-        ("newton_schulz", (-1,), {"StatelessWhile"}),
-    ],
-)
-def test_inverse_methods(graph, session, method, powers, kinds):
-    factor = matrix_factor(CurvatureConfig(inverse_method=method))
-    for exponent in powers:
-        factor.register_matpower(exponent, DAMPING)
-    update(session, factor)
-    assert kinds <= {op.type for op in graph.get_operations()}
-    damped = X.T @ X / 8 + 0.2 * np.eye(3)
-    found = session.run(factor.get_inverse(DAMPING).to_dense())
-    np.testing.assert_allclose(found, np.linalg.inv(damped), rtol=1e-10)
-    is_eigen = kinds == {"SelfAdjointEigV2"}
-    assert is_eigen == (not [op for op in graph.get_operations() if op.type == "Cholesky"])
-
-
-def test_what_is_not_kept(graph):
-    factor = matrix_factor()
-    with pytest.raises(ValueError, match=r"'fc/input' does not keep 'inverse' for damping 'fc/"):
-        factor.get_inverse(DAMPING)
 
 
 def test_sums_cross_devices_as_triangles(graph, session):

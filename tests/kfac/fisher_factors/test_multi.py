@@ -39,7 +39,7 @@ def test_variables(graph):
     assert (first.shape, second.shape) == ([3, 2], [5, 2])
 
 
-def test_powers_are_not_known(graph):
+def test_powers_are_refused(graph):
     factor = FullyConnectedMultiKF(((tf.constant(X[0]),),), 1, False, ("",), name="rnn/input")
     damping = Damping("rnn/input", lambda: {"rnn/input": tf.constant(0.1, tf.float64)})
     for ask in (factor.register_matpower, factor.get_matpower):

@@ -35,7 +35,7 @@ def test_operator(graph, session, has_last):
 
 
 @pytest.mark.parametrize("zero_mean", [False, True])
-def test_statistic_of_towers_is_that_of_the_whole_batch(graph, session, zero_mean):
+def test_towers_give_the_statistic_of_the_whole_batch(graph, session, zero_mean):
     config = CurvatureConfig(zero_mean_activations=zero_mean)
     towers = tuple(tf.constant(part) for part in np.split(IMAGES, [1, 3]))
     factor = ConvInputSUAKroneckerFactor(
@@ -68,19 +68,3 @@ def test_trace_and_inverse(graph, session):
     )
     np.testing.assert_allclose(trace, np.trace(matrix))
     np.testing.assert_allclose(inverse, np.linalg.inv(matrix + 0.3 * np.eye(13)), atol=1e-12)
-
-
-def test_what_is_not_known(graph):
-    factor = ConvInputSUAKroneckerFactor(
-        ((tf.constant(IMAGES),),), GEOMETRY, True, ("",), name="conv/input"
-    )
-    damping = Damping("conv/input", lambda: {"conv/input": tf.constant(0.3, tf.float64)})
-    for ask in (
-        factor.register_cholesky,
-        factor.register_cholesky_inverse,
-        factor.get_cholesky,
-        factor.get_cholesky_inverse,
-        lambda d: factor.get_matpower(-0.5, d),
-    ):
-        with pytest.raises(ValueError, match=r"factor 'conv/input': with approx='kron_sua' only"):
-            ask(damping)

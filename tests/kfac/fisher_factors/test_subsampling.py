@@ -15,7 +15,7 @@ def test_rows_are_different_rows(graph, session):
 
 
 @pytest.mark.parametrize("count", [20, 100])
-def test_all_rows_if_there_are_no_more(graph, session, count):
+def test_all_rows_if_there_are_fewer(graph, session, count):
     found = session.run(sample_rows(tf.constant(ROWS), count, "conv"))
     np.testing.assert_array_equal(np.sort(found, axis=0), ROWS)
 

@@ -54,7 +54,7 @@ def test_lists_of_unknown_rank(graph):
 @pytest.mark.parametrize(
     ("rows", "num_uses"), [((4, 8), 1), ((4, 8), 4), ((4, 8), 5), ((None, None), 4)]
 )
-def test_lists_whose_tensors_do_not_have_so_many_uses(graph, rows, num_uses):
+def test_lists_with_another_number_of_uses(graph, rows, num_uses):
     tensors = [v1.placeholder(tf.float32, [n, 2]) for n in rows]
     with pytest.raises(ValueError, match=r"its tensors tell 2.*or lists of such tensors of static"):
         count_uses(tensors, num_uses, 1, "rnn/w")

@@ -145,7 +145,7 @@ def test_places_of_several_uses(collection, rows, unordered):
     pairs = [tuple(v1.placeholder(tf.float32, [n, size]) for size in (3, 2)) for n in rows]
     dense_records = records(RecordType.fully_connected, w, *pairs)
     plan = plan_registration(w, dense_records[w], Batch(32, True))
-    assert (plan.arguments["num_uses"], plan.arguments["unordered"]) == (3, unordered)
+    assert (plan.num_uses, plan.unordered) == (3, unordered)
     (block,) = graph_search.register_records(collection, dense_records, batch_size=32).values()
     assert block.replications() == 3
 

@@ -2,6 +2,7 @@ import pytest
 import tensorflow as tf
 
 from kfac import graph_search
+from kfac.graph_search.plans import DensePlan, GenericPlan
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
 from kfac.graph_search.uses import Batch
@@ -30,8 +31,8 @@ def test_plans_and_decisions(layer):
     gain, unused = v1.get_variable("gain", [2, 2]), v1.get_variable("unused", [2])
     found = plan(y @ tf.exp(gain), unused, gain, b, w)
     assert list(found.plans) == [gain, (w, b)]
-    assert found.plans[gain] == ("register_generic", {"batch_size": 4})
-    assert found.plans[w, b].method == "register_fully_connected"
+    assert found.plans[gain] == GenericPlan(batch_size=4)
+    assert isinstance(found.plans[w, b], DensePlan)
     assert [(d.params, d.is_expected) for d in found.decisions] == [
         ((w, b), True),
         (gain, False),
@@ -55,8 +56,8 @@ def test_linked_group_decides_what_belongs_together(layer):
     linked = [frozenset([w])]
     found = plan(y, w, b, linked=linked)
     assert list(found.plans) == [b, w]
-    assert found.plans[w].method == "register_fully_connected"
-    assert found.plans[b].method == "register_generic"
+    assert isinstance(found.plans[w], DensePlan)
+    assert isinstance(found.plans[b], GenericPlan)
 
 
 @pytest.mark.parametrize("names", [("w", "other"), ("b", "other")])
@@ -73,8 +74,8 @@ def test_linked_group_that_is_no_layer(layer, names):
 def test_parameter_that_is_linked_alone_and_is_no_layer_is_generic(layer):
     _, w, b, y = layer
     found = plan(y, w, b, linked=[frozenset([b])])
-    assert found.plans[w].method == "register_fully_connected"
-    assert found.plans[b].method == "register_generic"
+    assert isinstance(found.plans[w], DensePlan)
+    assert isinstance(found.plans[b], GenericPlan)
     reason = "it is linked alone, and is added in 'add', but is the bias of no known layer"
     assert text_of(found, b) == f"generic, because {reason}"
     assert [d.params for d in found.decisions if not d.is_expected] == [b]
@@ -87,7 +88,7 @@ def test_parameter_of_two_layers(layer):
     with pytest.raises(graph_search.AmbiguousRegistrationError, match=r"\(w, b\) and \(w, other\)"):
         plan(z, w, b, other)
     found = plan(z, w, b, other, linked=[frozenset([w])])
-    assert found.plans[w].arguments["num_uses"] == 2
+    assert found.plans[w].num_uses == 2
     assert list(found.plans) == [b, other, w]
 
 
@@ -111,7 +112,7 @@ def test_layer_that_cannot_be_registered_as_what_it_is(graph):
     x, w = tf.ones([4, 5, 3]), v1.get_variable("w", [2, 3, 3])
     y = tf.nn.conv1d(tf.nn.conv1d(x, w, 1, "SAME"), w, 1, "SAME")
     found = plan(y, w)
-    assert found.plans[w].method == "register_generic"
+    assert isinstance(found.plans[w], GenericPlan)
     assert "is the filter of 2 convolutions" in text_of(found, w)
 
 

@@ -94,7 +94,7 @@ def test_block_of_a_singular_moment(graph, session):
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(("function", "rows"), [("symmetric_chain", 4), ("limiting_chain", 7)])
-def test_what_is_not_finite_keeps_the_previous(graph, session, function, rows, bad, place):
+def test_non_finite_input_keeps_the_previous(graph, session, function, rows, bad, place):
     values = moments()
     values[place, 0, 1] = bad
     previous = tf.fill([rows, 3], tf.constant(7.0, tf.float64))

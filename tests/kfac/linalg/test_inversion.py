@@ -52,7 +52,7 @@ def test_other_matrices_give_no_finite_inverse(inversions, method, matrix):
     assert not np.isfinite(inversions(method, matrix)).all()
 
 
-def test_iteration_fails_where_its_precision_does_not_suffice(inversions):
+def test_iteration_fails_if_its_precision_is_too_low(inversions):
     assert np.isnan(inversions("newton_schulz", conditioned(32, 1e8, "float32"))).all()
     assert np.isfinite(inversions("newton_schulz", conditioned(32, 1e8, "float64"))).all()
 
@@ -86,7 +86,7 @@ def test_cholesky_reads_the_lower_triangle(graph, session, size):
     np.testing.assert_allclose(found[0], np.linalg.inv(matrix), rtol=1e-9, atol=1e-9)
 
 
-def test_large_matrices_that_are_indefinite_fail(graph, session):
+def test_large_indefinite_matrices_fail(graph, session):
     matrix = np.eye(2 * LARGEST_BLOCK, dtype="f4")
     matrix[-1, 0] = matrix[0, -1] = 1.1
     inverse = session.run(by_cholesky(tf.constant(matrix), tf.eye(len(matrix))))

@@ -31,14 +31,14 @@ def test_is_the_gradient(graph, session, bias_add):
     np.testing.assert_allclose(x.T @ d, np.vstack([weight, bias]), rtol=1e-6)
 
 
-def test_without_bias_and_behind_what_hands_it_on(graph, session):
+def test_gradient_without_bias_behind_identities(graph, session):
     x, (weight, _) = dense_layer()
     found = cheaper_row_product(tf.ensure_shape(tf.identity(weight), SHAPES["w"]))
     session.run(v1.global_variables_initializer())
     np.testing.assert_array_equal(*session.run([found.x, x]))
 
 
-def test_waits_for_what_the_gradient_waits_for(graph, session):
+def test_control_dependencies_of_the_gradient_are_kept(graph, session):
     _, (weight, _) = dense_layer()
     with v1.control_dependencies([tf.debugging.assert_equal(tf.shape(weight)[0], 1)]):
         checked = tf.identity(weight)
@@ -55,7 +55,7 @@ def test_many_rows_or_an_unknown_number(graph, rows):
     assert cheaper_row_product(gradient) is None
 
 
-def test_the_limit(graph):
+def test_cost_at_the_limit(graph):
     """For 8 x 8 it is at r · 3 · 64 = 2 · 512 multiplications, so at 5.3 rows."""
     for rows, is_cheaper in ((5, True), (6, False)):
         x, d = tf.zeros([rows, 8]), tf.zeros([rows, 8])
@@ -73,7 +73,7 @@ def test_the_limit(graph):
         lambda weight, bias: tf.matmul(weight, tf.zeros([OUTPUTS, 1])),
     ],
 )
-def test_what_is_no_such_product(graph, other):
+def test_other_gradients_are_not_row_products(graph, other):
     _, gradient = dense_layer()
     assert cheaper_row_product(other(*gradient)) is None
 

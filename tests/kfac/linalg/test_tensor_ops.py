@@ -84,7 +84,7 @@ def test_symmetrize_takes_several_matrices(graph, session):
     np.testing.assert_allclose(found, (matrices + matrices.swapaxes(1, 2)) / 2, rtol=1e-12)
 
 
-def test_tensors_add_up_in_order_whoever_else_reads_them(graph, session):
+def test_add_in_order_does_not_depend_on_other_readers(graph, session):
     parts = [tf.floor(tf.random.uniform([])) + value for value in (1e8, -1e8, 1.0)]
     total = tensor_ops.add_in_order(parts)
     assert [session.run([total, *parts[:kept]])[0] for kept in range(4)] == [1.0] * 4

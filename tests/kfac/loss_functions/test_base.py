@@ -236,12 +236,12 @@ def test_slice_in_zeros(graph, session, dim, position):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_slice_that_is_too_thick(graph):
+def test_slice_must_have_size_one(graph):
     with pytest.raises(ValueError, match=r"slice of shape \(2, 3\).*axis 1 is 3. It must be 1"):
         insert_slice_in_zeros(tf.zeros([2, 3]), 1, 4, 0)
 
 
 @pytest.mark.parametrize("position", [-1, 4])
-def test_slice_that_misses(graph, position):
+def test_slice_position_must_be_in_range(graph, position):
     with pytest.raises(ValueError, match=r"at position -?\d of axis 1: the size"):
         insert_slice_in_zeros(tf.zeros([2, 1]), 1, 4, position)

@@ -54,12 +54,12 @@ def test_samples(graph, session):
 
 
 @pytest.mark.parametrize("var", [0, -1.0, float("nan"), float("inf")])
-def test_variance_that_is_not_positive(graph, var):
+def test_variance_must_be_positive(graph, var):
     with pytest.raises(ValueError, match=r"loss 'price': var=.* It must be > 0"):
         NormalMeanNegativeLogProbLoss(tf.constant(MEAN), var, name="price")
 
 
-def test_variance_that_is_no_number(graph):
+def test_variance_must_be_a_number(graph):
     with pytest.raises(TypeError, match=r"loss 'price': var=.*register the mean and the variance"):
         NormalMeanNegativeLogProbLoss(tf.constant(MEAN), tf.constant(1.0), name="price")
 
@@ -129,7 +129,7 @@ def test_inner_shape_has_both_parts(graph, session):
     assert tuple(shape) == (7, 4)
 
 
-def test_there_is_no_gauss_newton_matrix(graph):
+def test_gauss_newton_products_are_refused(graph):
     loss = make_pair(name="price")
     calls = [
         lambda: loss.multiply_ggn(as_constants(VECTOR)),

@@ -1,7 +1,7 @@
-from kfac.patches.cost import PRODUCT_COST, WRITE_COST, Work
+from kfac.patches.cost import PRODUCT_COST, WRITE_COST, CostEstimate
 
 
 def test_cost():
-    assert Work().cost == 0
+    assert CostEstimate().cost == 0
     expected = 5 + 7 * WRITE_COST + 2 * PRODUCT_COST
-    assert Work(multiplications=5, written=7, products=2).cost == expected
+    assert CostEstimate(multiplications=5, written=7, products=2).cost == expected

@@ -21,7 +21,7 @@ def test_one_dimension_has_one_column(graph):
     assert found == (FilterAxis(9, 5, 2, 9), FilterAxis(1, 1, 0, 1))
 
 
-def test_what_an_entry_sees():
+def test_pixels_seen_by_an_entry():
     axis = FilterAxis(4, 3, 1, 4)
     np.testing.assert_array_equal(axis.seen(0), [-1, 0, 1, 2])
     assert [axis.window(entry, 0) for entry in range(3)] == [(0, 3), (0, 4), (1, 4)]

@@ -44,16 +44,16 @@ def test_wide_images_are_cut_into_tiles(graph, session, monkeypatch, columns, ke
     np.testing.assert_allclose(found, expected, atol=1e-11)
 
 
-def test_work_grows_with_the_batch_and_the_channels():
+def test_cost_grows_with_the_batch_and_the_channels():
     axis = same(9, 3)
-    one = row_products.work(axis, axis, 2, 64)
-    assert row_products.work(axis, axis, 2, 128).cost > one.cost
+    one = row_products.estimate_cost(axis, axis, 2, 64)
+    assert row_products.estimate_cost(axis, axis, 2, 128).cost > one.cost
     # With as many tiles and pieces, four times the products of entries.
-    many = row_products.work(axis, axis, 4, 64)
+    many = row_products.estimate_cost(axis, axis, 4, 64)
     assert many.multiplications / one.multiplications == pytest.approx(4, rel=0.5)
 
 
-def test_no_sum_depends_on_who_else_has_read_its_operands(graph):
+def test_sums_do_not_depend_on_other_readers(graph):
     axis = same(9, 5)
     row_products.blocks(v1.placeholder(tf.float32, [2, 9, 9, 1]), axis, axis)
     sums = [op for op in graph.get_operations() if op.type == "AddN" and len(op.inputs) > 2]

@@ -78,7 +78,7 @@ def test_batch_size_may_be_unknown(graph, session, way):
         ((4, 5, 5, 5, 2), ConvGeometry((3, 3, 3), (1, 1, 1), "SAME", (1, 1, 1))),
     ],
 )
-def test_where_it_does_not_apply(graph, shape, geometry):
+def test_unsupported_images_and_filters(graph, shape, geometry):
     assert not second_moment.applies(v1.placeholder(tf.float32, shape), geometry)
 
 
@@ -96,3 +96,25 @@ def test_cheapest_way_is_taken(graph, channels, is_spectral):
     second_moment.patch_sums(images, ConvGeometry((5, 5), (1, 1), "SAME"))
     types = {op.type for op in graph.get_operations()}
     assert ("BatchMatMulV2" in types) == is_spectral
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("way", ["patches", "shifts", "auto"])
+def test_every_way_gives_the_plain_formula(graph, session, reference_patches, way, has_bias):
+    images = np.random.RandomState(0).randn(3, 5, 4, 2)
+    p = np.concatenate(reference_patches(images, (3, 2), (1, 1), "SAME", (1, 1)))
+    p = np.hstack([p, np.ones([len(p), 1])]) if has_bias else p
+    geometry = ConvGeometry((3, 2), (1, 1), "SAME")
+    found = session.run(second_moment.patch_moment(tf.constant(images), geometry, has_bias, way))
+    np.testing.assert_allclose(found.total, p.T @ p, atol=1e-11)
+    assert found.count == len(p)
+
+
+def test_chosen_patches(graph, session):
+    geometry = ConvGeometry((2, 2), (1, 1), "VALID")
+    images = tf.ones([4, 6, 6, 1])
+    found = session.run(
+        second_moment.patch_moment(images, geometry, True, "shifts", lambda rows: rows[:10])
+    )
+    np.testing.assert_array_equal(found.total, np.full([5, 5], 10.0))
+    assert found.count == 10

@@ -26,7 +26,7 @@ def groups_of(axis):
         FilterAxis(1, 1, 0, 1),
     ],
 )
-def test_products_of_transforms_are_those_of_what_entries_see(axis):
+def test_products_of_transforms_equal_products_of_pixels(axis):
     members, weights = groups_of(axis)
     found = np.einsum("ijgab,gav,gbw->ijvw", weights, members, members)
     expected = np.zeros_like(found)
@@ -42,7 +42,7 @@ def test_groups_are_few():
     assert len(groups_of(SAME5).members) == 9 + 2
 
 
-def test_frequencies_are_of_an_even_length_that_holds_image_and_filter():
+def test_period_is_even_and_holds_image_and_filter():
     np.testing.assert_allclose(frequencies(FilterAxis(2, 2, 0, 1)), [np.pi / 4, 3 * np.pi / 4])
     assert len(frequencies(SAME5)) * 2 == 14 + 5 - 1
 

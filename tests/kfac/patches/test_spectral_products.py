@@ -31,8 +31,8 @@ def test_single_precision(graph, session):
 
 
 @pytest.mark.parametrize(("channels", "is_cheaper"), [(1, False), (16, True)])
-def test_estimated_work(channels, is_cheaper):
+def test_estimated_cost(channels, is_cheaper):
     ours, theirs = (
-        way.work(SAME5, SAME5, channels, 256) for way in (spectral_products, row_products)
+        way.estimate_cost(SAME5, SAME5, channels, 256) for way in (spectral_products, row_products)
     )
     assert (ours.cost < theirs.cost) == is_cheaper

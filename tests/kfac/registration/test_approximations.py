@@ -3,27 +3,14 @@ import pytest
 from kfac.registration import approximations
 from kfac.registration.approximations import DefaultApproximations, check_approximation
 
-DEFAULTS = {
-    "generic": ("diagonal", "full"),
-    "fully_connected": ("kron", "ekfac"),
-    "conv2d": ("kron", "kron_sua"),
-    "fully_connected_multi": ("kron_indep", "kron_series_2"),
-    "conv2d_multi": ("kron_indep", "kron_indep"),
-    "scale_and_shift": ("full", "diagonal"),
-}
 
-
-@pytest.mark.parametrize("kind", DEFAULTS)
-def test_defaults(kind):
-    defaults, (first, other) = DefaultApproximations(), DEFAULTS[kind]
-    assert getattr(defaults, f"default_{kind}_approximation") == first
-    setter = getattr(defaults, f"set_default_{kind}_approximation")
-    setter(other)
-    assert getattr(defaults, f"default_{kind}_approximation") == other
-    with pytest.raises(ValueError, match=rf"default approximation of {kind} layers: approx='x'"):
-        setter("x")
-    assert getattr(defaults, f"default_{kind}_approximation") == other
-    assert getattr(DefaultApproximations(), f"default_{kind}_approximation") == first
+def test_defaults():
+    defaults = DefaultApproximations()
+    defaults.set("conv2d", "kron_sua")
+    with pytest.raises(ValueError, match=r"default approximation of conv2d layers: approx='x'"):
+        defaults.set("conv2d", "x")
+    assert (defaults.of("conv2d"), defaults.of("conv1d")) == ("kron_sua", "kron")
+    assert DefaultApproximations().of("conv2d") == "kron"
 
 
 def test_check():

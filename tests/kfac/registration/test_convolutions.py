@@ -14,11 +14,6 @@ ONES = (1, 1, 1, 1)
 
 
 @pytest.fixture
-def collection(graph):
-    return kfac.LayerCollection()
-
-
-@pytest.fixture
 def kernel(graph):
     return v1.get_variable("conv/w", [3, 2, 2, 4])
 

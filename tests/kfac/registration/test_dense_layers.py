@@ -1,16 +1,10 @@
 import pytest
 import tensorflow as tf
 
-import kfac
 from kfac import fisher_blocks
 from kfac.fisher_blocks.dense import DenseForm
 
 v1 = tf.compat.v1
-
-
-@pytest.fixture
-def collection(graph):
-    return kfac.LayerCollection()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from kfac.loss_functions import (
     MultiBernoulliNegativeLogProbLoss,
 )
 from kfac.registration.loss_table import LossTable
+from kfac.registration.scope import RegistrationScope
 
 v1 = tf.compat.v1
 
@@ -20,7 +21,7 @@ def register(table, name=None, coeff=1.0, reuse=False, seed=None, logits=((0.0, 
 
 
 def test_towers_gather_under_their_name(graph):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     assert register(table, "a") == "a"
     register(table, "b")
     register(table, "a", reuse=True)
@@ -28,18 +29,18 @@ def test_towers_gather_under_their_name(graph):
 
 
 def test_unnamed_losses_get_free_names(graph):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     register(table, "loss_1")
     assert [register(table), register(table)] == ["loss_0", "loss_2"]
 
 
 def test_unnamed_under_reuse(graph):
     with pytest.raises(ValueError, match=r"the loss has no name.*Pass name="):
-        register(LossTable(), reuse=True)
+        register(LossTable(RegistrationScope()), reuse=True)
 
 
 def test_unknown_name_under_reuse(graph):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     with pytest.raises(KeyError, match=r"no loss of that name .*none \(.*graph_layer_collection"):
         register(table, "a", reuse=True)
     register(table, "b")
@@ -48,14 +49,14 @@ def test_unknown_name_under_reuse(graph):
 
 
 def test_taken_name(graph):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     register(table, "a")
     with pytest.raises(KeyError, match=r"there is one of that name already"):
         register(table, "a")
 
 
 def test_other_coefficient(graph):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     register(table, "a", coeff=2.0)
     with pytest.raises(ValueError, match=r"its coefficient was 2.0, now it is 1.0"):
         register(table, "a", reuse=True)
@@ -64,11 +65,11 @@ def test_other_coefficient(graph):
 @pytest.mark.parametrize("coeff", [0.0, -1.0, float("nan"), float("inf")])
 def test_bad_coefficient(graph, coeff):
     with pytest.raises(ValueError, match=r"It must be > 0"):
-        register(LossTable(), "a", coeff=coeff)
+        register(LossTable(RegistrationScope()), "a", coeff=coeff)
 
 
 def test_other_kind_of_loss(graph):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     register(table, "a")
     with pytest.raises(ValueError, match=r"as CategoricalLogits.*, now as MultiBernoulli"):
         table.add(MultiBernoulliNegativeLogProbLoss(tf.zeros([1, 2]), name="a"), 1.0, None)
@@ -76,7 +77,7 @@ def test_other_kind_of_loss(graph):
 
 
 def test_auto_reuse(graph):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     register(table, "a", reuse=v1.AUTO_REUSE)
     register(table, "a", reuse=v1.AUTO_REUSE)
     assert len(table.entries["a"].towers) == 2
@@ -84,7 +85,7 @@ def test_auto_reuse(graph):
 
 @pytest.mark.parametrize(("mode", "factor"), [("regular", 4.0), ("sqrt", 2.0), ("off", 1.0)])
 def test_coefficients(graph, session, mode, factor):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     register(table, "a", coeff=4.0)
     np.testing.assert_allclose(
         session.run(table.evaluate("data", mode, 0)), [factor * np.log(2)], rtol=1e-6
@@ -93,7 +94,7 @@ def test_coefficients(graph, session, mode, factor):
 
 @pytest.mark.parametrize("target_mode", ["data", "sample"])
 def test_roots_of_weights_go_with_roots_of_coefficients(graph, session, target_mode):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     weights = tf.constant([4.0, 0.0])
     logits, targets = tf.zeros([2, 2]), tf.constant([0, 1])
     loss = CategoricalLogitsNegativeLogProbLoss(logits, targets, name="a", weights=weights)
@@ -105,11 +106,11 @@ def test_roots_of_weights_go_with_roots_of_coefficients(graph, session, target_m
 @pytest.mark.parametrize(("target", "coeff"), [("data", "half"), ("both", "off")])
 def test_unknown_modes(graph, target, coeff):
     with pytest.raises(ValueError, match=r"Cannot evaluate losses: target_mode="):
-        LossTable().evaluate(target, coeff, 0)
+        LossTable(RegistrationScope()).evaluate(target, coeff, 0)
 
 
 def test_samples_differ_by_loss_tower_and_step_only(graph, session):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     logits = np.random.RandomState(0).randn(64, 5)
     for name, reuse in (("a", False), ("a", True), ("b", False)):
         register(table, name, reuse=reuse, logits=logits)
@@ -121,7 +122,7 @@ def test_samples_differ_by_loss_tower_and_step_only(graph, session):
 
 
 def test_equal_seeds_tie_samples_together(graph, session):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     logits = np.random.RandomState(0).randn(64, 5)
     for name in ("a", "b"):
         register(table, name, seed=5, logits=logits)
@@ -130,7 +131,7 @@ def test_equal_seeds_tie_samples_together(graph, session):
 
 
 def test_samples_differ_by_loss_tower_and_run_without_a_step(graph, session):
-    table = LossTable()
+    table = LossTable(RegistrationScope())
     logits = np.random.RandomState(0).randn(64, 5)
     for name, reuse in (("a", False), ("a", True), ("b", False)):
         register(table, name, reuse=reuse, seed=5 if name == "a" else None, logits=logits)
@@ -143,7 +144,7 @@ def test_samples_without_a_step_repeat_with_a_seed(seed, graph_seed):
     def draw():
         with tf.Graph().as_default(), v1.Session() as session:
             v1.set_random_seed(graph_seed)
-            table = LossTable()
+            table = LossTable(RegistrationScope())
             register(table, "a", seed=seed, logits=np.random.RandomState(0).randn(64, 5))
             values = table.evaluate("sample", "off", None)
             return [session.run(values) for _ in range(2)]

@@ -2,9 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import kfac
 from kfac import loss_functions
-from kfac.registration.losses import registrations_of_graph
 
 v1 = tf.compat.v1
 
@@ -59,11 +57,6 @@ KINDS = {
         0.5 + np.log(4 * np.pi),
     ),
 }
-
-
-@pytest.fixture
-def collection(graph):
-    return kfac.LayerCollection()
 
 
 def register(collection, kind="softmax_cross_entropy_loss", **kwargs):
@@ -169,13 +162,3 @@ def test_other_graph(collection):
     with tf.Graph().as_default(), pytest.raises(ValueError, match=r"loss 'a': its tensors are in"):
         register(collection, "normal_mean_variance_predictive_distribution", name="a")
     assert not collection.losses
-
-
-def test_a_graph_knows_its_collections():
-    with tf.Graph().as_default() as graph:
-        first, second = kfac.LayerCollection(), kfac.graph_layer_collection()
-        with tf.Graph().as_default():
-            kfac.LayerCollection()
-            third = kfac.LayerCollection(graph)
-    assert registrations_of_graph(graph) == [first, second, third]
-    assert graph.get_all_collection_keys() == [], "none that a MetaGraph would hold"

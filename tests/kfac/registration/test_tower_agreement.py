@@ -2,7 +2,12 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.registration.tower_agreement import check_batches, check_collection, check_losses
+from kfac.registration.tower_agreement import (
+    check_batches,
+    check_collection,
+    check_losses,
+    collections_of_graph,
+)
 
 v1 = tf.compat.v1
 
@@ -70,3 +75,13 @@ def test_each_tower_adds_one_batch(graph, batches):
     check_batches(layers, 2)
     with pytest.raises(ValueError, match=rf"called {batches} times, with 2 towers .* in ours"):
         check_batches(layers, batches)
+
+
+def test_a_graph_knows_its_collections():
+    with tf.Graph().as_default() as graph:
+        first, second = kfac.LayerCollection(), kfac.graph_layer_collection()
+        with tf.Graph().as_default():
+            kfac.LayerCollection()
+            third = kfac.LayerCollection(graph)
+    assert collections_of_graph(graph) == [first, second, third]
+    assert graph.get_all_collection_keys() == [], "none that a MetaGraph would hold"

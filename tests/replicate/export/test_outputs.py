@@ -68,7 +68,7 @@ def test_classification_signature(scores, classes):
 
 
 @pytest.mark.parametrize("inputs", [{"x": 1.0}, {"x": "a", "y": "b"}], ids=str)
-def test_regression_and_classification_need_one_string_input(inputs):
+def test_regression_and_classification_refuse_other_than_one_string_input(inputs):
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
     for output in (RegressionOutput(tf.zeros([2])), ClassificationOutput(tf.zeros([2]))):
         with pytest.raises(ValueError, match="needs a single string input of serialised"):
@@ -102,7 +102,7 @@ def test_supervised_signature(kind, method):
         assert session.run(signature.outputs["metrics/m/value"].name) == 2.0
 
 
-def test_supervised_output_of_single_tensors_and_of_nothing():
+def test_supervised_output_of_single_tensors_and_of_none():
     value = tf.constant(1.0)
     assert TrainOutput(predictions=value).predictions == {"predictions": value}
     assert TrainOutput(loss={"a": value, "loss/b": value}).loss == {
@@ -128,7 +128,7 @@ def test_supervised_output_of_single_tensors_and_of_nothing():
         (lambda: TrainOutput(loss=1.0), TypeError, "a TrainOutput: 'loss' must be a Tensor"),
     ],
 )
-def test_wrong_tensors(make, error, text):
+def test_invalid_tensors_are_refused(make, error, text):
     with pytest.raises(error, match=text):
         make()
 
@@ -138,7 +138,7 @@ def test_no_outputs_and_no_predictions_make_no_signature():
     assert list(completed_outputs({}, tf.ones([1]))) == ["serving_default"]
 
 
-def test_check_outputs():
+def test_check_outputs_refuses_other_objects():
     check_outputs({"a": RegressionOutput(tf.ones([1]))})
     with pytest.raises(TypeError, match=r"export_outputs\['a'\] must be an instance"):
         check_outputs({"a": tf.ones([1])})

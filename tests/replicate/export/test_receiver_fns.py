@@ -22,7 +22,7 @@ def example(**floats):
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def test_parsing():
+def test_parsing_receiver_parses_examples():
     spec = {"x": tf.io.FixedLenFeature([2], tf.float32), "v": tf.io.VarLenFeature(tf.float32)}
     receiver = build_parsing_serving_input_receiver_fn(spec)()
     request = receiver.receiver_tensors["examples"]
@@ -36,7 +36,7 @@ def test_parsing():
     np.testing.assert_array_equal(features["v"].values, [5])
 
 
-def test_parsing_with_a_batch_size():
+def test_parsing_receiver_has_the_batch_size():
     receive = build_parsing_serving_input_receiver_fn(
         {"x": tf.io.FixedLenFeature([2], tf.float32)}, default_batch_size=3
     )
@@ -50,7 +50,7 @@ def shapes(tensors):
 
 
 @pytest.mark.parametrize("batch_size", [None, 4])
-def test_raw_features(batch_size):
+def test_raw_receiver_feeds_features(batch_size):
     given = {
         "a": v1.placeholder(tf.float32, [7, 2], name="a_tensor"),
         "b": tf.TensorSpec([None], tf.string),
@@ -70,14 +70,14 @@ def test_raw_features(batch_size):
     }
 
 
-def test_single_raw_feature():
+def test_raw_receiver_feeds_a_single_feature():
     receiver = build_raw_serving_input_receiver_fn(tf.TensorSpec([None, 2]))()
     assert list(receiver.features) == ["feature"]
     assert list(receiver.receiver_tensors) == ["input"]
     assert receiver.features["feature"] is receiver.receiver_tensors["input"]
 
 
-def test_raw_features_and_labels():
+def test_raw_supervised_receiver_feeds_features_and_labels():
     receiver = build_raw_supervised_input_receiver_fn(
         {"x": tf.TensorSpec([None, 2])}, tf.TensorSpec([None], tf.int64)
     )()
@@ -96,7 +96,7 @@ def as_dataset(rows):
 
 
 @pytest.mark.parametrize("input_fn", [as_tensors, as_dataset])
-def test_from_input_fn(graph, input_fn):
+def test_receiver_follows_the_input_fn(graph, input_fn):
     receive = build_supervised_input_receiver_fn_from_input_fn(input_fn, rows=5)
     assert graph.get_operations() == []
     receiver = receive()
@@ -136,6 +136,6 @@ def test_from_input_fn(graph, input_fn):
         ),
     ],
 )
-def test_what_cannot_be_fed_is_refused(build, error, text):
+def test_invalid_features_and_labels_are_refused(build, error, text):
     with pytest.raises(error, match=text):
         build()

@@ -27,7 +27,7 @@ def test_serving_receiver_keeps_dicts():
     assert receiver.receiver_tensors_alternatives == {"raw": {"input": a}, "other": {"x": b}}
 
 
-def test_tensor_receiver_hands_the_tensor_on():
+def test_tensor_receiver_passes_the_tensor_on():
     feature = tf.ones([1])
     receiver = TensorServingInputReceiver(feature, feature, {"raw": feature})
     assert receiver.features is feature
@@ -35,7 +35,7 @@ def test_tensor_receiver_hands_the_tensor_on():
     assert receiver.receiver_tensors_alternatives == {"raw": {"input": feature}}
 
 
-def test_training_receivers_hand_features_and_labels_on():
+def test_training_receivers_pass_features_and_labels_on():
     a, b = tf.ones([1]), tf.zeros([1])
     supervised = SupervisedInputReceiver(a, {"b": b, 0: a}, {"a": a, "b": b})
     assert supervised.features is a
@@ -67,7 +67,7 @@ def test_training_receivers_hand_features_and_labels_on():
         (UnsupervisedInputReceiver, (5, "tensor"), TypeError, "'feature' in features .* got 5"),
     ],
 )
-def test_what_is_no_tensor_is_refused(kind, arguments, error, text):
+def test_invalid_receiver_arguments_are_refused(kind, arguments, error, text):
     def made(value):
         if isinstance(value, dict):
             return {name: made(each) for name, each in value.items()}

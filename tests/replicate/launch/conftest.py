@@ -56,7 +56,7 @@ def supervise(recorder):
 
 @pytest.fixture
 def is_alive():
-    """Tells whether a process runs; one that nobody has waited for yet does not."""
+    """Returns True if a process runs; a zombie does not."""
 
     def look(pid):
         try:
@@ -83,7 +83,7 @@ def wait_until():
 
 @pytest.fixture
 def end_later():
-    """Ends processes by force when the test is over, whatever came of it."""
+    """Kills processes when the test is over, even if it failed."""
     pids = []
     yield pids.append
     for pid in pids:

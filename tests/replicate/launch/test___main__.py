@@ -33,7 +33,7 @@ print(task["type"], task["index"], sys.argv[1:], os.environ["no_proxy"])
         (["--host=example.org", "--", "python"], "no loopback address"),
     ],
 )
-def test_wrong_flags_are_answered_with_one_line(arguments, message, capsys):
+def test_wrong_flags_give_a_one_line_error(arguments, message, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
@@ -53,29 +53,29 @@ def test_wrong_flags_are_answered_with_one_line(arguments, message, capsys):
         (["--restart=0"], 0),
     ],
 )
-def test_restarts_may_be_counted(arguments, count):
+def test_restart_flag_takes_an_optional_count(arguments, count):
     values = command_line.define_flags()
     values(["launch", *arguments])
     assert values["restart"].value == count
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_loopback_needs_no_leave(host):
+def test_loopback_hosts_need_no_expose_flag(host):
     command_line._check_host(host, is_exposed=False)
 
 
-def test_any_host_is_allowed_on_demand():
+def test_expose_allows_any_host():
     command_line._check_host("10.0.0.1", is_exposed=True)
 
 
-def test_a_proxy_is_not_asked_for_this_machine():
+def test_tasks_reach_this_machine_without_a_proxy():
     environment = command_line._environment({"no_proxy": "a.example"}, "127.0.0.1")
     assert environment["no_proxy"] == "a.example,127.0.0.1"
     assert environment["NO_PROXY"] == "127.0.0.1"
     assert command_line._environment({"PYTHONUNBUFFERED": ""}, "x")["PYTHONUNBUFFERED"] == ""
 
 
-def test_the_command_runs_as_every_task(capsys):
+def test_the_command_runs_once_for_every_task(capsys):
     hostile = "; echo $(id) `id` > x"
     arguments = ["--workers=2", "--ps=1", "--evaluator", "--", "python", "-c", PROGRAM]
     assert main([*arguments, hostile, "--", "--ps=9"]) == 0
@@ -89,7 +89,7 @@ def test_the_command_runs_as_every_task(capsys):
     )
 
 
-def test_the_exit_code_is_that_of_the_failure(capsys):
+def test_the_exit_code_is_that_of_the_failed_task(capsys):
     assert main(["--workers=1", "--ps=0", "--", "python", "-c", "import sys; sys.exit(3)"]) == 3
 
 
@@ -114,7 +114,7 @@ def test_help_is_quick_and_needs_no_tensorflow(tmp_path):
     assert os.times().children_user - before < 1
 
 
-def test_ctrl_c_ends_everything():
+def test_ctrl_c_ends_all_tasks():
     ready = "import time; print('ready', flush=True); time.sleep(60)"
     child = start("--workers=2", "--", "python", "-c", ready)
     assert [child.stdout.readline().partition("|")[2] for _ in range(3)] == [" ready\n"] * 3
@@ -124,7 +124,7 @@ def test_ctrl_c_ends_everything():
     assert "SIGINT: all tasks are asked to end" in err
 
 
-def test_a_reader_that_leaves_ends_everything():
+def test_a_closed_output_pipe_ends_all_tasks():
     child = start("--workers=1", "--", "python", "-c", "while True: print('much')")
     child.stdout.readline()
     child.stdout.close()

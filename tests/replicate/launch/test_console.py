@@ -16,7 +16,7 @@ def _wide_and_colourful(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def test_lines_have_the_name_before_them_in_one_column():
+def test_lines_begin_with_the_aligned_name_of_their_task():
     out, err = io.StringIO(), io.StringIO()
     console = Console(["worker 0", "ps 0"], out, err)
     console.line("worker 0", "a")
@@ -26,7 +26,7 @@ def test_lines_have_the_name_before_them_in_one_column():
     assert err.getvalue() == "ps 0     | b\n"
 
 
-def test_colour_is_on_a_terminal_only():
+def test_colour_is_used_on_terminals_only():
     out, err = io.StringIO(), Terminal()
     console = Console(["ps 0"], out, err)
     console.line("ps 0", "a")
@@ -35,7 +35,7 @@ def test_colour_is_on_a_terminal_only():
     assert err.getvalue() == "\x1b[33mps 0   |\x1b[0m b\n"
 
 
-def test_no_color_is_obeyed(monkeypatch):
+def test_no_color_variable_turns_colour_off(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     err = Terminal()
     Console(["ps 0"], io.StringIO(), err).line("ps 0", "b", is_error=True)
@@ -56,7 +56,7 @@ def test_the_bar_stays_below_the_lines(is_error, monkeypatch):
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
-def test_the_bar_is_as_wide_as_there_is_room(monkeypatch):
+def test_the_bar_is_cut_to_the_width_of_the_terminal(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = Terminal()
     console = Console(["chief 0"], terminal, terminal)

@@ -22,7 +22,7 @@ def start(program):
     return child
 
 
-def test_groups_are_asked_and_then_ended(end_later):
+def test_groups_get_sigterm_and_then_sigkill(end_later):
     gentle = start("import time; print('ready', flush=True); time.sleep(60)")
     stubborn = start(STUBBORN)
     end_later(stubborn.pid)
@@ -31,7 +31,7 @@ def test_groups_are_asked_and_then_ended(end_later):
     assert stubborn.wait(5) == -signal.SIGKILL
 
 
-def test_groups_that_have_ended_are_no_trouble():
+def test_ended_groups_are_not_waited_for():
     child = start("print()")
     child.wait()
     started = time.monotonic()
@@ -39,7 +39,7 @@ def test_groups_that_have_ended_are_no_trouble():
     assert time.monotonic() - started < 5
 
 
-def test_the_program_ends_what_is_left_when_its_input_ends(end_later):
+def test_the_guard_ends_remaining_groups_when_its_input_ends(end_later):
     left = start("import time; print('ready', flush=True); time.sleep(60)")
     other = start("import time; print('ready', flush=True); time.sleep(60)")
     end_later(other.pid)

@@ -18,11 +18,11 @@ from replicate.launch.plan import cluster_plan, free_ports
         ),
     ],
 )
-def test_tasks_are_those_that_were_asked_for(arguments, tasks):
+def test_cluster_plan_lists_the_requested_tasks(arguments, tasks):
     assert [str(task) for task in cluster_plan(**arguments).tasks] == tasks
 
 
-def test_every_task_is_told_its_place_in_one_cluster():
+def test_every_tf_config_describes_the_same_cluster():
     plan = cluster_plan(3, 2, evaluator=True)
     configs = [parse_cluster_config(plan.tf_config(task)) for task in plan.tasks]
     assert [(c.task_type, c.task_id) for c in configs] == [(t.job, t.index) for t in plan.tasks]
@@ -39,7 +39,7 @@ def test_an_ipv6_address_is_in_brackets():
 
 
 @pytest.mark.parametrize(("workers", "ps"), [(0, 1), (-1, 1), (1, -1)])
-def test_numbers_out_of_range_are_refused(workers, ps):
+def test_invalid_task_counts_are_refused(workers, ps):
     with pytest.raises(ValueError, match=f"{workers} workers and {ps} parameter servers"):
         cluster_plan(workers, ps)
 
@@ -50,7 +50,7 @@ def test_ports_are_free_and_different(monkeypatch):
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr("replicate.launch.plan._PORTS", range(port, port + 1))
-        with pytest.raises(OSError, match="Only 0 of the 1 ports are free"):
+        with pytest.raises(OSError, match="only 0 of the 1 ports are free"):
             free_ports(1)
     monkeypatch.undo()
     ports = free_ports(20)

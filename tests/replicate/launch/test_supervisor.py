@@ -23,14 +23,14 @@ def pids(recorder):
     return [(match[1], int(match[2])) for match in found if match]
 
 
-def test_every_task_runs_the_command_in_its_place(supervise, recorder):
+def test_every_task_runs_the_command_with_its_own_tf_config(supervise, recorder):
     run = supervise("say(job, index)", workers=2, ps=1, chief=True, evaluator=True)
     assert run.run() == 0
     for name in ("chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"):
         assert recorder.of(name) == [name]
 
 
-def test_the_environment_is_handed_on(supervise, recorder, monkeypatch):
+def test_tasks_get_the_environment(supervise, recorder, monkeypatch):
     program = "say(os.environ.get('FRUIT'), 'PATH' in os.environ)"
     monkeypatch.setenv("FRUIT", "apple")
     assert supervise(program, workers=1).run() == 0
@@ -54,7 +54,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 127])
-def test_a_lasting_failure_ends_the_others(supervise, recorder, is_alive, code):
+def test_a_task_that_fails_for_good_ends_the_others(supervise, recorder, is_alive, code):
     run = supervise(FAILS % code, ps=1, evaluator=True, restarts=3, grace_secs=5)
     assert run.run() == code
     started = pids(recorder)
@@ -72,7 +72,7 @@ def test_a_lasting_failure_ends_the_others(supervise, recorder, is_alive, code):
         ("os.kill(os.getpid(), signal.SIGKILL)", 137, "SIGKILL"),
     ],
 )
-def test_what_may_help_is_tried_again_up_to_a_limit(supervise, recorder, how, code, why):
+def test_retryable_exit_codes_restart_the_task_up_to_the_limit(supervise, recorder, how, code, why):
     program = f"say('ready')\nif job == 'worker':\n    {how}\ntime.sleep(60)"
     run = supervise(program, restarts=2, grace_secs=5)
     assert run.run() == code
@@ -81,26 +81,26 @@ def test_what_may_help_is_tried_again_up_to_a_limit(supervise, recorder, how, co
     assert f"exit code {described} and has no restart left" in " ".join(recorder.of("launch"))
 
 
-def test_without_restarts_nothing_is_tried_again(supervise, recorder):
+def test_without_restarts_no_task_is_restarted(supervise, recorder):
     assert supervise(FAILS % 143, grace_secs=5).run() == 143
     assert len(pids(recorder)) == 2
 
 
-def test_back_off_doubles(supervise, recorder, monkeypatch):
+def test_restart_delay_doubles_up_to_60_seconds(supervise, recorder, monkeypatch):
     monkeypatch.setattr(module, "_MAX_DELAY_SECS", 0.3)
     monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
     run = supervise("", workers=1)
-    role = run._roles["chief 0"]
+    state = run._states["chief 0"]
     delays = []
     run._restarts = 9
     monkeypatch.setattr(module, "_MAX_DELAY_SECS", 60)
-    for role.starts in range(1, 9):
-        run._decide(role, 137, was_asked=False)
-        delays.append(role.start_at)
+    for state.starts in range(1, 9):
+        run._handle_exit(state, 137, was_asked=False)
+        delays.append(state.start_at)
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-def test_a_killed_task_is_the_same_task_when_it_comes_back(supervise, recorder, tmp_path):
+def test_a_restarted_task_keeps_its_tf_config(supervise, recorder, tmp_path):
     program = f"""
 mark = {str(tmp_path)!r} + "/" + job
 if job == "worker" and not os.path.exists(mark):
@@ -134,13 +134,13 @@ if job == "ps":
 """
 
 
-def test_servers_that_would_stay_for_ever_are_asked_to_leave(supervise, recorder):
+def test_parameter_servers_are_asked_to_end_when_the_chief_is_done(supervise, recorder):
     assert supervise(SERVER, ps=1, grace_secs=0.5).run() == 0
     assert "ps 0 does not leave by itself and is asked to" in recorder.of("launch")
     assert "ps 0 has ended with exit code 143 (SIGTERM)" in recorder.of("launch")
 
 
-def test_a_worker_is_not_replaced_when_the_chief_is_done(supervise, recorder):
+def test_a_worker_is_not_restarted_when_the_chief_is_done(supervise, recorder):
     program = """
 if job == "worker":
     time.sleep(0.3)
@@ -150,7 +150,7 @@ if job == "worker":
     assert [name for name, _ in pids(recorder)].count("worker 0") == 1
 
 
-def test_an_evaluator_is_replaced_when_the_chief_is_done(supervise, recorder, tmp_path):
+def test_an_evaluator_is_restarted_when_the_chief_is_done(supervise, recorder, tmp_path):
     program = f"""
 if job == "evaluator" and not os.path.exists({str(tmp_path / "mark")!r}):
     open({str(tmp_path / "mark")!r}, "w").close()
@@ -182,7 +182,7 @@ while True:
         (signal.SIGHUP, signal.SIGTERM),
     ],
 )
-def test_a_signal_goes_to_all_tasks(supervise, recorder, number, told):
+def test_a_signal_is_passed_on_to_all_tasks(supervise, recorder, number, told):
     ready = []
 
     def react(name, text):
@@ -211,7 +211,7 @@ while True:
 """
 
 
-def test_servers_are_asked_when_nobody_trains_any_more(supervise, recorder):
+def test_parameter_servers_are_asked_to_end_after_chief_and_workers(supervise, recorder):
     ready = []
 
     def react(name, text):
@@ -237,8 +237,8 @@ while True:
 """
 
 
-def test_a_second_signal_ends_everything_at_once(supervise, recorder, is_alive, monkeypatch):
-    monkeypatch.setattr(module, "_SAME_SECS", 0)
+def test_a_second_signal_kills_all_tasks(supervise, recorder, is_alive, monkeypatch):
+    monkeypatch.setattr(module, "_SAME_SIGNAL_SECS", 0)
 
     def react(name, text):
         if text in ("ready", "no"):
@@ -249,8 +249,8 @@ def test_a_second_signal_ends_everything_at_once(supervise, recorder, is_alive, 
     assert not any(is_alive(pid) for _, pid in pids(recorder))
 
 
-def test_a_signal_that_comes_twice_counts_once(supervise, recorder, monkeypatch):
-    monkeypatch.setattr(module, "_SAME_SECS", 600)
+def test_a_repeated_signal_within_half_a_second_is_ignored(supervise, recorder, monkeypatch):
+    monkeypatch.setattr(module, "_SAME_SIGNAL_SECS", 600)
 
     def react(name, text):
         if text in ("ready", f"saved at {int(signal.SIGINT)}"):
@@ -262,7 +262,7 @@ def test_a_signal_that_comes_twice_counts_once(supervise, recorder, monkeypatch)
     assert not [text for text in recorder.of("launch") if "at once" in text.partition(";")[0]]
 
 
-def test_who_does_not_obey_is_ended_by_force(supervise, recorder):
+def test_a_task_that_ignores_signals_is_killed(supervise, recorder):
     recorder.react = lambda name, text: text == "ready" and os.kill(os.getpid(), signal.SIGINT)
     assert supervise(STUBBORN, workers=1, grace_secs=0.3).run() == 130
     assert recorder.of("chief 0") == ["ready", "no"]
@@ -278,7 +278,7 @@ def test_an_ignored_signal_stays_ignored(supervise, monkeypatch):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_an_error_of_the_display_leaves_nobody_behind(supervise, recorder, is_alive):
+def test_an_error_in_the_display_leaves_no_process_behind(supervise, recorder, is_alive):
     def fail(name, text):
         if text == "ready":
             raise BrokenPipeError
@@ -298,7 +298,7 @@ Supervisor(plan, [sys.executable, "-c", program], Console([], sys.stdout, sys.st
 """
 
 
-def test_the_tasks_end_when_the_supervisor_is_killed(is_alive, wait_until, end_later):
+def test_tasks_end_when_the_supervisor_is_killed(is_alive, wait_until, end_later):
     launcher = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER],
         stdout=subprocess.PIPE,

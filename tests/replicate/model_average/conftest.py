@@ -18,7 +18,7 @@ _names = (f"averaging_{number}" for number in itertools.count())
 
 @pytest.fixture(scope="package")
 def servers():
-    """The servers of the workers; the one of the parameter server is kept beside them."""
+    """The servers of the workers; the one of the parameter server is kept alive beside them."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(WORKERS + 1)]
     cluster = {"ps": addresses[:1], "worker": addresses[1:]}
     ps = v1.train.Server(cluster, "ps", 0)
@@ -71,7 +71,7 @@ class Worker:
             self.hook.begin()
 
     def start(self, first=False):
-        """Opens a session; the first one of the chief initialises what all share."""
+        """Opens a session; the chief's first session initialises the shared variables."""
         self.session = v1.Session(self.server.target, graph=self.graph, config=options(self.index))
         if first:
             self.session.run(self.init_op)
@@ -85,7 +85,7 @@ class Worker:
             self.session.run(self.train_op)
 
     def step_beside(self):
-        """Makes a step in a thread; the function that is returned waits for its end."""
+        """Makes a step in a thread; returns a function that waits for its end."""
         errors = []
 
         def step():
@@ -107,7 +107,7 @@ class Worker:
         return join
 
     def die(self):
-        """Goes without a word."""
+        """Stops without leaving the rounds, as a killed process does."""
         self.coord.request_stop()
         self.coord.join(stop_grace_period_secs=5)
         self.session.close()
@@ -125,7 +125,7 @@ class Worker:
 
 @pytest.fixture
 def start_workers(servers):
-    """Makes and starts workers that know each other, in order; whoever is left dies at the end."""
+    """Makes workers that average with each other and starts them; all stop at the end."""
     made = []
 
     def start(num_worker, started=None, **settings):
@@ -142,7 +142,7 @@ def start_workers(servers):
 
 @pytest.fixture
 def until():
-    """Waits until a condition has come true."""
+    """Waits until a condition is true."""
 
     def wait(condition):
         limit = threading.Event()

@@ -37,7 +37,7 @@ def test_local_variables_are_on_the_worker_and_centers_on_the_parameter_servers_
     ]
 
 
-def test_names_and_collections(getter):
+def test_names_and_collections_of_local_variable_and_center(getter):
     with v1.variable_scope("layer"), v1.name_scope("somewhere"):
         v1.get_variable("w", [2], collections=[Keys.GLOBAL_VARIABLES, "mine"])
     center = f"{GLOBAL_VARIABLE_NAME}/layer/w"
@@ -47,14 +47,14 @@ def test_names_and_collections(getter):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_kind_of_variable_is_that_asked_for_and_the_center_a_resource(getter, use_resource):
+def test_use_resource_applies_to_the_local_variable_and_centers_are_resources(getter, use_resource):
     local = v1.get_variable("w", [2], use_resource=use_resource)
     (pair,) = getter.averaged
     assert (local.op.type == "VarHandleOp") == use_resource
     assert pair.center.op.type == "VarHandleOp"
 
 
-def test_variables_that_are_not_trained_stay_what_they_are(getter):
+def test_non_trainable_variables_are_not_averaged(getter):
     mean = v1.get_variable(
         "mean",
         shape=[2],
@@ -76,14 +76,14 @@ def test_variables_that_are_not_trained_stay_what_they_are(getter):
     assert mean.dtype == tf.float64
 
 
-def test_reuse_finds_what_was_made(getter):
+def test_reuse_returns_the_same_local_variable(getter):
     first = v1.get_variable("w", [2])
     with v1.variable_scope(v1.get_variable_scope(), reuse=True):
         assert v1.get_variable("w", [2]) is first
     assert len(getter.averaged) == 1
 
 
-def test_getters_tell_their_variables_apart(graph):
+def test_each_getter_lists_only_its_own_variables(graph):
     getters = [ModelAverageCustomGetter("") for _ in range(2)]
     for getter, name in zip(getters, "ab", strict=True):
         with v1.variable_scope(name, custom_getter=getter):
@@ -109,7 +109,7 @@ def test_other_getters_may_pass_arguments_by_position(graph):
     assert averaging.averaged[0].center.dtype == tf.float64
 
 
-def test_what_is_asked_of_a_weight_concerns_the_local_variable(getter):
+def test_get_variable_arguments_apply_to_the_local_variable(getter):
     local = v1.get_variable(
         "w",
         [4, 2],
@@ -127,7 +127,7 @@ def test_what_is_asked_of_a_weight_concerns_the_local_variable(getter):
     "initializer", [v1.random_normal_initializer(), [1.0, 2.0]], ids=["drawn", "given"]
 )
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_local_variables_begin_with_what_the_centers_hold(getter, initializer, use_resource):
+def test_local_variables_start_with_the_values_of_the_centers(getter, initializer, use_resource):
     shape = [2] if callable(initializer) else None
     local = v1.get_variable("w", shape, initializer=initializer, use_resource=use_resource)
     center = getter.averaged[0].center
@@ -141,7 +141,7 @@ def test_local_variables_begin_with_what_the_centers_hold(getter, initializer, u
         np.testing.assert_array_equal(session.run(local), [5.0, 6.0])
 
 
-def test_all_variables_may_be_initialised_at_once(getter):
+def test_local_and_global_variables_can_be_initialised_in_one_run(getter):
     local = v1.get_variable("w", initializer=3.0)
     init = v1.group(v1.global_variables_initializer(), v1.local_variables_initializer())
     with v1.Session() as session:
@@ -158,7 +158,7 @@ def test_all_variables_may_be_initialised_at_once(getter):
     ],
     ids=["alone", "in a cluster", "with a session master"],
 )
-def test_the_device_is_that_of_the_configured_process(master, jobs, device):
+def test_of_takes_the_device_from_the_run_config(master, jobs, device):
     cluster_spec = v1.train.ClusterSpec(jobs)
     config = SimpleNamespace(task_type="chief", task_id=0, master=master, cluster_spec=cluster_spec)
     assert ModelAverageCustomGetter.of(config).worker_device == device

@@ -9,7 +9,7 @@ from replicate.model_average import hook as hook_module
 v1 = tf.compat.v1
 
 
-def test_a_late_worker_begins_with_the_centers(start_workers):
+def test_a_late_worker_starts_with_the_centers(start_workers):
     chief, late = start_workers(2, started=1, patience_secs=0.1)
     chief.step(4)
     assert chief.values() == ([4.0, 5.0], [4.0, 5.0], 2)
@@ -23,7 +23,7 @@ def test_a_late_worker_begins_with_the_centers(start_workers):
     late.die()
 
 
-def test_a_worker_that_leaves_contributes_and_is_not_waited_for(start_workers):
+def test_a_leaving_worker_contributes_and_the_round_goes_on(start_workers):
     chief, leaving, third = start_workers(3)
     chief.step(), leaving.step(), third.step()
     steps = [chief.step_beside(), third.step_beside()]
@@ -44,7 +44,7 @@ def test_a_worker_that_leaves_contributes_and_is_not_waited_for(start_workers):
     leaving.start()
 
 
-def test_a_worker_that_leaves_before_the_chief_comes_cuts_nobody_off(start_workers):
+def test_a_worker_that_leaves_before_the_chief_comes_excludes_no_other_worker(start_workers):
     chief, leaving, third = start_workers(3)
     leaving.step()
     leaving.leave()
@@ -58,14 +58,14 @@ def test_a_worker_that_leaves_before_the_chief_comes_cuts_nobody_off(start_worke
     leaving.start()
 
 
-def test_steps_of_the_chief_since_the_last_averaging_are_not_lost(start_workers):
+def test_a_leaving_chief_averages_its_steps_since_the_last_round(start_workers):
     (chief,) = start_workers(1)
     chief.step(3)
     chief.hook.end(chief.session)
     assert chief.values() == ([3.0, 4.0], [3.0, 4.0], 2)
 
 
-def test_a_chief_that_has_just_averaged_ends_with_that(start_workers):
+def test_a_chief_that_leaves_after_a_round_keeps_its_average(start_workers):
     (chief,) = start_workers(1)
     chief.step(4)
     chief.hook.end(chief.session)
@@ -82,7 +82,9 @@ def log_lines(monkeypatch):
     hook_module.log.removeHandler(handler)
 
 
-def test_a_worker_that_is_lost_is_waited_for_so_long_and_named(start_workers, log_lines, until):
+def test_a_round_drops_a_lost_worker_after_patience_secs_and_logs_its_name(
+    start_workers, log_lines, until
+):
     chief, lost, third = start_workers(3, patience_secs=0.5)
     lost.step(), third.step(), chief.step()
     lost.die()
@@ -91,7 +93,7 @@ def test_a_worker_that_is_lost_is_waited_for_so_long_and_named(start_workers, lo
         step()
     assert chief.values() == ([4.0, 5.0], [4.0, 5.0], 1)  # Of 2 and 6; of 3 and 7.
     (line,) = log_lines
-    assert "for worker:/job:worker/task:1; it goes on without" in line
+    assert "for worker:/job:worker/task:1 and goes on without" in line
     chief.step(), third.step()
     steps = [chief.step_beside(), third.step_beside()]
     for step in steps:
@@ -101,7 +103,7 @@ def test_a_worker_that_is_lost_is_waited_for_so_long_and_named(start_workers, lo
     assert lost.values()[0] == chief.values()[1]
 
 
-def test_a_worker_that_never_comes_is_given_up_once(start_workers, log_lines):
+def test_a_worker_that_never_joins_is_dropped_once(start_workers, log_lines):
     chief, never = start_workers(2, started=1, patience_secs=0.2)
     chief.step(6)
     assert chief.values() == ([6.0, 7.0], [6.0, 7.0], 3)
@@ -116,7 +118,7 @@ def test_a_worker_that_never_comes_is_given_up_once(start_workers, log_lines):
     assert len(log_lines) == 1
 
 
-def test_without_patience_a_round_waits_for_ever(start_workers):
+def test_without_patience_secs_a_round_has_no_time_limit(start_workers):
     chief, _ = start_workers(2, patience_secs=None)
     chief.step()
     step = chief.step_beside()
@@ -128,7 +130,7 @@ def test_without_patience_a_round_waits_for_ever(start_workers):
     chief.start()
 
 
-def test_a_worker_whose_parameter_server_is_gone_ends_with_a_word(start_workers, log_lines):
+def test_a_worker_that_cannot_reach_the_parameter_server_logs_a_warning(start_workers, log_lines):
     (worker,) = start_workers(1)
 
     class Gone:
@@ -136,10 +138,13 @@ def test_a_worker_whose_parameter_server_is_gone_ends_with_a_word(start_workers,
             raise tf.errors.UnavailableError(None, None, "no such server")
 
     worker.hook.end(Gone())
-    assert log_lines == ["Model averaging: this worker ends without a word: no such server"]
+    (line,) = log_lines
+    assert line.startswith(
+        "Model averaging: cannot tell the other workers that this one ends: no such server."
+    )
 
 
-def test_a_hook_needs_an_optimizer_that_was_applied(graph):
+def test_a_hook_of_an_optimizer_that_was_not_applied_is_refused(graph):
     optimizer = ModelAverageOptimizer(
         v1.train.GradientDescentOptimizer(1.0), 1, True, ModelAverageCustomGetter("")
     )

@@ -105,7 +105,7 @@ def test_one_worker_trains_as_its_optimizer_does(graph, kind):
     assert set(averaging.variables()) <= set(v1.local_variables())
 
 
-def test_two_optimizers_of_one_name_do_not_clash(graph):
+def test_two_optimizers_with_one_name_do_not_clash(graph):
     first, a, _ = quadratic(v1.train.GradientDescentOptimizer(0.5), "a", interval_steps=1)
     second, b, _ = quadratic(v1.train.GradientDescentOptimizer(0.25), "b", interval_steps=3)
     with initialised() as session:
@@ -122,7 +122,7 @@ def test_two_optimizers_of_one_name_do_not_clash(graph):
     assert all(shared)
 
 
-def test_sparse_gradients_and_variables_without_one(graph):
+def test_sparse_and_missing_gradients_are_applied(graph):
     getter = ModelAverageCustomGetter("")
     with v1.variable_scope("", custom_getter=getter):
         table = v1.get_variable("table", initializer=[[1.0], [2.0], [3.0]])
@@ -178,7 +178,7 @@ def replicated(towers, **settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"accumulate_steps": 2}, {"skip_nonfinite": 1}], ids=str)
-def test_towers_inside_of_a_worker(graph, settings):
+def test_tower_optimizer_wraps_model_averaging(graph, settings):
     results = []
     for towers in (1, 2):
         with tf.Graph().as_default():
@@ -192,7 +192,7 @@ def test_towers_inside_of_a_worker(graph, settings):
     assert results[0][1] == (1 if "accumulate_steps" in settings else 2)
 
 
-def test_statistics_of_micro_batches_are_those_of_the_local_optimizer(graph):
+def test_accumulate_statistics_is_that_of_the_local_optimizer(graph):
     class Counting(v1.train.GradientDescentOptimizer):
         def accumulate_statistics(self):
             return v1.Variable(0.0, name="statistics").assign_add(1.0).op
@@ -233,12 +233,12 @@ def arguments(**changes):
     ],
     ids=str,
 )
-def test_wrong_settings(graph, changes, message):
+def test_invalid_settings_are_refused(graph, changes, message):
     with pytest.raises((TypeError, ValueError), match=message):
         ModelAverageOptimizer(**arguments(**changes))
 
 
-def test_wrong_gradients(graph):
+def test_gradients_that_cannot_be_averaged_are_refused(graph):
     averaging = ModelAverageOptimizer(**arguments())
     step = v1.train.create_global_step()
     ordinary = v1.get_variable("ordinary", initializer=1.0)
@@ -249,7 +249,7 @@ def test_wrong_gradients(graph):
         averaging.apply_gradients([(tf.constant(1.0), ordinary)], step)
 
 
-def test_a_global_step_is_needed(graph):
+def test_a_missing_global_step_is_refused(graph):
     getter = ModelAverageCustomGetter("")
     with v1.variable_scope("", custom_getter=getter):
         weights = v1.get_variable("w", initializer=1.0)
@@ -258,7 +258,7 @@ def test_a_global_step_is_needed(graph):
         averaging.minimize(weights**2)
 
 
-def test_several_workers_need_a_place_that_they_share(graph):
+def test_several_workers_without_a_parameter_server_are_refused(graph):
     getter = ModelAverageCustomGetter("/job:worker/task:0")
     with v1.variable_scope("", custom_getter=getter):
         weights = v1.get_variable("w", initializer=1.0)

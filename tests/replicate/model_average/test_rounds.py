@@ -5,12 +5,12 @@ v1 = tf.compat.v1
 
 
 def waits(step):
-    """Whether a step made beside is still waiting after a moment."""
+    """Returns True if a step in another thread still waits after 0.3 s."""
     step.thread.join(0.3)
     return step.thread.is_alive()
 
 
-def test_a_round_waits_for_everybody_and_gives_all_the_mean(start_workers):
+def test_a_round_waits_for_all_workers_and_gives_them_the_mean(start_workers):
     workers = start_workers(3)
     for worker in workers:
         worker.step()
@@ -25,7 +25,7 @@ def test_a_round_waits_for_everybody_and_gives_all_the_mean(start_workers):
         assert worker.values() == ([4.0, 5.0], [4.0, 5.0], 1)
 
 
-def test_workers_keep_in_step_over_many_rounds(start_workers):
+def test_workers_stay_equal_over_many_rounds(start_workers):
     workers = start_workers(2, interval=1)
     for _ in range(10):
         steps = [worker.step_beside() for worker in workers]
@@ -34,7 +34,7 @@ def test_workers_keep_in_step_over_many_rounds(start_workers):
     assert [worker.values() for worker in workers] == [([15.0, 16.0], [15.0, 16.0], 10)] * 2
 
 
-def test_a_worker_that_comes_back_counts_once_in_a_round(start_workers):
+def test_a_restarted_worker_counts_once_in_a_round(start_workers):
     chief, lost, third = start_workers(3)
     chief.step(), lost.step(), third.step()
     waiting = lost.step_beside()
@@ -53,7 +53,7 @@ def test_a_worker_that_comes_back_counts_once_in_a_round(start_workers):
     assert lost.values() == ([4.0, 5.0], [4.0, 5.0], 1)
 
 
-def test_a_worker_whose_round_is_over_takes_the_centers_and_goes_on(start_workers):
+def test_a_late_worker_copies_the_centers_and_goes_on(start_workers):
     chief, late = start_workers(2, patience_secs=0.2)
     late.step()
     chief.step(2)
@@ -68,7 +68,7 @@ def test_a_worker_whose_round_is_over_takes_the_centers_and_goes_on(start_worker
     assert late.values() == chief.values() == ([5.0, 6.0], [5.0, 6.0], 2)
 
 
-def test_a_chief_that_comes_back_begins_the_round_anew(start_workers):
+def test_a_restarted_chief_restarts_the_round(start_workers):
     chief, worker = start_workers(2)
     chief.step(), worker.step()
     waiting = worker.step_beside()
@@ -84,7 +84,7 @@ def test_a_chief_that_comes_back_begins_the_round_anew(start_workers):
     assert chief.values() == worker.values() == ([3.0, 4.0], [3.0, 4.0], 1)
 
 
-def test_a_chief_that_died_while_it_waited(start_workers):
+def test_a_chief_that_died_while_waiting_loses_its_contribution(start_workers):
     chief, worker = start_workers(2)
     chief.step()
     waiting = chief.step_beside()
@@ -102,7 +102,7 @@ def test_a_chief_that_died_while_it_waited(start_workers):
     assert chief.values() == ([3.0, 4.0], [3.0, 4.0], 1), "what it had contributed counts no more"
 
 
-def test_the_end_of_the_chief_ends_those_who_wait_and_those_who_come(start_workers):
+def test_the_end_of_the_chief_ends_waiting_and_working_workers(start_workers):
     chief, waiting, working = start_workers(3)
     waiting.step()
     step = waiting.step_beside()
@@ -117,11 +117,11 @@ def test_the_end_of_the_chief_ends_those_who_wait_and_those_who_come(start_worke
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_what_workers_share_is_on_the_parameter_server(start_workers, use_resource):
+def test_shared_state_is_on_the_parameter_server(start_workers, use_resource):
     (worker,) = start_workers(1, use_resource=use_resource)
     shared = ("ConditionalAccumulator", "FIFOQueueV2", "MutableHashTableV2")
     ops = [op for op in worker.graph.get_operations() if op.type.endswith(shared)]
-    assert len(ops) == 6  # Two weights, who is present, two queues, the board.
+    assert len(ops) == 6  # Means of two weights and of presence, two queues, one table.
     assert all(op.device.startswith("/job:ps/task:0") for op in ops)
     worker.step(2)
     assert worker.values() == ([2.0, 3.0], [2.0, 3.0], 1)

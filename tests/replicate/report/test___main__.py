@@ -11,7 +11,7 @@ from replicate.report import __main__ as program
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_writes_page_and_pictures(model_dir, tmp_path, capsys):
+def test_report_writes_page_and_pictures(model_dir, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     folder = tmp_path / "small"
     shutil.copytree(model_dir, folder)
@@ -27,18 +27,18 @@ def test_writes_page_and_pictures(model_dir, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "it takes one model directory, got nothing: see --help"),
-        (["a", "b"], "it takes one model directory, got a b: see --help"),
-        (["--dir=a"], "it takes one model directory, got --dir=a: see --help"),
+        ([], "expected one model directory, got nothing: see --help"),
+        (["a", "b"], "expected one model directory, got a b: see --help"),
+        (["--dir=a"], "expected one model directory, got --dir=a: see --help"),
         (["/absent"], "there is no directory /absent: correct the path"),
     ],
 )
-def test_wrong_arguments_are_one_line(arguments, told, capsys):
+def test_wrong_arguments_give_a_one_line_error(arguments, told, capsys):
     assert program.main(arguments) == 2
     assert capsys.readouterr().err == f"replicate.report: {told}\n"
 
 
-def test_a_directory_without_events_is_one_line(tmp_path, capsys):
+def test_a_directory_without_events_gives_a_one_line_error(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert program.main([str(tmp_path)]) == 2
     told = f"there are no event files with curves in {tmp_path}: give a model_dir"
@@ -47,7 +47,7 @@ def test_a_directory_without_events_is_one_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("library", ["tensorboard", "matplotlib"])
-def test_a_missing_library_is_one_line_that_says_how_to_get_it(
+def test_a_missing_library_gives_one_line_with_the_pip_command(
     library, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(program, "_LIBRARIES", (library,))
@@ -57,7 +57,7 @@ def test_a_missing_library_is_one_line_that_says_how_to_get_it(
     assert capsys.readouterr().err == f"replicate.report: {told}\n"
 
 
-def test_help_needs_neither_library_nor_tensorflow():
+def test_help_imports_neither_the_libraries_nor_tensorflow():
     code = "import sys; sys.modules.update(dict.fromkeys(['tensorflow', 'matplotlib']));"
     code += "from replicate.report.__main__ import main; sys.exit(main(['--help']))"
     done = subprocess.run(

@@ -1,12 +1,12 @@
 import tensorflow as tf
 
-from replicate.report.curves import Curve, read
+from replicate.report.curves import Curve, read_curves
 
 v1 = tf.compat.v1
 
 
 def test_training_and_evaluations_are_read(model_dir):
-    runs = read(model_dir)
+    runs = read_curves(model_dir)
     assert list(runs) == ["training", "eval_test"]
     assert runs["training"]["loss"] == Curve((1, 6, 11), (2.0, 0.5, 0.0625))
     assert dict(runs["eval_test"]) == {
@@ -15,7 +15,7 @@ def test_training_and_evaluations_are_read(model_dir):
     }
 
 
-def test_steps_that_were_made_again_count_once(tmp_path):
+def test_repeated_steps_count_once(tmp_path):
     with tf.Graph().as_default():
         writer = v1.summary.FileWriter(str(tmp_path))
     for start, values in ((1, (1.0, 2.0, 3.0)), (3, (4.0, 5.0))):
@@ -24,14 +24,14 @@ def test_steps_that_were_made_again_count_once(tmp_path):
             scalar = v1.Summary.Value(tag="loss", simple_value=value)
             writer.add_summary(v1.Summary(value=[scalar]), step)
     writer.close()
-    assert read(tmp_path)["training"]["loss"] == Curve((1, 2, 3, 4), (1.0, 2.0, 4.0, 5.0))
+    assert read_curves(tmp_path)["training"]["loss"] == Curve((1, 2, 3, 4), (1.0, 2.0, 4.0, 5.0))
 
 
-def test_a_file_that_ends_in_the_middle_of_an_event_is_read_to_there(model_dir, tmp_path):
+def test_a_truncated_file_is_read_up_to_its_last_whole_event(model_dir, tmp_path):
     (path,) = (model_dir / "eval_test").glob("*tfevents*")
     (tmp_path / path.name).write_bytes(path.read_bytes()[:-5])
-    assert read(tmp_path)["training"]["accuracy"] == Curve((6,), (0.5,))
+    assert read_curves(tmp_path)["training"]["accuracy"] == Curve((6,), (0.5,))
 
 
-def test_nothing_to_read(tmp_path):
-    assert read(tmp_path) == {}
+def test_a_folder_without_events_has_no_runs(tmp_path):
+    assert read_curves(tmp_path) == {}

@@ -1,9 +1,9 @@
-from replicate.report.curves import Curve, read
+from replicate.report.curves import Curve, read_curves
 from replicate.report.page import page
 
 
-def test_page(model_dir):
-    text = page("Report of small", read(model_dir), {"Curves": "a.png", "K-FAC": "b.png"})
+def test_page_of_training_and_evaluation(model_dir):
+    text = page("Report of small", read_curves(model_dir), {"Curves": "a.png", "K-FAC": "b.png"})
     assert (
         text
         == """\
@@ -42,7 +42,7 @@ Lowest loss of 2 evaluations: 0.75 at step 6.
     )
 
 
-def test_an_evaluation_alone_and_names_that_would_break_a_table():
+def test_page_of_an_evaluation_alone_escapes_table_separators():
     steps = tuple(range(1, 21))
     curves = {"a|b": Curve(steps, (float("nan"),) * 20)}
     text = page("x", {"eval": curves}, {})

@@ -1,11 +1,11 @@
 import pytest
 
-from replicate.report.curves import Curve, read
+from replicate.report.curves import Curve, read_curves
 from replicate.report.panels import Panel, kfac_panels, label, main_panels
 
 
-def test_loss_metrics_and_speed_in_this_order(model_dir):
-    loss, accuracy, speed = main_panels(read(model_dir))
+def test_main_panels_are_loss_metrics_and_speed_in_order(model_dir):
+    loss, accuracy, speed = main_panels(read_curves(model_dir))
     assert (loss.title, list(loss.curves), loss.is_log) == (
         "loss",
         ["training batch", "test"],
@@ -24,14 +24,14 @@ def test_a_loss_that_spans_decades_is_logarithmic(values, is_log):
     assert panel.is_log is is_log
 
 
-def test_there_are_no_more_panels_than_can_be_read():
+def test_main_panels_are_at_most_twelve():
     curve = Curve((1,), (1.0,))
     panels = main_panels({"training": {f"tag{number}": curve for number in range(40)}})
     assert len(panels) == 12
 
 
-def test_kfac_has_panels_of_its_own_and_counters_only_if_they_counted(model_dir):
-    runs = read(model_dir)
+def test_kfac_panels_leave_out_counters_at_zero(model_dir):
+    runs = read_curves(model_dir)
     damping, condition, counters = kfac_panels(runs)
     assert damping == Panel("damping", {"damping": Curve((1, 11), (0.25, 0.125))}, is_log=True)
     assert list(condition.curves) == ["w/input", "w/output"]
@@ -43,5 +43,5 @@ def test_kfac_has_panels_of_its_own_and_counters_only_if_they_counted(model_dir)
     ("run", "words"),
     [("training", "training batch"), ("eval", "evaluation"), ("eval_test", "test")],
 )
-def test_label(run, words):
+def test_label_of_a_run(run, words):
     assert label(run) == words

@@ -12,7 +12,7 @@ from replicate.report.pictures import draw
 @pytest.mark.parametrize(
     ("count", "columns", "rows"), [(1, 1, 1), (2, 2, 1), (4, 2, 2), (5, 3, 2), (12, 3, 4)]
 )
-def test_size_grows_with_the_panels(tmp_path, count, columns, rows):
+def test_picture_size_follows_the_number_of_panels(tmp_path, count, columns, rows):
     panel = Panel("loss", {"a": Curve((1, 2), (1.0, float("nan"))), "b": Curve((1,), (2.0,))}, True)
     draw([panel] * count, tmp_path / "a.png", "title")
     content = (tmp_path / "a.png").read_bytes()

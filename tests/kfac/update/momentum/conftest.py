@@ -41,7 +41,7 @@ def problem(graph):
         precondition=lambda vectors: [x / m for x, m in zip(vectors, M, strict=True)],
         multiply=lambda vectors: [x * m for x, m in zip(vectors, M, strict=True)],
         damping=tf.constant(0.5, tf.float64),
-        kept_damping=tf.constant(0.1, tf.float64),
+        model_damping=tf.constant(0.1, tf.float64),
     )
 
 

@@ -1,0 +1,1 @@
+"""Benchmark of saving and restoring checkpoints. Run it with `python -m`."""

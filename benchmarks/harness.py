@@ -1,0 +1,211 @@
+"""Shared parts of the benchmarks: child processes, timing, records and logical devices.
+
+Importing this module does not import TensorFlow or Matplotlib, so that `--help` of a benchmark is
+quick and a child process can set up its devices first.
+"""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+ROOT = pathlib.Path(__file__).parents[1]
+_SHOWN_CHARACTERS = 2000
+"""Length of the end of a failed program's standard error that is shown."""
+_DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow", "numpy", "replicate-model-fn")
+
+
+class ChildError(SystemExit):
+    """Failure of a child process. Ends the benchmark unless it is caught."""
+
+
+def run_program(command: Sequence[str], purpose: str, seconds: float | None = None) -> str:
+    """Runs a program in the root of the project and returns its standard output.
+
+    Args:
+      command: Program and arguments.
+      purpose: Task of the program, for error messages: "time the MLP".
+      seconds: Time limit, or None for no limit.
+
+    Raises:
+      ChildError: The program failed or exceeded the limit.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603  # Python, pip, and programs of this package
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ChildError(f"Could not {purpose} in {seconds:.0f} s.") from error
+    if done.returncode:
+        shown = done.stderr[-_SHOWN_CHARACTERS:]
+        raise ChildError(f"Could not {purpose}; {command[0]} said:\n{shown}")
+    return done.stdout
+
+
+def read_json(command: Sequence[str], purpose: str, seconds: float | None = None) -> Any:
+    """Runs a program like `run_program` and parses the last line of its output as JSON."""
+    return json.loads(run_program(command, purpose, seconds).splitlines()[-1])
+
+
+class Program(Protocol):
+    """Program whose steps are timed."""
+
+    def run(self, steps: int) -> float:
+        """Runs some steps and returns the mean seconds per step."""
+
+
+def mean_seconds(step: Callable[[], Any], steps: int) -> float:
+    """Calls `step` `steps` times and returns the mean seconds per call."""
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    return (time.perf_counter() - start) / steps
+
+
+def take_turns(
+    programs: Mapping[str, Program], rounds: int, block: int, warm_up: int
+) -> dict[str, list[float]]:
+    """Times the programs in alternating blocks of steps.
+
+    Other load on the machine then slows all programs alike. Ratios within one round are therefore
+    more reliable than ratios of times measured minutes apart.
+
+    Args:
+      programs: Programs by name.
+      rounds: Number of blocks of each program.
+      block: Steps in a block.
+      warm_up: Untimed steps of each program before the first round.
+
+    Returns:
+      Seconds per step of each block, by program.
+    """
+    for program in programs.values():
+        if warm_up:
+            program.run(warm_up)
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, program in programs.items():
+            times[name].append(program.run(block))
+    return times
+
+
+def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Returns the ratio of two programs' times in each round."""
+    return [time / other for time, other in zip(times, others, strict=True)]
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Formats values as "median [smallest, largest]" with `digits` decimals."""
+    median, least, most = (
+        f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+    )
+    return f"{median} [{least}, {most}]"
+
+
+def divide_cpu(count: int) -> list[str]:
+    """Splits the CPU of this process into logical devices and returns their names.
+
+    Call this before TensorFlow runs anything.
+    """
+    import tensorflow as tf  # noqa: PLC0415
+
+    cpu, *_ = tf.config.list_physical_devices("CPU")
+    logical = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(cpu, logical)
+    return cpu_names(count)
+
+
+def cpu_names(count: int) -> list[str]:
+    """Returns the names of the first `count` logical CPU devices."""
+    return [f"/cpu:{index}" for index in range(count)]
+
+
+def run_constant() -> None:
+    """Runs a constant in a session, so that TensorFlow allocates its base memory."""
+    import tensorflow as tf  # noqa: PLC0415
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.constant(0))
+
+
+def peak_bytes() -> int:
+    """Returns the peak memory of this process so far, in bytes (`ru_maxrss`, Linux only)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def write_record(path: str, measured: Any) -> None:
+    """Writes measurements as JSON, with the date, load, processor and package versions.
+
+    Args:
+      path: JSON file to write.
+      measured: Any value that JSON can represent.
+    """
+    text = json.dumps({**_circumstances(), "measured": measured}, indent=1)
+    pathlib.Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def draw_bars(
+    path: str, groups: Mapping[str, Mapping[str, Sequence[float]]], title: str, unit: str
+) -> None:
+    """Draws medians as grouped bars, with the smallest and largest values as whiskers.
+
+    Args:
+      path: PNG file to write.
+      groups: Values by bar, by group. Groups may have different bars.
+      title: Title of the chart.
+      unit: Label of the vertical axis.
+    """
+    from matplotlib import figure  # noqa: PLC0415
+
+    picture = figure.Figure(figsize=(1.5 + 2.2 * len(groups), 3.6), layout="constrained")
+    axes = picture.add_subplot()
+    names = dict.fromkeys(name for group in groups.values() for name in group)
+    width = 0.8 / len(names)
+    for name in names:
+        values = [group[name] for group in groups.values() if name in group]
+        medians = [statistics.median(series) for series in values]
+        below = [m - min(series) for m, series in zip(medians, values, strict=True)]
+        above = [max(series) - m for m, series in zip(medians, values, strict=True)]
+        positions = [
+            index + (list(group).index(name) - (len(group) - 1) / 2) * width
+            for index, group in enumerate(groups.values())
+            if name in group
+        ]
+        axes.bar(positions, medians, width, yerr=[below, above], label=name, capsize=2)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_ylabel(unit)
+    axes.set_title(title, fontsize="medium")
+    axes.legend(fontsize="small", frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    picture.savefig(path, dpi=120)
+
+
+def _circumstances() -> dict[str, Any]:
+    versions = {}
+    for name in _DISTRIBUTIONS:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    info = pathlib.Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown"

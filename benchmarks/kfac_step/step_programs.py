@@ -1,0 +1,118 @@
+"""Training programs for the step benchmark: a model and an optimizer in a session of their own."""
+
+import collections
+import itertools
+from typing import Any
+
+import tensorflow as tf
+
+import kfac
+from benchmarks import harness
+from benchmarks.kfac_step import registered_models
+from benchmarks.kfac_step.operation_counts import LayerSize, executed_operations
+
+v1 = tf.compat.v1
+
+INVERT_EVERY = 10
+ENCODER = (784, 1000, 500, 250, 30)
+"""Units of the encoder. The decoder mirrors them."""
+
+
+class Program:
+    """A model and an optimizer in their own graph and session."""
+
+    def __init__(
+        self, model: str, optimizer: str, batch_size: int, momentum_type: str = "regular"
+    ) -> None:
+        """Builds the graph and initializes the variables.
+
+        Args:
+          model: One of `benchmarks.kfac_step.MODELS`.
+          optimizer: "momentum" or "kfac".
+          batch_size: Examples in a batch.
+          momentum_type: K-FAC argument of that name.
+        """
+        graph = tf.Graph()
+        with graph.as_default():
+            v1.set_random_seed(1)
+            build = {"convnet": build_convnet, "autoencoder": build_autoencoder}[model]
+            loss, layers = build(_random_images(batch_size))
+            self._train = _make_optimizer(optimizer, layers, momentum_type).minimize(loss)
+            initializer = v1.global_variables_initializer()
+        self._session = v1.Session(graph=graph)
+        self._session.run(initializer)
+
+    def run(self, steps: int) -> float:
+        """Runs some steps and returns the mean seconds per step."""
+        return harness.mean_seconds(lambda: self._session.run(self._train), steps)
+
+    def executed_operations(self) -> float:
+        """Returns the mean operations per step over one interval between inverses."""
+        steps = [executed_operations(self._traced()) for _ in range(INVERT_EVERY)]
+        return sum(steps) / len(steps)
+
+    def _traced(self) -> Any:
+        """Runs a step and returns its trace."""
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
+        self._session.run(self._train, options=options, run_metadata=metadata)
+        return metadata
+
+    def profile(self) -> dict[str, float]:
+        """Runs a step and returns milliseconds by op type, summed over threads."""
+        metadata = self._traced()
+        spent: collections.Counter[str] = collections.Counter()
+        for device in metadata.step_stats.dev_stats:
+            for node in device.node_stats:
+                kind = node.timeline_label.rpartition(" = ")[2].partition("(")[0]
+                spent[kind or "?"] += (node.op_end_rel_micros - node.op_start_rel_micros) / 1e3
+        return dict(spent)
+
+
+def _random_images(batch_size: int) -> Any:
+    """Returns images [batch, 28, 28, 1] from a variable, which prevents constant folding."""
+    shape = [batch_size, 28, 28, 1]
+    return v1.get_variable(
+        "images", shape, initializer=v1.random_uniform_initializer(), trainable=False
+    ).read_value()
+
+
+def build_convnet(images: Any) -> tuple[Any, kfac.LayerCollection]:
+    """Returns the loss and the registered layers of the examples' ConvNet."""
+    layers = kfac.LayerCollection()
+    labels = tf.range(images.shape[0]) % 10
+    return registered_models.convnet_loss(images, labels, layers), layers
+
+
+def build_autoencoder(images: Any) -> tuple[Any, kfac.LayerCollection]:
+    """Returns the loss and the registered layers of an autoencoder with sigmoids."""
+    layers = kfac.LayerCollection()
+    loss = registered_models.autoencoder_loss(images, ENCODER, tf.sigmoid, tf.sigmoid, layers)
+    return loss, layers
+
+
+def _make_optimizer(name: str, layers: kfac.LayerCollection, momentum_type: str) -> Any:
+    if name == "momentum":
+        return v1.train.MomentumOptimizer(1e-3, 0.9)
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=INVERT_EVERY,
+        learning_rate=1e-4,
+        damping=0.1,
+        layer_collection=layers,
+        momentum_type=momentum_type,
+    )
+
+
+def layer_sizes(model: str) -> list[LayerSize]:
+    """Returns the sizes of a model's layers."""
+    if model == "convnet":
+        return [
+            LayerSize(5 * 5 * 1 + 1, 16, 28 * 28, is_first=True),
+            LayerSize(5 * 5 * 16 + 1, 16, 14 * 14),
+            LayerSize(7 * 7 * 16 + 1, 10),
+        ]
+    units = registered_models.autoencoder_units(ENCODER)
+    return [
+        LayerSize(inputs + 1, outputs, is_first=index == 0)
+        for index, (inputs, outputs) in enumerate(itertools.pairwise(units))
+    ]

@@ -1,0 +1,141 @@
+"""Training programs for the races to a loss, on scikit-learn's digits.
+
+A `Program` trains one model with one optimizer, times its steps and evaluates its loss.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+import kfac
+from benchmarks.kfac_step import registered_models
+from examples import mnist
+
+v1 = tf.compat.v1
+
+BATCH_SIZE = 512
+ENCODER = (64, 100, 50, 25, 2)
+"""Units of the encoder. The decoder mirrors them."""
+
+WARM_UP = 6
+"""Untimed steps. K-FAC computes inverses in the first and the sixth."""
+
+_ADAPTIVE: dict[str, Any] = {
+    "momentum_type": "qmodel",
+    "learning_rate": None,
+    "momentum": None,
+    "adapt_damping": True,
+    "calibrate_damping": True,
+    "damping_adaptation_interval": 5,
+    "damping_adaptation_decay": 0.9,
+    "min_damping": 1e-6,
+    "invert_every": 5,
+    "cov_update_every": 5,
+    "cov_ema_decay": 0.9,
+}
+_FIXED: dict[str, Any] = {
+    "momentum_type": "adam",
+    "learning_rate": 0.1,
+    "damping": 0.003,
+    "invert_every": 5,
+}
+
+
+class Program:
+    """A problem and an optimizer in their own graph and session.
+
+    Programs with the same problem and seed have the same initial weights and batches.
+    """
+
+    def __init__(self, problem: str, optimizer: str, setting: float, seed: int) -> None:
+        """Builds the graph, runs some warm-up steps, and initializes the variables again.
+
+        Args:
+          problem: "autoencoder" or "convnet".
+          optimizer: "momentum", "adam", "kfac" or "kfac fixed".
+          setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping as a
+            multiple of the mean curvature. "kfac fixed": norm constraint.
+          seed: Seed of weights and batches.
+        """
+        graph = tf.Graph()
+        with graph.as_default():
+            v1.set_random_seed(seed)
+            data = _data()
+            batch = _draw(data, seed)
+            layers = kfac.LayerCollection()
+            loss = _loss(problem, batch, layers)
+
+            def loss_of(examples: Any) -> Any:
+                with v1.variable_scope(v1.get_variable_scope(), reuse=True):
+                    return _loss(problem, examples)
+
+            whole_loss = loss_of(data)
+            self._weights = v1.trainable_variables()
+            adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
+            train = _make_optimizer(optimizer, setting, adaptation).minimize(loss)
+            initializer = v1.global_variables_initializer()
+        self._session = v1.Session(graph=graph)
+        self._step = self._session.make_callable(train)
+        self._whole_loss = self._session.make_callable(whole_loss)
+        self._session.run(initializer)
+        self.run(WARM_UP)
+        self.loss()
+        self._session.run(initializer)
+
+    def run(self, steps: int) -> float:
+        """Runs some steps and returns their total seconds."""
+        start = time.perf_counter()
+        for _ in range(steps):
+            self._step()
+        return time.perf_counter() - start
+
+    def loss(self) -> float:
+        """Returns the mean loss over all training data."""
+        return float(self._whole_loss())
+
+    def weights(self) -> list[Any]:
+        """Returns the arrays [weights, bias, weights, bias, ...], layer by layer."""
+        return list(self._session.run(self._weights))
+
+    def close(self) -> None:
+        """Closes the session."""
+        self._session.close()
+
+
+def _data() -> tuple[Any, Any]:
+    """Returns all images and labels from variables, which prevents constant folding."""
+    train = mnist.load_digits().train
+    images, labels = (
+        v1.get_variable(name, initializer=values, trainable=False).read_value()
+        for name, values in (("images", train.images), ("labels", train.labels))
+    )
+    return images, labels
+
+
+def _draw(data: tuple[Any, Any], seed: int) -> tuple[Any, Any]:
+    """Samples a new batch, with replacement, in each run."""
+    images, labels = data
+    rows = tf.random.uniform([BATCH_SIZE], maxval=images.shape[0], dtype=tf.int32, seed=seed)
+    return tf.gather(images, rows), tf.gather(labels, rows)
+
+
+def _loss(problem: str, batch: tuple[Any, Any], layers: kfac.LayerCollection | None = None) -> Any:
+    images, labels = batch
+    if problem == "convnet":
+        return registered_models.convnet_loss(images, labels, layers)
+    return registered_models.autoencoder_loss(images, ENCODER, tf.tanh, layers=layers)
+
+
+def _make_optimizer(name: str, setting: float, adaptation: Mapping[str, Any]) -> Any:
+    if name == "momentum":
+        return v1.train.MomentumOptimizer(setting, 0.9)
+    if name == "adam":
+        return v1.train.AdamOptimizer(setting)
+    if name == "kfac":
+        return kfac.PeriodicInvCovUpdateKfacOpt(damping=setting, **_ADAPTIVE, **adaptation)
+    layers = adaptation["layer_collection"]
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        layer_collection=layers, norm_constraint=setting, **_FIXED
+    )

@@ -1,0 +1,130 @@
+"""Models of the tower benchmarks, as functions of their parameters, each with a batch of data.
+
+Each way of training creates the variables itself and passes them to `Model.loss`, so all ways
+compute the same loss.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from examples.slim.networks import factory
+
+Parameters: TypeAlias = Mapping[str, Any]
+
+
+class Model:
+    """Model with initial parameters, a batch of data, and a loss.
+
+    Attributes:
+      parameters: Initial values by name.
+      batch: Features and labels, [batch, ...] each.
+    """
+
+    parameters: Mapping[str, np.ndarray]
+    batch: tuple[np.ndarray, np.ndarray]
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean loss of the examples, shape []."""
+        raise NotImplementedError
+
+
+class ConvNet(Model):
+    """The examples' ConvNet: two 5×5×16 convolutions with pooling and a linear layer."""
+
+    def __init__(self, side: int, batch_size: int) -> None:
+        """Takes the side of the images in pixels, a multiple of 4, and the batch size."""
+        self._features = (side // 4) ** 2 * 16
+        self.parameters = {
+            **_layer("conv1", 5, 5, 1, 16),
+            **_layer("conv2", 5, 5, 16, 16),
+            **_layer("linear", self._features, 10),
+        }
+        self.batch = (_uniform(batch_size, side, side, 1), _labels(batch_size))
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy."""
+        for name in ("conv1", "conv2"):
+            outputs = tf.nn.conv2d(features, parameters[f"{name}/weights"], 1, "SAME")
+            outputs = tf.nn.relu(tf.nn.bias_add(outputs, parameters[f"{name}/bias"]))
+            features = tf.nn.max_pool2d(outputs, 3, 2, "SAME")
+        flat = tf.reshape(features, [-1, self._features])
+        return _cross_entropy(parameters, "linear", flat, labels)
+
+
+class Mlp(Model):
+    """Fully connected network 784-256-128-10 with ReLUs."""
+
+    def __init__(self, batch_size: int) -> None:
+        """Takes the batch size."""
+        self.parameters = {
+            **_layer("hidden1", 784, 256),
+            **_layer("hidden2", 256, 128),
+            **_layer("linear", 128, 10),
+        }
+        self.batch = (_uniform(batch_size, 784), _labels(batch_size))
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy."""
+        for name in ("hidden1", "hidden2"):
+            outputs = features @ parameters[f"{name}/weights"] + parameters[f"{name}/bias"]
+            features = tf.nn.relu(outputs)
+        return _cross_entropy(parameters, "linear", features, labels)
+
+
+class Embedding(Model):
+    """Mean of an example's embeddings and a linear layer. The table has sparse gradients."""
+
+    def __init__(self, rows: int, width: int, words: int, batch_size: int) -> None:
+        """Takes the rows and width of the table, the words of an example, and the batch size."""
+        self.parameters = {"table": _uniform(rows, width) - 0.5, **_layer("linear", width, 10)}
+        ids = np.random.default_rng(0).integers(rows, size=[batch_size, words], dtype=np.int32)
+        self.batch = (ids, _labels(batch_size))
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy."""
+        vectors = tf.nn.embedding_lookup(parameters["table"], features)
+        return _cross_entropy(parameters, "linear", tf.reduce_mean(vectors, axis=1), labels)
+
+
+class Network(Model):
+    """Network of the image classifier, with batch normalization and weight decay.
+
+    It creates its variables with `get_variable`, so `MirroredProgram` cannot train it.
+    """
+
+    def __init__(self, name: str, side: int, batch_size: int) -> None:
+        """Takes a network name of `examples.slim.networks`, the image side and the batch size."""
+        self._network = factory.get_network_fn(name, 10, weight_decay=1e-4, is_training=True)
+        self.parameters = {}
+        self.batch = (_uniform(batch_size, side, side, 3), _labels(batch_size))
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy."""
+        del parameters
+        logits, _ = self._network(features)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        return tf.reduce_mean(losses)
+
+
+def _layer(name: str, *shape: int) -> dict[str, np.ndarray]:
+    """Weights with variance 1 / inputs and zero biases."""
+    inputs = np.prod(shape[:-1])
+    weights = np.random.default_rng(0).normal(0.0, inputs**-0.5, shape).astype(np.float32)
+    return {f"{name}/weights": weights, f"{name}/bias": np.zeros(shape[-1:], np.float32)}
+
+
+def _cross_entropy(parameters: Parameters, layer: str, features: Any, labels: Any) -> Any:
+    logits = features @ parameters[f"{layer}/weights"] + parameters[f"{layer}/bias"]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
+
+
+def _uniform(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).random(shape, dtype=np.float32)
+
+
+def _labels(count: int) -> np.ndarray:
+    return (np.arange(count) % 10).astype(np.int32)

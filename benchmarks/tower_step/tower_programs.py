@@ -1,0 +1,213 @@
+"""Four ways of training a model: one tower, replicated, towers by hand, `MirroredStrategy`.
+
+The data stay in memory, so only the step is timed and not its input. The models are in
+`tower_models`.
+"""
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+import replicate
+from benchmarks import harness
+from benchmarks.tower_step.tower_models import Model, Parameters
+
+v1 = tf.compat.v1
+
+RATE = 0.01
+MOMENTUM = 0.9
+
+
+Build: TypeAlias = Callable[[Model, Sequence[str], Any, Any], Any]
+"""Function of model, devices, features and labels that returns a train op."""
+
+
+class GraphBuild:
+    """Program whose step builds the training graph."""
+
+    def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
+        """Stores the arguments of `build`."""
+        self._arguments = model, devices
+        self._build = build
+
+    def run(self, steps: int) -> float:
+        """Builds graphs and returns the mean seconds per graph."""
+        gc.collect()  # Frees the graphs of earlier turns outside of the timing.
+        return harness.mean_seconds(self._build_anew, steps)
+
+    def _build_anew(self) -> None:
+        with tf.Graph().as_default():
+            _build_in_graph(*self._arguments, self._build)
+
+
+class GraphProgram:
+    """Train op in its own graph and session, on logical CPU devices."""
+
+    def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
+        """Builds the graph and initializes the variables."""
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            self._train = _build_in_graph(model, devices, build)
+            initializer = v1.group(
+                v1.global_variables_initializer(), v1.local_variables_initializer()
+            )
+        count = max(int(device.rpartition(":")[2]) for device in devices) + 1
+        options = v1.ConfigProto(device_count={"CPU": count}, allow_soft_placement=True)
+        self._session = v1.Session(graph=self.graph, config=options)
+        self._session.run(initializer)
+
+    def run(self, steps: int) -> float:
+        """Runs some steps and returns the mean seconds per step."""
+        return harness.mean_seconds(lambda: self._session.run(self._train), steps)
+
+    def parameters(self) -> list[np.ndarray]:
+        """Returns the trained values, in order of creation."""
+        with self.graph.as_default():
+            values: list[np.ndarray] = self._session.run(v1.trainable_variables())
+        return values
+
+    def largest_tensor(self) -> int:
+        """Runs a step and returns the bytes of the largest tensor that an op allocates.
+
+        Call this after a first step, because TensorFlow copies an embedding table in that one.
+        """
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        self._session.run(self._train, options=options, run_metadata=metadata)
+        return max(
+            memory.total_bytes
+            for device in metadata.step_stats.dev_stats
+            for node in device.node_stats
+            for memory in node.memory
+        )
+
+
+def _build_in_graph(model: Model, devices: Sequence[str], build: Build) -> Any:
+    v1.train.create_global_step()
+    features, labels = (
+        v1.get_variable(name, initializer=array, trainable=False).read_value()
+        for name, array in zip(("features", "labels"), model.batch, strict=True)
+    )
+    return build(model, devices, features, labels)
+
+
+def one_tower(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
+    """Trains on the whole batch on the first device."""
+    with v1.device(devices[0]):
+        return _optimizer().minimize(model.loss(_get_variables(model), features, labels))
+
+
+def replicated(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
+    """Trains with `replicate_model_fn` and `TowerOptimizer`."""
+
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        loss = model.loss(_get_variables(model), features, labels)
+        train_op = replicate.TowerOptimizer(_optimizer).minimize(loss)
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    model_fn = replicate.replicate_model_fn(model_fn, v1.losses.Reduction.MEAN, devices)
+    return model_fn(features, labels, replicate.ModeKeys.TRAIN).train_op
+
+
+def by_hand(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
+    """Trains in a loop over the devices, as in multi-GPU programs of TensorFlow 1.
+
+    Sums of sparse gradients are dense here. Batch normalization uses the first tower's statistics.
+    """
+    optimizer = _optimizer()
+    with v1.device(devices[0]):
+        shards = zip(tf.split(features, len(devices)), tf.split(labels, len(devices)), strict=True)
+    towers: list[Any] = []
+    updates: list[Any] = []
+    for index, (device, shard) in enumerate(zip(devices, shards, strict=True)):
+        with v1.device(device), v1.variable_scope("model", reuse=index > 0):
+            loss = model.loss(_get_variables(model), *shard)
+            towers.append(optimizer.compute_gradients(loss))
+            updates = updates or v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+    with v1.device(devices[0]), v1.control_dependencies(updates):
+        averages = [
+            (v1.add_n([gradient for gradient, _ in pairs]) / len(devices), pairs[0][1])
+            for pairs in zip(*towers, strict=True)
+        ]
+        return optimizer.apply_gradients(averages)
+
+
+class MirroredProgram:
+    """Custom training loop with `tf.distribute.MirroredStrategy` and one `tf.function`."""
+
+    def __init__(self, model: Model, devices: Sequence[str]) -> None:
+        """Creates the variables. The first step traces the function."""
+        self._strategy = tf.distribute.MirroredStrategy(devices)
+        with self._strategy.scope():
+            self._parameters = {n: tf.Variable(value) for n, value in model.parameters.items()}
+            self._velocities = [
+                tf.Variable(tf.zeros_like(value)) for value in self._parameters.values()
+            ]
+        self._shard = tuple(self._distributed(array, len(devices)) for array in model.batch)
+        self._model = model
+        self._step = tf.function(self._make_step)
+
+    def run(self, steps: int) -> float:
+        """Runs some steps and returns the mean seconds per step."""
+        return harness.mean_seconds(lambda: self._step(*self._shard), steps)
+
+    def parameters(self) -> list[np.ndarray]:
+        """Returns the trained values."""
+        return [variable.numpy() for variable in self._parameters.values()]
+
+    def _distributed(self, array: np.ndarray, count: int) -> Any:
+        parts = np.split(array, count)
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(parts[context.replica_id_in_sync_group])
+        )
+
+    def _make_step(self, features: Any, labels: Any) -> None:
+        self._strategy.run(self._replica_step, (features, labels))
+
+    def _replica_step(self, features: Any, labels: Any) -> None:
+        variables = list(self._parameters.values())
+        with tf.GradientTape() as tape:
+            loss = self._model.loss(self._parameters, features, labels)
+            loss /= self._strategy.num_replicas_in_sync
+        gradients = tape.gradient(loss, variables)
+        tf.distribute.get_replica_context().merge_call(self._apply, gradients)
+
+    def _apply(self, strategy: Any, *gradients: Any) -> None:
+        variables = list(self._parameters.values())
+        pairs = list(zip(gradients, variables, strict=True))
+        sums = strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
+        for variable, velocity, total in zip(variables, self._velocities, sums, strict=True):
+            strategy.extended.update(variable, _momentum_step, (velocity, total))
+
+
+def _momentum_step(variable: Any, velocity: Any, gradient: Any) -> None:
+    if isinstance(gradient, tf.IndexedSlices):
+        rows, positions = tf.unique(gradient.indices)
+        totals = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows))
+        tf.raw_ops.ResourceSparseApplyMomentum(
+            var=variable.handle,
+            accum=velocity.handle,
+            lr=RATE,
+            grad=totals,
+            indices=rows,
+            momentum=MOMENTUM,
+        )
+    else:
+        tf.raw_ops.ResourceApplyMomentum(
+            var=variable.handle,
+            accum=velocity.handle,
+            lr=RATE,
+            grad=gradient,
+            momentum=MOMENTUM,
+        )
+
+
+def _optimizer() -> Any:
+    return v1.train.MomentumOptimizer(RATE, MOMENTUM)
+
+
+def _get_variables(model: Model) -> Parameters:
+    return {n: v1.get_variable(n, initializer=value) for n, value in model.parameters.items()}

@@ -1,0 +1,67 @@
+"""Factors with more structure than a matrix, of which only some functions are known.
+
+Extended by the factor of uncorrelated activations and that of chains of uses.
+"""
+
+import abc
+
+from kfac.config import CurvatureConfig
+from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.matrix_functions import MatrixFunctions
+from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.linalg.linear_operator import LinearOperator
+
+
+def unsupported_error(function: str, factor: str, known: str, remedy: str) -> ValueError:
+    """Returns the error of a function that a factor's structure does not allow.
+
+    Args:
+      function: The function, such as "power 0.5".
+      factor: Name of the factor.
+      known: The functions that are known, and under which approximation.
+      remedy: Argument of the layer's registration that allows more.
+    """
+    return ValueError(
+        f"Cannot compute the {function} of factor {factor!r}: {known} are known. "
+        f"Register the layer with {remedy}."
+    )
+
+
+class StructuredFactor(FisherFactor):
+    """A factor whose Cholesky factor is not known."""
+
+    def __init__(
+        self,
+        tensors: Sources,
+        devices: tuple[str, ...],
+        name: str,
+        config: CurvatureConfig | None = None,
+    ) -> None:
+        """Takes the arguments of `FisherFactor`."""
+        super().__init__(tensors, devices, name, config)
+        self._functions = MatrixFunctions(name, self._config, self.inverse_dtype)
+
+    @abc.abstractmethod
+    def _unsupported(self, function: str) -> ValueError:
+        """Returns the error that names the known functions and the remedy."""
+
+    @property
+    def inverses(self) -> tuple[MatrixSlot, ...]:
+        """All registered functions, in order of registration."""
+        return self._functions.slots
+
+    def register_cholesky(self, damping: Damping) -> None:
+        """Raises ValueError: not known."""
+        raise self._unsupported("Cholesky factor")
+
+    def register_cholesky_inverse(self, damping: Damping) -> None:
+        """Raises ValueError: not known."""
+        raise self._unsupported("Cholesky factor")
+
+    def get_cholesky(self, damping: Damping) -> LinearOperator:
+        """Raises ValueError: not known."""
+        raise self._unsupported("Cholesky factor")
+
+    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
+        """Raises ValueError: not known."""
+        raise self._unsupported("Cholesky factor")

@@ -1,0 +1,61 @@
+"""A readable table of layers, their blocks and factors, sizes and devices.
+
+Called by the layer collection, for people.
+"""
+
+from collections.abc import Sequence
+
+from kfac._types import Variable
+from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.fisher_factors.base import FisherFactor
+
+_UNITS = ("B", "KB", "MB", "GB")
+
+
+def curvature_report(blocks: Sequence[FisherBlock], found: Sequence[str] = ()) -> str:
+    """Returns one paragraph per block: parameters, approximation, then a line per factor.
+
+    A line names the factor, its class, dtype and shape; then the bytes and the device of its
+    average, and those of its inverses. It is there once factors have been made; bytes and devices,
+    once variables have been made. What the graph scanner found follows.
+
+    Args:
+      blocks: The blocks of the layer collection.
+      found: Lines about what the graph scanner found, one per decision.
+    """
+    lines = [line for block in blocks for line in _block_lines(block)]
+    if found:
+        lines += ["found in the graph:", *(f"  {line}" for line in found)]
+    return "\n".join(lines)
+
+
+def _block_lines(block: FisherBlock) -> list[str]:
+    names = ", ".join(param.op.name for param in as_tuple(block.params))
+    towers = f"{block.num_registered_towers} tower(s)"
+    head = f"{names}: {type(block).__name__}, {block.describe()}, {towers}"
+    return [head, *(f"  {_factor_line(factor)}" for factor in block.made_factors)]
+
+
+def _factor_line(factor: FisherFactor) -> str:
+    shape = "x".join(map(str, factor.cov_shape))
+    parts = [f"{factor.name}: {type(factor).__name__}, {factor.dtype.name} {shape}"]
+    for what, variables in (
+        ("average", factor.get_cov_vars()),
+        ("inverses", factor.get_inv_vars()),
+    ):
+        if variables:
+            parts.append(f"{what} {_size(variables)}{_where(variables)}")
+    return ", ".join(parts)
+
+
+def _size(variables: Sequence[Variable]) -> str:
+    size = float(sum(v.shape.num_elements() * v.dtype.base_dtype.size for v in variables))
+    unit = 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.3g} {_UNITS[unit]}"
+
+
+def _where(variables: Sequence[Variable]) -> str:
+    devices = dict.fromkeys(v.device for v in variables if v.device)
+    return f" on {' '.join(devices)}" if devices else ""

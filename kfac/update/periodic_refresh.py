@@ -1,0 +1,227 @@
+"""The periodic refresh policy: averages and inverses every so many steps, after a burn-in.
+
+The order in a run is averages, inverses, step; each uses the results of the one before. In a
+burn-in only the averages are updated. A step that reads no averages itself is computed beside their
+update, but made after it.
+"""
+
+import dataclasses
+import numbers
+import typing
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac.arguments import check_period
+from kfac.estimator import FisherEstimator
+from kfac.placement import assign_by_cost
+from kfac.schedules import called_once, is_due
+from kfac.state import (
+    Assignment,
+    assign_all,
+    is_resource,
+    known_after,
+    make_counter,
+    read,
+)
+from kfac.update.preconditioner import Preconditioner
+from kfac.update.refresh import RefreshPolicy
+from kfac.update.step import KfacStep, StepConditions
+
+v1 = tf.compat.v1
+
+
+@dataclasses.dataclass(frozen=True)
+class RefreshPeriods:
+    """Periods of a refresh policy.
+
+    Attributes:
+      invert_every: Steps between two computations of an inverse, ≥ 1: an int, an int Tensor or
+        Variable [], or a function that returns one of these.
+      cov_update_every: Steps between two updates of the averages, ≥ 1.
+      num_burnin_steps: Number of runs at the beginning that only update the averages.
+      spread_inverses: Whether each step computes some of the inverses, and not one step all.
+    """
+
+    invert_every: Scalar
+    cov_update_every: int
+    num_burnin_steps: int
+    spread_inverses: bool
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          ValueError: One of them is out of its range, or inverses cannot be spread.
+        """
+        if isinstance(self.invert_every, numbers.Real) or self.spread_inverses:
+            check_period("invert_every", self.invert_every)
+        check_period("cov_update_every", self.cov_update_every)
+        if self.num_burnin_steps != 0:
+            check_period("num_burnin_steps", self.num_burnin_steps)
+
+    def separates(self, damping_interval: int) -> bool:
+        """Returns whether inverses may miss a change of a damping that adapts so often.
+
+        Args:
+          damping_interval: Steps from one adaptation to the next.
+        """
+        is_static = isinstance(self.invert_every, numbers.Real)
+        return is_static and damping_interval % self.invert_every != 0
+
+
+class _Due(NamedTuple):
+    """Parts of a run; each a bool [], or a Python True where it never differs.
+
+    Attributes:
+      step: Whether to make a step, or else to burn in.
+      averages: Whether to update the averages.
+    """
+
+    step: Tensor | bool
+    averages: Tensor | bool
+
+
+class _Updates(NamedTuple):
+    """Ops that refresh the curvature when that is due.
+
+    Attributes:
+      averages: Updates the averages.
+      inverses: Updates the inverses, after the averages. Need not wait for these otherwise.
+      makes_step: Whether the run makes a step; see `StepConditions`.
+    """
+
+    averages: Operation
+    inverses: Operation
+    makes_step: Tensor | bool
+
+
+@typing.final
+class PeriodicRefresh(RefreshPolicy):
+    """Updates averages, then inverses, before the step, each when it is due."""
+
+    def __init__(self, step: KfacStep, estimator: FisherEstimator, periods: RefreshPeriods) -> None:
+        """Makes no ops or variables.
+
+        Args:
+          step: The step.
+          estimator: The curvature.
+          periods: When to update it.
+        """
+        self._step = step
+        self._estimator = estimator
+        self._preconditioner = Preconditioner(estimator, from_identity=False)
+        self._periods = periods
+        self._invert_every = called_once(periods.invert_every)
+        self._burnin_counter: Variable = None
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The counter of the burn-in's runs, if there is a burn-in and it was made."""
+        return [] if self._burnin_counter is None else [self._burnin_counter]
+
+    def apply(
+        self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
+    ) -> Operation:
+        """Returns an op that updates averages and inverses if they are due, then makes one step."""
+        updates = self._updates()
+        conditions = StepConditions(
+            makes_step=updates.makes_step, before=[updates.inverses], beside=[updates.averages]
+        )
+        if not self._periods.num_burnin_steps:
+            return self._step.apply(pairs, conditions, self._preconditioner, global_step, name)
+        step = self._step.apply(pairs, conditions, self._preconditioner)
+        with v1.control_dependencies(conditions.before):
+            return self._count_burnin(step, updates.makes_step, global_step, name)
+
+    def accumulate_statistics(self) -> Operation:
+        """Returns an op that adds the current batch to the sums for the next averages."""
+        return self._estimator.make_accumulation_op(self._due().averages)
+
+    def update_op(self) -> Operation:
+        """Returns an op that updates averages, then inverses, each when it is due."""
+        updates = self._updates()
+        return tf.group(updates.averages, updates.inverses)
+
+    def _updates(self) -> _Updates:
+        due = self._due()
+        averages = self._estimator.make_cov_update_op(due.averages, should_decay=due.step)
+        variables = [*self._estimator.get_cov_vars(), *self._estimator.get_inv_vars()]
+        is_apart = not self._step.reads_averages and all(map(is_resource, variables))
+        with (
+            v1.control_dependencies([] if is_apart else [averages]),
+            v1.control_dependencies([self._step.prepare_damping(due.step)]),
+        ):
+            return _Updates(averages, self._update_inverses(due.step, averages), due.step)
+
+    def _due(self) -> _Due:
+        step = self._step.read_counter()
+        averages = is_due(step, self._periods.cov_update_every)
+        if not self._periods.num_burnin_steps:
+            return _Due(True, averages)
+        is_burnin = read(self._burnin_runs()) < self._periods.num_burnin_steps
+        return _Due(
+            step=tf.logical_not(is_burnin),
+            averages=True if averages is True else tf.logical_or(is_burnin, averages),
+        )
+
+    def _burnin_runs(self) -> Variable:
+        if self._burnin_counter is None:
+            with tf.init_scope():
+                self._burnin_counter = make_counter("burnin_counter")
+        return self._burnin_counter
+
+    def _count_burnin(
+        self,
+        step: Operation,
+        makes_step: Tensor | bool,
+        global_step: Variable | None,
+        name: str | None,
+    ) -> Operation:
+        """Counts a run either as one of the burn-in or as a global step."""
+        made = tf.cast(makes_step, tf.int64)
+        runs = read(self._burnin_runs())
+        with v1.control_dependencies([step, made, runs]):
+            counts = [Assignment(self._burnin_runs(), runs + 1 - made)]
+            if global_step is not None:
+                before = read(global_step)
+                counts.append(Assignment(global_step, before + tf.cast(made, before.dtype)))
+            return assign_all(counts, name=name)
+
+    def _update_inverses(self, makes_step: Tensor | bool, averages: Operation) -> Operation:
+        step = self._step.read_counter()
+        if not self._periods.spread_inverses or self._invert_every == 1:
+            due = _both(makes_step, is_due(step, self._invert_every))
+            return self._updated_inverses(due, averages)
+        is_first = tf.equal(step, 0)
+        phase = step % self._invert_every
+        updates = []
+        for number, indices in enumerate(self._shares()):
+            due = _both(makes_step, tf.logical_or(is_first, tf.equal(phase, number)))
+            updates.append(self._updated_inverses(due, averages, indices))
+        return tf.group(*updates)
+
+    def _updated_inverses(
+        self, due: Tensor | bool, averages: Operation, indices: Sequence[int] | None = None
+    ) -> Operation:
+        """Updates some inverses, after the averages; if it is not due, nothing has to wait."""
+        if due is not True:
+            return self._estimator.make_inv_update_op(known_after(due, averages), indices)
+        with v1.control_dependencies([averages]):
+            return self._estimator.make_inv_update_op(due, indices)
+
+    def _shares(self) -> list[list[int]]:
+        """Returns the numbers of the factors to invert in each step of a period, by cost."""
+        phases = [str(number) for number in range(self._invert_every)]
+        costs = [factor.inverse_cost for factor in self._estimator.factors]
+        chosen = assign_by_cost(costs, phases)
+        shares = [[i for i, at in enumerate(chosen) if at == phase] for phase in phases]
+        return [share for share in shares if share]
+
+
+def _both(first: Tensor | bool, second: Tensor | bool) -> Tensor | bool:
+    if first is True:
+        return second
+    return first if second is True else tf.logical_and(first, second)

@@ -1,0 +1,89 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scaling import cluster_cases, cluster_points, cluster_processes
+from benchmarks.scaling.cluster_cases import Case, Point
+
+
+def test_line_formats_a_point():
+    found = Point(Case("synchronous", 256, 4, 16, 2), 0.0123, 0.004, 0.0021, 3.2e6, 0.25)
+    words = cluster_points.line(found).split()
+    assert words[:8] == ["synchronous", "4", "x", "256²,", "batch", "16", "2", "workers"]
+    assert words[8:12] == ["12.30", "ms", "CPU", "ms:"]
+    assert words[12:18] == ["worker", "4.00,", "server", "2.10", "3.20", "MB"]
+    assert words[18:] == ["others", "0.25", "cores"]
+
+
+def test_snapshots_give_cores_of_other_programs():
+    before = cluster_processes.Snapshot(time=1.0, cpu=(1.0, 2.0), busy=10.0, sent=0)
+    after = cluster_processes.Snapshot(time=3.0, cpu=(2.0, 2.5), busy=12.5, sent=5)
+    assert before.others_until(after) == 0.5
+
+
+class Talking:
+    """Process with fixed messages."""
+
+    pid = os.getpid()
+
+    def __init__(self, **said):
+        self._said = said
+
+    def tell(self, line):
+        pass
+
+    def expect(self, key):
+        return self._said
+
+
+def cluster_of(*processes):
+    cluster = cluster_processes.Cluster(len(processes))
+    cluster._processes = [Talking(), *processes]
+    return cluster
+
+
+def test_only_workers_with_gradients_are_timed():
+    quick, idle = {"steps": 8, "seconds": 2.0}, {"steps": 0, "seconds": 2.0}
+    cluster = cluster_of(Talking(**quick), Talking(**quick), Talking(**idle))
+    found = cluster.run(Case("dedicated_workers", 8, 2, 1, 3), settle=0.0, window=0.01)
+    assert found.seconds == pytest.approx(0.25)
+    found = cluster.run(Case("shared", 8, 2, 1, 3), settle=0.0, window=0.01)
+    assert found.seconds == pytest.approx(0.375)
+
+
+def test_window_without_steps_is_refused():
+    cluster = cluster_of(Talking(steps=0, seconds=0.01))
+    with pytest.raises(SystemExit, match=r"asynchronous-8.* no worker made two steps in 0.01 s"):
+        cluster.run(Case("asynchronous", 8, 2, 1, 1), settle=0.0, window=0.01)
+
+
+@pytest.mark.slow
+def test_real_processes(monkeypatch):
+    """Measures the bytes of one parameter server and two or three workers in each mode."""
+    setting = {"width": 256, "layers": 4, "batch": 8}
+    least = {"local": 2, "asynchronous": 2, "synchronous": 2, "averaging": 2, "shared": 2}
+    least |= {"chief_worker": 2, "dedicated_workers": 3}
+    cases = [Case(mode, workers=workers, **setting) for mode, workers in least.items()]
+    monkeypatch.setattr(cluster_cases, "all_cases", lambda workers: cases)
+    found = list(cluster_points.measure(3, settle=0.1, window=1.0, tries=1))
+    assert [point.case for point in found] == cases
+    by_mode = {point.case.mode: point for point in found}
+    size = cases[0].parameters
+    # Others may use the loopback interface as well, so there are no upper limits.
+    kfac = {"shared": 5, "chief_worker": 4, "dedicated_workers": 3}
+    for mode, times in {"asynchronous": 2, "synchronous": 2, "averaging": 0.2, **kfac}.items():
+        assert by_mode[mode].sent > 0.85 * times * size, mode
+        assert by_mode[mode].server > 0
+        assert by_mode[mode].seconds > 0
+
+
+@pytest.mark.slow
+def test_failed_process_ends_the_program(monkeypatch):
+    monkeypatch.setattr(cluster_processes, "_PATIENCE_SECS", 60)
+    broken = Case("asynchronous", -1, 2, 2, 1)
+    with cluster_processes.Cluster(1) as cluster:
+        pids = [process.pid for process in cluster._processes]
+        with pytest.raises(SystemExit, match="worker 0 has ended"):
+            cluster.run(broken, settle=0.0, window=0.1)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

@@ -1,0 +1,178 @@
+import dataclasses
+
+import pytest
+
+from benchmarks.scaling import cluster_cases, cost_fit, training_plans
+from benchmarks.scaling.cluster_cases import Case, Point
+from benchmarks.scaling.training_plans import Constants, Costs, Training
+
+TRUE = Constants(
+    exchange=Costs(1.2e-3, 1e-4, 8e-10),
+    worker=Costs(9e-4, 4e-5, 5e-10),
+    server=Costs(8e-4, 3e-5, 3e-10),
+    merge=Costs(3e-4, 1e-4, 1e-10),
+    merge_cpu=Costs(4e-4, 5e-5, 2e-10),
+    cores=2,
+)
+
+
+def simulated(case):
+    """Returns a point of an ideal simulator, without small work."""
+    computing = case.batch * case.layers * 1e-6
+    own = computing * (3 if case.is_kfac else 1)
+    if not case.is_exchanged:
+        return Point(case, own * max(1.0, case.workers / 2), own, 0.0, 0.0, 0.0)
+    training = Training(case.parameters, case.layers, computing, case.interval)
+    if case.is_kfac:
+        training = training._replace(factors=case.factors, statistics=2 * computing)
+    plan = training_plans.PLANS[case.mode](training, case.workers)
+    seconds = training_plans.seconds_per_step(plan, TRUE)
+    cpu = training_plans.cpu_seconds_per_step(plan, TRUE) / case.gradients
+    size, tensors = case.parameters, case.layers
+    server = TRUE.server.of(1, 2 * tensors, 2 * size) if case.mode == "asynchronous" else 0.0
+    return Point(case, seconds, cpu - server, server, 2.0 * size, 0.0)
+
+
+def error_of(case, found):
+    compared = cost_fit.compare(found, cost_fit.constants(found, 2))
+    (error,) = [each.error for each in compared if each.case == case]
+    return error
+
+
+@pytest.fixture(scope="module")
+def found():
+    return {case: simulated(case) for case in cluster_cases.all_cases(4)}
+
+
+def test_fit_recovers_constants(found):
+    fitted = cost_fit.constants(found, 2)
+    assert fitted.cores == 2
+    for field in Constants._fields[:-1]:
+        assert getattr(fitted, field) == pytest.approx(getattr(TRUE, field), rel=1e-5), field
+
+
+def test_simulated_points_have_no_error(found):
+    compared = cost_fit.compare(found, cost_fit.constants(found, 2))
+    expected = [case for case in found if case.is_exchanged and not case.is_tiny]
+    assert [each.case for each in compared] == expected
+    for each in compared:
+        if not each.case.is_kfac:
+            assert each.error == pytest.approx(0, abs=1e-6), each.case
+
+
+def test_constants_ignore_points_of_several_workers(found):
+    """Points of several workers that exchange something have no influence, unless tiny."""
+    slow = {
+        case: point._replace(seconds=9.0, worker=9.0, server=9.0)
+        if case.is_exchanged and case.workers > 1 and not case.is_tiny
+        else point
+        for case, point in found.items()
+    }
+    expected = cost_fit.constants(found, 2)
+    assert cost_fit.constants(slow, 2) == expected
+    for case in (Case("averaging", 512, 4, 16, 3), Case("shared", 256, 4, 512, 4)):
+        training = cost_fit.training_of(case, slow, expected)
+        assert training == cost_fit.training_of(case, found, expected)
+
+
+def test_small_work_is_fitted_to_tiny_variables(found):
+    fitted = cost_fit.constants(found, 2)
+    case = Case("averaging", 512, 4, 16, 3)
+    one, two = (dataclasses.replace(case.tiny, workers=number) for number in (1, 2))
+    first, second = found[one], found[two]
+    more = {
+        **found,
+        one: first._replace(seconds=first.seconds + 0.02, worker=first.worker + 0.01),
+        two: second._replace(worker=second.worker + 0.02),
+    }
+    plain, training = (cost_fit.training_of(case, each, fitted) for each in (found, more))
+    assert plain[-3:] == pytest.approx((0, 0, 0), abs=1e-9)
+    # Of two workers' 0.02 s each, 0.01 are the chief's.
+    assert training[-3:] == pytest.approx((0.02, 0.01, 0.03))
+
+
+def test_small_work_of_dedicated_workers_is_equal(found):
+    """The fit recovers them from the time of tiny variables."""
+    fitted = cost_fit.constants(found, 2)
+    case = Case("dedicated_workers", 256, 4, 512, 4)
+    tiny = dataclasses.replace(case.tiny, workers=3)
+    local = found[dataclasses.replace(tiny, mode="local", workers=1)].worker
+    small = Training(tiny.parameters, 4, local, 10, factors=tiny.factors, statistics=2 * local)
+    small = small._replace(small=0.01, chief_cpu=0.01, other_cpu=0.01)
+    plan = training_plans.dedicated_workers(small, 3)
+    seconds = training_plans.seconds_per_step(plan, fitted)
+    slower = {**found, tiny: found[tiny]._replace(seconds=seconds)}
+    training = cost_fit.training_of(case, slower, fitted)
+    assert training[-3:] == pytest.approx((0.01, 0.01, 0.01), rel=1e-3)
+
+
+def test_kfac_time_is_that_without_a_cluster(found):
+    case = Case("shared", 256, 4, 512, 3)
+    training = cost_fit.training_of(case, found, cost_fit.constants(found, 2))
+    whole = training.statistics + training.preconditioning + training.inversion / case.interval
+    assert whole == pytest.approx(2 * training.computing)
+    assert training.factors == 8 * 256**2 * 4
+
+
+def test_computing_time_is_that_beside_as_many_workers(found):
+    fitted = cost_fit.constants(found, 2)
+    case = Case("asynchronous", 512, 4, 16, 3)
+    beside = dataclasses.replace(case, mode="local")
+    slower = {**found, beside: found[beside]._replace(worker=0.5)}
+    assert cost_fit.training_of(case, slower, fitted).computing == 0.5
+    without = {key: value for key, value in found.items() if key != beside}
+    one = found[dataclasses.replace(beside, workers=1)].worker
+    assert cost_fit.training_of(case, without, fitted).computing == one
+
+
+def test_cores_in_use(found):
+    local = [case for case in found if not case.is_exchanged and not case.is_tiny]
+    idle = {case: found[case] for case in local}
+    for case in local:
+        if case.workers == 2:
+            idle[case] = found[case]._replace(seconds=1.25 * found[case].seconds)
+    assert cost_fit.cores_in_use(idle, 2, 2) == pytest.approx(2 / 1.25)
+    assert cost_fit.cores_in_use(idle, 3, 2) == pytest.approx(2)
+    assert cost_fit.cores_in_use(idle, 1, 2) == 2
+    assert cost_fit.cores_in_use(idle, 7, 2) == 2
+
+
+def test_idle_cores_lengthen_simulated_steps(found):
+    case = Case("asynchronous", 256, 4, 512, 4)
+    slower = {
+        other: point._replace(seconds=1.25 * point.seconds)
+        if other.workers == 4 and not other.is_exchanged
+        else point
+        for other, point in found.items()
+    }
+    assert error_of(case, slower) == pytest.approx(0.25, rel=0.05)
+
+
+def test_cores_of_other_programs_are_subtracted(found):
+    case = Case("asynchronous", 256, 4, 512, 4)
+    busy = {**found, case: found[case]._replace(others=1.0)}
+    assert error_of(case, busy) == pytest.approx(1, rel=0.05)
+    rounding = {**found, case: found[case]._replace(others=-0.1)}
+    assert error_of(case, rounding) == pytest.approx(0, abs=1e-6)
+
+
+def test_constants_are_never_negative(found):
+    quick = {
+        case: point._replace(seconds=1e-9) if case.mode == "synchronous" else point
+        for case, point in found.items()
+    }
+    assert cost_fit.constants(quick, 2).merge == Costs(0, 0, 0)
+
+
+def test_medians():
+    case = Case("local", 2, 2, 2, 1)
+    points = [Point(case, float(n), n + 1.0, n + 2.0, n + 3.0, n + 4.0) for n in (5, 1, 3)]
+    assert cost_fit.medians(points) == {case: Point(case, 3.0, 4.0, 5.0, 6.0, 7.0)}
+
+
+def test_missing_points_are_refused(found):
+    with pytest.raises(ValueError, match="local, asynchronous and synchronous"):
+        cost_fit.constants({}, 2)
+    large = {case: point for case, point in found.items() if not case.is_tiny}
+    with pytest.raises(ValueError, match="no point with tiny variables"):
+        cost_fit.compare(large, cost_fit.constants(large, 2))

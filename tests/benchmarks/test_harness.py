@@ -1,0 +1,101 @@
+import json
+import sys
+
+import matplotlib.image
+import pytest
+import tensorflow as tf
+
+from benchmarks import harness
+
+
+def program(code):
+    return [sys.executable, "-c", code]
+
+
+def test_read_json_parses_the_last_line():
+    said = program("print('loading'); print('[1, {\"a\": 2.5}]')")
+    assert harness.run_program(said, "talk") == 'loading\n[1, {"a": 2.5}]\n'
+    assert harness.read_json(said, "talk") == [1, {"a": 2.5}]
+
+
+def test_programs_start_in_the_root_folder():
+    there = harness.run_program(program("import os; print(os.path.isdir('benchmarks'))"), "look")
+    assert there == "True\n"
+
+
+def test_failure_shows_standard_error():
+    with pytest.raises(harness.ChildError, match=r"(?s)Could not time it; .* said:.*out of luck"):
+        harness.read_json(program("raise SystemExit('out of luck')"), "time it")
+
+
+def test_slow_program_is_ended():
+    with pytest.raises(SystemExit, match=r"Could not wait in 0 s\."):
+        harness.run_program(program("import time; time.sleep(100)"), "wait", seconds=0.1)
+
+
+class Clock:
+    """Program whose steps take a second more in each block."""
+
+    def __init__(self, calls, name):
+        self.calls, self.name = calls, name
+        self.seconds = 0.0
+
+    def run(self, steps):
+        self.calls.append((self.name, steps))
+        self.seconds += 1
+        return self.seconds
+
+
+def test_mean_seconds(monkeypatch):
+    times = iter([10.0, 16.0])
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: next(times))
+    steps = []
+    assert harness.mean_seconds(lambda: steps.append(None), 3) == 2.0
+    assert len(steps) == 3
+
+
+def test_programs_take_turns():
+    calls = []
+    programs = {name: Clock(calls, name) for name in "ab"}
+    times = harness.take_turns(programs, rounds=2, block=5, warm_up=7)
+    assert calls == [("a", 7), ("b", 7), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]
+    assert times == {"a": [2.0, 3.0], "b": [2.0, 3.0]}
+
+
+def test_ratios_and_their_spread():
+    found = harness.ratios([1.0, 2.0, 9.0], [2.0, 2.0, 3.0])
+    assert found == [0.5, 1.0, 3.0]
+    assert harness.spread(found, 2) == "1.00 [0.50, 3.00]"
+
+
+def test_record_holds_date_machine_and_versions(tmp_path):
+    path = tmp_path / "found.json"
+    harness.write_record(str(path), {"a": [1.0]})
+    found = json.loads(path.read_text())
+    assert found["measured"] == {"a": [1.0]}
+    assert found["cores"] >= 1
+    assert set(found) == {"cores", "date", "load", "measured", "processor", "versions"}
+
+
+def test_draw_bars_writes_a_picture(tmp_path):
+    path = tmp_path / "bars.png"
+    groups = {"one": {"x": [1.0, 2.0], "y": [3.0]}, "two": {"y": [1.0, 5.0], "z": [2.0]}}
+    harness.draw_bars(str(path), groups, "Title", "ratio")
+    image = matplotlib.image.imread(path)
+    assert image.shape[0] > 300
+    assert image.std() > 0.05
+
+
+def test_divide_cpu_sets_logical_devices(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        tf.config, "set_logical_device_configuration", lambda *arguments: made.append(arguments)
+    )
+    assert harness.divide_cpu(3) == ["/cpu:0", "/cpu:1", "/cpu:2"]
+    ((device, parts),) = made
+    assert device == tf.config.list_physical_devices("CPU")[0]
+    assert len(parts) == 3
+
+
+def test_cpu_names():
+    assert harness.cpu_names(2) == ["/cpu:0", "/cpu:1"]

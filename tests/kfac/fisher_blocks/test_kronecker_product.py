@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.fisher_blocks.kronecker_product import KroneckerOperator
+from kfac.fisher_factors.base import updated_inverses
+from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator
+
+
+def moment(rows):
+    return rows.T @ rows / len(rows)
+
+
+@pytest.fixture
+def trained(laboratory):
+    """A dense layer with all that can be registered, its damped factors in NumPy."""
+    random = np.random.RandomState(0)
+    x, g = random.randn(9, 2), random.randn(9, 3)
+    lab = laboratory()
+    params = lab.variable("fc/w", [2, 3]), lab.variable("fc/b", [3])
+    tensors = tf.constant(x[np.newaxis]), tf.constant(g[np.newaxis])
+    # The same rows as one use of nine, so that c is one, and as nine uses, so that it is nine.
+    lab.collection.register_fully_connected_multi(
+        params, tf.reshape(tensors[0], [9, 1, 2]), tf.reshape(tensors[1], [9, 1, 3])
+    )
+    block = lab.instantiate([[g.reshape(9, 1, 3)]], 0.3, (-1, -0.5, 0.5), cholesky=True)
+    a, g = moment(np.hstack([x, np.ones([9, 1])])), moment(g)
+    pi = np.sqrt((np.trace(a) / 3) / (np.trace(g) / 3))
+    root = np.sqrt(0.3 / 9)
+    return lab, block, a + pi * root * np.eye(3), g + root / pi * np.eye(3)
+
+
+def symmetric_power(matrix, exponent):
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * values**exponent) @ vectors.T
+
+
+def test_powers_and_cholesky_factors(trained):
+    lab, block, a, g = trained
+    v = np.random.RandomState(1).randn(9)
+    for exponent in (-1, -0.5, 0.5, 1):
+        expected = symmetric_power(9 * np.kron(a, g), exponent) @ v
+        found = lab.product(block.multiply_matpower, v, exponent)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    root = 3 * np.kron(np.linalg.cholesky(a), np.linalg.cholesky(g))
+    np.testing.assert_allclose(root @ root.T, 9 * np.kron(a, g), rtol=1e-10, atol=1e-12)
+    for multiply, factor in (
+        (block.multiply_cholesky, root),
+        (block.multiply_cholesky_inverse, np.linalg.inv(root)),
+    ):
+        np.testing.assert_allclose(lab.product(multiply, v), factor @ v, rtol=1e-9)
+        found = lab.product(multiply, v, transpose=True)
+        np.testing.assert_allclose(found, factor.T @ v, rtol=1e-9)
+
+
+def test_powers_share_one_eigendecomposition(trained, graph):
+    _, block, _, _ = trained
+    before = set(graph.get_operations())
+    updated_inverses([block.input_factor], [""])
+    new = [op for op in graph.get_operations() if op not in before]
+    eigen = [op for op in new if op.type == "SelfAdjointEigV2"]
+    # One for three powers; the others are the last resorts of two Cholesky factors.
+    assert len(eigen) == 3
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_product_with_factored_rows(graph, session, transpose):
+    left, right, x, d = np.random.RandomState(0).randn(4, 3, 3)
+    scale = tf.constant(2.0, tf.float64)
+    operator = KroneckerOperator(
+        DenseOperator(tf.constant(left)), DenseOperator(tf.constant(right)), scale, tf.float64,
+        transpose,
+    )  # fmt: skip
+    whole = operator.multiply(tf.constant(x.T @ d))
+    found = session.run([whole, operator.multiply_row_product(tf.constant(x), tf.constant(d))])
+    expected = 2 * (left.T @ x.T @ d @ right if transpose else left @ x.T @ d @ right.T)
+    np.testing.assert_allclose(found, [expected] * 2, rtol=1e-10)
+
+
+def test_product_with_rows_needs_a_diagonal(graph, session):
+    values, right = np.random.RandomState(0).randn(2, 2, 2)
+    rows = tf.IndexedSlices(tf.constant(values), tf.constant([2, 0]), tf.constant([3, 2]))
+    scale, right = tf.constant(2.0, tf.float64), DenseOperator(tf.constant(right))
+    diagonal = DiagonalOperator(tf.constant([1.0, 2, 3], tf.float64))
+    found = KroneckerOperator(diagonal, right, scale, tf.float64, False).multiply_slices(rows)
+    whole = KroneckerOperator(diagonal, right, scale, tf.float64, False).multiply(
+        tf.constant(np.stack([values[1], np.zeros(2), values[0]]))
+    )
+    found, indices, whole = session.run([found.values, found.indices, whole])
+    np.testing.assert_allclose(found, whole[indices], rtol=1e-12)
+    assert KroneckerOperator(right, right, scale, tf.float64, False).multiply_slices(rows) is None

@@ -1,0 +1,92 @@
+import pytest
+import tensorflow as tf
+
+from kfac.update.cluster_refresh import ClusterRefresh
+from kfac.worker_roles import WorkerRole
+
+v1 = tf.compat.v1
+
+
+class Step:
+    """Keeps the conditions that it is applied with."""
+
+    def __init__(self):
+        self.steps = v1.get_variable("steps", initializer=tf.constant(0, tf.int64))
+
+    def make_variables(self):
+        pass
+
+    def read_counter(self):
+        return self.steps.read_value()
+
+    def apply(self, pairs, conditions, *_):
+        self.conditions = conditions
+        return tf.no_op()
+
+
+class Curvature:
+    """Two factors, one of them without inverses."""
+
+    class Factor:
+        inverse_cost = 1.0
+
+        def __init__(self, variables):
+            self.inverse_update_vars = variables
+
+    def __init__(self, variable):
+        self.layers = type("Layers", (), {"registered_variables": [variable]})
+        self.factors = [self.Factor([variable]), self.Factor([])]
+        self.inverted = []
+
+    def has_averages(self):
+        return tf.constant(True)
+
+    has_statistics = has_refused = has_averages
+
+    def make_accumulation_op(self, due):
+        return tf.no_op()
+
+    def make_cov_update_op(self, due):
+        return tf.no_op()
+
+    def make_inv_update_op(self, due, indices):
+        self.inverted.append(tuple(indices))
+        return tf.no_op()
+
+
+@pytest.fixture
+def build(graph):
+    """A function that applies the policy of a role: (policy, step, curvature)."""
+
+    def build(*role):
+        variable = v1.get_variable("w", initializer=tf.zeros([2]))
+        step, curvature = Step(), Curvature(variable)
+        policy = ClusterRefresh(step, curvature, WorkerRole(*role), "KFAC", 10, 1)
+        global_step = v1.train.get_or_create_global_step()
+        policy.apply([(tf.ones([2]), variable)], global_step, None)
+        return policy, step, curvature
+
+    return build
+
+
+def test_the_step_waits_for_inverses_but_summaries_do_not(build):
+    policy, step, curvature = build("shared", 2, 0)
+    assert len(step.conditions.before) == 1
+    assert not step.conditions.summaries_wait
+    assert curvature.inverted == [(0,), (0,)]  # As its owner, and as the chief.
+    assert [v.op.name for v in policy.variables] == ["kfac/invert_at"]
+
+
+@pytest.mark.parametrize(("index", "has_queue"), [(0, False), (4, True)])
+def test_a_dedicated_worker_queues_the_factors_that_have_inverses(build, index, has_queue):
+    policy, _, _ = build("dedicated_workers", 5, index)
+    assert (policy.inverse_queue is not None) == has_queue
+    if has_queue:
+        assert len(policy.inverse_queue.ops) == 1
+
+
+def test_the_global_step_is_required(graph):
+    policy = ClusterRefresh(None, None, WorkerRole("shared", 1, 0), "KFAC", 10, 1)
+    with pytest.raises(ValueError, match=r"global_step=None\. The workers tell by it"):
+        policy.apply([], None, None)
+    assert policy.variables == []

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.update.periodic_refresh import RefreshPeriods
+
+v1 = tf.compat.v1
+
+
+def make(network, **kwargs):
+    settings = {"learning_rate": 0.1, "damping": 0.3, "estimation_mode": "empirical"}
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        layer_collection=network.collection, **{**settings, **kwargs}
+    )
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("every", [1, 2])
+def test_burn_in_only_averages(build_network, session, batch, use_resource, every):
+    """Also through `apply_gradients` alone, which is all that wrappers call."""
+    network = build_network(use_resource=use_resource)
+    with v1.variable_scope("", use_resource=use_resource):
+        optimizer = make(network, num_burnin_steps=3, cov_update_every=every, cov_ema_decay=0.5)
+        gradients = optimizer.compute_gradients(network.losses[0])
+        global_step = v1.train.get_or_create_global_step()
+        train = optimizer.apply_gradients(gradients, global_step)
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
+    watched = [network.variables, velocities, optimizer.get_inv_vars()]
+    before = session.run(watched)
+    for run in range(3):
+        session.run(train, feed)
+        assert session.run(optimizer.factors[0].get_cov_vars()[1]) == run + 1
+    tf.nest.map_structure(np.testing.assert_array_equal, before, session.run(watched))
+    counters = [optimizer.counter, global_step, optimizer.skipped_steps]
+    assert session.run(counters) == [0, 0, 0]
+    session.run(train, feed)
+    assert session.run(optimizer.factors[0].get_cov_vars()[1]) == 3 * 0.5**every + 1
+    assert session.run(counters) == [1, 1, 0]
+    for old, new in zip(before[0], session.run(network.variables), strict=True):
+        assert (old != new).any()
+
+
+def test_a_burn_in_is_not_the_first_step(build_network, session, batch):
+    """Damping that is calibrated at the first step stays as it is in the burn-in."""
+    network = build_network()
+    optimizer = make(
+        network,
+        num_burnin_steps=2,
+        invert_every=1,
+        adapt_damping=True,
+        calibrate_damping=True,
+        damping_adaptation_interval=100,
+        loss_fn=tf.reduce_mean,
+        train_batch=network.features[0],
+    )
+    train = optimizer.minimize(network.losses[0])
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    dampings = []
+    for _ in range(4):
+        session.run(train, feed)
+        dampings.append(session.run(optimizer.damping))
+    assert dampings[:2] == [np.float32(0.3)] * 2
+    assert dampings[2] == dampings[3] != dampings[1]
+
+
+def test_burn_in_goes_on_after_a_restart(build_network, session, batch):
+    network = build_network()
+    optimizer = make(network, num_burnin_steps=3)
+    train = optimizer.minimize(network.losses[0])
+    names = {variable.op.name for variable in optimizer.variables()}
+    assert "kfac/burnin_counter" in names
+    session.run(v1.global_variables_initializer())
+    for _ in range(4):
+        session.run(train, network.feed([batch[0]], [batch[1]]))
+    (runs,) = (v for v in optimizer.variables() if v.op.name == "kfac/burnin_counter")
+    assert session.run(runs) == 3
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_spread_inverses(build_network, session, batch, use_resource):
+    """All at the first step, each once in three steps from then on."""
+    network = build_network(use_resource=use_resource)
+    with v1.variable_scope("", use_resource=use_resource):
+        optimizer = make(network, invert_every=3, spread_inverses=True)
+        train = optimizer.minimize(network.losses[0])
+    inverses = [factor.get_inv_vars()[0] for factor in optimizer.factors]
+    session.run(v1.global_variables_initializer())
+    changed = []
+    for _ in range(7):
+        before = session.run(inverses)
+        session.run(train, network.feed([batch[0]], [batch[1]]))
+        pairs = zip(before, session.run(inverses), strict=True)
+        changed.append([(old != new).any() for old, new in pairs])
+    assert all(changed[0])
+    assert [sum(column) for column in zip(*changed[1:], strict=True)] == [2] * 4
+    assert changed[1:4] == changed[4:]
+    assert all(1 <= sum(row) <= 2 for row in changed[1:])
+
+
+def test_spreading_over_single_steps_is_no_spreading(build_network, session, batch):
+    network = build_network()
+    optimizer = make(network, invert_every=1, spread_inverses=True)
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    before = session.run(optimizer.get_inv_vars()[0])
+    session.run(train, network.feed([batch[0]], [batch[1]]))
+    assert (session.run(optimizer.get_inv_vars()[0]) != before).any()
+
+
+@pytest.mark.parametrize(
+    ("invert_every", "interval", "separates"), [(5, 5, False), (5, 10, False), (10, 5, True)]
+)
+def test_periods_separate_damping_from_inverses(invert_every, interval, separates):
+    assert RefreshPeriods(invert_every, 1, 0, False).separates(interval) == separates
+
+
+def test_a_period_that_may_change_is_not_judged(graph):
+    assert not RefreshPeriods(tf.constant(10), 1, 0, False).separates(5)

@@ -1,0 +1,48 @@
+"""Sums over towers, with and without packs and a loss scale."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.gradient_sum import GradientSum
+from replicate.loss_scale import DynamicLossScale, LossScaling
+from replicate.towers import TowerGradients
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def variables(graph):
+    return [v1.get_variable(name, initializer=[0.0, 0.0]) for name in "vw"]
+
+
+def tower(variables, values, loss_scaled=False):
+    """Makes a tower's gradients; a value None makes none for its variable."""
+    pairs = [
+        (None if value is None else tf.constant([value, 1.0]), variable)
+        for value, variable in zip(values, variables, strict=True)
+    ]
+    scaled = [loss_scaled] * len(pairs)
+    return TowerGradients(pairs, scaled, [], tf.no_op(), v1.get_variable_scope(), "")
+
+
+def evaluate(pairs):
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        return {variable.op.name: session.run(gradient).tolist() for gradient, variable in pairs}
+
+
+@pytest.mark.parametrize("pack_bytes", [None, 1, 1000])
+def test_sums_gradients_by_variable(variables, pack_bytes):
+    towers = [tower(variables, [1.0, None]), tower(variables, [2.0, 5.0])]
+    summed = GradientSum(pack_bytes, scaling=None).sum(towers)
+    assert evaluate(summed) == {"v": [3.0, 2.0], "w": [5.0, 1.0]}
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_divides_by_loss_scale_only_gradients_of_a_scaled_loss(variables, is_scaled):
+    scaling = LossScaling(DynamicLossScale(initial=4.0))
+    towers = [tower(variables, [2.0, 4.0], is_scaled), tower(variables, [6.0, 4.0], is_scaled)]
+    found = evaluate(GradientSum(None, scaling).sum(towers))
+    expected = np.array([[8.0, 2.0], [8.0, 2.0]]) / (4.0 if is_scaled else 1.0)
+    np.testing.assert_array_equal([found["v"], found["w"]], expected)
