@@ -61,6 +61,7 @@ def test_learns_the_digits_alone(run_program, tmp_path, optimizer, towers):
         f"--optimizer={optimizer}",
         f"--num_towers={towers}",
         "--train_steps=12",
+        "--interval_steps=5",
         "--eval_every_steps=12",
         "--progress=off",
     )
