@@ -221,7 +221,8 @@ def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     for job in cluster:
         if job not in _TASK_TYPES:
             raise _error(f'"cluster" holds a job {job!r}', f"the jobs are {list(_TASK_TYPES)}")
-    jobs = {job: _checked_tasks(job, cluster[job]) for job in _TASK_TYPES if job in cluster}
+    listed = [job for job in _TASK_TYPES if job in cluster and cluster[job] != []]
+    jobs = {job: _checked_tasks(job, cluster[job]) for job in listed}
     _check_one_chief(jobs)
     seen: dict[str, str] = {}
     for job, addresses in jobs.items():
@@ -237,7 +238,7 @@ def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _checked_tasks(job: str, addresses: Any) -> tuple[str, ...]:
-    if not isinstance(addresses, list) or not addresses:
+    if not isinstance(addresses, list):
         raise _error(
             f'job "{job}" must be a list of addresses, got {_shown(addresses)}',
             "list one address per task, or leave the job out",

@@ -68,6 +68,11 @@ def test_index_may_be_a_string(index, number):
     assert parse(CLUSTER, "worker", index).task_id == number
 
 
+def test_job_without_tasks_is_left_out():
+    cluster = {"chief": ["a:1"], "worker": ["b:1"]}
+    assert parse({**cluster, "ps": []}, "chief", 0) == parse(cluster, "chief", 0)
+
+
 @pytest.mark.parametrize("listed", [{}, {"evaluator": ["e:1"]}])
 def test_evaluator_is_not_part_of_the_cluster(listed):
     assert parse({**CLUSTER, **listed}, "worker", 1) == parse(CLUSTER, "worker", 1)
@@ -187,7 +192,8 @@ def task_of(task_type, index):
         (config({"chief": ["grpc://a:1"]}), "chief 0 has the address"),
         (config({"chief": [7]}), "chief 0 has the address 7"),
         (config({"chief": "a:1"}), 'job "chief" must be a list of addresses'),
-        (config({"chief": ["a:1"], "ps": []}), 'job "ps" must be a list of addresses'),
+        (config({"chief": ["a:1"], "ps": {}}), 'job "ps" must be a list of addresses'),
+        (config({"chief": [], "worker": ["a:1"]}), 'has no "chief", only'),
     ],
 )
 def test_mistake_is_named_with_a_correct_example(value, message):
