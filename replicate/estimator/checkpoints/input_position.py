@@ -36,6 +36,9 @@ v1 = tf.compat.v1
 SCOPE = "input_pipeline"
 """Name scope of the iterator."""
 
+COUNTING_OP = f"{SCOPE}/count_element"
+"""Name of the operation that counts an element, for which the elements wait."""
+
 STATE_LIMIT = 4 << 20
 """Maximum bytes of buffers in a position."""
 
@@ -88,7 +91,7 @@ class InputPosition:
             self._new_count = v1.placeholder(tf.int64, [], name="new_count")
             self._set_count = self._count.assign(self._new_count, read_value=False)
             with tf.control_dependencies([taken]):
-                counted = self._count.assign_add(1, read_value=False)
+                counted = self._count.assign_add(1, read_value=False, name="count_element")
             state = tf.raw_ops.SerializeIterator(
                 resource_handle=handle, external_state_policy=_FAIL
             )

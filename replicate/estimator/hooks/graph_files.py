@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Graph
+from replicate.estimator.checkpoints.input_position import COUNTING_OP
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 
@@ -23,6 +24,9 @@ LARGE_BYTES = 1024
 """Bytes from which a constant of the input counts as data."""
 
 GRAPH_FILE = "graph.pbtxt"
+
+_WAITS_FOR_COUNT = f"^{COUNTING_OP}"
+"""Input of an operation that waits for the counting of the input's elements."""
 
 _PROTO_COLLECTIONS = (
     v1.GraphKeys.QUEUE_RUNNERS,
@@ -128,7 +132,9 @@ class GraphFiles(ScheduledHook):
 def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
     """Returns the GraphDef of a graph, with placeholders for the large constants of its input.
 
-    Constants inside a function count if only operations of the input call the function.
+    Constants inside a function count if only operations of the input call the function. Elements
+    of the input do not wait until they are counted: whoever reads the file feeds them, and has
+    neither the iterator nor its counter.
 
     Args:
       graph: The graph; it is not changed.
@@ -145,6 +151,9 @@ def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
         for node in nodes:
             if node.op == "Const" and _size(node.attr["value"].tensor) >= LARGE_BYTES:
                 _make_placeholder(node)
+    for node in of_input:
+        if _WAITS_FOR_COUNT in node.input:
+            node.input.remove(_WAITS_FOR_COUNT)
     return graph_def
 
 
