@@ -1,4 +1,4 @@
-"""How curvature is kept and inverted: the settings of one layer collection.
+"""Settings of one layer collection: how curvature is averaged and inverted.
 
 A frozen value that is handed to every factor and block. Nothing here is process-wide, so two
 collections in one program can differ. Who optimizes, and how, is not its business.

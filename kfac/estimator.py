@@ -155,7 +155,7 @@ class FisherEstimator(BlockProducts):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """What is preconditioned."""
+        """The parameters that are preconditioned."""
         if self._variables is None:
             return self._collection.registered_variables
         return self._variables
@@ -172,7 +172,7 @@ class FisherEstimator(BlockProducts):
 
     @property
     def mat_type(self) -> str:
-        """What is estimated: "Fisher", "Empirical_Fisher" or "GGN"."""
+        """The estimated matrix: "Fisher", "Empirical_Fisher" or "GGN"."""
         return self._mode.mat_type
 
     @property

@@ -358,7 +358,7 @@ class LayerCollection:
 
     @property
     def is_final(self) -> bool:
-        """Whether registration is over."""
+        """True when registration is over."""
         return self._scope.is_closed
 
     @property

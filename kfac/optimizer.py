@@ -428,7 +428,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     @property
     def mat_type(self) -> str:
-        """What is estimated: "Fisher", "Empirical_Fisher" or "GGN"."""
+        """The estimated matrix: "Fisher", "Empirical_Fisher" or "GGN"."""
         return self._estimator.mat_type
 
     @property

@@ -1,4 +1,4 @@
-"""Which device does which part of the work: nothing but choices, no ops are made here.
+"""Placement: the device of each part of the work. This module makes no ops.
 
 Three kinds of work are placed: moving averages, inverses, and products with blocks. Either by
 cost, so that all devices finish at about the same time, or in turn. Called by the estimator.
@@ -16,7 +16,7 @@ from kfac.moved_names import finder
 
 
 class Place(NamedTuple):
-    """Where one factor's averages, or its inverses, live.
+    """The device of one factor's averages or inverses.
 
     Attributes:
       compute: Device that does the work, "" for no preference.
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 class Devices(NamedTuple):
-    """What the user chose, and where the layers are.
+    """The user's choices and the devices of the layers.
 
     Attributes:
       cov: For moving averages; None or no device means no choice.
@@ -58,7 +58,7 @@ class PlacementCosts(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where everything is done.
+    """The devices of all parts of the work.
 
     Attributes:
       cov: Place of each factor's average.

@@ -109,7 +109,7 @@ def read(variable: Variable) -> Tensor:
 
 
 def is_resource(variable: Variable) -> bool:
-    """Whether a variable is a resource, which is read and assigned as a whole."""
+    """Returns whether a variable is a resource variable."""
     return bool(variable.op.type == "VarHandleOp")
 
 

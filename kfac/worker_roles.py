@@ -1,4 +1,4 @@
-"""Who does what of K-FAC's work in a cluster: gradients, statistics, averages, inverses.
+"""Roles of workers in a cluster: gradients, statistics, averages, inverses.
 
 Nothing but choices, which every worker makes for itself and all make alike; no ops are made here.
 Three strategies:
@@ -33,7 +33,7 @@ _LEAST_DEDICATED = 3
 
 @dataclasses.dataclass(frozen=True)
 class WorkerRole:
-    """What one worker of a cluster does.
+    """The tasks of one worker in a cluster.
 
     Attributes:
       strategy: One of `WORKER_STRATEGIES`.
@@ -80,22 +80,22 @@ class WorkerRole:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the chief, who applies the gradients of all."""
+        """True for the chief, which applies the gradients of all workers."""
         return self.task_index == 0
 
     @property
     def computes_gradients(self) -> bool:
-        """Whether the gradients of this worker count."""
+        """True if the gradients of this worker count."""
         return not self._is_dedicated or 5 * self.task_index < 3 * self.num_workers
 
     @property
     def replicas_to_aggregate(self) -> int:
-        """How many workers compute gradients, ⌈0.6 n⌉ of n if some are dedicated to other work."""
+        """The number of workers that compute gradients: ⌈0.6 n⌉ of n with dedicated workers."""
         return -(-3 * self.num_workers // 5) if self._is_dedicated else self.num_workers
 
     @property
     def adds_statistics(self) -> bool:
-        """Whether the statistics of this worker's batches count."""
+        """True if the statistics of this worker's batches count."""
         if self._is_dedicated:
             is_alone = self.replicas_to_aggregate == self.num_workers - 1
             return not self.computes_gradients and (is_alone or not self.computes_inverses)
@@ -103,13 +103,13 @@ class WorkerRole:
 
     @property
     def folds_statistics(self) -> bool:
-        """Whether this worker folds what was added into the averages: one of all does."""
+        """True for the one worker that folds the added statistics into the averages."""
         first = self.replicas_to_aggregate if self._is_dedicated else 0
         return self.task_index == first
 
     @property
     def computes_inverses(self) -> bool:
-        """Whether this worker computes inverses."""
+        """True if this worker computes inverses."""
         if self._is_dedicated:
             is_last = self.task_index == self.num_workers - 1
             return is_last or 5 * self.task_index >= 4 * self.num_workers

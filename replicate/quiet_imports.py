@@ -1,4 +1,4 @@
-"""What libraries print from C++ while they are imported, kept from the terminal.
+"""Quiet imports: keeps what libraries print from C++ off the terminal.
 
 Programs import TensorFlow inside of it: `python -m replicate.report`, and those in `examples`.
 """

@@ -35,7 +35,7 @@ def test_program_runs(program, tmp_path):
 
 
 def anchors(page):
-    """What links into a page may name, by GitHub's rule for headings."""
+    """Returns the anchors of a page, by GitHub's rule for headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -178,7 +178,7 @@ def imported(node):
 
 
 def writes_environment(node):
-    """Whether `node` assigns to, deletes from, or calls a mutating method of os.environ."""
+    """Returns whether `node` changes os.environ."""
     if isinstance(node, ast.Subscript):
         return dotted(node.value) == "os.environ" and not isinstance(node.ctx, ast.Load)
     if isinstance(node, ast.Call):

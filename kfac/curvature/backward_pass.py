@@ -21,7 +21,7 @@ v1 = tf.compat.v1
 
 
 class BackwardPass(NamedTuple):
-    """What arrives at the tensors that the statistics are made from.
+    """Signals that arrive at the tensors of the statistics.
 
     Attributes:
       gradients: By [source][tensor]; None where a source does not reach a tensor.

@@ -51,7 +51,7 @@ class Signal(NamedTuple):
 
 
 class EstimationMode(NamedTuple):
-    """How curvature is estimated.
+    """A way to estimate curvature.
 
     Attributes:
       mat_type: Which matrix it is: "Fisher", "Empirical_Fisher" or "GGN".

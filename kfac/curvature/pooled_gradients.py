@@ -55,7 +55,7 @@ def mask_before_unpooling(gradients: Sequence[Tensor | None]) -> list[Tensor | N
 
 
 def _is_last(op: Operation, ends: set[Operation]) -> bool:
-    """Whether an op masks by a ReLU what a max pool of it has spread, for no others than `ends`."""
+    """Returns whether an op masks, for `ends` only, the un-pooled gradient of a ReLU."""
     if op.type != "ReluGrad" or op.inputs[0].op.type != "MaxPoolGrad":
         return False
     consumers = [*op.outputs[0].consumers(), *op.inputs[0].consumers()]

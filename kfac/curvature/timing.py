@@ -1,4 +1,4 @@
-"""How long the phases of a step took when they last ran, in seconds of wall time.
+"""Durations of the phases of a step, in seconds of wall time.
 
 A phase is timed by two readings of the clock in the graph, on the same machine: one that waits for
 what the phase waits for, and one that waits for the phase. That is kept in a variable of no
@@ -86,7 +86,7 @@ class PhaseTimes:
 
 
 def _may_read_clock() -> bool:
-    """Whether operations may: not after `tf.config.experimental.enable_op_determinism`.
+    """Returns whether operations may read a clock: not under `enable_op_determinism`.
 
     There is no public function that tells, so it is tried.
     """

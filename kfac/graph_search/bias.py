@@ -1,4 +1,4 @@
-"""Which parameter is added to what a layer computes, and where the layer ends.
+"""Biases: the parameter that is added to a layer's product, and the layer's output.
 
 Follows the result of a product of weights and inputs through the graph, as long as it goes to one
 place only, to the addition of a bias: on either side, of any of TensorFlow's kinds, after a change
@@ -70,7 +70,7 @@ def _have_equal_shapes(one: Tensor, other: Tensor) -> bool:
 
 
 def _is_bias(use: Use, bias: Tensor, channels: int | None, channels_first: bool) -> bool:
-    """Whether a term of a sum has one number per channel, and none for anything else."""
+    """Returns whether a term of a sum has one number per channel and no other axes."""
     if use.value.shape.rank is None or bias.shape.rank is None or None in bias.shape.as_list():
         return False
     sizes = bias.shape.as_list()

@@ -11,7 +11,7 @@ from kfac.graph_search.records import names_of
 
 
 class Decision(NamedTuple):
-    """What became of one or more parameters.
+    """The registration of one or more parameters, with its reason.
 
     Attributes:
       params: The parameter, or the tuple of them.

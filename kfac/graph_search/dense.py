@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 
 class _Inputs(NamedTuple):
-    """What enters a layer.
+    """The inputs of a layer.
 
     Attributes:
       tensor: [..., inputs], or a function that makes it.

@@ -53,7 +53,7 @@ _KINDS: Mapping[str, str] = types.MappingProxyType(
 
 
 class Matches(NamedTuple):
-    """What was found in a tower.
+    """Layers found in a tower.
 
     Attributes:
       records: All matches, in the order of parameters and of their uses.

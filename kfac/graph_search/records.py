@@ -1,4 +1,4 @@
-"""What a match is: parameters, the tensors around them, and what kind of layer they make.
+"""Match records: parameters, the tensors around them, and the kind of layer.
 
 Plain values that the other files of this package hand to each other: matchers make them, filters
 choose among them, registration reads them.

@@ -24,7 +24,7 @@ _SUMS = frozenset({"Add", "AddV2"})
 
 
 class _Affine(NamedTuple):
-    """What is scaled and perhaps shifted.
+    """A tensor that is scaled and perhaps shifted.
 
     Attributes:
       inputs: x, normalized; or a function that makes it.
@@ -106,7 +106,7 @@ def _unfused_norm(tower: Tower, s: Tensor, m: Tensor) -> _Affine | None:
 
 
 class _Offset(NamedTuple):
-    """What is added to x∘m in a normalization: β − μ∘m, or −μ∘m.
+    """The term added to x∘m in a normalization: β − μ∘m, or −μ∘m.
 
     Attributes:
       offset: It.
@@ -148,7 +148,7 @@ def _normalize(x: Tensor, mean: Tensor, s: Tensor, where: Operation) -> Callable
 
 
 def _broadcasts(variable: Variable, value: Tensor, result: Tensor, has_batch: bool = True) -> bool:
-    """Whether a parameter, as it is used, is broadcast to each example and keeps its shape."""
+    """Returns whether a use broadcasts a parameter to each example and keeps its shape."""
     if value.shape.rank is None or result.shape.rank is None:
         return False
     sizes, own = value.shape.as_list(), variable.shape.as_list()

@@ -1,4 +1,4 @@
-"""How often a layer is applied to an example, from shapes.
+"""Numbers of uses of a layer per example, from shapes.
 
 The axes of a layer's inputs in front of the features hold examples, and may hold uses too, such as
 steps in time or pixels: as axes of their own, or folded into the examples. Called by registration.
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """How many examples there are in a tower.
+    """The number of examples in a tower.
 
     Attributes:
       size: An int or an int Tensor []; None if unknown.

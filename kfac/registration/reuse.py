@@ -1,4 +1,4 @@
-"""Whether a registration means a new thing or one more tower of a known one.
+"""Reuse: a registration makes a new layer or loss, or adds a tower to a known one.
 
 Called by the layer collection and the loss table.
 """

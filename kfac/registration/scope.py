@@ -35,7 +35,7 @@ class RegistrationScope:
 
     @property
     def is_closed(self) -> bool:
-        """Whether registration is over."""
+        """True when registration is over."""
         return self._is_closed
 
     def close(self) -> None:

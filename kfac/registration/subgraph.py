@@ -132,7 +132,7 @@ def _is_copy(use: Use) -> bool:
 
 
 def _keeps_all(slicing: Operation) -> bool:
-    """Whether a slice only adds axes, like x[:, None]."""
+    """Returns whether a slice only adds axes, like x[:, None]."""
     size, steps = slicing.inputs[0].shape.num_elements(), tf.get_static_value(slicing.inputs[3])
     is_forward = steps is not None and bool((steps == 1).all())
     return is_forward and size is not None and slicing.outputs[0].shape.num_elements() == size

@@ -21,7 +21,7 @@ NAN = float("nan")
 
 
 class Trial(NamedTuple):
-    """What is known of a step before it is made.
+    """A step before it is made, as the damping rule sees it.
 
     Attributes:
       due: bool [], whether it is to be judged.
@@ -35,7 +35,7 @@ class Trial(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What follows from a step after it was made.
+    """The damping rule's judgement of a step after it was made.
 
     Attributes:
       state: New values of the damping rule's variables.
@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
 
 
 class DampingRule(abc.ABC):
-    """Where λ comes from."""
+    """A rule that gives λ."""
 
     @property
     @abc.abstractmethod
@@ -71,7 +71,7 @@ class DampingRule(abc.ABC):
 
     @property
     def summaries(self) -> dict[str, Scalar]:
-        """What to show, by name."""
+        """Values to show, by name."""
         return {"damping": self.read()}
 
     @abc.abstractmethod

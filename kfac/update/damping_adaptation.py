@@ -27,7 +27,7 @@ v1 = tf.compat.v1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdaptationSettings:
-    """How damping is adapted.
+    """Settings of the adaptation of the damping.
 
     Attributes:
       immediately: Whether after the step, in the same run, or else at the start of the next one.

@@ -1,4 +1,4 @@
-"""What shows whether K-FAC is well, as scalar summaries below `kfac/monitor/`.
+"""Health of K-FAC: scalar summaries below `kfac/monitor/`.
 
 Damping and what it is adapted by, the mean curvature as a scale for it, how often something went
 wrong, how long each phase of a step took, and of each factor the trace and how badly it is

@@ -142,7 +142,7 @@ class KfacStep:
 
     @property
     def reads_averages(self) -> bool:
-        """Whether a step depends on averages themselves, and not only on inverses kept of them."""
+        """Returns whether a step depends on averages directly, not only on stored inverses."""
         if self._rules.damping_reads_averages:
             return True
         return not all(factor.keeps_inverses for factor in self._estimator.factors)

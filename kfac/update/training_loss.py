@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 
 class TowerBatch(NamedTuple):
-    """What one tower computes its loss from.
+    """The inputs of one tower's loss.
 
     Attributes:
       current: The batch of this step, as the loss function takes it.

@@ -49,7 +49,7 @@ class Member(typing.NamedTuple):
 
 
 class Kind(typing.NamedTuple):
-    """What the models of one graph have in common."""
+    """The common part of the models of one graph."""
 
     towers: int
     variables: str

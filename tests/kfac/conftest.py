@@ -25,7 +25,7 @@ class Network:
 
     @property
     def batch(self):
-        """What `mlp_loss` takes, for one tower."""
+        """Arguments of `mlp_loss` for one tower."""
         return self.features[0], self.labels[0]
 
     def feed(self, features, labels):

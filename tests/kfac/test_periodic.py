@@ -63,7 +63,7 @@ def test_inverses_come_from_averages_of_the_same_step(
 
 
 def test_steps_equal_updates_run_one_after_another(build_network, batch):
-    """Where no inverse is due, a step is computed beside the averages, and must not see them."""
+    """A step without a due inverse runs beside the averages and must not see them."""
     network = build_network(dtype="float64")
     feed = network.feed([batch[0]], [batch[1]])
     with v1.Session() as session:
@@ -129,7 +129,7 @@ def test_a_step_waits_for_averages_that_it_reads(graph, approx, settings, waits)
 
 
 def is_update(op):
-    """Whether it updates an average."""
+    """Returns whether it updates an average."""
     return op.name.startswith("KFAC/fisher/update_averages/Assign")
 
 
@@ -138,7 +138,7 @@ def is_average(op):
 
 
 def waits_for(ops, is_meant):
-    """Whether an op waits for one that is meant, in steps in which no inverse is due."""
+    """Returns whether an op waits for a matching one in steps without a due inverse."""
     seen, left = set(), list(ops)
     while left:
         op = left.pop()
@@ -273,7 +273,7 @@ def test_the_decay_may_be_a_schedule(build_network, session, batch):
 
 
 def executed(session, fetch, feed):
-    """How many ops of each kind ran."""
+    """Returns the number of ops of each kind that ran."""
     metadata = v1.RunMetadata()
     options = v1.RunOptions(trace_level=v1.RunOptions.SOFTWARE_TRACE, output_partition_graphs=True)
     session.run(fetch, feed, options, metadata)

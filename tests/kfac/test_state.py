@@ -38,7 +38,7 @@ def test_initial_value_does_not_wait_for_control_dependencies(graph, session):
 
 
 def test_what_is_not_wanted_is_known_at_once(graph):
-    """What does the work waits here until it is known that it is not wanted."""
+    """The work waits until the condition is known, which must not wait for the work."""
     wanted, known = v1.placeholder(tf.bool, []), threading.Event()
     work = tf.numpy_function(lambda: known.wait(60), [], tf.bool)
     condition = state.known_after(wanted, work.op)

@@ -31,7 +31,7 @@ WITNESS = {"worker": "worker 0", "evaluator": "evaluator 0"}
 
 
 class Recovery(NamedTuple):
-    """What a kill has cost.
+    """The cost of a kill.
 
     Attributes:
       kill: What was killed.
@@ -117,7 +117,7 @@ class Killer:
 
 
 def after(steps):
-    """What synchronous training comes to."""
+    """The result of synchronous training."""
     target = np.array([*TARGET, 0.0])
     values, velocities = np.zeros(4), np.zeros(4)
     for _ in range(steps):

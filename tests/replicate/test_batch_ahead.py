@@ -31,7 +31,7 @@ def flat(nest):
 
 
 def drawn(dataset, taken=flat):
-    """What is taken of each element of a new iterator."""
+    """The part taken of each element of a new iterator."""
     iterator = v1.data.make_initializable_iterator(dataset)
     fetches = taken(iterator.get_next())
     found = []

@@ -1,4 +1,4 @@
-"""How far values are apart: rounding, NaN and infinity, strings, kinds."""
+"""Differences of values: rounding, NaN and infinity, strings, kinds."""
 
 import numpy as np
 import pytest

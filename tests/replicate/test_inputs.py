@@ -15,7 +15,7 @@ B = np.arange(10, dtype=np.int64).reshape(5, 2)
 
 
 def batches(input_fn, most=100):
-    """What an Estimator would read, batch by batch."""
+    """Returns the batches that an Estimator would read."""
     with tf.Graph().as_default(), v1.Session() as session:
         v1.set_random_seed(3)
         iterator = v1.data.make_initializable_iterator(input_fn())

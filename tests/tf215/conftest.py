@@ -1,4 +1,4 @@
-"""What the tests of the stock tf.estimator share. They run where TensorFlow still has it."""
+"""Fixtures of the tests of the stock tf.estimator. They run where TensorFlow has it."""
 
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""How a preconditioned gradient and the steps before it make a step: one rule per file.
+"""Momentum rules: a step from a preconditioned gradient and earlier steps. One rule per file.
 
 `make_momentum` chooses the rule by the optimizer's arguments.
 """

@@ -1,4 +1,4 @@
-"""What the optimizer asks of any momentum rule, and what the rules with a given rate share.
+"""Interface of the momentum rules, and the common part of rules with a given rate.
 
 A rule turns gradients and velocities into a step and new velocities. It assigns nothing: the
 optimizer decides whether the step is made. Called by the optimizer.
@@ -20,7 +20,7 @@ from kfac.update.weight_decay import add_weight_decay
 
 
 class Problem(NamedTuple):
-    """What one step starts from.
+    """The inputs of one step.
 
     Attributes:
       gradients: g, of the mean loss, one part per variable; some may be IndexedSlices.
@@ -83,7 +83,7 @@ class Momentum(abc.ABC):
     @property
     @abc.abstractmethod
     def keeps_velocities(self) -> bool:
-        """Whether there is a velocity for each variable."""
+        """True if there is a velocity for each variable."""
 
     @property
     def variables(self) -> list[Variable]:
@@ -92,7 +92,7 @@ class Momentum(abc.ABC):
 
     @property
     def summaries(self) -> dict[str, Scalar]:
-        """What to show, by name."""
+        """Values to show, by name."""
         return {}
 
     @abc.abstractmethod
@@ -146,7 +146,7 @@ class GivenRateMomentum(Momentum):
 
     @property
     def keeps_velocities(self) -> bool:
-        """Whether there is momentum."""
+        """True if there is momentum."""
         is_zero = isinstance(self._momentum, numbers.Real) and math.isclose(self._momentum, 0)
         return self._momentum is not None and not is_zero
 

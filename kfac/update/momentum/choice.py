@@ -1,4 +1,4 @@
-"""Which momentum rule an optimizer uses, by its arguments, and which of them exclude each other.
+"""Choice of the momentum rule by the optimizer's arguments, and checks of these.
 
 Called by the optimizer's constructor.
 """

@@ -57,7 +57,7 @@ def test_forms(collection, kernel, kwargs, form):
 def test_the_config_says_what_a_registration_leaves_open(
     graph, kernel, given, config, inputs, patches
 ):
-    """How many of 7 images, or of their patches of 12 numbers, the average is made of."""
+    """Returns the number of images (of 7), or of patches of 12 numbers, in the average."""
     config = kfac.CurvatureConfig(input_fraction=0.2, **config)
     collection = kfac.LayerCollection(config=config)
     args = tf.ones([7, 5, 5, 2]), tf.ones([7, 5, 5, 4])
