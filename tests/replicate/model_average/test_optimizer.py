@@ -200,9 +200,8 @@ def test_accumulate_statistics_is_that_of_the_local_optimizer(graph):
     getter = ModelAverageCustomGetter("")
     averaging = ModelAverageOptimizer(Counting(0.1), 1, True, getter)
     weights = v1.get_variable("w", initializer=1.0)
-    GradientAccumulation(
-        [(tf.constant(1.0), weights)], 2, True, None, averaging.accumulate_statistics
-    )
+    accumulation = GradientAccumulation(2, True, averaging.accumulate_statistics)
+    accumulation.add([(tf.constant(1.0), weights)], accepted=None)
     assert [variable.op.name for variable in v1.local_variables()] == ["statistics"]
     plain = ModelAverageOptimizer(v1.train.GradientDescentOptimizer(0.1), 1, True, getter)
     assert plain.accumulate_statistics is None
