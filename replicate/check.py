@@ -264,7 +264,7 @@ def _one_step(
         spec = model_fn(features, labels, ModeKeys.TRAIN, params, config)
         _check_trains(spec)
         variables = {variable.op.name: variable for variable in v1.global_variables()}
-        scaffold = spec.scaffold or v1.train.Scaffold()
+        scaffold = spec.scaffold
         with _session_creator(scaffold, config).create_session() as session:
             if initial is not None:
                 _load(session, variables, initial)

@@ -48,15 +48,6 @@ class TwoFactorBlock(FisherBlock):
         return self.factors[1]
 
     @property
-    def kronecker_factors(self) -> tuple[FisherFactor, FisherFactor]:
-        """(A, G).
-
-        Raises:
-          ValueError: Factors have not been made yet.
-        """
-        return self.input_factor, self.output_factor
-
-    @property
     def matrix_shape(self) -> tuple[int, int]:
         """Numbers of rows of A and of G that the parameters need, from static shapes."""
         weight, *bias = as_tuple(self.params)

@@ -63,7 +63,7 @@ def run_evaluation(
     """
     update, batches, values = _accumulators(spec)
     readings = StepReadings(update, spec.loss, batches)
-    scaffold = _with_local_variables(spec.scaffold or v1.train.Scaffold())
+    scaffold = _with_local_variables(spec.scaffold)
     saver = build_saver(scaffold, config)
     creator = RestoringSessionCreator(
         scaffold,

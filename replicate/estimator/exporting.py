@@ -104,7 +104,7 @@ def export_graphs(
                 receiver, spec = build(mode, receiver_fns[mode])
                 served = _served_graph(mode, receiver, spec)
                 if isinstance(checkpoint, WarmStartSettings):
-                    scaffold = spec.scaffold or v1.train.Scaffold()
+                    scaffold = spec.scaffold
                     checkpoint = save_warm_start(checkpoint, scaffold, config, folder)
             with tf.Graph().as_default():
                 saver = v1.train.import_meta_graph(served.meta_graph)

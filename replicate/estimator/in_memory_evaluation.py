@@ -115,7 +115,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
             v1.train.create_global_step()
             inputs = build_inputs(self._input_fn, ModeKeys.EVAL, estimator.params, config)
             spec = estimator.model_fn(inputs.features, inputs.labels, ModeKeys.EVAL, config)
-            load = self._loader(session, spec.scaffold or v1.train.Scaffold(), folder)
+            load = self._loader(session, spec.scaffold, folder)
             results = run_evaluation(inputs, spec, None, config, self._hooks, self._steps, load)
         write_results(estimator.eval_dir(self._name), results)
 

@@ -109,7 +109,7 @@ def _run_chief(
     inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest
 ) -> None:
     """Trains, and writes checkpoints and event files."""
-    scaffold = spec.scaffold or v1.train.Scaffold()
+    scaffold = spec.scaffold
     saver = build_saver(scaffold, config)
     creator = _chief_session_creator(scaffold, saver, inputs, config)
     readings = StepReadings(spec.train_op, spec.loss)
@@ -145,7 +145,7 @@ def _run_worker(
     training_end: TrainingEnd | None,
 ) -> None:
     """Trains the model that the chief of a cluster has initialised, and writes nothing."""
-    scaffold = spec.scaffold or v1.train.Scaffold()
+    scaffold = spec.scaffold
     readings = StepReadings(spec.train_op, spec.loss)
     progress = _progress_hook(inputs, readings, config, request)
     with contextlib.closing(progress), interruptions() as interruption:
