@@ -159,7 +159,9 @@ PROGRAM = textwrap.dedent(
         train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
+    tf.keras.utils.set_random_seed(1)
     with tf.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(1)
         random = np.random.RandomState(0)
         images = tf.constant(random.randn(16, 8, 4, 2).astype("f"))
         replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])

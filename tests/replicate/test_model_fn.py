@@ -321,7 +321,7 @@ def test_keras_metrics_of_towers_are_merged(graph, mean_metric, mode):
 
 def test_keras_layers_and_bare_variables_are_shared_by_towers(graph):
     def model_fn(features, labels, mode):
-        hidden = tf.keras.layers.Dense(2)(features)
+        hidden = tf.keras.layers.Dense(2, kernel_initializer="ones")(features)
         shift = tf.Variable(0.5, name="shift")
         loss = tf.reduce_mean(tf.square(hidden + shift))
         optimizer = TowerOptimizer(v1.train.AdamOptimizer(0.1))
