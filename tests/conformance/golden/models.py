@@ -299,6 +299,44 @@ def kfac_approximations(features, labels, mode):
     return spec(mode, loss, optimizer)
 
 
+def kfac_spatially_uncorrelated(features, labels, mode):
+    """K-FAC of a convolution whose activations are taken to be uncorrelated over space."""
+    layers = kfac.LayerCollection()
+    images, weight = features["image"], variable("conv/weight", 3, 3, 2, 2, seed=70)
+    convolved = tf.nn.conv2d(images, weight, 1, "SAME")
+    layers.register_conv2d(
+        weight, (1, 1, 1, 1), "SAME", images, convolved, approx="kron_sua", reuse=False
+    )
+    hidden = tf.reduce_mean(tf.tanh(convolved), axis=[1, 2])
+    loss = class_loss(layers, dense(layers, hidden, "last", CLASSES), labels)
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=1,
+        learning_rate=0.1,
+        damping=0.1,
+        momentum=0.5,
+        estimation_mode="empirical",
+        layer_collection=layers,
+    )
+    return spec(mode, loss, optimizer)
+
+
+def kfac_cluster(features, labels, mode):
+    """K-FAC of a cluster of one worker, whose step is a synchronous one."""
+    layers = kfac.LayerCollection()
+    loss = perceptron(layers, features, labels)
+    optimizer = kfac.ClusterKfacOpt(
+        kfac.WorkerRole("shared", num_workers=1, task_index=0),
+        invert_every=1,
+        learning_rate=0.1,
+        damping=0.1,
+        momentum=0.5,
+        estimation_mode="empirical",
+        layer_collection=layers,
+    )
+    made = spec(mode, loss, optimizer)
+    return made._replace(training_hooks=[optimizer.make_session_run_hook(num_tokens=0)])
+
+
 def kfac_sequences(features, labels, mode, approx="kron_series_1"):
     """K-FAC of an embedding and of a recurrent layer."""
     layers = kfac.LayerCollection()
@@ -338,6 +376,8 @@ KINDS = {
         kfac_async, first_model_fn=functools.partial(kfac_async, runs_in_background=True)
     ),
     "kfac_approximations": Kind(kfac_approximations),
+    "kfac_spatially_uncorrelated": Kind(kfac_spatially_uncorrelated),
+    "kfac_cluster": Kind(kfac_cluster),
     "kfac_series": Kind(kfac_sequences),
     "kfac_independent": Kind(functools.partial(kfac_sequences, approx="kron_indep")),
 }
