@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 from absl import flags
 
 import replicate
-from replicate.quiet_imports import without_chatter
+from replicate.quiet_imports import quiet_stderr
 
 BAD_INPUT = 2
 DIVERGED = 3
@@ -178,7 +178,7 @@ def command_line() -> str:
 def import_tensorflow() -> None:
     """Imports TensorFlow, hiding its start-up messages unless the import fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with without_chatter():
+    with quiet_stderr():
         import tensorflow as tf  # noqa: PLC0415
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
 

@@ -26,7 +26,7 @@ v1 = tf.compat.v1
 class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
     """`KfacOptimizer` whose averages and inverses are updated in the background.
 
-    A cycle folds one batch into all averages and then computes all inverses; cycles follow one
+    A round folds one batch into all averages, then computes all inverses. Rounds follow one
     another until they are stopped. Steps use the inverses as they are, so two equal runs differ.
 
     The update of the averages runs the model forward and backward by itself, and so takes a batch
@@ -63,7 +63,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         self._refresh_by(self._background)
 
     def run_cov_inv_ops(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
-        """Runs one cycle, then goes on in the background. Does nothing if that goes on already.
+        """Makes one round, then goes on in the background. Does nothing if that goes on already.
 
         Args:
           sess: A session of the graph, whose variables have values.
@@ -71,7 +71,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
 
         Raises:
           ValueError: `apply_gradients` or `minimize` has not been called yet.
-          Exception: Whatever an op raised in the first cycle.
+          Exception: Whatever an update raised in the first round.
         """
         self._background.start(sess, coord)
 

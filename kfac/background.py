@@ -1,7 +1,7 @@
-"""Threads that repeat ops of a session until they are told to stop.
+"""Threads that update averages, then inverses, again and again until they are told to stop.
 
-Knows nothing of what the ops do. A cycle is one op, then several that may run at the same time;
-the next cycle begins when all of them are done. Called by the asynchronous optimizer.
+An update of the averages is followed by those of the inverses, several of which may run at the same
+time. The next round begins when all of them are done. Called by the asynchronous refresh policy.
 """
 
 import concurrent.futures
@@ -17,33 +17,33 @@ v1 = tf.compat.v1
 
 
 @typing.final
-class BackgroundCycles:
-    """One thread that runs cycles, with others that help it; made to be run once.
+class BackgroundUpdates:
+    """A thread that makes rounds of updates, with others that help it; can be started once.
 
     Attributes:
-      session: Where the ops run.
+      session: Session of the updates.
     """
 
     def __init__(
         self,
         session: v1.Session,
-        first: Operation,
-        others: Sequence[Operation],
+        update_averages: Operation,
+        update_inverses: Sequence[Operation],
         num_threads: int,
         coord: v1.train.Coordinator | None = None,
     ) -> None:
         """Starts no thread yet.
 
         Args:
-          session: Where the ops run.
-          first: What a cycle begins with.
-          others: What follows, in any order.
-          num_threads: How many of `others` may run at the same time, ≥ 1.
-          coord: The threads end when it tells them to, too; it waits for them.
+          session: Session of the updates.
+          update_averages: Updates all averages; begins a round.
+          update_inverses: Update inverses, in any order.
+          num_threads: Number of inverses that may be updated at the same time, ≥ 1.
+          coord: Coordinator that may also end the threads, and waits for them.
         """
         self.session = session
-        self._first = first
-        self._others = tuple(others)
+        self._update_averages = update_averages
+        self._update_inverses = tuple(update_inverses)
         self._coord = coord
         self._pool = concurrent.futures.ThreadPoolExecutor(num_threads, "kfac_update")
         self._thread = threading.Thread(target=self._repeat, name="kfac_updates", daemon=True)
@@ -51,13 +51,13 @@ class BackgroundCycles:
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Runs the first cycle, then starts the thread that repeats it.
+        """Runs the first round, then starts the thread that repeats it.
 
         Raises:
-          Exception: Whatever an op of the first cycle raised; then nothing was started.
+          Exception: Whatever an update of the first round raised; then nothing was started.
         """
         try:
-            self._run_cycle()
+            self._run_round()
         except BaseException:
             self._pool.shutdown()
             raise
@@ -66,20 +66,20 @@ class BackgroundCycles:
             self._coord.register_thread(self._thread)
 
     def check(self) -> None:
-        """Raises what an op raised in the background, once."""
+        """Raises the error of an update in the background, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def stop(self) -> None:
-        """Lets the ops that are running end, and waits until all threads have ended."""
+        """Lets the running updates end, and waits until all threads have ended."""
         self._stop_requested.set()
         self._thread.join()
 
     def _repeat(self) -> None:
         try:
             while not self._should_stop():
-                self._run_cycle()
+                self._run_round()
         except tf.errors.OutOfRangeError:
             pass  # The input has ended; so will training, which reads it too.
         except BaseException as error:
@@ -89,9 +89,9 @@ class BackgroundCycles:
         finally:
             self._pool.shutdown()
 
-    def _run_cycle(self) -> None:
-        self._run(self._first)
-        for done in [self._pool.submit(self._run, op) for op in self._others]:
+    def _run_round(self) -> None:
+        self._run(self._update_averages)
+        for done in [self._pool.submit(self._run, op) for op in self._update_inverses]:
             done.result()
 
     def _run(self, op: Operation) -> None:

@@ -10,7 +10,7 @@ References:
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -25,7 +25,7 @@ from kfac.curvature.backward_pass import (
     propagate_back,
     substitutes,
 )
-from kfac.curvature.block_products import BlockProducts
+from kfac.curvature.block_products import BlockProducts, BlocksOnDevices
 from kfac.curvature.estimation_modes import MODES
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
@@ -40,6 +40,9 @@ from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, 
 v1 = tf.compat.v1
 
 ESTIMATION_MODES = tuple(MODES)
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class _Plan(NamedTuple):
@@ -73,12 +76,28 @@ def make_fisher_estimator(
     return FisherEstimator(placement_strategy=placement_strategy, **kwargs)
 
 
+def _of_products(
+    method: Callable[Concatenate[BlockProducts, _P], _R],
+) -> Callable[Concatenate["FisherEstimator", _P], _R]:
+    """Makes a method of one of the estimator's products, with its arguments and docstring."""
+
+    @functools.wraps(method)
+    def of_estimator(self: "FisherEstimator", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return method(self._products, *args, **kwargs)
+
+    return of_estimator
+
+
 @typing.final
 @with_moved_attributes
-class FisherEstimator(BlockProducts):
+class FisherEstimator:
     """Estimates the Fisher matrix of a layer collection's losses, block by block.
 
+    Methods that multiply are those of `kfac.curvature.block_products.BlockProducts`. That class
+    describes their arguments and errors.
+
     Attributes:
+      name: Name scope of ops.
       times: How long updates took when they last ran.
     """
 
@@ -138,7 +157,10 @@ class FisherEstimator(BlockProducts):
                 "Cannot set up K-FAC: compute_params_stats=True, batch_size=None. Pass the number "
                 "of examples in the batch, over all towers, as batch_size."
             )
-        super().__init__(name, exps, compute_cholesky, compute_cholesky_inverse)
+        self.name = name
+        self._products = BlockProducts(
+            name, self._prepare_blocks, exps, compute_cholesky, compute_cholesky_inverse
+        )
         self.times = PhaseTimes()
         self._variables = None if variables is None else tuple(variables)
         self._cov_ema_decay = cov_ema_decay
@@ -252,7 +274,7 @@ class FisherEstimator(BlockProducts):
             tensors = block.tensors_to_compute_grads()
             block.instantiate_factors(block_gradients(backward, first, tensors), self._damping)
             first += len(tf.nest.flatten(tensors))
-            self._register_products(block)
+            self._products.register(block)
             block.check_shapes()
 
     def _placement(self) -> Placement:
@@ -262,9 +284,16 @@ class FisherEstimator(BlockProducts):
         named = tuple(device for device in layers if device)
         return self._place(costs, Devices(*self._devices, named or layers))
 
-    def _product_devices(self) -> list[str]:
+    def _prepare_blocks(self) -> BlocksOnDevices:
+        """Makes the blocks ready to multiply, and returns them."""
         self.make_vars()
-        return self._instantiate().placement.trans
+        return BlocksOnDevices(self.blocks, self._instantiate().placement.trans)
+
+    multiply = _of_products(BlockProducts.multiply)
+    multiply_inverse = _of_products(BlockProducts.multiply_inverse)
+    multiply_matpower = _of_products(BlockProducts.multiply_matpower)
+    multiply_cholesky = _of_products(BlockProducts.multiply_cholesky)
+    multiply_cholesky_inverse = _of_products(BlockProducts.multiply_cholesky_inverse)
 
     def make_vars(self) -> None:
         """Makes all variables, once. Must not be called in a conditional branch."""

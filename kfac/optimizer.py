@@ -26,13 +26,13 @@ from kfac.linalg import tensor_ops
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.schedules import called_once, current
 from kfac.state import initial_zeros
-from kfac.update.damping_adaptation import AdaptationSettings, make_damping_rule
-from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
+from kfac.update.assembly import StepSettings, assemble_step
+from kfac.update.damping_adaptation import AdaptationSettings
+from kfac.update.momentum import MOMENTUM_TYPES
 from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.preconditioner import check_gradients
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.refresh import RefreshByCaller, RefreshPolicy
-from kfac.update.step import KfacStep, StepRules
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -210,35 +210,29 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             inv_devices=inv_devices,
             trans_devices=trans_devices,
         )
-        times = self._estimator.times.read
-        self._damping_rule = make_damping_rule(
-            called_once(damping), adapt_damping, self._losses, adaptation, dtype, times
-        )
-        curvature = ExactCurvature(
-            layer_collection, self._estimator.mat_type, batch_size, colocate_gradients_with_ops
-        )
-        self._momentum_rule = make_momentum(
-            momentum_type,
-            MomentumSettings(
+        mat_type = self._estimator.mat_type
+        settings = StepSettings(
+            damping=called_once(damping),
+            adapt_damping=adapt_damping,
+            adaptation=adaptation,
+            momentum_type=momentum_type,
+            momentum=MomentumSettings(
                 learning_rate=called_once(learning_rate),
                 momentum=called_once(momentum),
                 norm_constraint=called_once(norm_constraint),
                 update_rescale=called_once(qmodel_update_rescale),
                 weight_decay=called_once(weight_decay_coeff) if use_weight_decay else None,
-                curvature=curvature,
+                curvature=ExactCurvature(
+                    layer_collection, mat_type, batch_size, colocate_gradients_with_ops
+                ),
                 dtype=tf.as_dtype(dtype),
             ),
-        )
-        by_products = momentum_type == "regular"
-        rules = StepRules(
-            momentum=self._momentum_rule,
-            damping=self._damping_rule,
-            losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
-            may_reject=rejection_rho_threshold is not None,
-            damping_reads_averages=adapt_damping and (calibrate_damping or by_products),
+            dtype=dtype,
         )
-        self._step = KfacStep(name, self._estimator, rules, self._make_velocities)
+        self._damping_rule, self._momentum_rule, self._step = assemble_step(
+            name, self._estimator, self._losses, settings, self._make_velocities
+        )
         self._refresh_by(RefreshByCaller(self._step, self._estimator))
 
     def _refresh_by(self, policy: RefreshPolicy) -> None:

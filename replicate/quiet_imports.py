@@ -1,6 +1,7 @@
-"""Quiet imports: keeps what libraries print from C++ off the terminal.
+"""Quiet imports: hides what libraries print to standard error while they are imported.
 
-Programs import TensorFlow inside of it: `python -m replicate.report`, and those in `examples`.
+TensorFlow prints from C++, past `sys.stderr`. `python -m replicate.report` and the programs in
+`examples` import it inside `quiet_stderr`.
 """
 
 import contextlib
@@ -10,16 +11,16 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def without_chatter() -> Iterator[None]:
-    """Keeps what is printed to standard error in C++ from the terminal; shown on an error."""
+def quiet_stderr() -> Iterator[None]:
+    """Hides the output to standard error inside the context; an error shows it."""
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as chatter:
-        os.dup2(chatter.fileno(), 2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
         try:
             yield
         except BaseException:
-            chatter.seek(0)
-            os.write(stderr, chatter.read())
+            output.seek(0)
+            os.write(stderr, output.read())
             raise
         finally:
             os.dup2(stderr, 2)

@@ -1,12 +1,12 @@
 """Products of a block-diagonal matrix with vectors that belong to variables.
 
 Sorts vectors into blocks and back, and checks that a product is one of those that are kept up to
-date; how a block multiplies is its own business. Extended by the estimator.
+date. The blocks multiply. Used by the Fisher estimator.
 """
 
-import abc
+import typing
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -75,19 +75,30 @@ def _power_from_identity(block: FisherBlock, vector: Any, exponent: int) -> Any:
     return chosen if isinstance(vector, tuple) else chosen[0]
 
 
-class BlockProducts(abc.ABC):
+class BlocksOnDevices(NamedTuple):
+    """The blocks of a matrix, ready to multiply.
+
+    Attributes:
+      blocks: The blocks.
+      devices: Device of the products with each of them.
+    """
+
+    blocks: Sequence[FisherBlock]
+    devices: Sequence[str]
+
+
+@typing.final
+class BlockProducts:
     """Products with the damped block-diagonal matrix M, and with its Cholesky factor L.
 
     L has a block for each block of M, which times its transpose is that block. For a Kronecker
     product it is the product of the two lower triangular factors.
-
-    Attributes:
-      name: Name for messages.
     """
 
     def __init__(
         self,
         name: str,
+        prepare: Callable[[], BlocksOnDevices],
         exps: Sequence[float],
         compute_cholesky: bool,
         compute_cholesky_inverse: bool,
@@ -95,26 +106,19 @@ class BlockProducts(abc.ABC):
         """Keeps its arguments.
 
         Args:
-          name: Name for messages.
+          name: Name of the estimator, for messages.
+          prepare: Makes the blocks ready to multiply, and returns them; called for each product.
           exps: Powers of M that `multiply_matpower` is to serve, beside 1.
           compute_cholesky: Whether `multiply_cholesky` is to be served.
           compute_cholesky_inverse: Whether `multiply_cholesky_inverse` is to be served.
         """
-        self.name = name
+        self._name = name
+        self._prepare = prepare
         self._exps = tuple(exps)
         self._compute_cholesky = compute_cholesky
         self._compute_cholesky_inverse = compute_cholesky_inverse
 
-    @property
-    @abc.abstractmethod
-    def blocks(self) -> tuple[FisherBlock, ...]:
-        """The blocks."""
-
-    @abc.abstractmethod
-    def _product_devices(self) -> Sequence[str]:
-        """Makes the blocks ready for use; returns where to multiply with each of them."""
-
-    def _register_products(self, block: FisherBlock) -> None:
+    def register(self, block: FisherBlock) -> None:
         """Asks a block for all that is to be served."""
         for exponent in self._exps:
             block.register_matpower(exponent)
@@ -210,7 +214,7 @@ class BlockProducts(abc.ABC):
     def _check_served(self, served: bool, call: str, needed: str) -> None:
         if not served:
             raise ValueError(
-                f"{self.name} does not serve {call}: it was made with exps={self._exps}, "
+                f"{self._name} does not serve {call}: it was made with exps={self._exps}, "
                 f"compute_cholesky={self._compute_cholesky}, "
                 f"compute_cholesky_inverse={self._compute_cholesky_inverse}. Make it with {needed}."
             )
@@ -218,4 +222,4 @@ class BlockProducts(abc.ABC):
     def _multiply(
         self, vecs_and_vars: VectorsAndVariables, multiply: Callable[[FisherBlock, Any], Any]
     ) -> list[tuple[Any, Variable]]:
-        return multiply_blocks(self.blocks, self._product_devices(), vecs_and_vars, multiply)
+        return multiply_blocks(*self._prepare(), vecs_and_vars, multiply)

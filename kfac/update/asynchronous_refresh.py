@@ -9,7 +9,7 @@ import typing
 import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Variable
-from kfac.background import BackgroundCycles
+from kfac.background import BackgroundUpdates
 from kfac.estimator import FisherEstimator
 from kfac.update.preconditioner import Preconditioner
 from kfac.update.refresh import RefreshPolicy
@@ -42,7 +42,7 @@ class AsynchronousRefresh(RefreshPolicy):
         self._name = name
         self._num_threads = num_threads
         self._update_ops: tuple[Operation, list[Operation]] | None = None
-        self._cycles: BackgroundCycles | None = None
+        self._updates: BackgroundUpdates | None = None
 
     def apply(
         self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
@@ -56,7 +56,7 @@ class AsynchronousRefresh(RefreshPolicy):
         return self._step.apply(pairs, StepConditions(), self._preconditioner, global_step, name)
 
     def start(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
-        """Runs one cycle, then goes on in the background. Does nothing if that goes on already.
+        """Makes one round, then goes on in the background. Does nothing if that goes on already.
 
         Args:
           sess: A session of the graph, whose variables have values.
@@ -64,28 +64,28 @@ class AsynchronousRefresh(RefreshPolicy):
 
         Raises:
           ValueError: There are no update ops yet.
-          Exception: Whatever an op raised in the first cycle.
+          Exception: Whatever an update raised in the first round.
         """
         if self._update_ops is None:
             raise ValueError(
                 f"{self._name} has no updates to run in the background: call minimize or "
                 "apply_gradients before run_cov_inv_ops."
             )
-        if self._cycles is not None:
-            if self._cycles.session is sess:
+        if self._updates is not None:
+            if self._updates.session is sess:
                 return
-            self._cycles.stop()
+            self._updates.stop()
         averages, inverses = self._update_ops
         num_threads = self._num_threads or max(1, min(len(inverses), _MAX_THREADS))
-        self._cycles = None
-        cycles = BackgroundCycles(sess, averages, inverses, num_threads, coord)
-        cycles.start()
-        self._cycles = cycles
+        self._updates = None
+        updates = BackgroundUpdates(sess, averages, inverses, num_threads, coord)
+        updates.start()
+        self._updates = updates
 
     def check(self) -> None:
         """Raises what an update raised in the background, once; else does nothing."""
-        if self._cycles is not None:
-            self._cycles.check()
+        if self._updates is not None:
+            self._updates.check()
 
     def stop(self) -> None:
         """Ends what `start` started, and waits for it. Does nothing if nothing runs.
@@ -93,7 +93,7 @@ class AsynchronousRefresh(RefreshPolicy):
         Raises:
           Exception: What an update raised in the background, unless it was raised before.
         """
-        cycles, self._cycles = self._cycles, None
-        if cycles is not None:
-            cycles.stop()
-            cycles.check()
+        updates, self._updates = self._updates, None
+        if updates is not None:
+            updates.stop()
+            updates.check()

@@ -25,6 +25,7 @@ import tensorflow as tf
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops
+from kfac.linalg.vectors import entries
 from kfac.op_queue import OpQueue
 from kfac.placement import distinct
 from kfac.schedules import called_once, is_due
@@ -190,7 +191,7 @@ class ClusterRefresh(RefreshPolicy):
         self, grads_and_vars: GradsAndVars, global_step: Variable, name: str | None
     ) -> Operation:
         """Makes one step, of aggregated gradients, in a thread of the chief's."""
-        gradients = [_values(gradient) for gradient, _ in grads_and_vars]
+        gradients = [entries(gradient) for gradient, _ in grads_and_vars]
         # The thread waits for gradients: whatever it reads before would be that of the last step.
         with v1.control_dependencies(gradients):
             averages = []
@@ -297,13 +298,9 @@ def _after(work: Operation, pairs: GradsAndVars) -> list[tuple[Any, Variable]]:
 
 
 def _identity(gradient: Any) -> Any:
-    values = _values(gradient)
+    values = entries(gradient)
     with v1.device(values.device):
         values = tf.identity(values)
     if not isinstance(gradient, tf.IndexedSlices):
         return values
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-
-
-def _values(gradient: Any) -> Tensor:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient

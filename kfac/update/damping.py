@@ -20,13 +20,13 @@ v1 = tf.compat.v1
 NAN = float("nan")
 
 
-class Trial(NamedTuple):
-    """A step before it is made, as the damping rule sees it.
+class StepPrediction(NamedTuple):
+    """The change of the loss that the quadratic model predicts for a step, to be judged by.
 
     Attributes:
-      due: bool [], whether it is to be judged.
+      due: bool [], whether the step is to be judged.
       loss: L(θ), shape [].
-      model_change: Δq, shape []; NaN if it is not due.
+      model_change: Δq, shape []; NaN if the step is not to be judged.
     """
 
     due: Tensor
@@ -100,9 +100,9 @@ class DampingRule(abc.ABC):
         """
         del variables
 
-    def trial(
+    def predict(
         self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
-    ) -> Trial | None:
+    ) -> StepPrediction | None:
         """Returns what must be known before the step is made; None if steps are not judged.
 
         Args:
@@ -114,9 +114,9 @@ class DampingRule(abc.ABC):
         del counter, accepted, model_change, dtype
         return None
 
-    def verdict(self, trial: Trial | None) -> Verdict:
+    def verdict(self, prediction: StepPrediction | None) -> Verdict:
         """Judges a step, after the active control dependencies."""
-        del trial
+        del prediction
         return Verdict([], None)
 
 

@@ -19,7 +19,7 @@ from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number, check_period
 from kfac.linalg import tensor_ops
 from kfac.state import Assignment, assign_all, make_variable, read, value_if
-from kfac.update.damping import NAN, DampingRule, GivenDamping, Trial, Verdict
+from kfac.update.damping import NAN, DampingRule, GivenDamping, StepPrediction, Verdict
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -262,15 +262,15 @@ class AdaptedDamping(DampingRule):
         """Judges the step before, once: what was kept of it is then forgotten."""
         loss, model_change = read(self._prev_loss), read(self.model_change)
         due = tf.logical_and(self._is_due(counter), tf.math.is_finite(loss))
-        trial = Trial(due, loss, model_change)
+        prediction = StepPrediction(due, loss, model_change)
         new_loss = value_if(due, lambda: self._losses.on_previous_batch(loss.dtype), loss)
-        damping, rho = self._judged(trial, new_loss, damping)
+        damping, rho = self._judged(prediction, new_loss, damping)
         forgotten = tf.constant(NAN, loss.dtype)
         return damping, [_set_if(due, self.rho, rho), _set_if(due, self._prev_loss, forgotten)]
 
-    def trial(
+    def predict(
         self, counter: Tensor, accepted: Tensor, model_change: Callable[[], Tensor], dtype: DType
-    ) -> Trial | None:
+    ) -> StepPrediction | None:
         """Returns what must be known before the step is made; None if this is not the chief.
 
         Args:
@@ -283,49 +283,56 @@ class AdaptedDamping(DampingRule):
             return None
         due = tf.logical_and(accepted, self._is_due(counter + 1))
         unknown = tf.constant(NAN, dtype)
-        return Trial(
+        return StepPrediction(
             due=due,
             loss=value_if(due, lambda: self._losses.before_step(dtype), unknown),
             model_change=value_if(due, model_change, unknown),
         )
 
-    def verdict(self, trial: Trial | None) -> Verdict:
+    def verdict(self, prediction: StepPrediction | None) -> Verdict:
         """Judges a step, after the active control dependencies, or keeps what is needed later.
 
         Args:
-          trial: What was known before the step.
+          prediction: What was known before the step.
         """
-        if trial is None:
+        if prediction is None:
             return Verdict([], None)
         state = [
-            _set_if(trial.due, self._prev_loss, trial.loss),
-            _set_if(trial.due, self.model_change, trial.model_change),
+            _set_if(prediction.due, self._prev_loss, prediction.loss),
+            _set_if(prediction.due, self.model_change, prediction.model_change),
         ]
         if not self._settings.immediately:
             return Verdict(state, None)
         loss = value_if(
-            trial.due, lambda: self._losses.on_current_batch(trial.loss.dtype), trial.loss
+            prediction.due,
+            lambda: self._losses.on_current_batch(prediction.loss.dtype),
+            prediction.loss,
         )
-        damping, rho = self._judged(trial, loss, self.read())
-        state += [_set_if(trial.due, self.damping, damping), _set_if(trial.due, self.rho, rho)]
+        damping, rho = self._judged(prediction, loss, self.read())
+        state += [
+            _set_if(prediction.due, self.damping, damping),
+            _set_if(prediction.due, self.rho, rho),
+        ]
         threshold = self._settings.rejection_threshold
         if threshold is None:
             return Verdict(state, None)
-        rejected = is_rejected(loss - trial.loss, trial.model_change, threshold)
-        return Verdict(state, tf.logical_and(trial.due, rejected))
+        rejected = is_rejected(loss - prediction.loss, prediction.model_change, threshold)
+        return Verdict(state, tf.logical_and(prediction.due, rejected))
 
     def _is_due(self, step: Tensor) -> Tensor:
         return tf.equal(step % self._settings.interval, 0)
 
-    def _judged(self, trial: Trial, loss: Tensor, damping: Tensor) -> tuple[Tensor, Tensor]:
+    def _judged(
+        self, prediction: StepPrediction, loss: Tensor, damping: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Returns λ and ρ after a step with loss L(θ+δ); λ as it was if the step is not due."""
-        loss_change = loss - trial.loss
-        rho = loss_change / trial.model_change
+        loss_change = loss - prediction.loss
+        rho = loss_change / prediction.model_change
         wide = tf.cast(damping, rho.dtype)
-        new = adapted_damping(wide, loss_change, trial.model_change, self._settings)
-        new = tf.where(trial.due, new, wide)
+        new = adapted_damping(wide, loss_change, prediction.model_change, self._settings)
+        new = tf.where(prediction.due, new, wide)
         if self._settings.print_logs:
-            new = value_if(trial.due, lambda: self._logged(new, rho), new)
+            new = value_if(prediction.due, lambda: self._logged(new, rho), new)
         return tf.cast(new, damping.dtype), rho
 
     def _logged(self, damping: Tensor, rho: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.vectors import Vector
 from kfac.state import Assignment, assign_all, make_counter, read, run_if
 from kfac.update import health
-from kfac.update.damping import DampingRule, Trial
-from kfac.update.momentum import Momentum, Problem, Step
+from kfac.update.damping import DampingRule, StepPrediction
+from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.preconditioner import Preconditioner
 from kfac.update.training_loss import TrainingLoss
 
@@ -50,7 +50,7 @@ class StepRules(NamedTuple):
       momentum: Turns preconditioned gradients into a step.
       damping: Says what λ is, and may judge steps.
       losses: The loss that is minimized.
-      model_damping: λ', see `Problem.model_damping`; None means λ.
+      model_damping: λ', see `StepInputs.model_damping`; None means λ.
       may_reject: Whether the damping rule may have a step taken back.
       damping_reads_averages: Whether λ is calibrated, or adapted by products with M.
     """
@@ -72,7 +72,7 @@ class _Update(NamedTuple):
       makes_step: bool [], whether this run makes a step; see `StepConditions`.
       is_finite: bool [], whether the update is finite.
       before: The variables and their values, if it may be taken back.
-      trial: Facts that the damping rule needs to judge it.
+      prediction: Predicted change of the loss, by which the damping rule judges it.
       start: Time at which it began; see `PhaseTimes`.
     """
 
@@ -81,13 +81,13 @@ class _Update(NamedTuple):
     makes_step: Tensor | bool
     is_finite: Tensor
     before: list[Assignment]
-    trial: Trial | None
+    prediction: StepPrediction | None
     start: Tensor
 
     @property
     def needed(self) -> list[Tensor]:
         """Tensors that must be known before the weights change."""
-        judged = [] if self.trial is None else list(self.trial)
+        judged = [] if self.prediction is None else list(self.prediction)
         return [*judged, *(value for _, value in self.before), self.start]
 
 
@@ -203,11 +203,11 @@ class KfacStep:
             v1.control_dependencies([self.prepare_damping(conditions.makes_step)]),
         ):
             velocities = self._velocities(variables)
-            known = [_values_of(gradient) for gradient, _ in pairs]
+            known = [vectors.entries(gradient) for gradient, _ in pairs]
             start = self._estimator.times.begin("apply", after=[*known, *conditions.beside])
             with v1.name_scope(f"{self._name}/step"):
-                problem = self._problem(pairs, velocities, preconditioner)
-                update = self._compute(problem, velocities, conditions.makes_step, start)
+                inputs = self._inputs(pairs, velocities, preconditioner)
+                update = self._compute(inputs, velocities, conditions.makes_step, start)
             with v1.control_dependencies(conditions.beside):
                 self._summarize(conditions.summaries_wait)
                 with v1.control_dependencies(update.needed):
@@ -216,15 +216,15 @@ class KfacStep:
     def _velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         return self._make_velocities(variables) if self._rules.momentum.keeps_velocities else []
 
-    def _problem(
+    def _inputs(
         self, pairs: GradsAndVars, velocities: Sequence[Variable], preconditioner: Preconditioner
-    ) -> Problem:
+    ) -> StepInputs:
         gradients = preconditioner.as_vectors(pairs)
         variables = [variable for _, variable in pairs]
         dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
         damping = tensor_ops.as_scalar(self._rules.damping.read(), dtype)
         model_damping = self._rules.model_damping
-        return Problem(
+        return StepInputs(
             gradients=gradients,
             variables=variables,
             velocities=[read(velocity) for velocity in velocities],
@@ -238,13 +238,13 @@ class KfacStep:
 
     def _compute(
         self,
-        problem: Problem,
+        inputs: StepInputs,
         velocities: Sequence[Variable],
         makes_step: Tensor | bool,
         start: Tensor,
     ) -> _Update:
         """Computes a step, replaced by "no change" if it is not finite or not to be made."""
-        step = self._rules.momentum.step(problem)
+        step = self._rules.momentum.step(inputs)
         changes = vectors.scale(step.rate, step.raw)
         checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
         is_finite = tf.reduce_all(
@@ -255,7 +255,7 @@ class KfacStep:
         new_velocities = [
             Assignment(velocity, tensor_ops.choose(is_made, new, old))
             for velocity, new, old in zip(
-                velocities, step.velocities, problem.velocities, strict=True
+                velocities, step.velocities, inputs.velocities, strict=True
             )
         ]
         may_reject = self._rules.may_reject
@@ -264,9 +264,9 @@ class KfacStep:
             state=[*new_velocities, *_unless(tf.logical_not(is_made), step.state)],
             makes_step=makes_step,
             is_finite=is_finite,
-            before=[Assignment(v, read(v)) for v in problem.variables] if may_reject else [],
-            trial=self._rules.damping.trial(
-                self.read_counter(), is_made, step.model_change, problem.dtype
+            before=[Assignment(v, read(v)) for v in inputs.variables] if may_reject else [],
+            prediction=self._rules.damping.predict(
+                self.read_counter(), is_made, step.model_change, inputs.dtype
             ),
             start=start,
         )
@@ -292,7 +292,7 @@ class KfacStep:
         """
         # As one, so that the ops that wait for them have one edge each and not hundreds.
         with v1.control_dependencies([tf.group(*changed)]):
-            verdict = self._rules.damping.verdict(update.trial)
+            verdict = self._rules.damping.verdict(update.prediction)
             state, taken_back = update.state, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
             if self._rules.may_reject:
@@ -342,10 +342,6 @@ class _DescentThen(v1.train.GradientDescentOptimizer):
 
     def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
         return super()._finish(self._follow(update_ops), name_scope)
-
-
-def _values_of(gradient: Vector) -> Tensor:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def _other_values(step: Step) -> list[Tensor]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from replicate.quiet_imports import without_chatter
+from replicate.quiet_imports import quiet_stderr
 from replicate.report.curves import read_curves
 from replicate.report.page import page
 from replicate.report.panels import kfac_panels, main_panels
@@ -70,7 +70,7 @@ def _import_libraries() -> None:
             f"{error.name} is not installed: pip install 'replicate-model-fn[examples]'"
         ) from None
     # TensorBoard uses TensorFlow to read events if it is installed.
-    with without_chatter(), contextlib.suppress(ModuleNotFoundError):
+    with quiet_stderr(), contextlib.suppress(ModuleNotFoundError):
         importlib.import_module("tensorflow")
 
 

@@ -3,7 +3,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from kfac.background import BackgroundCycles
+from kfac.background import BackgroundUpdates
 
 v1 = tf.compat.v1
 
@@ -39,11 +39,11 @@ def calls():
 
 @pytest.fixture
 def make(calls, session):
-    """A function that makes cycles of a first op and three others."""
-    ops = [calls.op(name) for name in ("first", "a", "b", "c")]
+    """A function that makes rounds of an update of averages and three of inverses."""
+    ops = [calls.op(name) for name in ("averages", "a", "b", "c")]
 
     def make(**kwargs):
-        return BackgroundCycles(session, ops[0], ops[1:], **{"num_threads": 2, **kwargs})
+        return BackgroundUpdates(session, ops[0], ops[1:], **{"num_threads": 2, **kwargs})
 
     return make
 
@@ -58,47 +58,47 @@ def wait_for_the_end():
     assert threads() == []
 
 
-def test_cycles_follow_one_another_until_stopped(make, calls):
-    cycles = make()
-    cycles.start()
-    assert sorted(calls.names[:4]) == ["a", "b", "c", "first"]
+def test_rounds_follow_one_another_until_stopped(make, calls):
+    updates = make()
+    updates.start()
+    assert sorted(calls.names[:4]) == ["a", "averages", "b", "c"]
     calls.wait_for(12)
-    cycles.stop()
+    updates.stop()
     count = len(calls.names)
     for start in range(0, count - 3, 4):
-        cycle = calls.names[start : start + 4]
-        assert cycle[0] == "first"
-        assert sorted(cycle) == ["a", "b", "c", "first"]
+        found = calls.names[start : start + 4]
+        assert found[0] == "averages"
+        assert sorted(found) == ["a", "averages", "b", "c"]
     assert threads() == []
-    cycles.stop()
-    cycles.check()
+    updates.stop()
+    updates.check()
     assert len(calls.names) == count
 
 
-def test_an_error_of_the_first_cycle_is_raised_at_once(make, calls):
+def test_an_error_of_the_first_round_is_raised_at_once(make, calls):
     calls.fails["b"] = ValueError("no b")
-    cycles = make()
+    updates = make()
     with pytest.raises(tf.errors.InvalidArgumentError, match="no b"):
-        cycles.start()
+        updates.start()
     assert threads() == []
 
 
 def test_a_later_error_ends_the_threads_and_is_raised_once(make, calls):
-    cycles = make()
-    cycles.start()
-    calls.fails["first"] = RuntimeError("no more")
+    updates = make()
+    updates.start()
+    calls.fails["averages"] = RuntimeError("no more")
     wait_for_the_end()
     with pytest.raises(tf.errors.UnknownError, match="no more"):
-        cycles.check()
-    cycles.check()
+        updates.check()
+    updates.check()
 
 
 def test_the_end_of_the_input_is_no_error(graph, session):
     iterator = v1.data.make_one_shot_iterator(tf.data.Dataset.range(5))
-    cycles = BackgroundCycles(session, iterator.get_next().op, [], num_threads=1)
-    cycles.start()
+    updates = BackgroundUpdates(session, iterator.get_next().op, [], num_threads=1)
+    updates.start()
     wait_for_the_end()
-    cycles.check()
+    updates.check()
 
 
 def test_a_coordinator_ends_them(make, calls):

@@ -68,6 +68,17 @@ def test_variables_take_turns_on_parameter_servers_across_clones(any_graph, batc
     ]
 
 
+def test_tables_take_turns_on_parameter_servers_across_clones(any_graph):
+    def model():
+        for name in "ab":
+            v1.get_variable(name, shape=[])
+        return tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1).resource_handle
+
+    clones = clones_of(model, num_clones=2, num_ps_tasks=2)
+    found = [clone.outputs.device for clone in clones]
+    assert found == [f"/job:ps/task:{task}/device:CPU:0" for task in (0, 1)]
+
+
 def test_an_inner_device_moves_a_variable_within_its_server(any_graph):
     def model():
         with v1.device("/cpu:0"):

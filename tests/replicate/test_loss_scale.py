@@ -67,6 +67,11 @@ def test_scale_doubles_after_enough_good_steps():
     assert column(history, "factor") == [4, 8, 8, 16, 16]
 
 
+def test_skipped_steps_interrupt_the_good_ones():
+    history = train([0.5, np.nan, 0.5, 0.5, 0.5], DynamicLossScale(4.0, growth_steps=3))
+    assert column(history, "factor") == [4, 2, 2, 2, 4]
+
+
 def test_scale_never_falls_below_one():
     history = train([float("inf")] * 4, DynamicLossScale(4.0))
     assert column(history, "factor") == [2, 1, 1, 1]

@@ -103,6 +103,15 @@ def test_predictions_are_concatenated_by_key(graph):
     np.testing.assert_array_equal(evaluate(merged.predictions["q"]), [[1], [2], [3]])
 
 
+def test_predictions_end_with_the_rows_of_the_batch(graph):
+    specs = [
+        EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant(part))
+        for part in ([1.0, 2.0], [3.0, 3.0])
+    ]
+    merged = merge_specs(ModeKeys.PREDICT, specs, NO_METRICS, "/cpu:0", rows=tf.constant(3))
+    assert list(evaluate(merged.predictions)) == [1.0, 2.0, 3.0]
+
+
 def test_bare_prediction_is_concatenated(graph):
     specs = [EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant([n])) for n in (1, 2)]
     np.testing.assert_array_equal(evaluate(merge(ModeKeys.PREDICT, specs).predictions), [1, 2])

@@ -61,7 +61,10 @@ def test_values_of_sparse_and_missing_gradients(graph):
 
 
 def test_stages_run_in_order(graph):
-    """Two towers, two steps, one update: the mean over steps of the sum over towers, clipped."""
+    """Two towers, two steps, one update: the mean over steps of the sum over towers, clipped.
+
+    The mean of the first update is clipped; that of the second is small, but its parts are large.
+    """
     weight = v1.get_variable("w", initializer=5.0)
     batch = v1.placeholder(tf.float32, [2])
     ends = v1.get_variable("ends", initializer=0)
@@ -80,7 +83,7 @@ def test_stages_run_in_order(graph):
     history = []
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
-        for values in ([1.0, 2.0], [1.0, 2.0], [4.0, 5.0], [6.0, 7.0]):
+        for values in ([3.0, 4.0], [3.0, 4.0], [4.0, 5.0], [-6.0, -7.0]):
             total, _ = session.run([reduced, train_op], {batch: values})
             history.append((total, *session.run([weight, ends])))
-    assert history == [(3.0, 5.0, 1), (3.0, 2.0, 2), (9.0, 2.0, 3), (13.0, -2.0, 4)]
+    assert history == [(7.0, 5.0, 1), (7.0, 1.0, 2), (9.0, 1.0, 3), (-13.0, 3.0, 4)]

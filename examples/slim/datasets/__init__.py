@@ -1,1 +1,1 @@
-"""Labelled images to classify: where they are, how many, and how to read them with tf.data."""
+"""Datasets of labelled images: their files, their sizes, and pipelines that read them."""

@@ -1,9 +1,8 @@
 """Datasets that are arrays in memory.
 
-Only the numbers of rows go through the pipeline, so that a checkpoint can hold its position in the
-shuffled order. Small arrays are constants of the graph. Large ones stay out of it, and Python looks
-their rows up, which only works in the process that runs the graph. `digits.py` and `cifar10.py`
-bring the arrays.
+The pipeline passes row numbers only, so that a checkpoint can store its position in the shuffled
+order. Small arrays are constants of the graph. Python looks up the rows of large arrays, which
+works only in the process that runs the graph. `digits.py` and `cifar10.py` load the arrays.
 """
 
 from collections.abc import Mapping
@@ -31,8 +30,8 @@ def array_dataset(
     """Makes a dataset of arrays.
 
     Args:
-      name: Of the dataset.
-      split_name: Of the part that the arrays are.
+      name: Name of the dataset.
+      split_name: Name of the split in the arrays.
       images: uint8, [count, height, width, channels].
       labels: Whole numbers from 0 to num_classes - 1, [count].
       num_classes: Number of classes.

@@ -1,7 +1,7 @@
-"""CIFAR-10: 60,000 colour images of 32x32, in the files that its authors distribute.
+"""CIFAR-10: 60,000 colour images of 32x32 pixels, from the files of its authors.
 
-The binary version is read by tf.data as it is needed; the Python version, by
-`cifar10_pickles.py`, is taken into memory. Reference: Krizhevsky (2009), "Learning multiple layers
+tf.data reads the binary version during training. `cifar10_pickles.py` loads the Python version into
+memory. Reference: Krizhevsky (2009), "Learning multiple layers
 of features from tiny images".
 """
 
@@ -38,8 +38,8 @@ def cifar10(
     Args:
       split_name: One of FILES.
       dataset_dir: Folder of `data_batch_1.bin` … `test_batch.bin`, or of the same names without
-        .bin, the Python version; or the folder above, as the archives are unpacked.
-      file_pattern: Must be None, the files have fixed names.
+        .bin, the Python version; or the parent of that folder, as the archives are unpacked.
+      file_pattern: Must be None: the files have fixed names.
 
     Raises:
       ValueError: There is no such split, there is a pattern, or files are missing or damaged.
@@ -61,7 +61,7 @@ def cifar10(
 
 
 def _binary(split_name: str, paths: list[str]) -> ImageDataset:
-    """Files of records: a byte for the label, then the pixels, channel by channel."""
+    """Returns a dataset of records: one byte for the label, then the pixels by channel."""
     return record_dataset(
         "cifar10",
         split_name,
@@ -88,7 +88,7 @@ def _count(path: str) -> int:
     """Returns the number of records in a file.
 
     Raises:
-      ValueError: It does not consist of whole records.
+      ValueError: The file does not consist of whole records.
     """
     size = os.path.getsize(path)
     if not size or size % (1 + PIXELS):

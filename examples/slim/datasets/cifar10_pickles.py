@@ -1,9 +1,9 @@
-"""The Python version of CIFAR-10, read without running what is in the files.
+"""Reader of the Python version of CIFAR-10 that does not run the program in its files.
 
-The files are pickles, and to load a pickle is to run a program that somebody else wrote. This
-reader only lists the instructions of that program (`pickletools.genops`, which runs none of them)
-and takes two things from the list: the bytes of the array that follows the word "data", and the
-numbers that follow the word "labels". Whatever else a file asks for never happens.
+The files are pickles. Loading a pickle runs a program that somebody else wrote. This reader lists
+the instructions of that program (`pickletools.genops` runs none of them) and takes two values from
+the list: the bytes of the array after the word "data", and the numbers after the word "labels". It
+ignores all other instructions.
 """
 
 import pickletools
@@ -28,7 +28,7 @@ def read_batch(path: str, image_bytes: int) -> Batch:
       image_bytes: Bytes of one image.
 
     Raises:
-      ValueError: The file cannot be read, or does not have both.
+      ValueError: The file cannot be read, or lacks one of the two.
     """
     try:
         images, labels = _find(Path(path).read_bytes())
@@ -56,14 +56,14 @@ def _find(content: bytes) -> tuple[bytes, list[int]]:
         elif text is not None:
             last = text
         elif key == "data" and instruction.name == "BUILD":
-            images = last  # An array is built of what came last; so is its type, before that.
+            images = last  # An array is built from the values just before it, and so is its type.
         elif key == "labels" and instruction.name in ("BININT1", "BININT2", "BININT", "INT"):
             labels.append(int(argument))
     return images, labels
 
 
 def _as_bytes(argument: Any) -> bytes | None:
-    """The bytes of a string of either kind; one byte per character, as Python 2 wrote them."""
+    """Returns a string as bytes: one byte per character, as Python 2 wrote them."""
     if isinstance(argument, str):
         try:
             return argument.encode("latin-1")

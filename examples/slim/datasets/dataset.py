@@ -1,8 +1,8 @@
-"""ImageDataset: what a program has to know of a set of labelled images, wherever they come from.
+"""ImageDataset: labelled images in a common form, from files or memory.
 
-Owns the two types that the datasets of this folder have in common. `arrays.py` makes them from
-arrays in memory, `records.py` from files; `factory.py` finds one by name. Preprocessing, batches
-and models are no part of it.
+Owns the two types that all datasets of this folder share. `arrays.py` makes datasets of arrays in
+memory, `records.py` of files. `factory.py` finds a dataset by its name. This module knows nothing
+of preprocessing, batches and models.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ class Reading:
     """Settings for reading a dataset in one process.
 
     Attributes:
-      training: Endless and shuffled, or everything once and in order.
-      seed: Of the order.
-      num_readers: Files that are read at the same time.
-      shuffle_buffer: Examples among which the next one is drawn; data in memory is shuffled whole.
-      num_shards: Processes that share the dataset, each of which reads a part of its own.
-      shard_index: Number of this process among them, from 0.
+      training: True for endless, shuffled data; False for all data once, in order.
+      seed: Seed of the order.
+      num_readers: Number of files that are read at the same time.
+      shuffle_buffer: Examples in the shuffle buffer. Data in memory is shuffled as a whole.
+      num_shards: Number of processes that share the dataset. Each reads its own part.
+      shard_index: Index of this process among them, from 0.
     """
 
     training: bool
@@ -40,15 +40,14 @@ class ImageDataset:
     """A set of labelled images.
 
     Attributes:
-      name: Of the dataset, such as "mnist".
-      split_name: Of the part, such as "train".
-      num_samples: Images in it.
-      num_classes: Labels are below that.
+      name: Name of the dataset, such as "mnist".
+      split_name: Name of the split, such as "train".
+      num_samples: Number of images.
+      num_classes: Number of classes. Labels are smaller.
       items_to_descriptions: Descriptions of "image" and "label".
-      in_memory: True if its elements are small numbers of rows, so that a checkpoint can hold a
-        shuffle buffer of them.
-      runs_python: True if `decode` calls back into Python, which a server that was started
-        elsewhere cannot do.
+      in_memory: True if the elements are row numbers, which are so small that a checkpoint can
+        hold the shuffle buffer.
+      runs_python: True if `decode` calls Python, which a server in another process cannot do.
       elements: Returns the elements that a process reads, still encoded.
       decode: Element -> (image, uint8 [height, width, channels], label, int64 []).
     """

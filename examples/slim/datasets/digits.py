@@ -1,6 +1,6 @@
-"""Images of handwritten digits: those that come with scikit-learn, and MNIST's IDX files.
+"""Images of handwritten digits: scikit-learn's, and MNIST's IDX files.
 
-`examples/mnist.py` loads both; here they become datasets for the image classifier. Reference for
+`examples/mnist.py` loads both. This module makes datasets of them. Reference for
 MNIST: LeCun, Cortes & Burges, "The MNIST database of handwritten digits".
 """
 
@@ -21,8 +21,8 @@ def digits(
 
     Args:
       split_name: One of SPLITS.
-      dataset_dir: Not looked at: the digits are part of scikit-learn.
-      file_pattern: Must be None, there are no files.
+      dataset_dir: Not used: the digits are part of scikit-learn.
+      file_pattern: Must be None: there are no files.
 
     Raises:
       ValueError: There is no such split, or there is a pattern.
@@ -41,7 +41,7 @@ def mnist_idx(
     Args:
       split_name: One of SPLITS.
       dataset_dir: Folder of the four IDX files, plain or .gz.
-      file_pattern: Must be None, the files have fixed names.
+      file_pattern: Must be None: the files have fixed names.
 
     Raises:
       ValueError: There is no such split, there is a pattern, or files are missing or damaged.

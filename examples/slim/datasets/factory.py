@@ -1,4 +1,4 @@
-"""Datasets by name: what the flag --dataset_name of the image classifier accepts."""
+"""Datasets by name, for the flag --dataset_name of the image classifier."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -23,13 +23,13 @@ DATASETS: Mapping[str, Callable[..., ImageDataset]] = MappingProxyType(
 def get_dataset(
     name: str, split_name: str, dataset_dir: str | None, file_pattern: str | None = None
 ) -> ImageDataset:
-    """Returns a part of a dataset.
+    """Returns a split of a dataset.
 
     Args:
       name: One of DATASETS.
-      split_name: Of the part, such as "train" or "test".
-      dataset_dir: Folder of its files; None for data that needs no files.
-      file_pattern: Of the names of its files, where a dataset takes one, with `%s` for the split.
+      split_name: Name of the split, such as "train" or "test".
+      dataset_dir: Folder of the files; None for a dataset without files.
+      file_pattern: Pattern of the file names with `%s` for the split, if the dataset takes one.
 
     Raises:
       ValueError: The name is unknown, the dataset has no such split, or its files are missing or

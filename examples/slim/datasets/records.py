@@ -1,8 +1,8 @@
-"""Datasets that are files of records, read by several readers at once.
+"""Datasets in files of records, which several readers read at the same time.
 
-Owns the order: files are shared out among processes and shuffled, some of them are read
-alternately, and their records go through a shuffle buffer. All of it is deterministic, however many
-threads run. What a record holds is for its dataset to say: `tfrecords.py`, `cifar10.py`.
+Owns the order. The files are divided among processes and shuffled. Several files are read in turn,
+and their records pass a shuffle buffer. The order does not depend on the number of threads.
+`tfrecords.py` and `cifar10.py` decode the records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +28,12 @@ def record_dataset(
     """Makes a dataset of files.
 
     Args:
-      name: Of the dataset.
-      split_name: Of the part that the files are.
-      paths: The files, in order; at least one.
+      name: Name of the dataset.
+      split_name: Name of the split in the files.
+      paths: Paths of the files, in order; at least one.
       open_file: Path, string [] -> tf.data.Dataset of its records, each string [].
-      decode: As in ImageDataset, like the arguments that follow.
-      num_samples: Records in all files.
+      decode: As in ImageDataset.
+      num_samples: Number of records in all files.
       num_classes: Number of classes.
       items_to_descriptions: Descriptions of image and label.
     """
@@ -57,7 +57,7 @@ def record_dataset(
 def _records(
     paths: Sequence[str], open_file: Callable[[Tensor], Elements], reading: Reading
 ) -> Elements:
-    """Shares whole files if there are enough for all processes, else single records."""
+    """Divides whole files among processes if there are enough of them, else single records."""
     files = tf.data.Dataset.from_tensor_slices(list(paths))
     by_file = len(paths) >= reading.num_shards
     if by_file:

@@ -1,4 +1,4 @@
-"""Checks of split names, file patterns and folders, with the same messages for all datasets."""
+"""Checks of split names, file patterns and folders, with the same errors in all datasets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ def required_folder(dataset_name: str, dataset_dir: str | None) -> str:
     """Returns the folder of a dataset.
 
     Raises:
-      ValueError: None is given, or it is not there.
+      ValueError: No folder is given, or it does not exist.
     """
     if not dataset_dir:
         raise ValueError(

@@ -1,9 +1,8 @@
 """Datasets in TFRecord files of `tf.train.Example`s: any folder of them, and ImageNet.
 
-A record is one image and has the features `image/encoded` (JPEG, PNG, GIF or BMP) and
-`image/class/label`, which is how the tools of ImageNet and of slim write them. A folder says how
-many classes it has by a file labels.txt, with a line `0:name` for each. Records are counted without
-reading the images.
+A record holds one image, in the features `image/encoded` (JPEG, PNG, GIF or BMP) and
+`image/class/label`, as the tools of ImageNet and of slim write them. The file labels.txt of a
+folder has a line `0:name` for each class. Records are counted without reading the images.
 
 Reference for ImageNet: Russakovsky et al. (2015), "ImageNet large scale visual recognition
 challenge", arXiv 1409.0575.
@@ -25,7 +24,7 @@ from examples.slim.datasets.splits import check_split, required_folder
 Tensor = Any
 
 IMAGENET_SIZES = {"train": 1_281_167, "validation": 50_000}
-IMAGENET_CLASSES = 1001  # The first one is the background, which no image has.
+IMAGENET_CLASSES = 1001  # Label 0 is the background. No image has it.
 LABELS_FILE = "labels.txt"
 _LENGTH_BYTES, _CHECKSUM_BYTES = 8, 4
 
@@ -36,10 +35,10 @@ def tfrecords(
     """Returns the dataset in a folder of TFRecord files.
 
     Args:
-      split_name: Of the part to read.
+      split_name: Name of the split.
       dataset_dir: Folder of the files and of labels.txt.
-      file_pattern: Of the names of the files, with `%s` for the split. None means any name that
-        has the split as a word of it and is not a .txt.
+      file_pattern: Pattern of the file names, with `%s` for the split. None means all names that
+        contain the split as a word, except those that end with .txt.
 
     Raises:
       ValueError: There is no such folder, file or labels.txt, or one of them is damaged.
@@ -70,7 +69,7 @@ def imagenet(
       split_name: "train" or "validation".
       dataset_dir: Folder of the files.
       file_pattern: As for `tfrecords`; None means `train-*` or `validation-*`. With a pattern the
-        records are counted; without one they must be all there are.
+        records are counted; without one the files must be complete.
 
     Raises:
       ValueError: There is no such split, folder or file.
@@ -95,7 +94,8 @@ def decode_example(record: Tensor) -> tuple[Tensor, Tensor]:
     """Decodes a serialized `tf.train.Example`, string [].
 
     Returns:
-      The image, uint8 [height, width, 3], and its label, int64 []; of an animation the first frame.
+      The image, uint8 [height, width, 3], or the first frame of an animation; and its label,
+      int64 [].
     """
     features = tf.io.parse_single_example(
         record,
@@ -136,7 +136,7 @@ def count_records(path: str) -> int:
 
 
 def _find(folder: str, split_name: str, file_pattern: str | None) -> Sequence[str]:
-    """The files of a split, sorted.
+    """Returns the files of a split, sorted.
 
     Raises:
       ValueError: There are none.

@@ -1,1 +1,1 @@
-"""Preprocessing of images. `factory.get_preprocessing` finds one by its name."""
+"""Preprocessing of images, by name of the network: see `factory.get_preprocessing`."""

@@ -1,8 +1,8 @@
 """Preprocessing for CifarNet: small shifts, mirror images, brightness and contrast.
 
-Shifts and mirror images are those of He et al.: four pixels are added on each side of 32, and a
-window of the old size is taken somewhere. In the end each image has mean 0 and variance 1, in
-training and evaluation. Called through `factory.get_preprocessing`.
+Shifts and mirror images are those of He et al.: images of 32x32 get four more pixels on each side,
+and a random window of 32x32 is cut out. At the end each image is scaled to mean 0 and variance 1,
+in training and in evaluation. Called through `factory.get_preprocessing`.
 
 Reference: He, Zhang, Ren & Sun (2015), "Deep Residual Learning for Image Recognition", arXiv
 1512.03385, §4.2.

@@ -1,7 +1,6 @@
-"""Preprocessing by the name of a network, for programs whose flags name one.
+"""Preprocessing by name of the network.
 
-Owns the table of names. What is done to images is in a module for each kind; several networks
-share one.
+Owns the table of names. Each kind of preprocessing has a module. Several networks share one kind.
 """
 
 import functools
@@ -44,9 +43,10 @@ def get_preprocessing(
 
     Returns:
       `preprocess(image, height, width, seed=None)`, for use in `tf.data.Dataset.map`. An image is
-      [any height, any width, 1 or 3 channels] with values from 0 to 255, of any type of numbers;
-      the result is float32 [height, width, channels]. The seed is two whole numbers that differ
-      from image to image; all but LeNet's need it in training, and it decides everything.
+      [any height, any width, 1 or 3 channels] with values from 0 to 255, of any numeric type. The
+      result is float32 [height, width, channels]. The seed is an integer Tensor [2], another one
+      for each image. It determines all random choices. All kinds except LeNet's need it in
+      training.
 
     Raises:
       ValueError: There is no such name.

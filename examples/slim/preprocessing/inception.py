@@ -1,8 +1,8 @@
-"""Preprocessing for Inception and MobileNet: a part of the image, stretched; colours distorted.
+"""Preprocessing for Inception and MobileNet: a stretched part of the image, distorted colours.
 
-In training, a part of 8 % to 100 % of the area with sides of 3:4 to 4:3 is brought to size, perhaps
-mirrored, and changed in brightness, saturation, hue and contrast; in evaluation it is the middle,
-seven eighths of height and width. Values become numbers from -1 to 1. Called through
+In training, a random part with 8 % to 100 % of the area and a ratio of sides from 3:4 to 4:3 is
+resized, mirrored at random, and changed in brightness, saturation, hue and contrast. In evaluation
+the central part, 7/8 of height and width, is resized. Values are scaled to -1 … 1. Called through
 `factory.get_preprocessing`.
 
 References:
@@ -45,7 +45,7 @@ def preprocess(
 
 
 def _part(image: Tensor, seed: Tensor) -> Tensor:
-    """Cuts a part of random size, ratio and place out of an image."""
+    """Cuts out a part of random size, ratio and position."""
     everything = tf.constant([[[0.0, 0.0, 1.0, 1.0]]])
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.shape(image),
@@ -63,7 +63,7 @@ def _part(image: Tensor, seed: Tensor) -> Tensor:
 def _coloured(
     image: Tensor, brightness: Tensor, saturation: Tensor, hue: Tensor, contrast: Tensor
 ) -> Tensor:
-    """Distorts colours by four seeds; a gray image has neither saturation nor hue."""
+    """Distorts colours by four seeds. Gray images have no saturation and hue to distort."""
     image = tf.image.stateless_random_brightness(image, BRIGHTNESS, brightness)
     if pixels.channels_of(image) == 3:
         image = tf.image.stateless_random_saturation(image, *SATURATION, saturation)

@@ -1,6 +1,6 @@
-"""Preprocessing for LeNet: the same for training and evaluation, nothing random.
+"""Preprocessing for LeNet, the same in training and evaluation.
 
-The image is brought to its size, and its values become numbers from -1 to 1. Called through
+The image is resized, and its values are scaled to -1 … 1. Called through
 `factory.get_preprocessing`.
 """
 

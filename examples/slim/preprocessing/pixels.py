@@ -1,9 +1,8 @@
-"""Channels, sizes and seeds, shared by all kinds of preprocessing.
+"""Channels, sizes and seeds, for all kinds of preprocessing.
 
-An image is [height, width, channels] with 1 or 3 channels; its values go from 0 to 255. Everything
-is computed in float32 and goes inside `tf.data.Dataset.map`. Random choices are functions of a
-seed that is handed in, so that a pipeline that goes on where it stopped makes those that it would
-have made.
+An image is [height, width, channels] with 1 or 3 channels and values from 0 to 255. All functions
+compute in float32 and work in `tf.data.Dataset.map`. Random choices depend only on a seed that is
+an argument, so that a resumed pipeline makes the same choices as one that was not interrupted.
 """
 
 from typing import Any, TypeAlias
@@ -19,11 +18,11 @@ def as_float(image: Tensor, use_grayscale: bool) -> Tensor:
     """Returns an image as float32.
 
     Args:
-      image: [height, width, channels], of any type of numbers.
+      image: [height, width, channels], of any numeric type.
       use_grayscale: True: convert three channels to one.
 
     Raises:
-      ValueError: The image has no 1 or 3 channels, as far as is known before it is there.
+      ValueError: The image is not [height, width, channels] with 1 or 3 static channels.
     """
     if image.shape.rank != 3 or channels_of(image) not in {1, 3}:
         raise ValueError(
@@ -43,10 +42,10 @@ def channels_of(image: Tensor) -> int:
 
 
 def seeds(seed: Tensor | None, count: int) -> list[Tensor]:
-    """Makes several seeds of one.
+    """Returns several seeds made from one.
 
     Args:
-      seed: Whole numbers [2], others for each image.
+      seed: Integers [2], different for each image.
       count: Number of seeds.
 
     Raises:
@@ -62,9 +61,9 @@ def seeds(seed: Tensor | None, count: int) -> list[Tensor]:
 
 
 def resized(image: Tensor, height: int | Tensor, width: int | Tensor) -> Tensor:
-    """Enlarges or reduces an image; its sides may change their ratio.
+    """Resizes an image; the ratio of its sides may change.
 
-    Bilinear, and when pixels get fewer each is a mean of those it stands for.
+    Uses bilinear interpolation. A reduced image has means of the pixels that it replaces.
 
     Args:
       image: [any height, any width, channels].

@@ -1,9 +1,10 @@
-"""Preprocessing for VGG and residual networks: a window of an image at a random scale.
+"""Preprocessing for VGG and residual networks: a window of a randomly scaled image.
 
-The image keeps the ratio of its sides. In training its shorter side becomes 256 to 512 pixels for
-windows of 224, and the window is anywhere, perhaps mirrored; in evaluation the side is 256 and the
-window in the middle. For other windows the sides are in proportion. The mean colour of ImageNet is
-taken away, nothing is divided. Called through `factory.get_preprocessing`.
+The image keeps the ratio of its sides. In training, for windows of 224 pixels, the shorter side is
+scaled to 256 … 512 pixels at random; the window has a random position and is mirrored at random. In
+evaluation the shorter side is 256 pixels and the window is in the centre. For other windows all
+sizes are in proportion. The mean colour of ImageNet is subtracted; values are not divided. Called
+through `factory.get_preprocessing`.
 
 Reference: Simonyan & Zisserman (2014), "Very Deep Convolutional Networks for Large-Scale Image
 Recognition", arXiv 1409.1556, §2.1, §3.1 and §3.2.
@@ -47,7 +48,7 @@ def preprocess(
 
 
 def _scaled(image: Tensor, side: int | Tensor) -> Tensor:
-    """Makes the shorter side of an image so long, and the other in proportion."""
+    """Scales an image so that its shorter side has the given length."""
     sides = tf.shape(image)[:2]
     shorter = tf.reduce_min(sides)
     height, width = tf.unstack(tf.cast(tf.round(side * sides / shorter), tf.int32))

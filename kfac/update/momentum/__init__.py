@@ -4,7 +4,7 @@
 """
 
 from kfac.update.momentum.adam import AdamMomentum
-from kfac.update.momentum.base import Momentum, Problem, Step
+from kfac.update.momentum.base import Momentum, Step, StepInputs
 from kfac.update.momentum.choice import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.qmodel import QuadraticModelMomentum
 from kfac.update.momentum.regular import RegularMomentum
@@ -13,9 +13,9 @@ __all__ = [
     "MOMENTUM_TYPES",
     "AdamMomentum",
     "Momentum",
-    "Problem",
     "QuadraticModelMomentum",
     "RegularMomentum",
     "Step",
+    "StepInputs",
     "make_momentum",
 ]

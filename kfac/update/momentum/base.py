@@ -19,7 +19,7 @@ from kfac.update.norm_constraint import norm_constraint_coefficient
 from kfac.update.weight_decay import add_weight_decay
 
 
-class Problem(NamedTuple):
+class StepInputs(NamedTuple):
     """The inputs of one step.
 
     Attributes:
@@ -100,11 +100,11 @@ class Momentum(abc.ABC):
         """Makes `variables`, once."""
 
     @abc.abstractmethod
-    def step(self, problem: Problem) -> Step:
+    def step(self, inputs: StepInputs) -> Step:
         """Computes a step.
 
         Args:
-          problem: What it starts from.
+          inputs: Gradients and curvature.
         """
 
 
@@ -150,38 +150,38 @@ class GivenRateMomentum(Momentum):
         is_zero = isinstance(self._momentum, numbers.Real) and math.isclose(self._momentum, 0)
         return self._momentum is not None and not is_zero
 
-    def _rate(self, problem: Problem) -> Tensor:
-        return tensor_ops.as_scalar(self._learning_rate, problem.dtype)
+    def _rate(self, inputs: StepInputs) -> Tensor:
+        return tensor_ops.as_scalar(self._learning_rate, inputs.dtype)
 
-    def _with_momentum(self, problem: Problem, new: Sequence[Vector]) -> list[Vector]:
+    def _with_momentum(self, inputs: StepInputs, new: Sequence[Vector]) -> list[Vector]:
         """Returns βv + x for a vector x, or x where there is no momentum."""
         if not self.keeps_velocities:
             return list(new)
-        momentum = tensor_ops.as_scalar(self._momentum, problem.dtype)
-        return vectors.add_scaled(new, momentum, problem.velocities)
+        momentum = tensor_ops.as_scalar(self._momentum, inputs.dtype)
+        return vectors.add_scaled(new, momentum, inputs.velocities)
 
-    def _preconditioned(self, problem: Problem, given: Sequence[Vector]) -> list[Vector]:
+    def _preconditioned(self, inputs: StepInputs, given: Sequence[Vector]) -> list[Vector]:
         """Returns M⁻¹x for a vector x, shortened to the norm constraint."""
-        products = problem.precondition(given)
+        products = inputs.precondition(given)
         if self._norm_constraint is None:
             return products
         coefficient = norm_constraint_coefficient(
-            vectors.inner_product(products, given, problem.dtype),
-            self._rate(problem),
-            tensor_ops.as_scalar(self._norm_constraint, problem.dtype),
+            vectors.inner_product(products, given, inputs.dtype),
+            self._rate(inputs),
+            tensor_ops.as_scalar(self._norm_constraint, inputs.dtype),
         )
         return vectors.scale(coefficient, products)
 
     def _step(
         self,
-        problem: Problem,
+        inputs: StepInputs,
         raw: Sequence[Vector],
         velocities: Sequence[Vector],
         model_change: Callable[[], Tensor],
     ) -> Step:
         return Step(
-            raw=add_weight_decay(raw, problem.variables, self._weight_decay),
-            rate=self._rate(problem),
+            raw=add_weight_decay(raw, inputs.variables, self._weight_decay),
+            rate=self._rate(inputs),
             velocities=list(velocities) if self.keeps_velocities else [],
             model_change=model_change,
             state=[],

@@ -14,7 +14,7 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops, vectors
 from kfac.state import Assignment, make_variable, read
-from kfac.update.momentum.base import Momentum, Problem, Step
+from kfac.update.momentum.base import Momentum, Step, StepInputs
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.weight_decay import add_weight_decay
 
@@ -85,34 +85,34 @@ class QuadraticModelMomentum(Momentum):
         """Always: they are the step before."""
         return True
 
-    def step(self, problem: Problem) -> Step:
+    def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq is the model's value at it, with λ' for λ.
 
         Args:
-          problem: What it starts from; λ' is its `model_damping`.
+          inputs: Gradients and curvature; λ' is its `model_damping`.
         """
-        products = problem.precondition(problem.gradients)
-        decayed = add_weight_decay(products, problem.variables, self._weight_decay)
+        products = inputs.precondition(inputs.gradients)
+        decayed = add_weight_decay(products, inputs.variables, self._weight_decay)
         dense = [vectors.as_dense(part) for part in decayed]
-        dtype = max((problem.dtype, *(part.dtype for part in dense)), key=lambda x: x.size)
-        direction, before = (vectors.joined(x, dtype) for x in (dense, problem.velocities))
+        dtype = max((inputs.dtype, *(part.dtype for part in dense)), key=lambda x: x.size)
+        direction, before = (vectors.joined(x, dtype) for x in (dense, inputs.velocities))
         model = self._curvature.model(
-            problem.variables, direction, before, problem.gradients, problem.dtype
+            inputs.variables, direction, before, inputs.gradients, inputs.dtype
         )
         if self._fixed_momentum is None:
-            chosen = model.minimum(problem.damping)
+            chosen = model.minimum(inputs.damping)
         else:
-            momentum = tensor_ops.as_scalar(self._fixed_momentum, problem.dtype)
-            chosen = model.minimum_with(-momentum, problem.damping)
+            momentum = tensor_ops.as_scalar(self._fixed_momentum, inputs.dtype)
+            chosen = model.minimum_with(-momentum, inputs.damping)
         rate, mu = tf.unstack(-chosen)
         (whole,) = vectors.add_scaled(vectors.scale(mu, [before.whole]), rate, [direction.whole])
-        velocities = vectors.parted(whole, problem.velocities)
-        rescale = tensor_ops.as_scalar(self._update_rescale, problem.dtype)
+        velocities = vectors.parted(whole, inputs.velocities)
+        rescale = tensor_ops.as_scalar(self._update_rescale, inputs.dtype)
         return Step(
             raw=velocities,
             rate=rescale,
             velocities=velocities,
-            model_change=lambda: model.value(rescale * chosen, problem.model_damping),
+            model_change=lambda: model.value(rescale * chosen, inputs.model_damping),
             state=[
                 Assignment(variable, tf.cast(value, self._dtype))
                 for variable, value in zip(self._variables, (rate, mu), strict=True)

@@ -23,7 +23,7 @@ def test_given_damping_judges_nothing(graph, session):
     rule.make_variables()
     rule.check_variables([])
     session.run(rule.before_step(tf.constant(0), lambda: None))
-    trial = rule.trial(tf.constant(0), tf.constant(True), lambda: None, tf.float32)
-    assert trial is None
-    assert rule.verdict(trial) == ([], None)
+    prediction = rule.predict(tf.constant(0), tf.constant(True), lambda: None, tf.float32)
+    assert prediction is None
+    assert rule.verdict(prediction) == ([], None)
     assert v1.global_variables() == rule.variables == []

@@ -131,14 +131,14 @@ class Descent:
         self.rule.check_variables([self.theta])
         self.rule.make_variables()
         with v1.control_dependencies([self.rule.before_step(read(self.counter), mean)]):
-            trial = self.rule.trial(
+            prediction = self.rule.predict(
                 read(self.counter), tf.constant(accepted), lambda: self.change, tf.float32
             )
-        needed = [] if trial is None else list(trial)
+        needed = [] if prediction is None else list(prediction)
         with v1.control_dependencies(needed):
             step = v1.assign(self.theta, 0.5 * self.theta.read_value())
         with v1.control_dependencies([step.op if hasattr(step, "op") else step]):
-            verdict = self.rule.verdict(trial)
+            verdict = self.rule.verdict(prediction)
             self.rejected = verdict.rejected
             count = v1.assign_add(self.counter, 1)
             self.train = tf.group(assign_all(verdict.state), count)

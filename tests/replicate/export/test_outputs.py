@@ -138,6 +138,11 @@ def test_no_outputs_and_no_predictions_make_no_signature():
     assert list(completed_outputs({}, tf.ones([1]))) == ["serving_default"]
 
 
+def test_a_single_output_is_also_the_default():
+    output = PredictOutput(tf.ones([1]))
+    assert completed_outputs({"own": output}, {}) == {"own": output, "serving_default": output}
+
+
 def test_check_outputs_refuses_other_objects():
     check_outputs({"a": RegressionOutput(tf.ones([1]))})
     with pytest.raises(TypeError, match=r"export_outputs\['a'\] must be an instance"):

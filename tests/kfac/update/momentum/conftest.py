@@ -1,10 +1,10 @@
-"""One problem for all momentum rules, with the curvature diag(2, 4) ⊕ 5 and λ = 0.5."""
+"""The same step inputs for all momentum rules, with the curvature diag(2, 4) ⊕ 5 and λ = 0.5."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.update.momentum import Problem
+from kfac.update.momentum import StepInputs
 
 v1 = tf.compat.v1
 
@@ -30,11 +30,11 @@ def damped():
 
 
 @pytest.fixture
-def problem(graph):
+def inputs(graph):
     variables = [
         v1.get_variable(n, initializer=np.ones(s.shape)) for n, s in zip("ab", G, strict=True)
     ]
-    return Problem(
+    return StepInputs(
         gradients=[tf.constant(g) for g in G],
         variables=variables,
         velocities=[tf.constant(v) for v in V],
@@ -46,12 +46,12 @@ def problem(graph):
 
 
 @pytest.fixture
-def run_step(problem, session):
+def run_step(inputs, session):
     """A function that returns (raw, rate, velocities, Δq) of a rule's step, as values."""
 
     def run(rule):
         rule.make_variables()
-        step = rule.step(problem)
+        step = rule.step(inputs)
         session.run(v1.global_variables_initializer())
         return session.run([step.raw, step.rate, step.velocities, step.model_change()])
 

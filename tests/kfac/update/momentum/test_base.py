@@ -8,10 +8,10 @@ v1 = tf.compat.v1
 
 
 @pytest.mark.parametrize("momentum", [None, 0, 0.0])
-def test_without_momentum_there_are_no_velocities(problem, session, momentum, damped, gradients):
+def test_without_momentum_there_are_no_velocities(inputs, session, momentum, damped, gradients):
     rule = AdamMomentum(0.1, momentum, None, None)
     assert not rule.keeps_velocities
-    step = rule.step(problem._replace(velocities=[]))
+    step = rule.step(inputs._replace(velocities=[]))
     assert step.velocities == []
     raw = session.run(step.raw)
     for r, g, m in zip(raw, gradients, damped, strict=True):
@@ -29,9 +29,9 @@ def test_settings_are_shown_as_they_were_given(graph):
     assert (rule.variables, rule.summaries) == ([], {})
 
 
-def test_rows_stay_rows_without_momentum(graph, problem):
+def test_rows_stay_rows_without_momentum(graph, inputs):
     row = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
-    alone = problem._replace(
+    alone = inputs._replace(
         gradients=[row], velocities=[], precondition=list, damping=tf.constant(0.5)
     )
     for rule in (AdamMomentum(0.1, None, 1.0, None), RegularMomentum(0.1, None, 1.0, None)):
