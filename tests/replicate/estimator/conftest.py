@@ -101,7 +101,7 @@ def values(estimator):
     return {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def linear():
     """The linear model and what belongs to it."""
     return SimpleNamespace(**globals())
