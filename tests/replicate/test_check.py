@@ -58,6 +58,10 @@ def classifier(features, labels, mode, params):
 
 
 def quietly(model_fn, input_fn=noisy_rows, devices=TWO, **how):
+    """The result of a check whose graphs run as they are built, which is faster here."""
+    options = v1.ConfigProto(allow_soft_placement=True)
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    how = {"config": RunConfig(session_config=options), **how}
     return check_replication(model_fn, input_fn, devices, **how, output=None)
 
 
@@ -65,8 +69,7 @@ def names(differences):
     return [difference.name for difference in differences]
 
 
-@pytest.mark.parametrize("towers", [1, 2, 4])
-@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize(("towers", "seed"), [(1, None), (2, 1), (4, None)])
 def test_equal_models_differ_by_rounding_only(towers, seed):
     config = RunConfig(tf_random_seed=seed)
     check = quietly(classifier, devices=[f"/cpu:{k}" for k in range(towers)], config=config)
@@ -161,10 +164,9 @@ def test_sparse_and_ragged_features(kind):
     sums = np.array([3.0, 0.0, 3.0, 15.0])
     gradient = np.mean(2 * sums * (2 * sums - 1))
     assert check.variables[-1].name == "w"
-    assert not quietly(model_fn, input_fn, loss_reduction=Reduction.SUM).ok()
-    assert quietly(model_fn, input_fn, loss_reduction=Reduction.SUM).gradients[
-        0
-    ].absolute == pytest.approx(gradient, rel=1e-6)
+    check = quietly(model_fn, input_fn, loss_reduction=Reduction.SUM)
+    assert not check.ok()
+    assert check.gradients[0].absolute == pytest.approx(gradient, rel=1e-6)
 
 
 @dataclasses.dataclass(frozen=True)

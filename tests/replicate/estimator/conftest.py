@@ -70,8 +70,16 @@ def trained(steps):
 
 
 def make_estimator(model_dir, model_fn=model_fn, params=None, **settings):
-    """An Estimator of the linear model that shows no progress."""
+    """An Estimator of the linear model that shows no progress and runs its graph as it is built.
+
+    TensorFlow would take longer to optimize such a graph than to run it. In a cluster the options
+    of the session are the default ones.
+    """
     config = RunConfig(**{"progress": "off", "save_checkpoints_steps": 5, **settings})
+    if config.session_config is None:
+        options = v1.ConfigProto(allow_soft_placement=True)
+        options.graph_options.rewrite_options.disable_meta_optimizer = True
+        config = config.replace(session_config=options)
     return Estimator(model_fn, str(model_dir), config, params)
 
 
@@ -93,7 +101,7 @@ def values(estimator):
     return {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def linear():
     """The linear model and what belongs to it."""
     return SimpleNamespace(**globals())

@@ -15,10 +15,19 @@ from replicate.tower_optimizer import TowerOptimizer
 v1 = tf.compat.v1
 
 
+@pytest.fixture(scope="module")
+def trained_dir(linear, tmp_path_factory):
+    """The directory of a model that was trained for 4 steps."""
+    path = tmp_path_factory.mktemp("trained")
+    linear.make_estimator(path).train(linear.input_fn, max_steps=4)
+    return path
+
+
 @pytest.fixture
-def source(linear, tmp_path):
-    """An Estimator trained for 4 steps."""
-    return linear.make_estimator(tmp_path / "source").train(linear.input_fn, max_steps=4)
+def source(linear, trained_dir, tmp_path):
+    """An Estimator trained for 4 steps, whose directory is the test's own."""
+    shutil.copytree(trained_dir, tmp_path / "source")
+    return linear.make_estimator(tmp_path / "source")
 
 
 @pytest.fixture
@@ -26,8 +35,8 @@ def begin(linear, tmp_path):
     """Makes a model that starts warm; returns its variables before its first step."""
 
     def variables(warm_start_from, model_fn=linear.model_fn):
-        config = RunConfig(progress="off")
         path = str(tmp_path / "model")
+        config = linear.make_estimator(path).config
         estimator = Estimator(model_fn, path, config, warm_start_from=warm_start_from)
         estimator.train(linear.input_fn, steps=1)
         reader = v1.train.load_checkpoint(f"{path}/model.ckpt-0")
@@ -108,8 +117,8 @@ def untrained(linear, tmp_path):
     """Makes an Estimator that would start warm and has no checkpoint."""
 
     def make(warm_start_from, model_fn=linear.model_fn):
-        config = RunConfig(progress="off")
         path = str(tmp_path / "untrained")
+        config = linear.make_estimator(path).config
         return Estimator(model_fn, path, config, warm_start_from=warm_start_from)
 
     return make
