@@ -10,11 +10,12 @@ import tensorflow as tf
 from replicate._types import ModelFn, Nest, Operation, Spec, Tensor
 from replicate.canned.columns.column_cache import check_features
 from replicate.canned.columns.column_kinds import Column
-from replicate.canned.linear_part import make_linear_part
+from replicate.canned.linear_part import LinearPart, make_linear_part
 from replicate.canned.network import Activation, make_network
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.partitioners import Partitioner
 from replicate.canned.parts import Part, PartLogits
+from replicate.spec import ModeKeys
 from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
@@ -115,6 +116,8 @@ def combined_model_fn(head: Any, parts: Sequence[TrainedPart], owner: str) -> Mo
         logits = built[0].logits
         if len(built) > 1:
             logits = logits + built[1].logits
+        if mode == ModeKeys.TRAIN:
+            _summarize(parts, built)
 
         def train(loss: Tensor) -> Operation:
             optimizers = [
@@ -134,6 +137,16 @@ def combined_model_fn(head: Any, parts: Sequence[TrainedPart], owner: str) -> Mo
         )
 
     return model_fn
+
+
+def _summarize(parts: Sequence[TrainedPart], built: Sequence[PartLogits]) -> None:
+    """Writes the share of zeros and the histogram of the linear model's logits."""
+    for (part, _), found in zip(parts, built, strict=True):
+        if isinstance(part, LinearPart):
+            with v1.name_scope(None):
+                zeros = tf.math.zero_fraction(found.logits)
+                v1.summary.scalar("linear/fraction_of_zero_values", zeros)
+                v1.summary.histogram("linear/activation", found.logits)
 
 
 def _train_op(loss: Tensor, optimizers: Sequence[Any], built: Sequence[PartLogits]) -> Operation:

@@ -39,7 +39,8 @@ class LinearPart:
         tables = table_partitioner(config, self.partitioner)
         with v1.variable_scope("linear", partitioner=tables) as scope:
             model = linear_model(features, self.columns, units, self.sparse_combiner)
-            if mode == ModeKeys.TRAIN:
+        if mode == ModeKeys.TRAIN:
+            with v1.name_scope(None):
                 summarize(model, units)
         return PartLogits(model.logits, trainable_variables_in(scope.name), model.layers, [])
 

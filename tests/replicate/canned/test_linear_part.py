@@ -30,7 +30,7 @@ def test_part_is_below_its_scope_and_summarized_in_training(graph):
         part.variables[0].load(np.array([[3.0], [0.0]], np.float32), session)
         part.variables[1].load(np.array([7.0], np.float32), session)
         np.testing.assert_allclose(session.run(part.logits), [[10], [-2]])
-        assert summaries(session) == {"linear/bias": 7, "linear/fraction_of_zero_weights": 0.5}
+        assert summaries(session) == {"bias": 7, "fraction_of_zero_weights": 0.5}
 
 
 def test_evaluation_makes_no_summaries(graph):
