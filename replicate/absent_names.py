@@ -46,14 +46,8 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
         ),
         **dict.fromkeys(
             (
-                "BinaryClassHead",
-                "Head",
-                "LogisticRegressionHead",
-                "MultiClassHead",
                 "MultiHead",
                 "MultiLabelHead",
-                "PoissonRegressionHead",
-                "RegressionHead",
                 "binary_classification_head",
                 "logistic_regression_head",
                 "multi_class_head",

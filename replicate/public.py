@@ -17,6 +17,14 @@ except ModuleNotFoundError as error:
 
 from replicate import export, inputs, model_average
 from replicate.batch_ahead import prefetch_to_towers
+from replicate.canned.heads import (
+    BinaryClassHead,
+    Head,
+    LogisticRegressionHead,
+    MultiClassHead,
+    PoissonRegressionHead,
+    RegressionHead,
+)
 from replicate.check import ReplicationCheck, check_replication
 from replicate.differences import Difference
 from replicate.errors import (
@@ -87,6 +95,7 @@ __all__ = [
     "GLOBAL_VARIABLE_NAME",
     "LOSS_METRIC_KEY",
     "BestExporter",
+    "BinaryClassHead",
     "CheckpointError",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
@@ -102,16 +111,21 @@ __all__ = [
     "FinalExporter",
     "FinalOpsHook",
     "GlobalStepWaiterHook",
+    "Head",
     "InMemoryEvaluatorHook",
     "LatestExporter",
     "LoggingTensorHook",
+    "LogisticRegressionHead",
     "ModeKeys",
     "ModelAverageCustomGetter",
     "ModelAverageOptimizer",
+    "MultiClassHead",
     "NanLossDuringTrainingError",
     "NanTensorHook",
     "NonFiniteError",
+    "PoissonRegressionHead",
     "ProfilerHook",
+    "RegressionHead",
     "ReplicationCheck",
     "RunConfig",
     "SecondOrStepTimer",
