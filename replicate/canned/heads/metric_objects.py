@@ -68,10 +68,13 @@ class Metric:
         weights = tf.constant(1.0) if sample_weight is None else tf.cast(sample_weight, tf.float32)
         with v1.name_scope(_scope(self.name)):
             sums = self._measure.sums(*map(tf.convert_to_tensor, values), weights)
-            added = [
-                v1.assign_add(variable, each)
-                for variable, each in zip(self.variables, sums, strict=True)
-            ]
+            # A count is known before the values: without this, the step in which the input ends
+            # would still add it.
+            with v1.control_dependencies([] if tf.executing_eagerly() else list(sums)):
+                added = [
+                    v1.assign_add(variable, each)
+                    for variable, each in zip(self.variables, sums, strict=True)
+                ]
             if tf.executing_eagerly():
                 return None
             self.updates.append(v1.group(*added, name="update"))

@@ -31,6 +31,18 @@ def test_updates_run_in_a_graph(graph):
         assert session.run(value) == (3 + 3 + 9) / 5
 
 
+def test_step_that_fails_adds_nothing(graph):
+    """The count of a batch of known size does not depend on the values."""
+    metric = Metric("mean", mean())
+    values = tf.debugging.check_numerics(v1.placeholder(tf.float32, [2]), "end of input")
+    metric.update_state(values)
+    with v1.Session() as session:
+        session.run(v1.local_variables_initializer())
+        with pytest.raises(tf.errors.InvalidArgumentError, match="end of input"):
+            session.run(metric.updates, {values.op.inputs[0]: [float("nan"), 1.0]})
+        assert session.run(metric.variables) == [0, 0]
+
+
 def test_variables_are_local_metric_variables(graph):
     variables = Metric("auc", area("ROC")).variables
     assert [each.op.name for each in variables] == [
