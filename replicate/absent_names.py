@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping
 
 _MODEL_FN = (
-    "Ready-made estimators are not here: write the model as a model_fn and pass it to "
+    "This ready-made estimator is not here: write the model as a model_fn and pass it to "
     "replicate.Estimator(model_fn, model_dir, config). Feature columns work in it through "
     "tf.compat.v1.feature_column.input_layer and linear_model, as in "
     "examples/legacy/linear_and_deep.py."
@@ -25,17 +25,14 @@ _TPU = (
     "TPUs are not supported: use replicate.Estimator, replicate.EstimatorSpec and "
     "replicate.RunConfig, and replicate.replicate_model_fn for several devices."
 )
-_LOGITS = "Call your own function for the logits in model_fn."
 
 HINTS: Mapping[str, str] = types.MappingProxyType(
     {
         **dict.fromkeys(
             (
-                *(
-                    f"{kind}{task}"
-                    for kind in ("Baseline", "BoostedTrees", "DNN", "DNNLinearCombined", "Linear")
-                    for task in ("Classifier", "Estimator", "Regressor")
-                ),
+                "BoostedTreesClassifier",
+                "BoostedTreesEstimator",
+                "BoostedTreesRegressor",
                 "KMeans",
                 "KMeansClustering",
                 "LinearSDCA",
@@ -63,9 +60,6 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
         ),
         **dict.fromkeys(
             ("InputPipelineConfig", "TPUConfig", "TPUEstimator", "TPUEstimatorSpec", "tpu"), _TPU
-        ),
-        **dict.fromkeys(
-            ("call_logit_fn", "dnn_logit_fn_builder", "linear_logit_fn_builder"), _LOGITS
         ),
         **{
             name: f"It is replicate.export.{name}."

@@ -17,6 +17,13 @@ except ModuleNotFoundError as error:
 
 from replicate import export, inputs, model_average
 from replicate.batch_ahead import prefetch_to_towers
+from replicate.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
+from replicate.canned.combined import (
+    DNNLinearCombinedClassifier,
+    DNNLinearCombinedEstimator,
+    DNNLinearCombinedRegressor,
+)
+from replicate.canned.dnn import DNNClassifier, DNNEstimator, DNNRegressor
 from replicate.canned.heads import (
     BinaryClassHead,
     Head,
@@ -25,6 +32,10 @@ from replicate.canned.heads import (
     PoissonRegressionHead,
     RegressionHead,
 )
+from replicate.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
+from replicate.canned.linear_part import linear_logit_fn_builder
+from replicate.canned.logit_fns import call_logit_fn
+from replicate.canned.network import dnn_logit_fn_builder
 from replicate.check import ReplicationCheck, check_replication
 from replicate.differences import Difference
 from replicate.errors import (
@@ -94,6 +105,9 @@ __all__ = [
     "AVERAGE_LOSS_METRIC_KEY",
     "GLOBAL_VARIABLE_NAME",
     "LOSS_METRIC_KEY",
+    "BaselineClassifier",
+    "BaselineEstimator",
+    "BaselineRegressor",
     "BestExporter",
     "BinaryClassHead",
     "CheckpointError",
@@ -101,6 +115,12 @@ __all__ = [
     "CheckpointSaverListener",
     "ClusterConfigError",
     "ClusterError",
+    "DNNClassifier",
+    "DNNEstimator",
+    "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedEstimator",
+    "DNNLinearCombinedRegressor",
+    "DNNRegressor",
     "Difference",
     "DynamicLossScale",
     "Estimator",
@@ -114,6 +134,9 @@ __all__ = [
     "Head",
     "InMemoryEvaluatorHook",
     "LatestExporter",
+    "LinearClassifier",
+    "LinearEstimator",
+    "LinearRegressor",
     "LoggingTensorHook",
     "LogisticRegressionHead",
     "ModeKeys",
@@ -145,10 +168,13 @@ __all__ = [
     "VocabInfo",
     "WarmStartSettings",
     "add_metrics",
+    "call_logit_fn",
     "check_replication",
     "current_tower",
+    "dnn_logit_fn_builder",
     "export",
     "inputs",
+    "linear_logit_fn_builder",
     "make_early_stopping_hook",
     "make_stop_at_checkpoint_step_hook",
     "model_average",

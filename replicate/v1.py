@@ -1,8 +1,8 @@
 """The names of `replicate`, with the defaults of TensorFlow 1.
 
 Programs that were written for `tf.compat.v1.estimator` or `tf.estimator` of TensorFlow 1 import
-this module in its place: the loss of its classifiers and regressors is the sum over the batch, where
-that of `replicate` is the mean. All other names are those of `replicate`.
+this module in its place. The loss of its classifiers and regressors is the sum over the batch,
+where that of `replicate` is the mean. All other names are those of `replicate`.
 """
 
 from typing import Any

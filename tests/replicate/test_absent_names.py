@@ -10,7 +10,7 @@ from replicate.absent_names import HINTS
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("DNNClassifier", r"model_fn and pass it to replicate\.Estimator"),
+        ("BoostedTreesClassifier", r"model_fn and pass it to replicate\.Estimator"),
         ("MultiHead", r"replicate\.EstimatorSpec"),
         ("TPUEstimator", r"use replicate\.Estimator"),
         ("classifier_parse_example_spec", "make_parse_example_spec"),

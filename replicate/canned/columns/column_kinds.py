@@ -5,6 +5,7 @@ A dense column answers `get_dense_tensor`, a categorical one `get_sparse_tensors
 functions of `tf.compat.v1.feature_column` understand them.
 """
 
+import collections
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -114,8 +115,8 @@ def _ordered(argument: str, columns: Any) -> tuple[Column, ...]:
             )
     if not ordered:
         raise ValueError(f"{argument} must hold at least one feature column, got none.")
-    names = [str(column.name) for column in ordered]
-    doubles = sorted({name for name in names if names.count(name) > 1})
+    counts = collections.Counter(str(column.name) for column in ordered)
+    doubles = sorted(name for name, count in counts.items() if count > 1)
     if doubles:
         raise ValueError(
             f"{argument} must hold columns of different names, got {doubles} more than once. A "
