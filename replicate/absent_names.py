@@ -17,10 +17,6 @@ _HEAD = (
     "Heads are not here: compute loss, train_op and metrics in model_fn, and return them in a "
     "replicate.EstimatorSpec."
 )
-_PARSE_SPEC = (
-    "Make the spec with tf.feature_column.make_parse_example_spec(feature_columns), and add the "
-    "feature of the label to the dict."
-)
 _TPU = (
     "TPUs are not supported: use replicate.Estimator, replicate.EstimatorSpec and "
     "replicate.RunConfig, and replicate.replicate_model_fn for several devices."
@@ -63,9 +59,6 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
                 "regression_head",
             ),
             _HEAD,
-        ),
-        **dict.fromkeys(
-            ("classifier_parse_example_spec", "regressor_parse_example_spec"), _PARSE_SPEC
         ),
         **dict.fromkeys(
             ("InputPipelineConfig", "TPUConfig", "TPUEstimator", "TPUEstimatorSpec", "tpu"), _TPU

@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
 
 from replicate import export, inputs, model_average
 from replicate.batch_ahead import prefetch_to_towers
+from replicate.canned.parsing import classifier_parse_example_spec, regressor_parse_example_spec
 from replicate.check import ReplicationCheck, check_replication
 from replicate.differences import Difference
 from replicate.errors import (
@@ -132,6 +133,7 @@ __all__ = [
     "WarmStartSettings",
     "add_metrics",
     "check_replication",
+    "classifier_parse_example_spec",
     "current_tower",
     "export",
     "inputs",
@@ -142,6 +144,7 @@ __all__ = [
     "per_tower_collection",
     "prefetch_to_towers",
     "read_eval_metrics",
+    "regressor_parse_example_spec",
     "replicate_model_fn",
     "step_seed",
     "stop_if_higher_hook",
