@@ -32,8 +32,6 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
                     for kind in ("Baseline", "BoostedTrees", "DNN", "DNNLinearCombined", "Linear")
                     for task in ("Classifier", "Estimator", "Regressor")
                 ),
-                "KMeans",
-                "KMeansClustering",
                 "LinearSDCA",
                 "RNNClassifier",
                 "RNNEstimator",

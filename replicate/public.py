@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
 
 from replicate import export, inputs, model_average
 from replicate.batch_ahead import prefetch_to_towers
+from replicate.canned.kmeans import KMeansClustering
 from replicate.canned.parsing import classifier_parse_example_spec, regressor_parse_example_spec
 from replicate.check import ReplicationCheck, check_replication
 from replicate.differences import Difference
@@ -83,6 +84,9 @@ from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import TowerContext, current_tower, per_tower_collection
 from replicate.variable_table import model_table
 
+KMeans = KMeansClustering
+"""The name in `tf.compat.v1.estimator.experimental`."""
+
 __all__ = [
     "AVERAGE_LOSS_METRIC_KEY",
     "GLOBAL_VARIABLE_NAME",
@@ -104,6 +108,8 @@ __all__ = [
     "FinalOpsHook",
     "GlobalStepWaiterHook",
     "InMemoryEvaluatorHook",
+    "KMeans",
+    "KMeansClustering",
     "LatestExporter",
     "LoggingTensorHook",
     "ModeKeys",

@@ -83,6 +83,8 @@ PUBLIC = {
         "GLOBAL_VARIABLE_NAME",
         "GlobalStepWaiterHook",
         "InMemoryEvaluatorHook",
+        "KMeans",
+        "KMeansClustering",
         "LOSS_METRIC_KEY",
         "LatestExporter",
         "LoggingTensorHook",
