@@ -8,36 +8,23 @@ import types
 from collections.abc import Mapping
 
 _MODEL_FN = (
-    "Ready-made estimators are not here: write the model as a model_fn and pass it to "
+    "This ready-made estimator is not here: write the model as a model_fn and pass it to "
     "replicate.Estimator(model_fn, model_dir, config). Feature columns work in it through "
     "tf.compat.v1.feature_column.input_layer and linear_model, as in "
     "examples/legacy/linear_and_deep.py."
-)
-_HEAD = (
-    "Heads are not here: compute loss, train_op and metrics in model_fn, and return them in a "
-    "replicate.EstimatorSpec."
-)
-_PARSE_SPEC = (
-    "Make the spec with tf.feature_column.make_parse_example_spec(feature_columns), and add the "
-    "feature of the label to the dict."
 )
 _TPU = (
     "TPUs are not supported: use replicate.Estimator, replicate.EstimatorSpec and "
     "replicate.RunConfig, and replicate.replicate_model_fn for several devices."
 )
-_LOGITS = "Call your own function for the logits in model_fn."
 
 HINTS: Mapping[str, str] = types.MappingProxyType(
     {
         **dict.fromkeys(
             (
-                *(
-                    f"{kind}{task}"
-                    for kind in ("Baseline", "BoostedTrees", "DNN", "DNNLinearCombined", "Linear")
-                    for task in ("Classifier", "Estimator", "Regressor")
-                ),
-                "KMeans",
-                "KMeansClustering",
+                "BoostedTreesClassifier",
+                "BoostedTreesEstimator",
+                "BoostedTreesRegressor",
                 "LinearSDCA",
                 "RNNClassifier",
                 "RNNEstimator",
@@ -45,33 +32,7 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
             _MODEL_FN,
         ),
         **dict.fromkeys(
-            (
-                "BinaryClassHead",
-                "Head",
-                "LogisticRegressionHead",
-                "MultiClassHead",
-                "MultiHead",
-                "MultiLabelHead",
-                "PoissonRegressionHead",
-                "RegressionHead",
-                "binary_classification_head",
-                "logistic_regression_head",
-                "multi_class_head",
-                "multi_head",
-                "multi_label_head",
-                "poisson_regression_head",
-                "regression_head",
-            ),
-            _HEAD,
-        ),
-        **dict.fromkeys(
-            ("classifier_parse_example_spec", "regressor_parse_example_spec"), _PARSE_SPEC
-        ),
-        **dict.fromkeys(
             ("InputPipelineConfig", "TPUConfig", "TPUEstimator", "TPUEstimatorSpec", "tpu"), _TPU
-        ),
-        **dict.fromkeys(
-            ("call_logit_fn", "dnn_logit_fn_builder", "linear_logit_fn_builder"), _LOGITS
         ),
         **{
             name: f"It is replicate.export.{name}."

@@ -17,6 +17,37 @@ except ModuleNotFoundError as error:
 
 from replicate import export, inputs, model_average
 from replicate.batch_ahead import prefetch_to_towers
+from replicate.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
+from replicate.canned.combined import (
+    DNNLinearCombinedClassifier,
+    DNNLinearCombinedEstimator,
+    DNNLinearCombinedRegressor,
+)
+from replicate.canned.dnn import DNNClassifier, DNNEstimator, DNNRegressor
+from replicate.canned.heads import (
+    BinaryClassHead,
+    Head,
+    LogisticRegressionHead,
+    MultiClassHead,
+    MultiHead,
+    MultiLabelHead,
+    PoissonRegressionHead,
+    RegressionHead,
+    SequentialHeadWrapper,
+    binary_classification_head,
+    logistic_regression_head,
+    multi_class_head,
+    multi_head,
+    multi_label_head,
+    poisson_regression_head,
+    regression_head,
+)
+from replicate.canned.kmeans import KMeansClustering
+from replicate.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
+from replicate.canned.linear_part import linear_logit_fn_builder
+from replicate.canned.logit_fns import call_logit_fn
+from replicate.canned.network import dnn_logit_fn_builder
+from replicate.canned.parsing import classifier_parse_example_spec, regressor_parse_example_spec
 from replicate.check import ReplicationCheck, check_replication
 from replicate.differences import Difference
 from replicate.errors import (
@@ -82,16 +113,29 @@ from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import TowerContext, current_tower, per_tower_collection
 from replicate.variable_table import model_table
 
+KMeans = KMeansClustering
+"""The name in `tf.compat.v1.estimator.experimental`."""
+
 __all__ = [
     "AVERAGE_LOSS_METRIC_KEY",
     "GLOBAL_VARIABLE_NAME",
     "LOSS_METRIC_KEY",
+    "BaselineClassifier",
+    "BaselineEstimator",
+    "BaselineRegressor",
     "BestExporter",
+    "BinaryClassHead",
     "CheckpointError",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
     "ClusterConfigError",
     "ClusterError",
+    "DNNClassifier",
+    "DNNEstimator",
+    "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedEstimator",
+    "DNNLinearCombinedRegressor",
+    "DNNRegressor",
     "Difference",
     "DynamicLossScale",
     "Estimator",
@@ -102,19 +146,32 @@ __all__ = [
     "FinalExporter",
     "FinalOpsHook",
     "GlobalStepWaiterHook",
+    "Head",
     "InMemoryEvaluatorHook",
+    "KMeans",
+    "KMeansClustering",
     "LatestExporter",
+    "LinearClassifier",
+    "LinearEstimator",
+    "LinearRegressor",
     "LoggingTensorHook",
+    "LogisticRegressionHead",
     "ModeKeys",
     "ModelAverageCustomGetter",
     "ModelAverageOptimizer",
+    "MultiClassHead",
+    "MultiHead",
+    "MultiLabelHead",
     "NanLossDuringTrainingError",
     "NanTensorHook",
     "NonFiniteError",
+    "PoissonRegressionHead",
     "ProfilerHook",
+    "RegressionHead",
     "ReplicationCheck",
     "RunConfig",
     "SecondOrStepTimer",
+    "SequentialHeadWrapper",
     "SessionRunArgs",
     "SessionRunContext",
     "SessionRunHook",
@@ -131,17 +188,29 @@ __all__ = [
     "VocabInfo",
     "WarmStartSettings",
     "add_metrics",
+    "binary_classification_head",
+    "call_logit_fn",
     "check_replication",
+    "classifier_parse_example_spec",
     "current_tower",
+    "dnn_logit_fn_builder",
     "export",
     "inputs",
+    "linear_logit_fn_builder",
+    "logistic_regression_head",
     "make_early_stopping_hook",
     "make_stop_at_checkpoint_step_hook",
     "model_average",
     "model_table",
+    "multi_class_head",
+    "multi_head",
+    "multi_label_head",
     "per_tower_collection",
+    "poisson_regression_head",
     "prefetch_to_towers",
     "read_eval_metrics",
+    "regression_head",
+    "regressor_parse_example_spec",
     "replicate_model_fn",
     "step_seed",
     "stop_if_higher_hook",

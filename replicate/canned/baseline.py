@@ -1,0 +1,142 @@
+"""Canned estimators without features: BaselineClassifier, BaselineRegressor, BaselineEstimator."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from replicate._types import Path
+from replicate.canned.baseline_part import BaselinePart
+from replicate.canned.canned_model import one_part_model_fn
+from replicate.canned.devices import on_devices
+from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
+from replicate.canned.part_optimizers import PartOptimizer
+from replicate.estimator.estimator import Estimator
+from replicate.estimator.run_config import RunConfig
+
+RATE = 0.3
+"""Learning rate of an optimizer that is given by its name."""
+
+
+class BaselineClassifier(Estimator):
+    """Classifies examples by a bias that is the same for all examples."""
+
+    def __init__(
+        self,
+        model_dir: Path | None = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[str] | None = None,
+        optimizer: Any = "Ftrl",
+        config: RunConfig | None = None,
+        loss_reduction: str = SUM_OVER_BATCH_SIZE,
+        *,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          n_classes: Number of classes, ≥ 2.
+          weight_column: Key of the feature with the examples' weights, or a numeric column; None
+            for equal weights.
+          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
+            integers in [0, n_classes).
+          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
+            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
+            Keras.
+          config: Settings of the runs, None for the defaults.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
+            `tf.compat.v1.losses`.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range.
+          TypeError: An argument is of the wrong kind.
+        """
+        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        model_fn = one_part_model_fn(
+            head,
+            BaselinePart(weight_key(weight_column)),
+            PartOptimizer(optimizer, RATE, "BaselineClassifier"),
+        )
+        super().__init__(on_devices(model_fn, head, devices), model_dir, config)
+
+
+class BaselineRegressor(Estimator):
+    """Predicts numbers by a bias that is the same for all examples."""
+
+    def __init__(
+        self,
+        model_dir: Path | None = None,
+        label_dimension: int = 1,
+        weight_column: Any = None,
+        optimizer: Any = "Ftrl",
+        config: RunConfig | None = None,
+        loss_reduction: str = SUM_OVER_BATCH_SIZE,
+        *,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          label_dimension: Numbers per label, ≥ 1.
+          weight_column: Key of the feature with the examples' weights, or a numeric column; None
+            for equal weights.
+          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
+            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
+            Keras.
+          config: Settings of the runs, None for the defaults.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
+            `tf.compat.v1.losses`.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range.
+          TypeError: An argument is of the wrong kind.
+        """
+        head = regressor_head(label_dimension, weight_column, loss_reduction)
+        model_fn = one_part_model_fn(
+            head,
+            BaselinePart(weight_key(weight_column)),
+            PartOptimizer(optimizer, RATE, "BaselineRegressor"),
+        )
+        super().__init__(on_devices(model_fn, head, devices), model_dir, config)
+
+
+class BaselineEstimator(Estimator):
+    """Trains, under a head of the user's choice, a bias that is the same for all examples."""
+
+    def __init__(
+        self,
+        head: Any,
+        model_dir: Path | None = None,
+        optimizer: Any = "Ftrl",
+        config: RunConfig | None = None,
+        *,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          head: A head, such as `replicate.MultiClassHead`, or one of your own.
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
+            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
+            Keras.
+          config: Settings of the runs, None for the defaults.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range.
+          TypeError: An argument is of the wrong kind.
+        """
+        model_fn = one_part_model_fn(
+            head, BaselinePart(None), PartOptimizer(optimizer, RATE, "BaselineEstimator")
+        )
+        super().__init__(on_devices(model_fn, head, devices), model_dir, config)
+
+
+def weight_key(weight_column: Any) -> str | None:
+    """Returns the key of the feature with the examples' weights, None if there is none."""
+    return getattr(weight_column, "key", weight_column)

@@ -1,0 +1,247 @@
+"""Canned estimators that add the logits of a network and of a linear model."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Path
+from replicate.canned.columns.column_kinds import Column
+from replicate.canned.combined_model import CombinedSettings, combined_model_fn
+from replicate.canned.devices import on_devices
+from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
+from replicate.canned.network import Activation
+from replicate.canned.partitioners import Partitioner
+from replicate.estimator.estimator import Estimator
+from replicate.estimator.run_config import RunConfig
+
+
+class DNNLinearCombinedClassifier(Estimator):
+    """Classifies examples by the sum of a network and a linear model."""
+
+    def __init__(
+        self,
+        model_dir: Path | None = None,
+        linear_feature_columns: Iterable[Column] | None = None,
+        linear_optimizer: Any = "Ftrl",
+        dnn_feature_columns: Iterable[Column] | None = None,
+        dnn_optimizer: Any = "Adagrad",
+        dnn_hidden_units: Iterable[int] | None = None,
+        dnn_activation_fn: Activation | None = tf.nn.relu,
+        dnn_dropout: float | None = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[str] | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: Any = None,
+        loss_reduction: str = SUM_OVER_BATCH_SIZE,
+        batch_norm: bool = False,
+        linear_sparse_combiner: str = "sum",
+        *,
+        input_layer_partitioner: Partitioner | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          linear_feature_columns: Columns of the linear model, dense or categorical; None for no
+            linear model.
+          linear_optimizer: Optimizer of the linear model: as dnn_optimizer. The rate of a name is
+            min(0.005, 1/√columns).
+          dnn_feature_columns: Columns of the network, dense; None for no network.
+          dnn_optimizer: Optimizer of the network: a name (Adagrad, Adam, Ftrl, RMSProp, SGD; with
+            rate 0.001), a `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or
+            an optimizer of Keras.
+          dnn_hidden_units: Units of each hidden layer, ≥ 1.
+          dnn_activation_fn: Activation of hidden layers, None for none.
+          dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
+          n_classes: Number of classes, ≥ 2.
+          weight_column: Key of the feature with the examples' weights, or a numeric column; None
+            for equal weights.
+          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
+            integers in [0, n_classes).
+          config: Settings of the runs, None for the defaults.
+          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
+            `tf.compat.v1.losses`.
+          batch_norm: True to normalise each hidden layer after its dropout.
+          linear_sparse_combiner: Combination of the weights of an example's ids in one column:
+            "sum", "mean" or "sqrtn".
+          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
+            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range, there are no columns, or no hidden units.
+          TypeError: An argument is of the wrong kind.
+        """
+        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        settings = CombinedSettings(
+            linear_feature_columns=linear_feature_columns,
+            linear_optimizer=linear_optimizer,
+            dnn_feature_columns=dnn_feature_columns,
+            dnn_optimizer=dnn_optimizer,
+            dnn_hidden_units=dnn_hidden_units,
+            dnn_activation_fn=dnn_activation_fn,
+            dnn_dropout=dnn_dropout,
+            batch_norm=batch_norm,
+            linear_sparse_combiner=linear_sparse_combiner,
+            input_layer_partitioner=input_layer_partitioner,
+        )
+        model_fn = combined_model_fn(
+            head, settings.parts("DNNLinearCombinedClassifier"), "DNNLinearCombinedClassifier"
+        )
+        super().__init__(
+            on_devices(model_fn, head, devices), model_dir, config, warm_start_from=warm_start_from
+        )
+
+
+class DNNLinearCombinedRegressor(Estimator):
+    """Predicts numbers by the sum of a network and a linear model."""
+
+    def __init__(
+        self,
+        model_dir: Path | None = None,
+        linear_feature_columns: Iterable[Column] | None = None,
+        linear_optimizer: Any = "Ftrl",
+        dnn_feature_columns: Iterable[Column] | None = None,
+        dnn_optimizer: Any = "Adagrad",
+        dnn_hidden_units: Iterable[int] | None = None,
+        dnn_activation_fn: Activation | None = tf.nn.relu,
+        dnn_dropout: float | None = None,
+        label_dimension: int = 1,
+        weight_column: Any = None,
+        config: RunConfig | None = None,
+        warm_start_from: Any = None,
+        loss_reduction: str = SUM_OVER_BATCH_SIZE,
+        batch_norm: bool = False,
+        linear_sparse_combiner: str = "sum",
+        *,
+        input_layer_partitioner: Partitioner | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          linear_feature_columns: Columns of the linear model, dense or categorical; None for no
+            linear model.
+          linear_optimizer: Optimizer of the linear model: as dnn_optimizer. The rate of a name is
+            min(0.005, 1/√columns).
+          dnn_feature_columns: Columns of the network, dense; None for no network.
+          dnn_optimizer: Optimizer of the network: a name (Adagrad, Adam, Ftrl, RMSProp, SGD; with
+            rate 0.001), a `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or
+            an optimizer of Keras.
+          dnn_hidden_units: Units of each hidden layer, ≥ 1.
+          dnn_activation_fn: Activation of hidden layers, None for none.
+          dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
+          label_dimension: Numbers per label, ≥ 1.
+          weight_column: Key of the feature with the examples' weights, or a numeric column; None
+            for equal weights.
+          config: Settings of the runs, None for the defaults.
+          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
+            `tf.compat.v1.losses`.
+          batch_norm: True to normalise each hidden layer after its dropout.
+          linear_sparse_combiner: Combination of the weights of an example's ids in one column:
+            "sum", "mean" or "sqrtn".
+          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
+            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range, there are no columns, or no hidden units.
+          TypeError: An argument is of the wrong kind.
+        """
+        head = regressor_head(label_dimension, weight_column, loss_reduction)
+        settings = CombinedSettings(
+            linear_feature_columns=linear_feature_columns,
+            linear_optimizer=linear_optimizer,
+            dnn_feature_columns=dnn_feature_columns,
+            dnn_optimizer=dnn_optimizer,
+            dnn_hidden_units=dnn_hidden_units,
+            dnn_activation_fn=dnn_activation_fn,
+            dnn_dropout=dnn_dropout,
+            batch_norm=batch_norm,
+            linear_sparse_combiner=linear_sparse_combiner,
+            input_layer_partitioner=input_layer_partitioner,
+        )
+        model_fn = combined_model_fn(
+            head, settings.parts("DNNLinearCombinedRegressor"), "DNNLinearCombinedRegressor"
+        )
+        super().__init__(
+            on_devices(model_fn, head, devices), model_dir, config, warm_start_from=warm_start_from
+        )
+
+
+class DNNLinearCombinedEstimator(Estimator):
+    """Trains, under a head of the user's choice, the sum of a network and a linear model."""
+
+    def __init__(
+        self,
+        head: Any,
+        model_dir: Path | None = None,
+        linear_feature_columns: Iterable[Column] | None = None,
+        linear_optimizer: Any = "Ftrl",
+        dnn_feature_columns: Iterable[Column] | None = None,
+        dnn_optimizer: Any = "Adagrad",
+        dnn_hidden_units: Iterable[int] | None = None,
+        dnn_activation_fn: Activation | None = tf.nn.relu,
+        dnn_dropout: float | None = None,
+        config: RunConfig | None = None,
+        batch_norm: bool = False,
+        linear_sparse_combiner: str = "sum",
+        *,
+        warm_start_from: Any = None,
+        input_layer_partitioner: Partitioner | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          head: A head, such as `replicate.MultiClassHead`, or one of your own.
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          linear_feature_columns: Columns of the linear model, dense or categorical; None for no
+            linear model.
+          linear_optimizer: Optimizer of the linear model: as dnn_optimizer. The rate of a name is
+            min(0.005, 1/√columns).
+          dnn_feature_columns: Columns of the network, dense; None for no network.
+          dnn_optimizer: Optimizer of the network: a name (Adagrad, Adam, Ftrl, RMSProp, SGD; with
+            rate 0.001), a `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or
+            an optimizer of Keras.
+          dnn_hidden_units: Units of each hidden layer, ≥ 1.
+          dnn_activation_fn: Activation of hidden layers, None for none.
+          dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
+          config: Settings of the runs, None for the defaults.
+          batch_norm: True to normalise each hidden layer after its dropout.
+          linear_sparse_combiner: Combination of the weights of an example's ids in one column:
+            "sum", "mean" or "sqrtn".
+          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
+          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
+            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range, there are no columns, or no hidden units.
+          TypeError: An argument is of the wrong kind.
+        """
+        settings = CombinedSettings(
+            linear_feature_columns=linear_feature_columns,
+            linear_optimizer=linear_optimizer,
+            dnn_feature_columns=dnn_feature_columns,
+            dnn_optimizer=dnn_optimizer,
+            dnn_hidden_units=dnn_hidden_units,
+            dnn_activation_fn=dnn_activation_fn,
+            dnn_dropout=dnn_dropout,
+            batch_norm=batch_norm,
+            linear_sparse_combiner=linear_sparse_combiner,
+            input_layer_partitioner=input_layer_partitioner,
+        )
+        model_fn = combined_model_fn(
+            head, settings.parts("DNNLinearCombinedEstimator"), "DNNLinearCombinedEstimator"
+        )
+        super().__init__(
+            on_devices(model_fn, head, devices), model_dir, config, warm_start_from=warm_start_from
+        )

@@ -1,0 +1,206 @@
+"""Canned estimators of networks: DNNClassifier, DNNRegressor, DNNEstimator."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Path
+from replicate.canned.canned_model import one_part_model_fn
+from replicate.canned.columns.column_kinds import Column
+from replicate.canned.devices import on_devices
+from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
+from replicate.canned.network import Activation, make_network
+from replicate.canned.part_optimizers import PartOptimizer
+from replicate.canned.partitioners import Partitioner
+from replicate.estimator.estimator import Estimator
+from replicate.estimator.run_config import RunConfig
+
+RATE = 0.05
+"""Learning rate of an optimizer that is given by its name."""
+
+
+class DNNClassifier(Estimator):
+    """Classifies examples by a network of dense layers over feature columns."""
+
+    def __init__(
+        self,
+        hidden_units: Iterable[int],
+        feature_columns: Iterable[Column],
+        model_dir: Path | None = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[str] | None = None,
+        optimizer: Any = "Adagrad",
+        activation_fn: Activation | None = tf.nn.relu,
+        dropout: float | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: Any = None,
+        loss_reduction: str = SUM_OVER_BATCH_SIZE,
+        batch_norm: bool = False,
+        *,
+        input_layer_partitioner: Partitioner | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          hidden_units: Units of each hidden layer, ≥ 1.
+          feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          n_classes: Number of classes, ≥ 2.
+          weight_column: Key of the feature with the examples' weights, or a numeric column; None
+            for equal weights.
+          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
+            integers in [0, n_classes).
+          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.05), a
+            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
+            Keras.
+          activation_fn: Activation of hidden layers, None for none.
+          dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
+          config: Settings of the runs, None for the defaults.
+          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
+            `tf.compat.v1.losses`.
+          batch_norm: True to normalise each hidden layer after its dropout.
+          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
+            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range, or a column is categorical.
+          TypeError: An argument is of the wrong kind.
+        """
+        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        network = make_network(
+            hidden_units,
+            feature_columns,
+            activation_fn,
+            dropout,
+            input_layer_partitioner,
+            batch_norm,
+        )
+        model_fn = one_part_model_fn(head, network, PartOptimizer(optimizer, RATE, "DNNClassifier"))
+        super().__init__(
+            on_devices(model_fn, head, devices), model_dir, config, warm_start_from=warm_start_from
+        )
+
+
+class DNNRegressor(Estimator):
+    """Predicts numbers by a network of dense layers over feature columns."""
+
+    def __init__(
+        self,
+        hidden_units: Iterable[int],
+        feature_columns: Iterable[Column],
+        model_dir: Path | None = None,
+        label_dimension: int = 1,
+        weight_column: Any = None,
+        optimizer: Any = "Adagrad",
+        activation_fn: Activation | None = tf.nn.relu,
+        dropout: float | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: Any = None,
+        loss_reduction: str = SUM_OVER_BATCH_SIZE,
+        batch_norm: bool = False,
+        *,
+        input_layer_partitioner: Partitioner | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          hidden_units: Units of each hidden layer, ≥ 1.
+          feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          label_dimension: Numbers per label, ≥ 1.
+          weight_column: Key of the feature with the examples' weights, or a numeric column; None
+            for equal weights.
+          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.05), a
+            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
+            Keras.
+          activation_fn: Activation of hidden layers, None for none.
+          dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
+          config: Settings of the runs, None for the defaults.
+          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
+            `tf.compat.v1.losses`.
+          batch_norm: True to normalise each hidden layer after its dropout.
+          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
+            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range, or a column is categorical.
+          TypeError: An argument is of the wrong kind.
+        """
+        head = regressor_head(label_dimension, weight_column, loss_reduction)
+        network = make_network(
+            hidden_units,
+            feature_columns,
+            activation_fn,
+            dropout,
+            input_layer_partitioner,
+            batch_norm,
+        )
+        model_fn = one_part_model_fn(head, network, PartOptimizer(optimizer, RATE, "DNNRegressor"))
+        super().__init__(
+            on_devices(model_fn, head, devices), model_dir, config, warm_start_from=warm_start_from
+        )
+
+
+class DNNEstimator(Estimator):
+    """Trains, under a head of the user's choice, a network of dense layers over feature columns."""
+
+    def __init__(
+        self,
+        head: Any,
+        hidden_units: Iterable[int],
+        feature_columns: Iterable[Column],
+        model_dir: Path | None = None,
+        optimizer: Any = "Adagrad",
+        activation_fn: Activation | None = tf.nn.relu,
+        dropout: float | None = None,
+        config: RunConfig | None = None,
+        warm_start_from: Any = None,
+        batch_norm: bool = False,
+        *,
+        input_layer_partitioner: Partitioner | None = None,
+        devices: Sequence[str] | None = None,
+    ) -> None:
+        """Checks the arguments; builds nothing.
+
+        Args:
+          head: A head, such as `replicate.MultiClassHead`, or one of your own.
+          hidden_units: Units of each hidden layer, ≥ 1.
+          feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
+          model_dir: Directory of checkpoints and event files; None as for `Estimator`.
+          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.05), a
+            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
+            Keras.
+          activation_fn: Activation of hidden layers, None for none.
+          dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
+          config: Settings of the runs, None for the defaults.
+          warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
+          batch_norm: True to normalise each hidden layer after its dropout.
+          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
+            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+
+        Raises:
+          ValueError: An argument is out of range, or a column is categorical.
+          TypeError: An argument is of the wrong kind.
+        """
+        network = make_network(
+            hidden_units,
+            feature_columns,
+            activation_fn,
+            dropout,
+            input_layer_partitioner,
+            batch_norm,
+        )
+        model_fn = one_part_model_fn(head, network, PartOptimizer(optimizer, RATE, "DNNEstimator"))
+        super().__init__(
+            on_devices(model_fn, head, devices), model_dir, config, warm_start_from=warm_start_from
+        )

@@ -1,0 +1,53 @@
+"""Heads of estimators that are called Classifier or Regressor."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from replicate.canned.heads import BinaryClassHead, Head, MultiClassHead, RegressionHead
+
+
+def classifier_head(
+    n_classes: int,
+    weight_column: Any,
+    label_vocabulary: Sequence[str] | None,
+    loss_reduction: str,
+) -> Head:
+    """Returns the head of a classifier: BinaryClassHead for two classes, else MultiClassHead.
+
+    Args:
+      n_classes: Number of classes.
+      weight_column: Key or numeric column of the examples' weights, or None.
+      label_vocabulary: Names of the classes if labels are strings, else None.
+      loss_reduction: Reduction of the examples' losses.
+
+    Raises:
+      ValueError: n_classes is less than 2, or an argument is out of range.
+    """
+    if n_classes == 2:
+        return BinaryClassHead(
+            weight_column=weight_column,
+            label_vocabulary=label_vocabulary,
+            loss_reduction=loss_reduction,
+        )
+    return MultiClassHead(
+        n_classes,
+        weight_column=weight_column,
+        label_vocabulary=label_vocabulary,
+        loss_reduction=loss_reduction,
+    )
+
+
+def regressor_head(label_dimension: int, weight_column: Any, loss_reduction: str) -> Head:
+    """Returns the head of a regressor.
+
+    Args:
+      label_dimension: Numbers per label.
+      weight_column: Key or numeric column of the examples' weights, or None.
+      loss_reduction: Reduction of the examples' losses.
+
+    Raises:
+      ValueError: An argument is out of range.
+    """
+    return RegressionHead(
+        label_dimension, weight_column=weight_column, loss_reduction=loss_reduction
+    )

@@ -1,0 +1,57 @@
+"""Checks of tensors: at once where operations run eagerly, at run time in a graph."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from replicate._types import Tensor
+
+v1 = tf.compat.v1
+
+
+def checked(value: Tensor, condition: Tensor, error: str, shown: Mapping[str, Tensor]) -> Tensor:
+    """Returns a Tensor that exists only if a condition holds.
+
+    Args:
+      value: Tensor of any shape.
+      condition: Boolean scalar.
+      error: Text of the error.
+      shown: Tensors that the error prints, by name.
+
+    Raises:
+      ValueError: Operations run eagerly and the condition is false. In a graph, an assertion fails
+        with InvalidArgumentError when it runs.
+    """
+    if tf.executing_eagerly():
+        if not bool(condition):
+            found = ", ".join(f"{name}: {tensor.numpy()}" for name, tensor in shown.items())
+            raise ValueError(f"{error} Received {found}.")
+        return value
+    # The runtime escapes quotation marks in the text.
+    data = [error.replace("'", ""), "Received", *(part for each in shown.items() for part in each)]
+    tensors = [tf.convert_to_tensor(part) for part in data]
+    assertion = tf.raw_ops.Assert(condition=condition, data=tensors, summarize=10)
+    with v1.control_dependencies([assertion]):
+        return tf.identity(value)
+
+
+def same_shape(first: Tensor, second: Tensor) -> Tensor:
+    """Compares two shapes.
+
+    Args:
+      first: Integer vector.
+      second: Integer vector, perhaps of another length.
+
+    Returns:
+      Boolean scalar: True if lengths and all entries agree.
+    """
+    equal = tf.raw_ops.Equal(x=first, y=second, incompatible_shape_error=False)
+    # Vectors of lengths 1 and n are broadcast, so the lengths are compared, too.
+    return tf.logical_and(tf.reduce_all(equal), tf.equal(tf.size(first), tf.size(second)))
+
+
+def with_last_axis(value: Tensor, logits: Tensor) -> Tensor:
+    """Adds an axis of size 1 at the end if the rank is known to be one less than the logits'."""
+    if value.shape.rank is None or logits.shape.rank != value.shape.rank + 1:
+        return value
+    return tf.expand_dims(value, -1)

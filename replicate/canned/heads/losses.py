@@ -1,0 +1,169 @@
+"""Reduction of the examples' losses to a training loss, and loss functions of users."""
+
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Tensor
+from replicate.canned.heads.checks import checked, same_shape
+from replicate.towers import current_build
+
+v1 = tf.compat.v1
+Reduction = v1.losses.Reduction
+
+SUM_OVER_BATCH_SIZE = "sum_over_batch_size"
+"""Default reduction of all heads: Σ w·l / number of losses."""
+
+_OLD_NAMES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "sum": Reduction.SUM,
+        "sum_over_batch_size": Reduction.SUM_OVER_BATCH_SIZE,
+        "auto": Reduction.SUM_OVER_BATCH_SIZE,
+        **{
+            name: name
+            for name in (
+                Reduction.SUM,
+                Reduction.SUM_OVER_BATCH_SIZE,
+                Reduction.MEAN,
+                Reduction.SUM_BY_NONZERO_WEIGHTS,
+            )
+        },
+    }
+)
+"""Reduction of either generation → the same one in `tf.compat.v1.losses.Reduction`."""
+
+
+def old_reduction(loss_reduction: str) -> str:
+    """Returns the value of `tf.compat.v1.losses.Reduction` that a reduction of a head means.
+
+    Args:
+      loss_reduction: Value of `tf.losses.Reduction` or of `tf.compat.v1.losses.Reduction`.
+
+    Raises:
+      ValueError: The losses would not be reduced, or the reduction is unknown.
+    """
+    if not isinstance(loss_reduction, str) or str(loss_reduction) not in _OLD_NAMES:
+        raise ValueError(
+            f"A head cannot reduce the losses of the examples to one: loss_reduction is "
+            f"{loss_reduction!r}. Accepted are {list(_OLD_NAMES)}. Use the default, "
+            "tf.losses.Reduction.SUM_OVER_BATCH_SIZE, for the mean over the examples."
+        )
+    return _OLD_NAMES[str(loss_reduction)]
+
+
+def reduced_loss(losses: Tensor, weights: Tensor, loss_reduction: str) -> Tensor:
+    """Reduces weighted losses to a scalar.
+
+    With l the losses and w the weights: SUM is Σ w·l, SUM_OVER_BATCH_SIZE is Σ w·l / number of l,
+    MEAN is Σ w·l / Σ w, SUM_BY_NONZERO_WEIGHTS is Σ w·l / number of w ≠ 0. A quotient with
+    denominator 0 is 0.
+
+    Args:
+      losses: float32 [D0, ..., DN, loss_dimension].
+      weights: float32 of a shape that broadcasts to that of `losses`.
+      loss_reduction: Reduction of either generation.
+
+    Returns:
+      Scalar.
+    """
+    reduction = old_reduction(loss_reduction)
+    weights = tf.broadcast_to(weights, tf.shape(losses))
+    total = tf.reduce_sum(losses * weights)
+    if reduction == Reduction.SUM:
+        return total
+    if reduction == Reduction.SUM_OVER_BATCH_SIZE:
+        count = tf.cast(tf.size(losses), tf.float32)
+    elif reduction == Reduction.MEAN:
+        count = tf.reduce_sum(weights)
+    else:
+        count = tf.reduce_sum(tf.cast(tf.not_equal(weights, 0), tf.float32))
+    return tf.math.divide_no_nan(total, count)
+
+
+def total_regularization(regularization_losses: Sequence[Tensor]) -> Tensor:
+    """Returns the sum of regularization losses, as a part of the training loss.
+
+    Towers whose losses are summed would add it as often as there are towers. There the first tower
+    adds it, and the others add 0.
+    """
+    total = tf.add_n(list(regularization_losses))
+    build = current_build()
+    if build is None or build.tower is None or build.averages_loss or build.tower.is_first:
+        return total
+    return tf.zeros_like(total)
+
+
+def check_loss_fn(loss_fn: Callable[..., Tensor], where: str) -> None:
+    """Checks the parameters of a user's loss function.
+
+    Args:
+      loss_fn: Function of labels, logits and perhaps features and loss_reduction.
+      where: Name of the head, for errors.
+
+    Raises:
+      TypeError: It is not a function.
+      ValueError: It lacks labels or logits, or has a parameter that it would not get.
+    """
+    if not callable(loss_fn):
+        raise TypeError(
+            f"Cannot make {where}: loss_fn must be a function of labels and logits, got "
+            f"{loss_fn!r}. Pass the function itself."
+        )
+    names = list(inspect.signature(loss_fn).parameters)
+    accepted = ["labels", "logits", "features", "loss_reduction"]
+    for missing in (name for name in accepted[:2] if name not in names):
+        raise ValueError(
+            f"Cannot make {where}: loss_fn has no parameter {missing!r}, its parameters are "
+            f"{names}. Give it labels and logits; features and loss_reduction are optional."
+        )
+    unknown = [name for name in names if name not in accepted]
+    if unknown:
+        raise ValueError(
+            f"Cannot make {where}: loss_fn has the parameters {unknown}, but gets only "
+            f"{accepted}. Bind the others with functools.partial or a lambda."
+        )
+
+
+def call_loss_fn(
+    loss_fn: Callable[..., Tensor],
+    labels: Tensor,
+    logits: Tensor,
+    features: Any,
+    loss_reduction: str,
+    loss_dimension: int,
+    where: str,
+) -> Tensor:
+    """Calls a user's loss function, with the arguments that it names.
+
+    Args:
+      loss_fn: Function that `check_loss_fn` accepts.
+      labels: Labels as ids or floats.
+      logits: float32 [D0, ..., DN, logits_dimension].
+      features: Features of the model.
+      loss_reduction: Reduction of the head.
+      loss_dimension: Last dimension of the losses.
+      where: Name of the head, for errors.
+
+    Returns:
+      Losses of the examples, float32 [D0, ..., DN, loss_dimension].
+
+    Raises:
+      ValueError: Operations run eagerly, and the result has another shape. In a graph, an assertion
+        fails when it runs.
+    """
+    names = inspect.signature(loss_fn).parameters
+    optional = {"features": features, "loss_reduction": loss_reduction}
+    given = {name: value for name, value in optional.items() if name in names}
+    losses = tf.cast(loss_fn(labels=labels, logits=logits, **given), tf.float32)
+    shape, logits_shape = tf.shape(losses), tf.shape(logits)
+    return checked(
+        losses,
+        same_shape(shape, tf.concat([logits_shape[:-1], [loss_dimension]], axis=0)),
+        f"loss_fn of {where} must return one loss for each example, of shape [D0, ..., DN, "
+        f"{loss_dimension}] for logits of shape [D0, ..., DN, logits_dimension]. Do not reduce the "
+        "losses over the batch, and keep the last axis.",
+        {"loss_shape": shape, "logits_shape": logits_shape},
+    )

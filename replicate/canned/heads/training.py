@@ -1,0 +1,85 @@
+"""Training operation and summaries of a head."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Operation, Tensor, Variable
+
+v1 = tf.compat.v1
+
+
+def make_train_op(
+    loss: Tensor,
+    optimizer: Any,
+    trainable_variables: Sequence[Variable] | None,
+    train_op_fn: Callable[[Tensor], Operation] | None,
+    update_ops: Sequence[Operation] | None,
+    where: str,
+) -> Operation:
+    """Makes the operation of one training step, by exactly one of optimizer and train_op_fn.
+
+    Args:
+      loss: Scalar.
+      optimizer: `tf.compat.v1.train.Optimizer`, such as a TowerOptimizer, whose `minimize` also
+        advances the global step; or None.
+      trainable_variables: Variables that the optimizer changes. None: all trainable variables of
+        the graph.
+      train_op_fn: Function from the loss to the operation, or None.
+      update_ops: Operations that run in every step, too. Those in the collection UPDATE_OPS are
+        added.
+      where: Name of the head, for errors.
+
+    Returns:
+      What the optimizer or the function returned, grouped with update operations if there are any.
+
+    Raises:
+      ValueError: Both or neither of optimizer and train_op_fn are given, or an argument is of the
+        wrong type.
+    """
+    _check_sequence("update_ops", update_ops, where)
+    if (optimizer is None) == (train_op_fn is None):
+        given = "neither" if optimizer is None else "both"
+        raise ValueError(
+            f"Cannot train {where}: exactly one of optimizer and train_op_fn must be given, got "
+            f"{given}. Pass optimizer=tf.compat.v1.train.AdamOptimizer(...), for example."
+        )
+    with v1.name_scope(None), v1.name_scope("training"):
+        if train_op_fn is not None:
+            train_op = train_op_fn(loss)
+        else:
+            _check_optimizer(optimizer, where)
+            _check_sequence("trainable_variables", trainable_variables, where)
+            train_op = optimizer.minimize(
+                loss,
+                global_step=v1.train.get_global_step(),
+                var_list=None if trainable_variables is None else list(trainable_variables),
+            )
+        collected = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+        updates = list({id(each): each for each in [*(update_ops or ()), *collected]}.values())
+        return v1.group(train_op, *updates) if updates else train_op
+
+
+def write_summaries(scalars: dict[str, Tensor]) -> None:
+    """Adds scalars to the summaries of the graph, without the names of the scopes around."""
+    with v1.name_scope(None):
+        for name, value in scalars.items():
+            v1.summary.scalar(name, value)
+
+
+def _check_sequence(argument: str, value: Any, where: str) -> None:
+    if not (value is None or isinstance(value, list | tuple)):
+        raise ValueError(
+            f"Cannot train {where}: {argument} must be a list or tuple, got {value!r}. Put it into "
+            "a list."
+        )
+
+
+def _check_optimizer(optimizer: Any, where: str) -> None:
+    if not isinstance(optimizer, v1.train.Optimizer):
+        raise ValueError(
+            f"Cannot train {where}: optimizer must be a tf.compat.v1.train.Optimizer, got "
+            f"{optimizer!r}. Make one of tf.compat.v1.train, or pass train_op_fn, a function from "
+            "the loss to the training operation."
+        )

@@ -1,0 +1,87 @@
+"""Names of classes, and the classes that a head predicts.
+
+Owns the conversion between names and ids. Tables are made anew in every call and kept nowhere,
+because a table belongs to one graph.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from replicate._types import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The classes of a head.
+
+    Attributes:
+      n_classes: Number of classes.
+      names: Name of each class, or None: the ids themselves, as decimal strings.
+    """
+
+    n_classes: int
+    names: tuple[str, ...] | None = None
+
+    def ids(self, labels: Tensor) -> Tensor:
+        """Converts names to ids, int64. The id of an unknown name is −1.
+
+        Args:
+          labels: Names, string Tensor of any shape. The vocabulary must have names.
+        """
+        keys = tf.constant(self.names, tf.string)
+        values = tf.range(self.n_classes, dtype=tf.int64)
+        table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1)
+        return table.lookup(labels)
+
+    def names_of(self, ids: Tensor) -> Tensor:
+        """Converts ids in [0, n_classes) to names, string, of the same shape."""
+        if self.names is None:
+            return tf.strings.as_string(ids)
+        return tf.gather(tf.constant(self.names, tf.string), ids)
+
+    def all_ids(self, logits: Tensor) -> Tensor:
+        """Returns all ids for each example, int32 [D0, n_classes]."""
+        ids = tf.range(self.n_classes)[tf.newaxis]
+        return tf.tile(ids, [tf.shape(logits)[0], 1])
+
+    def all_names(self, logits: Tensor) -> Tensor:
+        """Returns all names for each example, string [D0, n_classes]."""
+        names = self.names or tuple(map(str, range(self.n_classes)))
+        return tf.tile(tf.constant([names], tf.string), [tf.shape(logits)[0], 1])
+
+
+def make_vocabulary(n_classes: int, names: Sequence[str] | None, where: str) -> Vocabulary:
+    """Checks the names of classes.
+
+    Args:
+      n_classes: Number of classes.
+      names: List or tuple of different strings, one for each class, or None.
+      where: Name of the head, for errors.
+
+    Raises:
+      ValueError: The names are of another type, of another number, or not different.
+    """
+    if names is None:
+        return Vocabulary(n_classes)
+    are_names = isinstance(names, list | tuple) and all(
+        isinstance(each, str | bytes) for each in names
+    )
+    if not are_names:
+        raise ValueError(
+            f"Cannot make {where}: label_vocabulary must be a list or tuple of strings, got "
+            f"{names!r}. List the names of the classes in the order of their ids."
+        )
+    texts = tuple(each.decode() if isinstance(each, bytes) else each for each in names)
+    if len(texts) != n_classes:
+        raise ValueError(
+            f"Cannot make {where}: label_vocabulary has {len(texts)} names, but there are "
+            f"{n_classes} classes. Give each class one name."
+        )
+    if len(set(texts)) != n_classes:
+        raise ValueError(
+            f"Cannot make {where}: label_vocabulary {list(texts)} names two classes alike. Give "
+            "each class a name of its own."
+        )
+    return Vocabulary(n_classes, texts)

@@ -1,0 +1,101 @@
+"""Layers of a network: dense, dropout and batch normalization, over `tf.compat.v1.get_variable`.
+
+They use no Keras, so that towers share their variables, and partitioners split them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from replicate._types import Operation, Tensor
+from replicate.canned.model_record import Layer
+from replicate.canned.partitioners import is_whole
+
+v1 = tf.compat.v1
+
+MOMENTUM = 0.999
+"""Weight of the old moving average in batch normalization."""
+EPSILON = 0.001
+"""Term added to the variance in batch normalization."""
+
+
+class Dense(NamedTuple):
+    """Result of a dense layer.
+
+    Attributes:
+      outputs: [batch, units].
+      layers: Its record, if its variables are not partitioned.
+    """
+
+    outputs: Tensor
+    layers: list[Layer]
+
+
+def dense(
+    inputs: Tensor, units: int, activation: Callable[[Tensor], Tensor] | None = None
+) -> Dense:
+    """Computes activation(inputs · kernel + bias), with variables of the current scope.
+
+    Args:
+      inputs: [batch, features].
+      units: Outputs per example.
+      activation: Function of the sum, None for none.
+    """
+    kernel = v1.get_variable(
+        "kernel", [inputs.shape[-1], units], initializer=v1.glorot_uniform_initializer()
+    )
+    bias = v1.get_variable("bias", [units], initializer=v1.zeros_initializer())
+    outputs = tf.nn.bias_add(tf.matmul(inputs, kernel), bias)
+    known = is_whole(kernel) and is_whole(bias)
+    layers = [Layer("dense", kernel, bias, inputs, outputs)] if known else []
+    return Dense(outputs if activation is None else activation(outputs), layers)
+
+
+class Normalized(NamedTuple):
+    """Result of batch normalization.
+
+    Attributes:
+      outputs: [batch, units].
+      updates: Operations that update the moving averages, in TRAIN.
+    """
+
+    outputs: Tensor
+    updates: list[Operation]
+
+
+def batch_normalization(inputs: Tensor, name: str, is_training: bool) -> Normalized:
+    """Normalises each unit, then scales and shifts it; Ioffe & Szegedy (2015).
+
+    In training, mean and variance are those of the batch, and move the averages, which are used
+    otherwise. The updates are also added to UPDATE_OPS.
+
+    Args:
+      inputs: [batch, units].
+      name: Variable scope of beta, gamma, moving_mean and moving_variance.
+      is_training: True in TRAIN.
+    """
+    zeros, ones = v1.zeros_initializer(), v1.ones_initializer()
+    shape = [inputs.shape[-1]]
+    with v1.variable_scope(name) as scope:
+        scope.set_partitioner(None)
+        gamma = v1.get_variable("gamma", shape, initializer=ones)
+        beta = v1.get_variable("beta", shape, initializer=zeros)
+        mean = v1.get_variable("moving_mean", shape, initializer=zeros, trainable=False)
+        variance = v1.get_variable("moving_variance", shape, initializer=ones, trainable=False)
+        if not is_training:
+            outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, EPSILON)
+            return Normalized(outputs, [])
+        moments = tf.nn.moments(inputs, axes=[0])
+        outputs = tf.nn.batch_normalization(inputs, *moments, beta, gamma, EPSILON)
+        updates = [
+            _moved(average, value) for average, value in zip((mean, variance), moments, strict=True)
+        ]
+    for update in updates:
+        v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
+    return Normalized(outputs, updates)
+
+
+def _moved(average: Any, value: Tensor) -> Operation:
+    """Returns the operation that moves an average towards a value."""
+    return v1.assign_sub(average, (average.read_value() - value) * (1 - MOMENTUM)).op

@@ -1,0 +1,48 @@
+"""Record of a canned model, for optimizers that need more than a loss: losses, layers, variables.
+
+An estimator hands the record to `register(model)` of an optimizer function that has such a method,
+in each tower, before the optimizer is made. K-FAC registers layers and losses from it.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+from replicate._types import Tensor, Variable
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """A layer of a model: a product with a kernel, or a look-up of its rows.
+
+    Attributes:
+      kind: "dense": outputs = inputs · kernel + bias. "embedding": outputs are the rows of the
+        kernel that the inputs number; a row is left out of the model where an example has no id.
+      kernel: Variable [inputs, outputs], or [ids, outputs] of an embedding.
+      bias: Variable [outputs], or None.
+      inputs: [batch, inputs], or ids [batch] of an embedding.
+      outputs: [batch, outputs], before the activation.
+    """
+
+    kind: Literal["dense", "embedding"]
+    kernel: Variable
+    bias: Variable | None
+    inputs: Tensor
+    outputs: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelRecord:
+    """A model in TRAIN, or the part of it that one optimizer trains.
+
+    Attributes:
+      losses: Losses of the head, as its method `curvature_losses` returns them.
+      layers: Layers of which all inputs and outputs are known.
+      variables: All variables that the optimizer trains, also those of no layer.
+      loss_reduction: Reduction of the head. With a SUM the training loss is the sum over examples
+        of what `losses` describe, else the mean.
+    """
+
+    losses: tuple[Any, ...]
+    layers: tuple[Layer, ...]
+    variables: tuple[Variable, ...]
+    loss_reduction: str

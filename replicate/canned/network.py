@@ -1,0 +1,187 @@
+"""Networks of dense layers over feature columns, and `dnn_logit_fn_builder`."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import tensorflow as tf
+
+from replicate._types import Operation, Tensor
+from replicate.canned.columns.column_kinds import Column, dense_columns
+from replicate.canned.columns.input_layer import input_layer
+from replicate.canned.layers import batch_normalization, dense
+from replicate.canned.model_record import Layer
+from replicate.canned.partitioners import Partitioner, layer_partitioner, table_partitioner
+from replicate.canned.parts import PartLogits, check_units, trainable_variables_in
+from replicate.spec import ModeKeys
+
+v1 = tf.compat.v1
+
+Activation: TypeAlias = Callable[[Tensor], Tensor]
+"""Function of a layer's sums, such as `tf.nn.relu`."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """Dense layers over feature columns.
+
+    Attributes:
+      hidden_units: Units of each hidden layer.
+      columns: From `dense_columns`.
+      activation_fn: Activation of hidden layers, None for none.
+      dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1); None for 0.
+      input_layer_partitioner: Partitioner of embeddings.
+      batch_norm: True to normalise each hidden layer after its dropout.
+    """
+
+    hidden_units: Sequence[int]
+    columns: Sequence[Column]
+    activation_fn: Activation | None
+    dropout: float | None
+    input_layer_partitioner: Partitioner | None
+    batch_norm: bool
+
+    def build(self, features: Mapping[str, Any], units: int, mode: str, config: Any) -> PartLogits:
+        """Builds the network below the scope "dnn", as `Part.build`."""
+        tables = table_partitioner(config, self.input_layer_partitioner)
+        with v1.variable_scope("dnn", partitioner=layer_partitioner(config)) as scope:
+            logits, layers, updates = self.logits(features, units, mode, tables)
+        return PartLogits(logits, trainable_variables_in(scope.name), layers, updates)
+
+    def logits(
+        self, features: Mapping[str, Any], units: int, mode: str, tables: Partitioner | None
+    ) -> tuple[Tensor, list[Layer], list[Operation]]:
+        """Builds the network below the current variable scope.
+
+        Args:
+          features: Features by key.
+          units: Logits per example.
+          mode: One of `ModeKeys`.
+          tables: Partitioner of embeddings.
+
+        Returns:
+          The logits [batch, units], records of layers, and updates of batch normalization.
+        """
+        is_training = mode == ModeKeys.TRAIN
+        with v1.variable_scope("input_from_feature_columns") as scope:
+            scope.set_partitioner(tables)
+            net, layers = input_layer(features, self.columns)
+        layers, updates = list(layers), []
+        for index, hidden_units in enumerate(self.hidden_units):
+            with v1.variable_scope(f"hiddenlayer_{index}"):
+                net, records = dense(net, hidden_units, self.activation_fn)
+                layers += records
+                if is_training and self.dropout:
+                    net = tf.nn.dropout(net, rate=self.dropout)
+                if self.batch_norm:
+                    normalized = batch_normalization(net, f"batchnorm_{index}", is_training)
+                    net = normalized.outputs
+                    updates += normalized.updates
+                _summarize(net, is_training)
+        with v1.variable_scope("logits"):
+            logits, records = dense(net, units)
+            _summarize(logits, is_training)
+        return logits, [*layers, *records], updates
+
+
+def make_network(
+    hidden_units: Iterable[int],
+    feature_columns: Iterable[Column],
+    activation_fn: Activation | None,
+    dropout: float | None,
+    input_layer_partitioner: Partitioner | None,
+    batch_norm: bool,
+    prefix: str = "",
+) -> Network:
+    """Returns a network, after checks of its settings.
+
+    Args:
+      hidden_units: Units of each hidden layer, ≥ 1.
+      feature_columns: Dense feature columns.
+      activation_fn: As for `Network`, like the others.
+      dropout: Share in [0, 1), or None.
+      input_layer_partitioner: A function, or None.
+      batch_norm: True for batch normalization.
+      prefix: First part of the names of the caller's arguments, for errors.
+
+    Raises:
+      ValueError: A setting is out of range, or a column is of a kind that networks cannot take.
+      TypeError: A column is not a feature column, or a function is not one.
+    """
+    if isinstance(hidden_units, (int, str)) or hidden_units is None:
+        raise ValueError(
+            f"{prefix}hidden_units must be a list with the units of each hidden layer, got "
+            f"{hidden_units!r}. Pass [64, 32], for example."
+        )
+    units = tuple(hidden_units)
+    if not all(_is_count(each) for each in units):
+        raise ValueError(f"{prefix}hidden_units must be ints ≥ 1, got {list(units)}.")
+    if dropout is not None and not 0 <= dropout < 1:
+        raise ValueError(
+            f"{prefix}dropout must be in [0, 1), the share of values that become 0, or None; got "
+            f"{dropout!r}."
+        )
+    for name, function in (
+        ("activation_fn", activation_fn),
+        ("input_layer_partitioner", input_layer_partitioner),
+    ):
+        if function is not None and not callable(function):
+            raise TypeError(f"{prefix}{name} must be a function or None, got {function!r}.")
+    columns = dense_columns(f"{prefix}feature_columns", feature_columns)
+    return Network(
+        tuple(map(int, units)), columns, activation_fn, dropout, input_layer_partitioner, batch_norm
+    )
+
+
+def dnn_logit_fn_builder(
+    units: int,
+    hidden_units: Iterable[int],
+    feature_columns: Iterable[Column],
+    activation_fn: Activation | None = tf.nn.relu,
+    dropout: float | None = None,
+    input_layer_partitioner: Partitioner | None = None,
+    batch_norm: bool = False,
+) -> Callable[[Mapping[str, Any], str], Tensor]:
+    """Returns a function that computes the logits of a network, for a model_fn.
+
+    The variables are called hiddenlayer_0/kernel, logits/bias, and so on, below the variable scope
+    in which the function is called. Batch normalization adds its updates to UPDATE_OPS.
+
+    Args:
+      units: Logits per example.
+      hidden_units: Units of each hidden layer, ≥ 1.
+      feature_columns: Dense feature columns, such as numeric, embedding and indicator columns.
+      activation_fn: Activation of hidden layers, None for none.
+      dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
+      input_layer_partitioner: Partitioner of embeddings; None for that of the variable scope.
+      batch_norm: True to normalise each hidden layer after its dropout.
+
+    Returns:
+      fn(features, mode) → Tensor [batch, units].
+
+    Raises:
+      ValueError: A setting is out of range, or a column is of a kind that networks cannot take.
+      TypeError: A column is not a feature column, or a function is not one.
+    """
+    check_units(units)
+    network = make_network(
+        hidden_units, feature_columns, activation_fn, dropout, input_layer_partitioner, batch_norm
+    )
+
+    def dnn_logit_fn(features: Mapping[str, Any], mode: str) -> Tensor:
+        tables = input_layer_partitioner or v1.get_variable_scope().partitioner
+        return network.logits(features, units, mode, tables)[0]
+
+    return dnn_logit_fn
+
+
+def _is_count(value: Any) -> bool:
+    return not isinstance(value, bool) and hasattr(value, "__index__") and value >= 1
+
+
+def _summarize(values: Tensor, is_training: bool) -> None:
+    """Writes, in TRAIN, a layer's share of zeros and histogram under the current name scope."""
+    if is_training:
+        v1.summary.scalar("fraction_of_zero_values", tf.math.zero_fraction(values))
+        v1.summary.histogram("activation", values)

@@ -1,0 +1,72 @@
+"""Optimizers of the parts of a canned model: what the user gave, and the part that it trains."""
+
+import dataclasses
+from typing import Any, final
+
+import tensorflow as tf
+
+from replicate._types import Nest
+from replicate.canned.model_record import ModelRecord
+from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
+from replicate.canned.parts import PartLogits
+
+v1 = tf.compat.v1
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PartOptimizer:
+    """Optimizer of a part, as the user gave it.
+
+    Attributes:
+      given: Name, optimizer or function.
+      learning_rate: Rate of an optimizer that is given by its name.
+      owner: Class of the estimator, for errors.
+      argument: Name of the constructor's argument, for errors.
+    """
+
+    given: Any
+    learning_rate: float
+    owner: str
+    argument: str = "optimizer"
+
+    def checked(self) -> "PartOptimizer":
+        """Returns the same with a value that has been checked.
+
+        Raises:
+          ValueError: It is none that an estimator takes.
+        """
+        given = checked_optimizer(self.given, self.learning_rate, self.owner, self.argument)
+        return dataclasses.replace(self, given=given)
+
+    def make(self, head: Any, features: Nest, logits: Any, part: PartLogits) -> Any:
+        """Returns the optimizer of the current graph. Call it in TRAIN.
+
+        A function with a method `register` is first handed the record of the model.
+
+        Args:
+          head: The head, of whose method `curvature_losses` the record takes the losses.
+          features: Features by key, which hold the weights of examples.
+          logits: Logits that the head is given.
+          part: Part that the optimizer trains.
+
+        Raises:
+          ValueError: The function makes no optimizer, or the losses of the head are not known.
+        """
+        register = getattr(self.given, "register", None)
+        if callable(register) and not isinstance(self.given, v1.train.Optimizer):
+            register(self._record(head, features, logits, part))
+        return resolved_optimizer(self.given, self.learning_rate, self.owner, self.argument)
+
+    def _record(self, head: Any, features: Nest, logits: Any, part: PartLogits) -> ModelRecord:
+        describe = getattr(head, "curvature_losses", None)
+        losses = describe(logits, features) if describe is not None else None
+        if losses is None:
+            raise ValueError(
+                f"{self.owner}: {self.argument} asks for the losses of the model, and those of "
+                f"{type(head).__name__} are not known to be negative log-likelihoods. Register "
+                "layers and losses in a model_fn of your own, or take another optimizer."
+            )
+        return ModelRecord(
+            tuple(losses), tuple(part.layers), tuple(part.variables), head.loss_reduction
+        )

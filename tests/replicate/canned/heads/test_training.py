@@ -1,0 +1,86 @@
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from replicate.canned.heads.training import make_train_op, write_summaries
+
+v1 = tf.compat.v1
+
+
+def train_op(optimizer=None, train_op_fn=None, variables=None, update_ops=None, loss=None):
+    loss = tf.constant(0.0) if loss is None else loss
+    return make_train_op(loss, optimizer, variables, train_op_fn, update_ops, "Head")
+
+
+@pytest.fixture
+def model(graph):
+    step = v1.train.create_global_step()
+    first, second = (v1.get_variable(name, initializer=1.0) for name in "ab")
+    return step, first, second, first * second
+
+
+def run(operation, fetches):
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(operation)
+        return session.run(fetches)
+
+
+def test_optimizer_trains_and_counts(model):
+    step, first, second, loss = model
+    made = train_op(v1.train.GradientDescentOptimizer(0.5), loss=loss)
+    assert made.name.startswith("training/")
+    assert run(made, [step, first, second]) == [1, 0.5, 0.5]
+
+
+def test_optimizer_trains_the_given_variables_only(model):
+    step, first, second, loss = model
+    made = train_op(v1.train.GradientDescentOptimizer(0.5), variables=(second,), loss=loss)
+    assert run(made, [step, first, second]) == [1, 1.0, 0.5]
+
+
+def test_optimizer_is_called_as_it_is(model):
+    optimizer = mock.create_autospec(v1.train.Optimizer, instance=True)
+    made = train_op(optimizer, variables=[model[1]], loss=model[3])
+    assert made is optimizer.minimize.return_value
+    optimizer.minimize.assert_called_once_with(model[3], global_step=model[0], var_list=[model[1]])
+
+
+def test_function_gives_the_operation(model):
+    add = v1.assign_add(model[1], 2.0)
+    assert train_op(train_op_fn=lambda loss: add) is add
+
+
+def test_update_operations_run_in_each_step(model):
+    given, collected = v1.assign(model[1], 5.0), v1.assign(model[2], 7.0)
+    for _ in range(2):
+        v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, collected)
+    made = train_op(train_op_fn=lambda loss: model[0].assign_add(1), update_ops=[given])
+    assert run(made, list(model[:3])) == [1, 5.0, 7.0]
+
+
+def test_exactly_one_way_to_train_is_needed(graph):
+    with pytest.raises(ValueError, match=r"Cannot train Head: exactly one .* got neither"):
+        train_op()
+    with pytest.raises(ValueError, match="got both"):
+        train_op(v1.train.GradientDescentOptimizer(0.5), train_op_fn=lambda loss: loss)
+
+
+def test_wrong_types_are_refused(model):
+    with pytest.raises(ValueError, match=r"must be a tf\.compat\.v1\.train\.Optimizer, got 'Adam'"):
+        train_op("Adam")
+    sgd = v1.train.GradientDescentOptimizer(0.5)
+    with pytest.raises(ValueError, match="Head: trainable_variables must be a list or tuple, got"):
+        train_op(sgd, variables={model[1].ref()})
+    with pytest.raises(ValueError, match="Head: update_ops must be a list or tuple, got"):
+        train_op(sgd, update_ops=tf.no_op())
+
+
+def test_summaries_have_no_scope(graph):
+    with v1.name_scope("tower"):
+        write_summaries({"loss/age": tf.constant(3.0)})
+    (summary,) = v1.get_collection(v1.GraphKeys.SUMMARIES)
+    with v1.Session() as session:
+        (value,) = v1.Summary.FromString(session.run(summary)).value
+    assert (value.tag, value.simple_value) == ("loss/age", 3.0)

@@ -1,0 +1,165 @@
+"""Estimators of networks: a step of each optimizer against NumPy, training, export, warm start."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from replicate import DNNClassifier, DNNRegressor
+
+v1 = tf.compat.v1
+fc = tf.feature_column
+X = fc.numeric_column("x")
+WORD = fc.categorical_column_with_vocabulary_list("word", ["a", "b", "c"])
+CONFIG = replicate.RunConfig(progress="off", save_summary_steps=None)
+
+ROOT = 4.1**0.5
+STEPS = {"Adagrad": 2 / ROOT, "Adam": 1.0, "Ftrl": 2 / ROOT, "RMSProp": 2 / 1.3**0.5, "SGD": 2.0}
+"""One step from 0 with gradient −2, for each unit of the learning rate."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_named_optimizer_has_the_rate_of_networks(name, train_steps, tmp_path):
+    estimator = DNNRegressor([], [X], str(tmp_path), optimizer=name)
+    zero = {"dnn/logits/kernel": np.zeros([1, 1], np.float32)}
+    done = train_steps(estimator, {"x": [1.0, 1.0]}, [1.0, 1.0], initial=zero)
+    assert done.losses == [1]
+    np.testing.assert_allclose(done.variables["dnn/logits/bias"], [0.05 * STEPS[name]], rtol=1e-5)
+    np.testing.assert_allclose(
+        done.variables["dnn/logits/kernel"], [[0.05 * STEPS[name]]], rtol=1e-5
+    )
+
+
+def test_network_trains_as_in_numpy(train_steps, tmp_path):
+    """Two steps of gradient descent through a layer of tanh."""
+    random = np.random.default_rng(0)
+    weights = {
+        f"dnn/{layer}/{name}": random.normal(size=shape).astype(np.float32)
+        for layer, name, shape in [
+            ("hiddenlayer_0", "kernel", [1, 3]),
+            ("hiddenlayer_0", "bias", [3]),
+            ("logits", "kernel", [3, 1]),
+            ("logits", "bias", [1]),
+        ]
+    }
+    estimator = DNNRegressor(
+        [3],
+        [X],
+        str(tmp_path),
+        optimizer=v1.train.GradientDescentOptimizer(0.1),
+        activation_fn=tf.tanh,
+        loss_reduction="sum",
+    )
+    x, y = np.array([[1.0], [-0.5]]), np.array([[0.5], [1.0]])
+    done = train_steps(estimator, {"x": x.astype(np.float32)}, y, steps=2, initial=weights)
+    k0, b0, k1, b1 = (value.astype(np.float64) for value in weights.values())
+    for loss in done.losses:
+        hidden = np.tanh(x @ k0 + b0)
+        error = hidden @ k1 + b1 - y
+        np.testing.assert_allclose(loss, (error**2).sum(), rtol=1e-5)
+        back = 2 * error @ k1.T * (1 - hidden**2)
+        k1 = k1 - 0.1 * hidden.T @ (2 * error)
+        b1 = b1 - 0.1 * (2 * error).sum(axis=0)
+        k0 = k0 - 0.1 * x.T @ back
+        b0 = b0 - 0.1 * back.sum(axis=0)
+    np.testing.assert_allclose(done.variables["dnn/hiddenlayer_0/kernel"], k0, rtol=1e-4)
+    np.testing.assert_allclose(done.variables["dnn/hiddenlayer_0/bias"], b0, rtol=1e-4)
+
+
+def input_fn():
+    features = {
+        "x": np.array([[0.0], [1.0], [2.0], [3.0]], np.float32),
+        "word": np.array([["a"], ["b"], ["c"], ["a"]]),
+    }
+    return tf.data.Dataset.from_tensors((features, np.array([0, 1, 2, 0]))).repeat(60)
+
+
+def classifier(model_dir, **arguments):
+    columns = [X, fc.embedding_column(WORD, 2), fc.indicator_column(WORD)]
+    return DNNClassifier([8, 4], columns, str(model_dir), n_classes=3, config=CONFIG, **arguments)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A classifier that has learnt the words."""
+    model_dir = tmp_path_factory.mktemp("trained")
+    return classifier(model_dir, optimizer="Adam").train(input_fn)
+
+
+def test_trains_evaluates_and_predicts(trained):
+    results = trained.evaluate(input_fn, steps=1)
+    assert results["loss"] == pytest.approx(results["average_loss"])
+    assert results["global_step"] == 60
+    predictions = list(trained.predict(lambda: input_fn().take(1)))
+    assert [each["class_ids"][0] for each in predictions] == [0, 1, 2, 0]
+    assert results["accuracy"] == 1
+
+
+def parsing():
+    spec = fc.make_parse_example_spec([X, fc.indicator_column(WORD)])
+    return replicate.export.build_parsing_serving_input_receiver_fn(spec)
+
+
+def raw():
+    return replicate.export.build_raw_serving_input_receiver_fn(
+        {
+            "x": v1.placeholder(tf.float32, [None, 1], name="x"),
+            "word": v1.placeholder(tf.string, [None, 1], name="word"),
+        }
+    )
+
+
+def test_exported_model_predicts_the_same(trained, tmp_path):
+    expected = [each["probabilities"] for each in trained.predict(lambda: input_fn().take(1))]
+    words = [b"a", b"b", b"c", b"a"]
+    with tf.Graph().as_default():
+        path = trained.export_saved_model(str(tmp_path / "raw"), raw()).decode()
+    found = tf.saved_model.load(path).signatures["predict"](
+        x=tf.constant([[0.0], [1.0], [2.0], [3.0]]), word=tf.constant([[word] for word in words])
+    )
+    np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)
+    path = trained.export_saved_model(str(tmp_path / "parsing"), parsing()).decode()
+    examples = [
+        tf.train.Example(
+            features=tf.train.Features(
+                feature={
+                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=[index])),
+                    "word": tf.train.Feature(bytes_list=tf.train.BytesList(value=[word])),
+                }
+            )
+        ).SerializeToString()
+        for index, word in enumerate(words)
+    ]
+    signatures = tf.saved_model.load(path).signatures
+    assert {"serving_default", "classification", "predict"} <= set(signatures)
+    found = signatures["serving_default"](tf.constant(examples))
+    np.testing.assert_allclose(found["scores"], expected, rtol=1e-5)
+    assert found["classes"].numpy().tolist() == [[b"0", b"1", b"2"]] * 4
+
+
+def test_warm_start_takes_all_weights(trained, tmp_path):
+    other = classifier(tmp_path, optimizer="SGD", warm_start_from=trained.model_dir)
+    other.train(input_fn, steps=1)
+    name = "dnn/input_from_feature_columns/input_layer/word_embedding/embedding_weights"
+    difference = other.get_variable_value(name) - trained.get_variable_value(name)
+    assert np.abs(difference).max() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({"feature_columns": [WORD]}, ValueError, "categorical column 'word' of feature_columns"),
+        ({"hidden_units": [0]}, ValueError, "hidden_units must be ints ≥ 1"),
+        ({"dropout": -1}, ValueError, "dropout must be in"),
+        ({"optimizer": 3}, ValueError, "DNNClassifier: optimizer must be one of the names"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, kind, text, tmp_path):
+    given = {"hidden_units": [2], "feature_columns": [X], "model_dir": str(tmp_path), **arguments}
+    with pytest.raises(kind, match=text):
+        DNNClassifier(**given)
+
+
+def test_missing_feature_is_named_with_its_column(train_steps, tmp_path):
+    with pytest.raises(ValueError, match="feature column 'x': features has no 'x'"):
+        train_steps(DNNClassifier([2], [X], str(tmp_path)), {"y": [1.0]}, [1])

@@ -1,0 +1,63 @@
+"""Dense layers and batch normalization against NumPy."""
+
+import numpy as np
+import tensorflow as tf
+
+from replicate.canned.layers import batch_normalization, dense
+
+v1 = tf.compat.v1
+X = np.array([[1, -2], [3, 0.5]], np.float32)
+
+
+def test_dense_layer_records_its_sums(graph):
+    with v1.variable_scope("layer"):
+        outputs, (layer,) = dense(tf.constant(X), 3, tf.nn.relu)
+    assert [each.op.name for each in v1.trainable_variables()] == ["layer/kernel", "layer/bias"]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        layer.bias.load(np.array([1, -1, 0.5], np.float32), session)
+        kernel, sums, values = session.run([layer.kernel, layer.outputs, outputs])
+    np.testing.assert_allclose(sums, X @ kernel + [1, -1, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(values, np.maximum(sums, 0))
+    limit = np.sqrt(6 / (2 + 3))
+    assert np.abs(kernel).max() <= limit
+    assert (layer.kind, layer.inputs.shape.as_list()) == ("dense", [2, 2])
+
+
+def test_dense_layer_without_activation_is_linear(graph):
+    outputs, (layer,) = dense(tf.constant(X), 2)
+    assert outputs is layer.outputs
+
+
+def test_partitioned_dense_layer_has_no_record(graph):
+    with v1.variable_scope("layer", partitioner=v1.fixed_size_partitioner(2)):
+        assert dense(tf.constant(X), 2).layers == []
+
+
+def test_batch_normalization_takes_the_batch_in_training(graph):
+    values = tf.constant([[7.0, 4.0], [13.0, 9.0]])
+    with v1.variable_scope("layer", partitioner=v1.fixed_size_partitioner(2)):
+        trained = batch_normalization(values, "batchnorm_0", is_training=True)
+    with v1.variable_scope("layer", reuse=True):
+        applied = batch_normalization(values, "batchnorm_0", is_training=False)
+    assert v1.get_collection(v1.GraphKeys.UPDATE_OPS) == trained.updates
+    assert applied.updates == []
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_allclose(
+            session.run(trained.outputs),
+            [[-0.999944449, -0.99992001], [0.999944449, 0.99992001]],
+            rtol=1e-6,
+        )
+        session.run(trained.updates)
+        moving = {each.op.name: session.run(each) for each in v1.global_variables()}
+        applied = session.run(applied.outputs)
+    mean, variance = np.array([10, 6.5]) * 0.001, 0.999 + np.array([9, 6.25]) * 0.001
+    np.testing.assert_allclose(moving["layer/batchnorm_0/moving_mean"], mean, rtol=1e-4)
+    np.testing.assert_allclose(moving["layer/batchnorm_0/moving_variance"], variance, rtol=1e-6)
+    expected = (np.array([[7, 4], [13, 9]]) - mean) / np.sqrt(variance + 0.001)
+    np.testing.assert_allclose(applied, expected, rtol=1e-5)
+    assert {each.op.name for each in v1.trainable_variables()} == {
+        "layer/batchnorm_0/gamma",
+        "layer/batchnorm_0/beta",
+    }

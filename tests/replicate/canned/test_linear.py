@@ -1,0 +1,122 @@
+"""Linear estimators: a step of each optimizer against NumPy, rates, training, and errors."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from replicate import LinearClassifier, LinearRegressor
+
+v1 = tf.compat.v1
+fc = tf.feature_column
+X = fc.numeric_column("x")
+WEIGHT, BIAS = "linear/linear_model/x/weights", "linear/linear_model/bias_weights"
+
+ROOT = 4.1**0.5
+STEPS = {  # One step from 0 with gradient −2, for each unit of the learning rate.
+    "Adagrad": 2 / ROOT,
+    "Adam": 1.0,
+    "Ftrl": 2 / ROOT,
+    "RMSProp": 2 / 1.3**0.5,
+    "SGD": 2.0,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_named_optimizer_has_the_rate_of_linear_models(name, train_steps, tmp_path):
+    estimator = LinearRegressor([X], str(tmp_path), optimizer=name)
+    done = train_steps(estimator, {"x": [1.0, 1.0]}, [1.0, 1.0])
+    assert done.losses == [1]
+    np.testing.assert_allclose(done.variables[WEIGHT], [[0.2 * STEPS[name]]], rtol=1e-5)
+    np.testing.assert_allclose(done.variables[BIAS], [0.2 * STEPS[name]], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("columns", "rate"), [(1, 0.2), (36, 1 / 6)])
+def test_rate_without_an_optimizer_falls_with_the_columns(columns, rate, train_steps, tmp_path):
+    keys = [f"x{index}" for index in range(columns)]
+    estimator = LinearRegressor(
+        [fc.numeric_column(key) for key in keys], str(tmp_path), optimizer=None
+    )
+    done = train_steps(estimator, {key: [1.0] for key in keys}, [1.0])
+    np.testing.assert_allclose(done.variables[BIAS], [rate * STEPS["Ftrl"]], rtol=1e-5)
+
+
+def test_optimizers_are_given_in_every_form(train_steps, tmp_path):
+    def by_step():
+        rate = tf.cast(v1.train.get_or_create_global_step(), tf.float32) + 0.5
+        return v1.train.GradientDescentOptimizer(rate)
+
+    for optimizer, expected in [
+        (v1.train.GradientDescentOptimizer(0.5), 1.0),
+        (lambda: v1.train.GradientDescentOptimizer(0.25), 0.5),
+        (by_step, 1.0),
+        (tf.keras.optimizers.SGD(0.5), 1.0),
+    ]:
+        estimator = LinearRegressor([X], str(tmp_path), optimizer=optimizer)
+        for _ in range(2):  # Training again is a new graph.
+            done = train_steps(estimator, {"x": [1.0]}, [1.0])
+            np.testing.assert_allclose(done.variables[BIAS], [expected], rtol=1e-6)
+
+
+def test_classes_with_weights_and_names(train_steps, tmp_path):
+    """The loss of three classes at logits 0 is log 3, whatever the weights: Σ w·l / rows."""
+    word = fc.categorical_column_with_vocabulary_list("word", ["a", "b"])
+    estimator = LinearClassifier(
+        [word],
+        str(tmp_path),
+        3,
+        "w",
+        ["cat", "dog", "eel"],
+        optimizer="SGD",
+        sparse_combiner="mean",
+    )
+    features = {"word": [["a", "b"], ["b", "b"]], "w": [1.0, 3.0]}
+    done = train_steps(estimator, features, ["cat", "eel"])
+    np.testing.assert_allclose(done.losses, [4 / 2 * np.log(3)], rtol=1e-6)
+    gradients = np.array([[1.0], [3.0]]) / 2 * (np.full([2, 3], 1 / 3) - np.eye(3)[[0, 2]])
+    shares = np.array([[0.5, 0.5], [0.0, 1.0]])
+    np.testing.assert_allclose(
+        done.variables["linear/linear_model/word/weights"],
+        -0.2 * shares.T @ gradients,
+        rtol=1e-5,
+        atol=1e-7,
+    )
+
+
+def test_trains_evaluates_predicts_and_continues(tmp_path):
+    def input_fn():
+        features = {"x": np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)}
+        labels = np.array([[1.0], [3.0], [5.0], [7.0]], np.float32)
+        return tf.data.Dataset.from_tensors((features, labels)).repeat(200)
+
+    def make():
+        config = replicate.RunConfig(progress="off", save_summary_steps=None)
+        return LinearRegressor([X], str(tmp_path), optimizer="Adam", config=config)
+
+    make().train(input_fn, steps=100)
+    estimator = make().train(input_fn, max_steps=200)
+    results = estimator.evaluate(input_fn, steps=2)
+    assert results["global_step"] == 200
+    assert results["loss"] == pytest.approx(results["average_loss"])
+    assert results["loss"] < 1e-3
+    assert results["label/mean"] == 4
+    predicted = [next(estimator.predict(input_fn))["predictions"][0]]
+    np.testing.assert_allclose(predicted, [1], atol=0.05)
+    assert estimator.get_variable_value(WEIGHT) == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({"feature_columns": []}, ValueError, "feature_columns must hold at least one"),
+        ({"optimizer": "Best"}, ValueError, "LinearClassifier: optimizer is named 'Best'"),
+        ({"sparse_combiner": "max"}, ValueError, "sparse_combiner must be one of"),
+        ({"partitioner": 3}, TypeError, "partitioner must be a function or None"),
+        ({"n_classes": 1}, ValueError, "n_classes"),
+        ({"loss_reduction": "none"}, ValueError, "none"),
+        ({"devices": "/cpu:0"}, TypeError, "/cpu:0"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, kind, text, tmp_path):
+    with pytest.raises(kind, match=text):
+        LinearClassifier(**{"feature_columns": [X], "model_dir": str(tmp_path), **arguments})
