@@ -80,6 +80,9 @@ def estimators(tmp_path_factory):
 def test_two_towers_train_and_evaluate_as_one(estimators):
     one, two = (estimator.evaluate(input_fn, steps=2) for estimator in estimators)
     assert one == pytest.approx(two, rel=1e-5)
+    names = [estimator.get_variable_names() for estimator in estimators]
+    assert names[0] == names[1]
+    assert "training/beta1_power" in names[0]
     assert one["loss"] < 0.8 * (2 * np.log(2) + np.mean(LABELS["size"] ** 2))
     assert {"accuracy/sign", "auc/class1/tags", "average_loss/size", "loss/tags"} < set(one)
 

@@ -13,7 +13,7 @@ from replicate.canned.heads.head import REGULARIZATION_LOSS_KEY, Head, keyed
 from replicate.canned.heads.labels import checked_logits
 from replicate.canned.heads.losses import old_reduction, total_regularization
 from replicate.canned.heads.measures import batch_mean
-from replicate.canned.heads.metric_objects import Metric
+from replicate.canned.heads.metric_objects import Metric, scope_name
 from replicate.canned.heads.training import make_train_op, write_summaries
 from replicate.export.outputs import DEFAULT_SIGNATURE, ExportOutput, PredictOutput
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
@@ -172,7 +172,7 @@ class MultiHead(Head):
         Raises:
           ValueError: As there, or logits or labels lack a head.
         """
-        with v1.name_scope(self.name):
+        with v1.name_scope(scope_name(self.name)):
             by_name = self._logits(logits)
             of_heads = {} if mode == ModeKeys.PREDICT else self._labels(labels)
             specs = {

@@ -117,11 +117,14 @@ def run(model, mode):
             return losses, session.run(values), session.run(v1.trainable_variables())[0]
 
 
-@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
-def test_two_towers_equal_one(reduction):
+@pytest.mark.parametrize(
+    ("reduction", "towers"), [("sum_over_batch_size", 2), ("sum", 2), ("sum_over_batch_size", 3)]
+)
+def test_several_towers_equal_one(reduction, towers):
     model = model_fn(make_head(reduction=reduction))
     old = {"sum": v1.losses.Reduction.SUM}.get(reduction, v1.losses.Reduction.MEAN)
-    towers = replicate_model_fn(model, old, devices=["/cpu:0", "/cpu:1"])
+    devices = [f"/cpu:{index}" for index in range(towers)]
+    towers = replicate_model_fn(model, old, devices=devices, uneven="weighted")
     for mode in (ModeKeys.TRAIN, ModeKeys.EVAL):
         got, expected = run(towers, mode), run(model, mode)
         np.testing.assert_allclose(got[0], expected[0], rtol=2e-6)
