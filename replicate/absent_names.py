@@ -13,10 +13,6 @@ _MODEL_FN = (
     "tf.compat.v1.feature_column.input_layer and linear_model, as in "
     "examples/legacy/linear_and_deep.py."
 )
-_HEAD = (
-    "Heads are not here: compute loss, train_op and metrics in model_fn, and return them in a "
-    "replicate.EstimatorSpec."
-)
 _PARSE_SPEC = (
     "Make the spec with tf.feature_column.make_parse_example_spec(feature_columns), and add the "
     "feature of the label to the dict."
@@ -40,20 +36,6 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
                 "RNNEstimator",
             ),
             _MODEL_FN,
-        ),
-        **dict.fromkeys(
-            (
-                "MultiHead",
-                "MultiLabelHead",
-                "binary_classification_head",
-                "logistic_regression_head",
-                "multi_class_head",
-                "multi_head",
-                "multi_label_head",
-                "poisson_regression_head",
-                "regression_head",
-            ),
-            _HEAD,
         ),
         **dict.fromkeys(
             ("classifier_parse_example_spec", "regressor_parse_example_spec"), _PARSE_SPEC

@@ -1,14 +1,16 @@
-"""Keras metric objects among the metrics of a model.
+"""Metric objects among the metrics of a model.
 
-Converts a metric object of Keras 2 (tf_keras, or `tf.keras` up to TensorFlow 2.15) to a pair of
-value and update, as `tf.compat.v1.metrics` makes them, and adds its variables to those of other
-metrics. Used by `EstimatorSpec`. Keras is not imported: any object with `result()` and `updates` is
-a metric.
+Converts a metric object of Keras 2 (tf_keras, or `tf.keras` up to TensorFlow 2.15) or of a head to
+a pair of value and update, as `tf.compat.v1.metrics` makes them, and adds its variables to those of
+other metrics. Used by `EstimatorSpec`. Keras is not imported: any object with `result()` and
+`updates` is a metric.
 """
 
 from typing import Any
 
 import tensorflow as tf
+
+from replicate._types import Variable
 
 v1 = tf.compat.v1
 
@@ -16,10 +18,10 @@ _COLLECTIONS = (v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES)
 
 
 def as_metric_pair(name: str, metric: Any) -> Any:
-    """Converts a Keras metric to a pair (value, update). Returns other values unchanged.
+    """Converts a metric object to a pair (value, update). Returns other values unchanged.
 
-    The metric's variables are added to LOCAL_VARIABLES, so that they are initialised, and to
-    METRIC_VARIABLES. The update runs all calls of the metric's `update_state`.
+    The object's `variables`, if it has any, are added to LOCAL_VARIABLES, so that they are
+    initialised, and to METRIC_VARIABLES. The update runs all calls of the metric's `update_state`.
 
     Args:
       name: Name of the metric in `eval_metric_ops`, for errors.
@@ -44,18 +46,22 @@ def as_metric_pair(name: str, metric: Any) -> Any:
     _check_graph(name, metric)
     for key in _COLLECTIONS:
         listed = {variable.ref() for variable in v1.get_collection(key)}
-        v1.get_collection_ref(key).extend(v for v in metric.variables if v.ref() not in listed)
+        v1.get_collection_ref(key).extend(v for v in _variables(metric) if v.ref() not in listed)
     return metric.result(), updates[0] if len(updates) == 1 else v1.group(*updates)
 
 
 def _check_graph(name: str, metric: Any) -> None:
     graph = v1.get_default_graph()
-    foreign = [v.name for v in metric.variables if getattr(v, "graph", None) is not graph]
+    foreign = [v.name for v in _variables(metric) if getattr(v, "graph", None) is not graph]
     if foreign:
         raise ValueError(
             f"Cannot evaluate metric {name!r}: {_described(metric)} has variables outside of the "
             f"model's graph: {', '.join(foreign)}. Make a new metric in each call of model_fn."
         )
+
+
+def _variables(metric: Any) -> list[Variable]:
+    return list(getattr(metric, "variables", ()))
 
 
 def _keras_3_error(name: str, metric: Any) -> TypeError:

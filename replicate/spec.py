@@ -62,8 +62,8 @@ class EstimatorSpec(_Fields):
       loss: Scalar. Required in TRAIN and EVAL. A loss of shape [1] is reshaped to a scalar.
       train_op: The operation that makes one training step. Required in TRAIN.
       eval_metric_ops: Dict of metric name to (value, update), as `tf.compat.v1.metrics` makes them.
-        A metric object of Keras 2 (tf_keras) may be given too, and becomes such a pair. A value or
-        an update may also be a nest of Tensors and Operations.
+        An object with `result()` and `updates` becomes such a pair: a metric of a head or of Keras
+        2 (tf_keras). A value or an update may also be a nest of Tensors and Operations.
       export_outputs: Dict of signature name to `replicate.export.ExportOutput`, for an exported
         model. In PREDICT one of several must be named "serving_default". A single output is also
         the default; without any, the predictions are.

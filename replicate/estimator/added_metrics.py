@@ -22,8 +22,8 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
     Args:
       estimator: The model.
       metric_fn: Function of any of labels, predictions, features and config, by name. It returns a
-        dict of metrics by name, each as in `EstimatorSpec.eval_metric_ops`. A metric replaces the
-        model's metric of the same name.
+        dict of metrics by name, each a pair or an object as in `EstimatorSpec.eval_metric_ops`. A
+        metric replaces the model's metric of the same name.
 
     Raises:
       ValueError: metric_fn takes other arguments.

@@ -11,7 +11,6 @@ from replicate.absent_names import HINTS
     ("name", "text"),
     [
         ("BoostedTreesClassifier", r"model_fn and pass it to replicate\.Estimator"),
-        ("MultiHead", r"replicate\.EstimatorSpec"),
         ("TPUEstimator", r"use replicate\.Estimator"),
         ("classifier_parse_example_spec", "make_parse_example_spec"),
         ("experimental", r"replicate\.make_early_stopping_hook"),

@@ -85,3 +85,9 @@ def test_keras_3_metric_is_refused(graph):
     )
     with pytest.raises(TypeError, match=expected):
         as_metric_pair("acc", metric)
+
+
+def test_any_object_with_result_and_updates_is_a_metric(graph):
+    value, update = v1.metrics.mean([1.0, 4.0])
+    metric = SimpleNamespace(result=lambda: value, updates=[update])
+    assert evaluate(as_metric_pair("mean", metric)) == 2.5

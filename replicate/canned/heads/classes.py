@@ -1,6 +1,7 @@
 """Parts that the classification heads share: chosen classes, thresholds and signatures."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,6 +20,20 @@ CLASSIFICATION = "classification"
 REGRESSION = "regression"
 PREDICT = "predict"
 """Names of the signatures of a head besides the default one."""
+
+
+def check_n_classes(n_classes: Any, least: int, where: str, advice: str) -> None:
+    """Checks the number of classes of a head.
+
+    Raises:
+      ValueError: It is not an integer, or less than `least`.
+    """
+    is_count = hasattr(n_classes, "__index__") and not isinstance(n_classes, bool)
+    if not is_count or n_classes < least:
+        raise ValueError(
+            f"Cannot make {where}: n_classes must be an integer ≥ {least}, got {n_classes!r}. "
+            f"{advice}"
+        )
 
 
 def chosen_classes(class_logits: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:

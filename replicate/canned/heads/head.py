@@ -13,6 +13,7 @@ import tensorflow as tf
 from replicate._types import Nest, Operation, Tensor, Variable
 from replicate.canned.heads.curvature import CurvatureLoss
 from replicate.canned.heads.losses import Reduction, old_reduction, total_regularization
+from replicate.canned.heads.metric_objects import scope_name
 from replicate.canned.heads.training import make_train_op, write_summaries
 from replicate.export.outputs import DEFAULT_SIGNATURE, ExportOutput, PredictOutput
 from replicate.spec import AVERAGE_LOSS_METRIC_KEY, LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
@@ -28,8 +29,8 @@ class Head(abc.ABC):
 
     A model_fn computes logits with `logits_dimension` numbers for each example, and returns
     `create_estimator_spec(features, mode, logits, labels, optimizer=…)`. The other methods also
-    work eagerly. Own heads derive from this class: they define the abstract members, or
-    `create_estimator_spec` itself; the estimators use only that and `logits_dimension`.
+    work eagerly. Own heads derive from this class, define the abstract members, and
+    may define `create_estimator_spec`, too; the estimators use only that and `logits_dimension`.
     """
 
     @property
@@ -172,7 +173,7 @@ class Head(abc.ABC):
           ValueError: The mode is unknown, an argument is of the wrong type or shape, or not exactly
             one of optimizer and train_op_fn is given in TRAIN.
         """
-        with v1.name_scope(self.name, "head"):
+        with v1.name_scope(scope_name(self.name or "head")):
             predictions = self.predictions(logits)
             if mode == ModeKeys.PREDICT:
                 exports = self.export_outputs(predictions)

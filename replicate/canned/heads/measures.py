@@ -114,7 +114,7 @@ def area(curve: Curve) -> Measure:
         precision over recall, interpolated as the module describes.
     """
     result = _area_under_roc if curve == "ROC" else _area_under_precision_recall
-    names = ("true_positives", "false_positives", "positives", "negatives")
+    names = ("true_positives", "false_positives")
     return Measure(_counts_at_thresholds, result, names, NUM_THRESHOLDS)
 
 
@@ -150,7 +150,7 @@ def _above(predictions: Tensor, threshold: float) -> Tensor:
 
 def _positive(labels: Tensor) -> Tensor:
     """Returns 1.0 where a label is not 0, else 0.0."""
-    return tf.cast(tf.cast(labels, tf.bool), tf.float32)
+    return tf.cast(tf.not_equal(tf.cast(labels, tf.float32), 0), tf.float32)
 
 
 @functools.lru_cache(maxsize=1)
@@ -162,38 +162,35 @@ def _thresholds() -> np.ndarray:
 
 def _counts_at_thresholds(
     labels: Tensor, probabilities: Tensor, weights: Tensor
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, Tensor]:
+    """Returns the weights of true and false positives at each threshold.
+
+    The first threshold is below all probabilities, so the first entries are the weights of all
+    positives and of all negatives.
+    """
     weights = tf.reshape(tf.broadcast_to(weights, tf.shape(probabilities)), [-1])
     are_positive = tf.reshape(_positive(labels), [-1]) * weights
     are_negative = weights - are_positive
     above = tf.reshape(probabilities, [1, -1]) > _thresholds()[:, np.newaxis]
     zero = tf.constant(0.0)
-    repeated = tf.ones([NUM_THRESHOLDS])
     return (
         tf.reduce_sum(tf.where(above, are_positive, zero), axis=1),
         tf.reduce_sum(tf.where(above, are_negative, zero), axis=1),
-        repeated * tf.reduce_sum(are_positive),
-        repeated * tf.reduce_sum(are_negative),
     )
 
 
-def _area_under_roc(
-    true_positives: Tensor, false_positives: Tensor, positives: Tensor, negatives: Tensor
-) -> Tensor:
-    height = _divide(true_positives, positives)
-    width = _divide(false_positives, negatives)
+def _area_under_roc(true_positives: Tensor, false_positives: Tensor) -> Tensor:
+    height = _divide(true_positives, true_positives[0])
+    width = _divide(false_positives, false_positives[0])
     return tf.reduce_sum((width[:-1] - width[1:]) * (height[:-1] + height[1:]) / 2)
 
 
-def _area_under_precision_recall(
-    true_positives: Tensor, false_positives: Tensor, positives: Tensor, negatives: Tensor
-) -> Tensor:
+def _area_under_precision_recall(true_positives: Tensor, false_positives: Tensor) -> Tensor:
     """Integrates precision over recall.
 
     Between two thresholds, true positives t depend on predicted positives p as t = c + s·p. The
     integral of the precision t/p over t is s·(Δt + c·ln(p₀/p₁)), with p₁ at the higher threshold.
     """
-    del negatives
     predicted = true_positives + false_positives
     gained = true_positives[:-1] - true_positives[1:]
     slope = _divide(gained, tf.maximum(predicted[:-1] - predicted[1:], 0))
@@ -201,4 +198,4 @@ def _area_under_precision_recall(
     have_both = tf.logical_and(predicted[:-1] > 0, predicted[1:] > 0)
     ratio = tf.where(have_both, _divide(predicted[:-1], predicted[1:]), 1.0)
     parts = slope * (gained + intercept * tf.math.log(ratio))
-    return tf.reduce_sum(_divide(parts, positives[1:]))
+    return _divide(tf.reduce_sum(parts), true_positives[0])

@@ -40,7 +40,7 @@ class Metric:
         self.updates: list[Operation] = []
         self._measure = measure
         shape = [] if measure.length is None else [measure.length]
-        with v1.name_scope(_scope(name)):
+        with v1.name_scope(scope_name(name)):
             self.variables: list[Variable] = [
                 v1.Variable(
                     tf.zeros(shape),
@@ -66,7 +66,7 @@ class Metric:
           The update; None where operations run eagerly.
         """
         weights = tf.constant(1.0) if sample_weight is None else tf.cast(sample_weight, tf.float32)
-        with v1.name_scope(_scope(self.name)):
+        with v1.name_scope(scope_name(self.name)):
             sums = self._measure.sums(*map(tf.convert_to_tensor, values), weights)
             # A count is known before the values: without this, the step in which the input ends
             # would still add it.
@@ -82,10 +82,10 @@ class Metric:
 
     def result(self) -> Tensor:
         """Returns the statistic, a float32 scalar; 0 before the first batch."""
-        with v1.name_scope(_scope(self.name)):
+        with v1.name_scope(scope_name(self.name)):
             return self._measure.result(*(each.read_value() for each in self.variables))
 
 
-def _scope(name: str) -> str:
-    """Returns a name for operations: TensorFlow accepts few characters."""
-    return re.sub(r"[^A-Za-z0-9_./-]", "_", name).lstrip("_./-") or "metric"
+def scope_name(name: str) -> str:
+    """Returns a name for a scope of operations, which may contain few characters only."""
+    return re.sub(r"[^A-Za-z0-9_./-]", "_", name).lstrip("_./-") or "unnamed"

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.canned.heads.classes import chosen_classes, class_signatures
+from replicate.canned.heads.classes import check_n_classes, chosen_classes, class_signatures
 from replicate.canned.heads.head import head_label
 from replicate.canned.heads.labels import dense_labels, in_range
 from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
@@ -67,20 +67,6 @@ class MultiClassHead(TaskHead):
             vocabulary=make_vocabulary(n_classes, label_vocabulary, where),
         )
         super().__init__(task, weight_column, loss_reduction, loss_fn, name)
-
-
-def check_n_classes(n_classes: Any, least: int, where: str, advice: str) -> None:
-    """Checks the number of classes of a head.
-
-    Raises:
-      ValueError: It is not an integer, or less than `least`.
-    """
-    is_count = hasattr(n_classes, "__index__") and not isinstance(n_classes, bool)
-    if not is_count or n_classes < least:
-        raise ValueError(
-            f"Cannot make {where}: n_classes must be an integer ≥ {least}, got {n_classes!r}. "
-            f"{advice}"
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
+from replicate.canned.heads.metric_objects import scope_name
 
 v1 = tf.compat.v1
 
@@ -45,7 +46,8 @@ def make_train_op(
             f"Cannot train {where}: exactly one of optimizer and train_op_fn must be given, got "
             f"{given}. Pass optimizer=tf.compat.v1.train.AdamOptimizer(...), for example."
         )
-    with v1.name_scope(None), v1.name_scope("training"):
+    # With a slash at the end, this scope and the variables in it always have the same names.
+    with v1.name_scope("training/"):
         if train_op_fn is not None:
             train_op = train_op_fn(loss)
         else:
@@ -62,10 +64,13 @@ def make_train_op(
 
 
 def write_summaries(scalars: dict[str, Tensor]) -> None:
-    """Adds scalars to the summaries of the graph, without the names of the scopes around."""
+    """Adds scalars to the summaries of the graph, under these names whatever the scopes around.
+
+    Characters that TensorFlow does not accept in names are replaced by "_".
+    """
     with v1.name_scope(None):
         for name, value in scalars.items():
-            v1.summary.scalar(name, value)
+            v1.summary.scalar(scope_name(name), value)
 
 
 def _check_sequence(argument: str, value: Any, where: str) -> None:

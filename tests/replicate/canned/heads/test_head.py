@@ -194,3 +194,11 @@ def test_incomplete_head_cannot_be_made():
 
     with pytest.raises(TypeError, match="abstract"):
         Incomplete()
+
+
+def test_any_name_is_accepted(graph):
+    spec = RegressionHead(name="größe in m²").create_estimator_spec(
+        {}, ModeKeys.TRAIN, tf.ones([2, 1]), tf.ones([2]), train_op_fn=tf.identity
+    )
+    assert spec.loss.name.startswith("gr__e_in_m_/")
+    assert list(summaries(spec)) == ["loss/gr__e_in_m_"]

@@ -48,8 +48,6 @@ def test_variables_are_local_metric_variables(graph):
     assert [each.op.name for each in variables] == [
         "auc/true_positives",
         "auc/false_positives",
-        "auc/positives",
-        "auc/negatives",
     ]
     for key in (v1.GraphKeys.LOCAL_VARIABLES, v1.GraphKeys.METRIC_VARIABLES):
         assert [each.ref() for each in v1.get_collection(key)] == [v.ref() for v in variables]

@@ -84,3 +84,11 @@ def test_summaries_have_no_scope(graph):
     with v1.Session() as session:
         (value,) = v1.Summary.FromString(session.run(summary)).value
     assert (value.tag, value.simple_value) == ("loss/age", 3.0)
+
+
+def test_variables_of_an_optimizer_have_the_same_name_in_any_scope(model):
+    with v1.name_scope("head"):
+        train_op(train_op_fn=tf.identity)
+        train_op(v1.train.AdamOptimizer(), loss=model[3])
+    names = {variable.op.name for variable in v1.global_variables()}
+    assert {"training/beta1_power", "a/Adam"} < names
