@@ -13,10 +13,6 @@ _MODEL_FN = (
     "tf.compat.v1.feature_column.input_layer and linear_model, as in "
     "examples/legacy/linear_and_deep.py."
 )
-_PARSE_SPEC = (
-    "Make the spec with tf.feature_column.make_parse_example_spec(feature_columns), and add the "
-    "feature of the label to the dict."
-)
 _TPU = (
     "TPUs are not supported: use replicate.Estimator, replicate.EstimatorSpec and "
     "replicate.RunConfig, and replicate.replicate_model_fn for several devices."
@@ -29,16 +25,11 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
                 "BoostedTreesClassifier",
                 "BoostedTreesEstimator",
                 "BoostedTreesRegressor",
-                "KMeans",
-                "KMeansClustering",
                 "LinearSDCA",
                 "RNNClassifier",
                 "RNNEstimator",
             ),
             _MODEL_FN,
-        ),
-        **dict.fromkeys(
-            ("classifier_parse_example_spec", "regressor_parse_example_spec"), _PARSE_SPEC
         ),
         **dict.fromkeys(
             ("InputPipelineConfig", "TPUConfig", "TPUEstimator", "TPUEstimatorSpec", "tpu"), _TPU

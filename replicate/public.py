@@ -42,10 +42,12 @@ from replicate.canned.heads import (
     poisson_regression_head,
     regression_head,
 )
+from replicate.canned.kmeans import KMeansClustering
 from replicate.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
 from replicate.canned.linear_part import linear_logit_fn_builder
 from replicate.canned.logit_fns import call_logit_fn
 from replicate.canned.network import dnn_logit_fn_builder
+from replicate.canned.parsing import classifier_parse_example_spec, regressor_parse_example_spec
 from replicate.check import ReplicationCheck, check_replication
 from replicate.differences import Difference
 from replicate.errors import (
@@ -111,6 +113,9 @@ from replicate.tower_optimizer import TowerOptimizer
 from replicate.towers import TowerContext, current_tower, per_tower_collection
 from replicate.variable_table import model_table
 
+KMeans = KMeansClustering
+"""The name in `tf.compat.v1.estimator.experimental`."""
+
 __all__ = [
     "AVERAGE_LOSS_METRIC_KEY",
     "GLOBAL_VARIABLE_NAME",
@@ -143,6 +148,8 @@ __all__ = [
     "GlobalStepWaiterHook",
     "Head",
     "InMemoryEvaluatorHook",
+    "KMeans",
+    "KMeansClustering",
     "LatestExporter",
     "LinearClassifier",
     "LinearEstimator",
@@ -184,6 +191,7 @@ __all__ = [
     "binary_classification_head",
     "call_logit_fn",
     "check_replication",
+    "classifier_parse_example_spec",
     "current_tower",
     "dnn_logit_fn_builder",
     "export",
@@ -202,6 +210,7 @@ __all__ = [
     "prefetch_to_towers",
     "read_eval_metrics",
     "regression_head",
+    "regressor_parse_example_spec",
     "replicate_model_fn",
     "step_seed",
     "stop_if_higher_hook",

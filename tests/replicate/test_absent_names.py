@@ -12,7 +12,6 @@ from replicate.absent_names import HINTS
     [
         ("BoostedTreesClassifier", r"model_fn and pass it to replicate\.Estimator"),
         ("TPUEstimator", r"use replicate\.Estimator"),
-        ("classifier_parse_example_spec", "make_parse_example_spec"),
         ("experimental", r"replicate\.make_early_stopping_hook"),
         ("build_raw_supervised_input_receiver_fn", r"It is replicate\.export\."),
     ],

@@ -1,0 +1,111 @@
+"""Hooks of K-means: the loop that chooses centers, workers that wait, and the end of training."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.canned.kmeans import hooks
+from replicate.canned.kmeans.centers import create_clusters, create_trained_variables
+from replicate.canned.kmeans.hooks import InitializationHook, RelativeChangeHook
+from replicate.canned.kmeans.initialization import build_initialization
+from replicate.canned.kmeans.settings import KMeansSettings
+
+v1 = tf.compat.v1
+POINTS = np.arange(14.0, dtype=np.float32).reshape(7, 2)
+
+
+class Chosen:
+    """Operations that choose 3 centers of batches of 2 points, and a session of them."""
+
+    def __init__(self, **changes):
+        settings = KMeansSettings(**{"num_clusters": 3, **changes})
+        dataset = tf.data.Dataset.from_tensor_slices(POINTS).batch(2)
+        points = v1.data.make_one_shot_iterator(dataset).get_next()
+        self.clusters = create_clusters()
+        variables = create_trained_variables(self.clusters, settings)
+        self.operations = build_initialization(points, self.clusters, variables, settings)
+        self.session = v1.Session()
+        self.session.run(v1.global_variables_initializer())
+
+    def run(self, num_clusters=3, size=2, is_chief=True, coord=None):
+        hook = InitializationHook(self.operations, num_clusters, size, is_chief)
+        hook.after_create_session(self.session, coord or v1.train.Coordinator())
+
+
+@pytest.fixture
+def chosen(graph):
+    made = []
+
+    def make(**changes):
+        made.append(Chosen(**changes))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.session.close()
+
+
+def test_chief_chooses_of_one_batch_after_another(chosen):
+    part = chosen()
+    part.run()
+    centers = part.session.run(part.clusters)
+    np.testing.assert_array_equal(centers[:2], POINTS[:2])
+    assert centers.shape == (3, 2)
+    assert part.session.run(part.operations.is_done)
+    part.run()  # In a new session, the centers stay.
+    np.testing.assert_array_equal(part.session.run(part.clusters), centers)
+
+
+def test_input_that_ends_too_early_is_an_error(chosen):
+    part = chosen(num_clusters=9)
+    with pytest.raises(ValueError, match=r"the input ended when 7 of 9 centers had been chosen"):
+        part.run(num_clusters=9)
+
+
+def test_function_that_returns_too_many_is_an_error(chosen):
+    part = chosen(initial_clusters=lambda inputs, k: tf.zeros([5, 2]))
+    with pytest.raises(ValueError, match=r"gave 5 centers instead of 3.*must return at most k"):
+        part.run()
+
+
+@pytest.mark.parametrize(("num_clusters", "size"), [(2, 2), (3, 4)])
+def test_centers_of_another_shape_are_an_error(chosen, num_clusters, size):
+    part = chosen()
+    part.run()
+    with pytest.raises(
+        ValueError,
+        match=rf"holds centers of shape \[3, 2\], and the model needs \[{num_clusters}, {size}\]",
+    ):
+        part.run(num_clusters, size)
+    part.run(size=None)
+
+
+def test_worker_waits_until_the_chief_has_chosen(chosen):
+    part = chosen()
+    coord = mock.create_autospec(v1.train.Coordinator, instance=True)
+    coord.should_stop.return_value = False
+    coord.wait_for_stop.side_effect = lambda seconds: part.run()
+    part.run(is_chief=False, coord=coord)
+    coord.wait_for_stop.assert_called_once_with(hooks.POLL_SECS)
+
+
+def test_waiting_ends_when_the_session_stops(chosen):
+    part = chosen()
+    coord = v1.train.Coordinator()
+    coord.request_stop()
+    part.run(is_chief=False, coord=coord)
+    assert not part.session.run(part.operations.is_done)
+
+
+def test_training_stops_when_the_loss_hardly_changes(graph):
+    loss = v1.placeholder(tf.float32, [])
+    hook = RelativeChangeHook(loss, 0.1)
+    stops = []
+    for value in (9.0, 4.0, 4.6, 4.1):  # Changes by 0.5, 0.12, 0.09 of 1 + the last.
+        context = mock.create_autospec(v1.train.SessionRunContext, instance=True)
+        assert hook.before_run(context).fetches is loss
+        hook.after_run(context, mock.Mock(results=np.float32(value)))
+        stops.append(context.request_stop.called)
+    assert stops == [False, False, False, True]

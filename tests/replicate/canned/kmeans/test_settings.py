@@ -1,0 +1,62 @@
+"""Arguments of K-means: what is kept, and what is refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.canned.kmeans.settings import kmeans_settings
+
+DEFAULTS = {
+    "num_clusters": 3,
+    "initial_clusters": "random",
+    "distance_metric": "squared_euclidean",
+    "seed": None,
+    "use_mini_batch": True,
+    "mini_batch_steps_per_iteration": 1,
+    "kmeans_plus_plus_num_retries": 2,
+    "relative_tolerance": None,
+    "feature_columns": None,
+}
+
+
+def settings_of(**changes):
+    return kmeans_settings(**{**DEFAULTS, **changes})
+
+
+def test_array_of_centers_has_its_own_number():
+    settings = settings_of(num_clusters=None, initial_clusters=[[1, 2], [3, 4]])
+    assert settings.num_clusters == 2
+    assert settings.initial_clusters.dtype == np.float32
+
+
+def test_eager_tensor_is_an_array_of_centers():
+    settings = settings_of(initial_clusters=tf.constant([[1.0, 2.0]]))
+    np.testing.assert_array_equal(settings.initial_clusters, [[1, 2]])
+
+
+def test_full_batches_move_the_centers_in_every_step():
+    changes = {"mini_batch_steps_per_iteration": 5}
+    assert settings_of(**changes).steps_per_iteration == 5
+    assert settings_of(**changes, use_mini_batch=False).steps_per_iteration == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_clusters": 0}, "num_clusters must be an int ≥ 1, got 0"),
+        ({"num_clusters": 2.5}, "num_clusters must be an int ≥ 1, got 2.5"),
+        ({"mini_batch_steps_per_iteration": -1}, "mini_batch_steps_per_iteration must be an int"),
+        ({"distance_metric": "cos"}, "one of 'squared_euclidean', 'cosine'; got 'cos'"),
+        ({"initial_clusters": "best"}, "one of 'random', 'kmeans_plus_plus', an array .* 'best'"),
+        ({"initial_clusters": [1.0, 2.0]}, r"a row for each center, got shape \[2\]"),
+        ({"initial_clusters": np.zeros([0, 2])}, r"got shape \[0, 2\]"),
+    ],
+)
+def test_wrong_argument_is_refused(changes, message):
+    with pytest.raises(ValueError, match=rf"^KMeansClustering: .*{message}"):
+        settings_of(**changes)
+
+
+def test_tensor_of_a_graph_is_refused(graph):
+    with pytest.raises(ValueError, match=r"is a Tensor of a graph, 'Const:0'.*Pass an array"):
+        settings_of(initial_clusters=tf.constant([[1.0]]))
