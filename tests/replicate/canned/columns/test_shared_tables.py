@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import replicate
 from replicate.canned.columns.input_layer import input_layer
 from replicate.canned.columns.linear_model import linear_model
 from replicate.estimator.warm_start import WarmStartSettings, apply_warm_start
@@ -16,7 +17,8 @@ FEATURES = {"city": [0, 1], "job": [1, 1]}
 
 
 def columns(make):
-    return make([fc.categorical_column_with_identity(key, 2) for key in KEYS], 2)
+    ids = [fc.categorical_column_with_identity(key, 2) for key in KEYS]
+    return make(ids, 2, initializer=v1.ones_initializer())
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,10 @@ def checkpoint(tmp_path_factory):
     return save
 
 
-@pytest.mark.parametrize("make", [fc.shared_embeddings, v1.feature_column.shared_embedding_columns])
+MAKERS = [fc.shared_embeddings, v1.feature_column.shared_embedding_columns]
+
+
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize(
     "name",
     [
@@ -61,3 +66,32 @@ def test_linear_model_takes_a_table_without_scope(checkpoint, graph):
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         np.testing.assert_array_equal(session.run(table), TABLE)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("parts", [None, 2])
+def test_towers_share_the_tables(make, parts, train_steps, tmp_path):
+    batch = {"city": np.array([0, 1, 1, 0]), "job": np.array([1, 1, 0, 0])}, np.array([0, 1, 1, 0])
+    found = []
+    for devices in (None, ["/cpu:0", "/cpu:1"]):
+        with tf.Graph().as_default():
+            shared = columns(make)
+        estimator = replicate.DNNClassifier(
+            [],
+            shared,
+            str(tmp_path),
+            optimizer=v1.train.GradientDescentOptimizer(0.1),
+            input_layer_partitioner=parts and v1.fixed_size_partitioner(parts),
+            devices=devices,
+        )
+        kernel = {"dnn/logits/kernel": np.ones([4, 1], np.float32)}
+        done = train_steps(estimator, *batch, steps=3, initial=kernel)
+        found.append(done)
+    assert sorted(found[0].variables) == sorted(found[1].variables)
+    tables = [name for name in found[0].variables if "city_job_shared_embedding" in name]
+    assert len(tables) == (parts or 1)
+    for name in tables:
+        np.testing.assert_allclose(
+            found[1].variables[name], found[0].variables[name], rtol=1e-5, err_msg=name
+        )
+        assert not np.allclose(found[0].variables[name], 1)
