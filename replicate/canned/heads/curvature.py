@@ -28,14 +28,14 @@ class CurvatureLoss:
       weights: Weights of the examples, float32 [D0, ..., DN, 1] or, in regression, as `logits`. A
         scalar 1 if there are none. The training loss averages over all examples, not over weights.
       coefficient: Factor of the negative log-likelihood in the training loss, > 0.
-      name: Name of the head, or None.
+      name: Name of the head; "head" if it has none. The same in all towers.
     """
 
     kind: LossKind
     logits: Tensor
     weights: Tensor
     coefficient: float
-    name: str | None = None
+    name: str
 
     def scaled(self, factor: float) -> "CurvatureLoss":
         """Returns the record for `factor` times this loss."""

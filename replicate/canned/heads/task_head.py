@@ -174,8 +174,9 @@ class TaskHead(Head):
             return None
         logits = self._logits(logits)
         weights = self._weights(features, logits)
+        name = self._name or "head"
         coefficient = self._task.coefficient
-        return (CurvatureLoss(self._task.kind, logits, weights, coefficient, self._name),)
+        return (CurvatureLoss(self._task.kind, logits, weights, coefficient, name),)
 
     def _logits(self, logits: Nest) -> Tensor:
         return checked_logits(logits, self._task.logits_dimension, self._task.where)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.canned.heads.metric_objects import scope_name
+from replicate.towers import current_tower
 
 v1 = tf.compat.v1
 
@@ -58,9 +59,21 @@ def make_train_op(
                 global_step=v1.train.get_global_step(),
                 var_list=None if trainable_variables is None else list(trainable_variables),
             )
-        collected = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
-        updates = list({id(each): each for each in [*(update_ops or ()), *collected]}.values())
+        updates = _updates(update_ops or ())
         return v1.group(train_op, *updates) if updates else train_op
+
+
+def _updates(given: Sequence[Operation]) -> list[Operation]:
+    """Returns the given update operations and those in UPDATE_OPS, each once.
+
+    In a tower the given ones join UPDATE_OPS, where `replicate_model_fn` looks for the updates that
+    it merges over the towers.
+    """
+    collected = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+    new = [each for each in given if not any(each is known for known in collected)]
+    if current_tower() is not None:
+        v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS).extend(new)
+    return list({id(each): each for each in [*new, *collected]}.values())
 
 
 def write_summaries(scalars: dict[str, Tensor]) -> None:

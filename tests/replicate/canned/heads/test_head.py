@@ -26,9 +26,13 @@ REGULARIZATION = 0.5
 
 
 def model_fn(head):
-    """A linear model with this head."""
+    """A linear model with this head, and a moving average of its inputs."""
 
     def model(features, labels, mode):
+        average = v1.get_variable(
+            "average", [3], initializer=v1.zeros_initializer(), trainable=False
+        )
+        update = v1.assign_add(average, (tf.reduce_mean(features["x"], 0) - average) / 2)
         units = head.logits_dimension
         kernel = v1.get_variable("kernel", [3, units], initializer=v1.ones_initializer())
         regularization = [REGULARIZATION * tf.nn.l2_loss(kernel)]
@@ -39,6 +43,7 @@ def model_fn(head):
             labels,
             optimizer=TowerOptimizer(v1.train.AdagradOptimizer(0.1)),
             trainable_variables=[kernel],
+            update_ops=[update],
             regularization_losses=regularization,
         )
 
@@ -46,7 +51,7 @@ def model_fn(head):
 
 
 def run_steps(model, mode, steps=1):
-    """Runs a model on the batch: losses of the steps, metrics, and the kernel."""
+    """Runs a model on the batch: losses of the steps, metrics, average and kernel."""
     with tf.Graph().as_default():
         v1.train.create_global_step()
         features = {name: tf.constant(value) for name, value in FEATURES.items()}
@@ -57,7 +62,7 @@ def run_steps(model, mode, steps=1):
         with v1.Session() as session:
             session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
             losses = [session.run([spec.loss, step])[0] for _ in range(steps)]
-            return losses, session.run(values), session.run(v1.trainable_variables())
+            return losses, session.run(values), session.run(v1.global_variables("average|kernel$"))
 
 
 HEADS = [
@@ -74,10 +79,11 @@ def test_two_towers_equal_one(head, mode):
     reduction = "weighted_sum" if head.loss_reduction == "sum" else "weighted_sum_over_batch_size"
     model = model_fn(head)
     both = replicate_model_fn(model, reduction, devices=["/cpu:0", "/cpu:1"])
-    losses, metrics, kernels = run_steps(both, mode, steps=3)
+    losses, metrics, variables = run_steps(both, mode, steps=3)
     expected = run_steps(model, mode, steps=3)
     np.testing.assert_allclose(losses, expected[0], rtol=2e-6)
-    np.testing.assert_allclose(kernels[0], expected[2][0], rtol=2e-6)
+    for got, wanted in zip(variables, expected[2], strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=1e-7)
     assert metrics.keys() == expected[1].keys()
     assert bool(metrics) == (mode == ModeKeys.EVAL)
     for name, value in expected[1].items():

@@ -85,5 +85,5 @@ def test_signatures(graph):
 
 def test_curvature_of_the_loss():
     (loss,) = MultiClassHead(3).curvature_losses(LOGITS)
-    assert (loss.kind, loss.coefficient, loss.name) == ("categorical", 1, None)
+    assert (loss.kind, loss.coefficient, loss.name) == ("categorical", 1, "head")
     assert loss.weights.numpy() == 1
