@@ -1,5 +1,6 @@
 """KMeansClustering: the Estimator of K-means."""
 
+import os
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from replicate._types import Nest, Path
 from replicate.canned.kmeans import settings as kmeans
 from replicate.canned.kmeans.centers import CLUSTERS_NAME
 from replicate.canned.kmeans.model import ALL_DISTANCES, CLUSTER_INDEX, SCORE, KMeansModel
-from replicate.estimator import Estimator, RunConfig
+from replicate.estimator import Estimator, RunConfig, WarmStartSettings
 from replicate.model_fn import replicate_model_fn
 
 v1 = tf.compat.v1
@@ -59,6 +60,7 @@ class KMeansClustering(Estimator):
         feature_columns: Iterable[Any] | None = None,
         *,
         devices: Sequence[str] | None = None,
+        warm_start_from: WarmStartSettings | str | os.PathLike[str] | None = None,
     ):
         """Checks and stores the arguments; builds nothing.
 
@@ -87,10 +89,11 @@ class KMeansClustering(Estimator):
             the dict, in the order of their keys.
           devices: Devices of the towers that share each batch; they find the same centers as one.
             None: no towers.
+          warm_start_from: As for Estimator. The centers of that model are the first ones.
 
         Raises:
           ValueError: An argument is out of range or of an unknown kind.
-          TypeError: `devices` is one string, or config is of the wrong kind.
+          TypeError: `devices` is one string, or config or warm_start_from is of the wrong kind.
         """
         settings = kmeans.kmeans_settings(
             num_clusters,
@@ -103,10 +106,10 @@ class KMeansClustering(Estimator):
             relative_tolerance,
             feature_columns,
         )
-        model_fn = KMeansModel(settings).model_fn
-        super().__init__(
-            _on_towers(model_fn, devices) if devices is not None else model_fn, model_dir, config
-        )
+        model_fn: Callable[..., Any] = KMeansModel(settings).model_fn
+        if devices is not None:
+            model_fn = _on_towers(model_fn, devices)
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
         self._is_squared = not settings.is_cosine
 
     def predict_cluster_index(self, input_fn: Callable[..., Any]) -> Iterator[Any]:

@@ -89,7 +89,7 @@ def kmeans_settings(
         steps_per_iteration=steps if use_mini_batch else 1,
         num_retries=kmeans_plus_plus_num_retries,
         relative_tolerance=relative_tolerance,
-        feature_columns=None if feature_columns is None else list(feature_columns),
+        feature_columns=list(feature_columns or ()) or None,
     )
 
 

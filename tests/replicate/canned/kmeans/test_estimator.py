@@ -167,11 +167,8 @@ def test_model_that_was_not_trained_has_no_centers(tmp_path):
 
 def test_warm_start_takes_the_centers(tmp_path):
     first = kmeans(3, tmp_path / "first", use_mini_batch=False).train(full, steps=2)
-    model = kmeans(3, tmp_path / "second", use_mini_batch=False)
-    warm = replicate.Estimator(
-        model.model_fn, tmp_path / "second", CONFIG, warm_start_from=first.model_dir
-    )
-    warm.train(full, steps=1)
+    model = kmeans(3, tmp_path / "second", use_mini_batch=False, warm_start_from=first.model_dir)
+    model.train(full, steps=1)
     expected = lloyd(POINTS, first.cluster_centers(), 1)
     np.testing.assert_allclose(model.cluster_centers(), expected, rtol=1e-5)
 

@@ -40,6 +40,11 @@ def test_full_batches_move_the_centers_in_every_step():
     assert settings_of(**changes, use_mini_batch=False).steps_per_iteration == 1
 
 
+def test_no_columns_are_all_features():
+    assert settings_of(feature_columns=[]).feature_columns is None
+    assert settings_of(feature_columns=iter("ab")).feature_columns == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
