@@ -194,6 +194,7 @@ def different(got, expected):
     ]
 
 
+@pytest.mark.timeout(300)
 def test_two_towers_train_as_one(reference, model_dir):
     got = train(MEMBERS, 2, batches(cut=False), model_dir)
     assert different(got, reference) == []
