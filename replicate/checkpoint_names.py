@@ -3,8 +3,10 @@
 `save_as` gives a variable of the graph another name in checkpoints. Code that writes or reads
 checkpoints calls `saved_variables` and `saved_objects`, and so need not know who renamed what.
 `model_average` saves the average of a weight under the name of the weight, for example.
+`add_former_names` tells a warm start the names that other programs gave to a variable.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +17,8 @@ v1 = tf.compat.v1
 
 _RENAMED = ("replicate", "checkpoint_names")
 """Key of the (variable, name) pairs of a graph. Not a string: never exported."""
+_FORMER = ("replicate", "former_names")
+"""Key of the (variable, names) pairs of a graph, for warm starts."""
 
 
 def save_as(variable: Variable, name: str) -> None:
@@ -25,6 +29,23 @@ def save_as(variable: Variable, name: str) -> None:
       name: Its name in checkpoints.
     """
     v1.add_to_collection(_RENAMED, (variable, name))
+
+
+def add_former_names(variable: Variable, names: Sequence[str]) -> None:
+    """Tells under which other names checkpoints of another program may hold a variable.
+
+    A warm start looks for these, in order, where the variable's own name is not in the checkpoint.
+
+    Args:
+      variable: A variable of the default graph.
+      names: Its other names.
+    """
+    v1.add_to_collection(_FORMER, (variable, tuple(names)))
+
+
+def former_names() -> dict[str, tuple[str, ...]]:
+    """Returns the other names of variables of the default graph, by their own names."""
+    return {variable.op.name: names for variable, names in v1.get_collection(_FORMER)}
 
 
 def saved_variables() -> dict[str, Variable]:

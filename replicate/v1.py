@@ -27,65 +27,65 @@ __all__ = public.__all__
 class DNNClassifier(_DNNClassifier):
     """`replicate.DNNClassifier`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 class DNNRegressor(_DNNRegressor):
     """`replicate.DNNRegressor`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 class LinearClassifier(_LinearClassifier):
     """`replicate.LinearClassifier`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 class LinearRegressor(_LinearRegressor):
     """`replicate.LinearRegressor`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 class DNNLinearCombinedClassifier(_DNNLinearCombinedClassifier):
     """`replicate.DNNLinearCombinedClassifier`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 class DNNLinearCombinedRegressor(_DNNLinearCombinedRegressor):
     """`replicate.DNNLinearCombinedRegressor`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 class BaselineClassifier(_BaselineClassifier):
     """`replicate.BaselineClassifier`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 class BaselineRegressor(_BaselineRegressor):
     """`replicate.BaselineRegressor`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, loss_reduction: str = SUM, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, loss_reduction=loss_reduction, **kwargs)
+        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
 
 
 def __getattr__(name: str) -> Any:

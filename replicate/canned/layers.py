@@ -86,7 +86,7 @@ def batch_normalization(inputs: Tensor, name: str, is_training: bool) -> Normali
         if not is_training:
             outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, EPSILON)
             return Normalized(outputs, [])
-        moments = tf.nn.moments(inputs, axes=[0])
+        moments = _moments(inputs)
         outputs = tf.nn.batch_normalization(inputs, *moments, beta, gamma, EPSILON)
         updates = [
             _moved(average, value) for average, value in zip((mean, variance), moments, strict=True)
@@ -94,6 +94,14 @@ def batch_normalization(inputs: Tensor, name: str, is_training: bool) -> Normali
     for update in updates:
         v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
     return Normalized(outputs, updates)
+
+
+def _moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns mean and variance over the rows; 0 without rows, as in a tower without examples."""
+    rows = tf.maximum(tf.cast(tf.shape(inputs)[0], inputs.dtype), 1)
+    mean = tf.reduce_sum(inputs, axis=0) / rows
+    squares = tf.math.squared_difference(inputs, tf.stop_gradient(mean))
+    return mean, tf.reduce_sum(squares, axis=0) / rows
 
 
 def _moved(average: Any, value: Tensor) -> Operation:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.checkpoint_names import saved_objects, saved_variables
+from replicate.checkpoint_names import former_names, saved_objects, saved_variables
 from replicate.errors import ArgumentTypeError, CheckpointError
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.reading import open_checkpoint
@@ -109,10 +109,10 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
     """
     _check_something_matches(settings.vars_to_warm_start)
     path = _checkpoint(settings.ckpt_to_initialize_from)
-    open_checkpoint(path)
+    settings = _with_former_names(_of_averages(settings), path)
     log.info("Warm start from %s", path)
     try:
-        v1.train.warm_start(path, *_of_averages(settings)[1:])
+        v1.train.warm_start(path, *settings[1:])
     except (ValueError, tf.errors.OpError) as error:
         raise CheckpointError(
             f"Cannot warm-start the model from {path}: {error}. Choose the variables that both "
@@ -170,6 +170,19 @@ def _others(settings: WarmStartSettings, source: str) -> dict[str, Variable]:
         and variable.shape.is_compatible_with(shapes[name])
         and variable.dtype.base_dtype == dtypes[name]
     }
+
+
+def _with_former_names(settings: WarmStartSettings, path: str) -> WarmStartSettings:
+    """Returns settings that look for variables under names that other programs gave them."""
+    there = open_checkpoint(path).get_variable_to_shape_map()
+    previous = dict(settings.var_name_to_prev_var_name)
+    chosen = _chosen(settings.vars_to_warm_start, settings.var_name_to_vocab_info)
+    wanted = {variable.op.name for variable in chosen}
+    for name, others in former_names().items():
+        found = [other for other in others if other in there]
+        if name in wanted and name not in there and found:
+            previous.setdefault(name, found[0])
+    return WarmStartSettings(*settings[:-1], var_name_to_prev_var_name=previous)
 
 
 def _of_averages(settings: WarmStartSettings) -> WarmStartSettings:

@@ -1,6 +1,12 @@
 import tensorflow as tf
 
-from replicate.checkpoint_names import save_as, saved_objects, saved_variables
+from replicate.checkpoint_names import (
+    add_former_names,
+    former_names,
+    save_as,
+    saved_objects,
+    saved_variables,
+)
 from replicate.model_average import ModelAverageCustomGetter
 
 v1 = tf.compat.v1
@@ -52,3 +58,10 @@ def test_save_as_renames_one_variable_in_checkpoints(graph, tmp_path):
         path = v1.train.Saver(saved_objects()).save(session, str(tmp_path / "renamed"))
     names = [name for name, _ in tf.train.list_variables(path)]
     assert names == ["global_step", "layer/old_w"]
+
+
+def test_former_names_are_kept_with_the_variable(graph):
+    variable = v1.get_variable("now", [])
+    assert former_names() == {}
+    add_former_names(variable, ["before", "long_ago"])
+    assert former_names() == {"now": ("before", "long_ago")}

@@ -9,6 +9,7 @@ from replicate._types import Tensor
 from replicate.canned.columns.column_cache import as_tensor, check_features
 from replicate.canned.columns.column_kinds import Column, is_shared_v1, scope_name
 from replicate.canned.columns.column_tensors import ColumnTensors
+from replicate.canned.columns.shared_tables import tracking_shared_tables
 from replicate.canned.model_record import Layer
 
 v1 = tf.compat.v1
@@ -44,13 +45,15 @@ def input_layer(features: Mapping[str, Any], columns: Sequence[Column]) -> Input
     """
     check_features(features)
     if any(map(is_shared_v1, columns)):
-        return InputLayer(v1.feature_column.input_layer(converted(features), columns), [])
+        with tracking_shared_tables("input_layer"):
+            values = v1.feature_column.input_layer(converted(features), columns)
+        return InputLayer(values, [])
     tensors = ColumnTensors(features)
     with v1.variable_scope("input_layer"):
         for column in columns:
             with v1.variable_scope(scope_name(column)):
                 tensors.create_variables(column)
-    with v1.name_scope("input_layer"):
+    with tracking_shared_tables("input_layer"), v1.name_scope("input_layer"):
         found = [tensors.dense(column) for column in columns]
         values = tf.concat([each.values for each in found], axis=1)
     return InputLayer(values, [layer for each in found for layer in each.layers])

@@ -16,6 +16,7 @@ from replicate.canned.columns.column_kinds import (
 from replicate.canned.columns.column_lookup import look_up
 from replicate.canned.columns.column_tensors import ColumnTensors
 from replicate.canned.columns.input_layer import converted
+from replicate.canned.columns.shared_tables import tracking_shared_tables
 from replicate.canned.model_record import Layer
 from replicate.canned.partitioners import is_whole
 
@@ -70,7 +71,7 @@ def linear_model(
     with v1.variable_scope("linear_model"):
         weights = [_create_weights(tensors, column, units) for column in columns]
         bias = v1.get_variable("bias_weights", [units], initializer=v1.zeros_initializer())
-    with v1.name_scope("linear_model"):
+    with tracking_shared_tables("linear_model"), v1.name_scope("linear_model"):
         terms = [
             _term(tensors, column, variable, sparse_combiner)
             for column, variable in zip(columns, weights, strict=True)
@@ -104,13 +105,14 @@ def _model_of_v1(
 ) -> LinearModel:
     """Builds the model by TensorFlow's own function, which knows the shared columns of v1."""
     variables: dict[Any, Any] = {}
-    logits = v1.feature_column.linear_model(
-        converted(features),
-        columns,
-        units=units,
-        sparse_combiner=sparse_combiner,
-        cols_to_vars=variables,
-    )
+    with tracking_shared_tables("linear_model"):
+        logits = v1.feature_column.linear_model(
+            converted(features),
+            columns,
+            units=units,
+            sparse_combiner=sparse_combiner,
+            cols_to_vars=variables,
+        )
     bias = variables.pop("bias")
     weights = [each for found in variables.values() for each in tf.nest.flatten(found)]
     return LinearModel(logits, bias[0] if isinstance(bias, list) else bias, weights, [])

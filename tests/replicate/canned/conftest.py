@@ -26,7 +26,7 @@ def train_steps():
                     if initial and variable.op.name in initial:
                         variable.load(initial[variable.op.name], session)
                 losses = [session.run([spec.train_op, spec.loss])[1] for _ in range(steps)]
-                values = {each.op.name: session.run(each) for each in v1.global_variables()}
+                values = session.run({each.op.name: each for each in v1.global_variables()})
                 assert session.run(step) == steps
             return SimpleNamespace(losses=losses, variables=values)
 

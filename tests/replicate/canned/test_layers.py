@@ -61,3 +61,13 @@ def test_batch_normalization_takes_the_batch_in_training(graph):
         "layer/batchnorm_0/gamma",
         "layer/batchnorm_0/beta",
     }
+
+
+def test_batch_without_rows_has_finite_gradients(graph):
+    """A tower may get no row of a small batch."""
+    inputs = v1.placeholder_with_default(np.zeros([0, 2], np.float32), [None, 2])
+    outputs = batch_normalization(inputs, "batchnorm_0", is_training=True).outputs
+    gradients = tf.gradients(tf.reduce_sum(outputs), v1.trainable_variables())
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_array_equal(session.run(gradients), np.zeros([2, 2]))
