@@ -6,7 +6,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import gc
 import itertools
+import multiprocessing
 import signal
+import textwrap
+from typing import NamedTuple
 
 import hypothesis
 import pytest
@@ -78,3 +81,52 @@ def own_log(caplog):
     """`caplog` without what TensorFlow says of an earlier test's objects when it collects them."""
     with caplog.filtering(lambda record: record.filename != "tf_should_use.py"):
         yield caplog
+
+
+class Ended(NamedTuple):
+    """Exit code of a process (below 0: the signal that ended it) and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def run_python(tmp_path_factory):
+    """Runs a program in a new process, as `python -c` does, and returns how it ended.
+
+    Importing TensorFlow takes seconds, so one process imports it, and all others are its forks.
+    """
+    begin = textwrap.dedent(
+        """
+        import os, sys
+        for number, path in enumerate(printed, 1):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+        os.chdir(folder)
+        os.environ.update(environment)
+        sys.argv = ["-c", *arguments]
+        exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+        """
+    )
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tensorflow", "kfac", "replicate"])
+
+    def run(program, *arguments, folder=".", environment=None, timeout=110):
+        printed = [tmp_path_factory.mktemp("process") / name for name in ("out", "err")]
+        given = {
+            "program": program,
+            "arguments": [str(argument) for argument in arguments],
+            "folder": str(folder),
+            "environment": environment or {},
+            "printed": [str(path) for path in printed],
+        }
+        process = context.Process(target=exec, args=(begin, given))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        out, err = (path.read_text() for path in printed)
+        return Ended(process.exitcode, out, err)
+
+    return run

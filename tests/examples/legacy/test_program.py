@@ -2,14 +2,8 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[3]
 
 STEPS = 60
 
@@ -88,22 +82,15 @@ PROGRAMS = {
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
+def reports(run_python, tmp_path_factory):
     """The reports of all programs, by name, from one process."""
     for needed in ("tf_keras", "sklearn"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, tmp_path_factory.mktemp("legacy"), str(STEPS), *PROGRAMS],
-        cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=230,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    folder = tmp_path_factory.mktemp("legacy")
+    done = run_python(CHILD, folder, STEPS, *PROGRAMS, timeout=230)
+    assert done.code == 0, done.err
+    return json.loads(done.out.splitlines()[-1])
 
 
 @pytest.mark.timeout(240)  # The first one waits for all three programs.
