@@ -10,12 +10,15 @@ import multiprocessing
 import signal
 import textwrap
 from typing import NamedTuple
+from unittest import mock
 
 import hypothesis
 import pytest
 import tensorflow as tf
 
+from replicate.estimator import run_config
 from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.run_settings import default_session_config
 from replicate.launch.plan import free_ports
 
 # A script ignores SIGINT in what it starts with "&", and nohup SIGHUP.
@@ -26,6 +29,7 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
 
+v1 = tf.compat.v1
 LOGICAL_CPUS = 8
 
 tf.config.set_logical_device_configuration(
@@ -74,6 +78,19 @@ def graph():
     with tf.Graph().as_default() as graph:
         tf.compat.v1.set_random_seed(0)
         yield graph
+
+
+@pytest.fixture(scope="session")
+def plain_sessions():
+    """Makes the sessions of Estimators without options run their graphs as they are."""
+
+    def options(cluster):
+        found = default_session_config(cluster) or v1.ConfigProto(allow_soft_placement=True)
+        found.graph_options.rewrite_options.disable_meta_optimizer = True
+        return found
+
+    with mock.patch.object(run_config, "default_session_config", options):
+        yield
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ PROGRAM = textwrap.dedent(
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
     )
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     ROWS = np.random.default_rng(0).normal(size=[8, 3]).astype(np.float32)
     START = {"kernel": 0.5, "gamma": 1.0, "moving_variance": 1.0}
 

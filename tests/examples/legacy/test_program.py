@@ -16,6 +16,12 @@ import tensorflow as tf
 from absl.testing import flagsaver
 from examples import cli
 from examples.legacy import program
+from replicate.estimator import run_config
+
+# Optimizing a graph takes longer than all of its steps.
+options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+options.graph_options.rewrite_options.disable_meta_optimizer = True
+run_config.default_session_config = lambda cluster: options
 
 
 def requests(features, signature):
