@@ -115,7 +115,7 @@ def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
 
 def test_interrupt_saves_and_prints_the_command_to_resume(tmp_path):
     model_dir = tmp_path / "model"
-    flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=log")
+    flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=bar")
     flags += ("--optimizer=momentum", "--num_towers=1")
     process = subprocess.Popen(
         [sys.executable, "-m", "examples.convnet", f"--model_dir={model_dir}", *flags],
