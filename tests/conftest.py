@@ -80,9 +80,9 @@ def graph():
         yield graph
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plain_sessions():
-    """Makes the sessions of Estimators without options run their graphs as they are."""
+    """Makes Estimators run their graphs as they are, in all tests of a module."""
 
     def options(cluster):
         found = default_session_config(cluster) or v1.ConfigProto(allow_soft_placement=True)

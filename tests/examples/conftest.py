@@ -22,7 +22,7 @@ class Done(NamedTuple):
     err: str
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def unoptimized_graphs(plain_sessions):
     """Graphs run as they are: optimizing them takes longer than all of their steps."""
 

@@ -12,6 +12,6 @@ linear = _fixtures["linear"]
 stub = _fixtures["stub"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def unoptimized_graphs(plain_sessions):
     """Graphs run as they are: optimizing them takes longer than all of their steps."""
