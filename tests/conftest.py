@@ -6,13 +6,19 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import gc
 import itertools
+import multiprocessing
 import signal
+import textwrap
+from typing import NamedTuple
+from unittest import mock
 
 import hypothesis
 import pytest
 import tensorflow as tf
 
+from replicate.estimator import run_config
 from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.run_settings import default_session_config
 from replicate.launch.plan import free_ports
 
 # A script ignores SIGINT in what it starts with "&", and nohup SIGHUP.
@@ -23,6 +29,7 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
 
+v1 = tf.compat.v1
 LOGICAL_CPUS = 8
 
 tf.config.set_logical_device_configuration(
@@ -73,8 +80,70 @@ def graph():
         yield graph
 
 
+@pytest.fixture(scope="module")
+def plain_sessions():
+    """Makes Estimators run their graphs as they are, in all tests of a module."""
+
+    def options(cluster):
+        found = default_session_config(cluster) or v1.ConfigProto(allow_soft_placement=True)
+        found.graph_options.rewrite_options.disable_meta_optimizer = True
+        return found
+
+    with mock.patch.object(run_config, "default_session_config", options):
+        yield
+
+
 @pytest.fixture
 def own_log(caplog):
     """`caplog` without what TensorFlow says of an earlier test's objects when it collects them."""
     with caplog.filtering(lambda record: record.filename != "tf_should_use.py"):
         yield caplog
+
+
+class Ended(NamedTuple):
+    """Exit code of a process (below 0: the signal that ended it) and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def run_python(tmp_path_factory):
+    """Runs a program in a new process, as `python -c` does, and returns how it ended.
+
+    Importing TensorFlow takes seconds, so one process imports it, and all others are its forks.
+    """
+    begin = textwrap.dedent(
+        """
+        import os, sys
+        for number, path in enumerate(printed, 1):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+        os.chdir(folder)
+        os.environ.update(environment)
+        sys.argv = ["-c", *arguments]
+        exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+        """
+    )
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tensorflow", "kfac", "replicate"])
+
+    def run(program, *arguments, folder=".", environment=None, timeout=110):
+        printed = [tmp_path_factory.mktemp("process") / name for name in ("out", "err")]
+        given = {
+            "program": program,
+            "arguments": [str(argument) for argument in arguments],
+            "folder": str(folder),
+            "environment": environment or {},
+            "printed": [str(path) for path in printed],
+        }
+        process = context.Process(target=exec, args=(begin, given))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        out, err = (path.read_text() for path in printed)
+        return Ended(process.exitcode, out, err)
+
+    return run

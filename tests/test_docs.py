@@ -1,9 +1,6 @@
 """The programs in docs/ run as they stand, and links of all pages lead somewhere."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,17 +18,9 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_program_runs(program, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def test_program_runs(program, tmp_path, run_python):
+    done = run_python(program, folder=tmp_path)
+    assert done.code == 0, done.err
 
 
 def anchors(page):

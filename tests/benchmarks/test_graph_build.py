@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks import graph_build
@@ -15,12 +13,13 @@ def test_lines_show_the_time_per_tower():
     assert line.endswith(" 0.75")
 
 
-def test_program(tmp_path):
+def test_program(tmp_path, run_python):
     data, picture = tmp_path / "found.json", tmp_path / "found.png"
     options = ["--network=lenet", "--towers=1", "--towers=2", "--repeats=1"]
     outputs = [f"--json={data}", f"--picture={picture}"]
-    command = [sys.executable, "-m", "benchmarks.graph_build", *options, *outputs]
-    subprocess.run(command, cwd=ROOT, check=True)
+    program = "import runpy; runpy.run_module('benchmarks.graph_build', run_name='__main__')"
+    done = run_python(program, *options, *outputs, folder=ROOT)
+    assert done.code == 0, done.err
     found = json.loads(data.read_text())["measured"]
     assert list(found) == ["1", "2"]
     assert all(len(times) == 1 for ways in found.values() for times in ways.values())

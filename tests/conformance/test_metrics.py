@@ -80,6 +80,11 @@ def replicated(towers, uneven):
     )
 
 
+@functools.cache
+def even(towers, known):
+    return evaluate(replicated(towers, "error"), EVEN, known)
+
+
 def check(got, expected):
     losses, values, variables = got
     expected_losses, expected_values, expected_variables = expected
@@ -94,21 +99,18 @@ def check(got, expected):
     np.testing.assert_allclose(losses, expected_losses, rtol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("towers", "known"), [(1, False), (2, True), (3, False), (4, True), (8, False)]
-)
+@pytest.mark.parametrize(("towers", "known"), [(1, False), (2, True), (3, False)])
 def test_metrics_of_even_batches(towers, known):
-    check(evaluate(replicated(towers, "error"), EVEN, known), reference(EVEN))
+    check(even(towers, known), reference(EVEN))
 
 
-@pytest.mark.parametrize("towers", [2, 3, 4, 8])
+@pytest.mark.parametrize("towers", [3, 8])
 def test_metrics_of_uneven_batches(towers):
     check(evaluate(replicated(towers, "weighted"), UNEVEN), reference(UNEVEN))
 
 
-@pytest.mark.parametrize(("towers", "rows"), [(3, 7), (4, 3)])
-def test_metrics_of_uneven_batches_of_known_size(towers, rows):
-    check(evaluate(replicated(towers, "weighted"), (rows, rows), True), reference((rows, rows)))
+def test_metrics_of_uneven_batches_of_known_size():
+    check(evaluate(replicated(4, "weighted"), (3, 3), True), reference((3, 3)))
 
 
 def test_a_row_that_counts_twice_is_seen():
@@ -118,7 +120,7 @@ def test_a_row_that_counts_twice_is_seen():
 
 
 def test_a_metric_that_is_not_merged_is_seen():
-    losses, values, variables = evaluate(replicated(2, "error"), EVEN)
+    losses, values, variables = even(2, known=True)
     with pytest.raises(AssertionError, match="was taken in by tower 0"):
         check((losses, values, {**variables, "tower_1/mean/count": 1.0}), reference(EVEN))
     with pytest.raises(AssertionError, match="mean_iou"):

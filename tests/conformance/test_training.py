@@ -20,7 +20,7 @@ import replicate
 from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
-STEPS, ROWS, CLASSES, WORDS = 20, 24, 3, 11
+STEPS, ROWS, CLASSES, WORDS = 9, 24, 3, 11
 TOWERS = (1, 2, 3, 4, 8)
 TOLERANCE = {"float32": 2e-6, "float64": 1e-12}
 """Of the largest weight."""
@@ -284,7 +284,7 @@ def check_uneven(towers, dtype, members):
 
 @pytest.mark.parametrize(
     ("towers", "dtype"),
-    [(2, "float64"), (3, "float32"), (3, "float64"), (4, "float32"), (8, "float64")],
+    [(2, "float64"), (3, "float32"), (8, "float64")],
 )
 def test_uneven_batches_train_as_one(towers, dtype):
     """Batches of 5, 6, 7, 5 … rows, on 8 towers fewer than towers."""
@@ -322,8 +322,9 @@ def regularized_fn(features, labels, mode, params):
     return replicate.EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("towers", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    ("towers", "reduction"), [(1, "mean"), (2, "sum"), (3, "mean"), (8, "sum")]
+)
 def test_a_regularizer_counts_once(towers, reduction):
     replicated_fn = replicate.replicate_model_fn(
         regularized_fn, REDUCTIONS[reduction], devices(towers), uneven="weighted"

@@ -22,6 +22,11 @@ class Done(NamedTuple):
     err: str
 
 
+@pytest.fixture(autouse=True, scope="module")
+def unoptimized_graphs(plain_sessions):
+    """Graphs run as they are: optimizing them takes longer than all of their steps."""
+
+
 @pytest.fixture(scope="session")
 def run_program():
     """Runs `examples.<name>` as `python -m` does. Its flags are gone afterwards."""

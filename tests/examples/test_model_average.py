@@ -60,14 +60,14 @@ def test_learns_the_digits_alone(run_program, tmp_path, optimizer, towers):
         f"--model_dir={tmp_path}",
         f"--optimizer={optimizer}",
         f"--num_towers={towers}",
-        "--train_steps=12",
+        "--train_steps=10",
         "--interval_steps=5",
-        "--eval_every_steps=12",
+        "--eval_every_steps=10",
         "--progress=off",
     )
     assert done.code == 0, done.err
     assert accuracy(done.out) >= 0.9
-    assert f"{tmp_path}/model.ckpt-12\n" in done.out
+    assert f"{tmp_path}/model.ckpt-10\n" in done.out
 
 
 def accuracy(printed):

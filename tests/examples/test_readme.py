@@ -1,11 +1,8 @@
 """The README's program runs as it stands, with the optimizer it shows and with K-FAC."""
 
-import os
 import pathlib
 import re
 import runpy
-import subprocess
-import sys
 
 import pytest
 
@@ -22,18 +19,10 @@ def with_kfac():
     return "import kfac\n" + PROGRAM.replace(line, KFAC)
 
 
-def test_program_trains_and_leaves_a_checkpoint(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    check_run(tmp_path, done.stderr)
+def test_program_trains_and_leaves_a_checkpoint(tmp_path, run_python):
+    done = run_python(PROGRAM, folder=tmp_path)
+    assert done.code == 0, done.err
+    check_run(tmp_path, done.err)
 
 
 def test_program_trains_with_kfac(tmp_path, monkeypatch, capsys):

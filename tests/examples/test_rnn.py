@@ -53,8 +53,8 @@ def test_reaches_an_accuracy_on_two_towers(run_program, tmp_path):
     done = run_program(
         "rnn",
         f"--model_dir={tmp_path}",
-        "--train_steps=100",
-        "--eval_every_steps=100",
+        "--train_steps=80",
+        "--eval_every_steps=80",
         "--progress=off",
     )
     assert done.code == 0, done.err

@@ -200,7 +200,7 @@ def test_kfac_in_synchronous_training_learns_and_ends(
         replicated = replicate.replicate_model_fn(model_fn, devices=TOWERS)
         estimator = replicate.Estimator(replicated, str(tmp_path), quiet(cluster=role))
         estimator.train(
-            lambda: tf.data.Dataset.from_tensors((rows, rows @ truth)).repeat(), max_steps=40
+            lambda: tf.data.Dataset.from_tensors((rows, rows @ truth)).repeat(), max_steps=24
         )
 
     roles = start_servers(chief=1, worker=1, ps=1)
@@ -208,7 +208,7 @@ def test_kfac_in_synchronous_training_learns_and_ends(
     in_threads([lambda role=role: train(role) for role in workers])
     estimator = replicate.Estimator(model_fn, str(tmp_path), quiet())
     # A backup worker that has not seen the last step yet can make one more, all by itself.
-    more = estimator.get_variable_value("global_step") - 40
+    more = estimator.get_variable_value("global_step") - 24
     assert 0 <= more <= 2 - replicas_to_aggregate
     np.testing.assert_allclose(estimator.get_variable_value("w"), truth, atol=0.2)
 

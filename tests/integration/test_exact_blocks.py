@@ -77,7 +77,6 @@ LAYERS = {
     "scale and shift diagonal": (scale_and_shift, IMAGES, {"approx": "diagonal"}, False),
     "convolution diagonal": (convolution, IMAGES, {"approx": "diagonal"}, False),
     "strided": (convolution, IMAGES, {"approx": "diagonal", "stride": 2}, False),
-    "not padded": (convolution, IMAGES, {"approx": "diagonal", "padding": "VALID"}, False),
     "depthwise": (depthwise, IMAGES, {}, False),
     "one location": (
         convolution,

@@ -109,14 +109,12 @@ def test_towers_equal_one_tower(apply, how):
     one = train(apply, 1, **how)
     assert np.abs(one["weights"] - [0.5, -1.0, 2.0]).max() > 1e-3
     assert np.abs(one["table"] - 1.0).max() > 1e-3
-    for towers in (2, 3):
-        many = train(apply, towers, **how)
-        for name, expected in one.items():
-            np.testing.assert_allclose(many[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
+    many = train(apply, 3, **how)
+    for name, expected in one.items():
+        np.testing.assert_allclose(many[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("towers", [2, 3])
-def test_clipping_in_a_tower_sees_the_gradient_of_its_loss(towers, monkeypatch):
+def test_clipping_in_a_tower_sees_the_gradient_of_its_loss(monkeypatch):
     """Towers with equal rows clip as one tower does."""
     monkeypatch.setitem(globals(), "ROWS", np.tile(ROWS[:2], [6, 1]))
     monkeypatch.setitem(globals(), "IDS", np.tile(IDS[:2], 6))
@@ -124,7 +122,7 @@ def test_clipping_in_a_tower_sees_the_gradient_of_its_loss(towers, monkeypatch):
     def clipped(optimizer, loss, variables):
         return bert(optimizer, loss, variables[:1], limit=1.0)
 
-    one, many = (train(clipped, count)["weights"] for count in (1, towers))
+    one, many = (train(clipped, count)["weights"] for count in (1, 3))
     assert np.abs(one - train(bert, 1)["weights"]).max() > 1e-2
     np.testing.assert_allclose(many, one, rtol=1e-6, atol=1e-6)
 
@@ -148,7 +146,7 @@ def test_kfac_takes_gradients_from_elsewhere():
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
     results = []
-    for towers in (1, 2, 3):
+    for towers in (1, 3):
         with tf.Graph().as_default():
             devices = [f"/cpu:{index}" for index in range(towers)]
             replicated = replicate.replicate_model_fn(model_fn, devices=devices)
@@ -159,4 +157,4 @@ def test_kfac_takes_gradients_from_elsewhere():
                     session.run(spec.train_op)
                 results.append(session.run(v1.trainable_variables()[0]))
     assert np.abs(results[0] - [[0.5], [-1.0], [2.0]]).max() > 1e-2
-    np.testing.assert_allclose(results[1:], results[:1] * 2, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-6, atol=1e-6)

@@ -11,7 +11,7 @@ import replicate
 
 v1 = tf.compat.v1
 
-STEPS, BATCH, CLASSES = 20, 24, 3  # 24 rows are equal shards for 1, 2, 3, 4 and 8 towers.
+STEPS, BATCH, CLASSES = 8, 24, 3  # 24 rows are equal shards for 1, 2, 3, 4 and 8 towers.
 TOLERANCE = {"float32": 5e-6, "float64": 1e-11}
 """Of the largest weight."""
 
@@ -151,13 +151,9 @@ def check_towers(model, estimation_mode, dtype, towers):
     ("model", "estimation_mode", "dtype", "towers"),
     [
         ("perceptron", "empirical", "float32", 8),
-        ("perceptron", "exact", "float64", 3),
-        ("convnet", "empirical", "float64", 4),
         ("convnet", "exact", "float32", 2),
-        ("embedding", "empirical", "float32", 3),
-        ("embedding", "exact", "float64", 2),
+        ("embedding", "exact", "float64", 3),
         ("recurrent", "empirical", "float64", 2),
-        ("recurrent", "exact", "float32", 4),
     ],
 )
 def test_towers_equal_one_tower(model, estimation_mode, dtype, towers):

@@ -5,19 +5,17 @@ when a checkpoint is written, the step before it waits for the judgement that th
 """
 
 import signal
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 LAST_STEP, SAVE_EVERY, KILL_AT = 14, 4, 10
 
 PROGRAM = textwrap.dedent(
     """
-    import sys
+    import os, signal, sys
     import numpy as np
     import tensorflow as tf
     import kfac, replicate
@@ -67,52 +65,51 @@ PROGRAM = textwrap.dedent(
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    class TellStep(v1.train.SessionRunHook):
+    class TellStepAndDie(v1.train.SessionRunHook):
         def before_run(self, context):
             return v1.train.SessionRunArgs(v1.train.get_global_step())
 
         def after_run(self, context, values):
             print("step", int(values.results), flush=True)
+            if values.results == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    model_dir, last_step, save_every = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    config = replicate.RunConfig(save_checkpoints_steps=save_every, progress="off")
+    model_dir, last_step, save_every, kill_at = sys.argv[1], *map(int, sys.argv[2:])
+    options = v1.ConfigProto(allow_soft_placement=True)
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    config = replicate.RunConfig(
+        save_checkpoints_steps=save_every, progress="off", session_config=options)
     replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])
     estimator = replicate.Estimator(replicated, model_dir, config)
-    estimator.train(input_fn, hooks=[TellStep()], max_steps=last_step)
+    estimator.train(input_fn, hooks=[TellStepAndDie()], max_steps=last_step)
     """
 )
 
 
-def start(model_dir):
-    arguments = [sys.executable, "-c", PROGRAM, str(model_dir), str(LAST_STEP), str(SAVE_EVERY)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def train(run_python):
+    """Trains in a process of its own, which may kill itself after a step."""
+    return lambda model_dir, kill_at=-1: run_python(
+        PROGRAM, model_dir, LAST_STEP, SAVE_EVERY, kill_at
+    )
 
 
-def finish(model_dir):
-    """Runs to the end; returns what was printed and all that the last checkpoint holds."""
-    child = start(model_dir)
-    output, errors = child.communicate(timeout=100)
-    assert child.returncode == 0, errors
-    assert "Checkpoints cannot hold" not in errors, "K-FAC's samples and the dropout are stateless"
-    reader = tf.train.load_checkpoint(str(Path(model_dir) / f"model.ckpt-{LAST_STEP}"))
+def saved(run, model_dir):
+    """All that the last checkpoint of a run holds that has come to its end."""
+    assert run.code == 0, run.err
+    assert "Checkpoints cannot hold" not in run.err, "K-FAC's samples and the dropout are stateless"
+    reader = tf.train.load_checkpoint(str(model_dir / f"model.ckpt-{LAST_STEP}"))
     names = [name for name in reader.get_variable_to_shape_map() if not name.endswith("_STATE")]
-    return output, {name: reader.get_tensor(name) for name in names}
+    return {name: reader.get_tensor(name) for name in names}
 
 
-def kill_at(step, model_dir):
-    with start(model_dir) as child:
-        for line in child.stdout:
-            if int(line.split()[1]) >= step:
-                child.kill()
-                break
-    assert child.returncode == -signal.SIGKILL
-
-
-def test_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path):
-    _, expected = finish(tmp_path / "whole")
-    kill_at(KILL_AT, tmp_path / "killed")
-    output, got = finish(tmp_path / "killed")
-    first = int(output.split()[1])
+def test_killed_and_resumed_run_equals_an_uninterrupted_one(train, tmp_path):
+    expected = saved(train(tmp_path / "whole"), tmp_path / "whole")
+    killed = train(tmp_path / "killed", KILL_AT)
+    assert killed.code == -signal.SIGKILL, killed.err
+    resumed = train(tmp_path / "killed")
+    got = saved(resumed, tmp_path / "killed")
+    first = int(resumed.out.split()[1])
     assert 0 < first <= KILL_AT + 1, "the second run must have gone on from a checkpoint"
     assert sorted(got) == sorted(expected)
     assert {"conv/w", "conv/w/KFAC", "kfac/conv/w/input/cov", "kfac/sample_step"} <= set(got)

@@ -320,7 +320,7 @@ def test_same_seed_same_weights_from_files(run_program, tmp_path, dataset, flags
             f"--num_preprocessing_threads={threads}",
             "--batch_size=2",
             "--num_clones=2",
-            "--max_number_of_steps=4",
+            "--max_number_of_steps=3",
         )
         assert done.code == 0, done.err
         assert about in done.out

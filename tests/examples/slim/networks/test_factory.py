@@ -172,10 +172,10 @@ def test_large_networks_of_full_width_make_two_steps(graph, name, size):
     """Every parameter moves, and nothing overflows."""
     step = v1.train.create_global_step()
     random = np.random.RandomState(0)
-    images = tf.constant(random.randn(8, size, size, 3).astype(np.float32))
+    images = tf.constant(random.randn(4, size, size, 3).astype(np.float32))
     network_fn = factory.get_network_fn(name, CLASSES, is_training=True)
     _, ends = network_fn(images, dropout_keep_prob=1.0)
-    labels = random.randint(0, CLASSES, 8)
+    labels = random.randint(0, CLASSES, 4)
     for head in {"Logits", "AuxLogits"} & set(ends):
         v1.losses.sparse_softmax_cross_entropy(labels, ends[head])
     loss = v1.losses.get_total_loss()
