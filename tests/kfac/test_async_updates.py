@@ -138,8 +138,8 @@ def test_devices_are_handed_on(graph):
     assert {v.device for v in optimizer.get_inv_vars()} == {"/device:CPU:2"}
 
 
-def test_an_input_that_must_be_fed(build_network, session):
-    network = build_network()
+def test_an_input_that_must_be_fed(build_mlp, session):
+    network = build_mlp(layers=1)
     optimizer = kfac.AsyncInvCovUpdateKfacOpt(
         learning_rate=0.1, damping=0.1, layer_collection=network.collection
     )

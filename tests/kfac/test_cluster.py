@@ -55,6 +55,20 @@ def build_model(features, labels):
     return layers, tf.reduce_mean(losses)
 
 
+def build_layer(features, labels):
+    """(collection, loss) of one dense layer."""
+    layers = kfac.LayerCollection()
+    params = (
+        v1.get_variable("w", initializer=W),
+        v1.get_variable("b", initializer=np.zeros(CLASSES)),
+    )
+    logits = tf.matmul(features, params[0]) + params[1]
+    layers.register_fully_connected(params, features, logits)
+    layers.register_softmax_cross_entropy_loss(logits, targets=labels, name="loss")
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return layers, tf.reduce_mean(losses)
+
+
 def settings(layers):
     return {
         "layer_collection": layers,
@@ -67,7 +81,7 @@ def settings(layers):
 class Worker:
     """The graph of a worker, which gets its rows of the batch of the step."""
 
-    def __init__(self, role, cluster_spec=None, container="", **kwargs):
+    def __init__(self, role, cluster_spec, container="", build=build_layer, **kwargs):
         self.role = role
         setter = v1.train.replica_device_setter(
             cluster=cluster_spec, worker_device=f"/job:worker/task:{role.task_index}"
@@ -80,7 +94,7 @@ class Worker:
             now = tf.minimum(self.step, STEPS - 1)
             x = tf.gather(tf.constant(X[:, first : first + share]), now)
             y = tf.gather(tf.constant(Y[:, first : first + share]), now)
-            layers, self.loss = build_model(x, y)
+            layers, self.loss = build(x, y)
             self.optimizer = kfac.ClusterKfacOpt(role, **settings(layers), **kwargs)
             self.train_op = self.optimizer.minimize(self.loss, self.step)
             self.variables = v1.global_variables()
@@ -148,7 +162,7 @@ def run_all(workers, servers, prepare=lambda chief, session: None, **kwargs):
     return results
 
 
-def by_hand(is_due, rows, lags, cov_update_every=1):
+def by_hand(is_due, rows, lags, cov_update_every=1, build=build_layer):
     """Values after the steps of one process that makes every step from the whole batch.
 
     Args:
@@ -157,10 +171,11 @@ def by_hand(is_due, rows, lags, cov_update_every=1):
       lags: Whether inverses are computed before the averages get the batch of the step; not those
         of the first one.
       cov_update_every: Steps between two updates of the averages.
+      build: Builds the model.
     """
     with tf.Graph().as_default(), v1.Session() as session:
         x, y = v1.placeholder(tf.float64, [None, 5]), v1.placeholder(tf.int64, [None])
-        layers, loss = build_model(x, y)
+        layers, loss = build(x, y)
         decay = 0.95**cov_update_every
         optimizer = kfac.KfacOptimizer(cov_ema_decay=decay, **settings(layers))
         ops = optimizer.make_ops_and_vars()
@@ -180,19 +195,19 @@ def by_hand(is_due, rows, lags, cov_update_every=1):
 
 def assert_equal_to(found, expected):
     compared = [name for name in expected if not name.endswith("sample_step")]
-    assert len(compared) > 20
+    assert len(compared) > 10
     for name in compared:
         np.testing.assert_allclose(found[name], expected[name], 1e-9, 1e-12, err_msg=name)
 
 
 def test_shared_statistics_are_those_of_the_whole_batch(cluster):
     spec, servers = cluster
-    periods = {"invert_every": 3, "cov_update_every": 2}
+    more = {"invert_every": 3, "cov_update_every": 2, "build": build_model}
     workers = [
-        Worker(kfac.WorkerRole("shared", 2, index), spec, "shared", **periods) for index in range(2)
+        Worker(kfac.WorkerRole("shared", 2, index), spec, "shared", **more) for index in range(2)
     ]
     found = run_all(workers, servers)
-    assert_equal_to(found, by_hand(lambda step: step % 3 == 0, ROWS, True, 2))
+    assert_equal_to(found, by_hand(lambda step: step % 3 == 0, ROWS, True, 2, build_model))
     assert found["global_step"] == STEPS
     owned = [worker.role.owned([4**3, 3**3, 3**3, 3**3]) for worker in workers]
     assert sorted(owned[0] + owned[1]) == [0, 1, 2, 3]
@@ -213,8 +228,9 @@ def test_chief_stands_in_for_a_worker_that_never_comes(cluster):
     spec, servers = cluster
     role = kfac.WorkerRole("shared", 2, 0)
     chief = Worker(role, spec, "absent", invert_every=2)
-    owned = role.owned([4**3, 3**3, 3**3, 3**3])
-    others = [index for index in range(4) if index not in owned]
+    owned = role.owned([6**3, 3**3])
+    others = [index for index in range(2) if index not in owned]
+    assert others
     due_at = []
     with chief.session(servers[0], num_tokens=40, last_step=13) as session:
         # Without the other worker the chief hands over two gradients for each step.
@@ -244,7 +260,7 @@ def test_dedicated_workers(cluster):
     found = run_all(workers, servers, wait_for_inverses, last_step=5)
     assert found["global_step"] >= 5
     assert workers[0].optimizer.inverse_queue is None
-    assert len(workers[2].optimizer.inverse_queue.ops) == 4
+    assert len(workers[2].optimizer.inverse_queue.ops) == 2
     for name, value in found.items():
         assert np.isfinite(value).all(), name
         if name.endswith("/inverse"):
@@ -303,16 +319,14 @@ def test_a_worker_that_is_started_again_goes_on(cluster):
     chief, other, again = (
         Worker(kfac.WorkerRole("shared", 2, index), spec, "again") for index in (0, 1, 1)
     )
-    is_ready, has_left, is_back, has_ended = (threading.Event() for _ in range(4))
-    kwargs = {"num_tokens": -1, "last_step": 24}
+    is_ready, has_ended = threading.Event(), threading.Event()
+    kwargs = {"num_tokens": -1, "last_step": 60}
 
     def lead():
         with chief.session(servers[0], **kwargs) as session:
             is_ready.set()
             while not session.should_stop():
                 session.run(chief.train_op)
-                if has_left.is_set():
-                    assert is_back.wait(60)
         has_ended.set()
 
     threading.Thread(target=lead, daemon=True).start()
@@ -321,16 +335,14 @@ def test_a_worker_that_is_started_again_goes_on(cluster):
         for _ in range(3):
             session.run(other.train_op)
         before = other.values(session)
-        has_left.set()
     with again.session(servers[1], **kwargs) as session:
-        is_back.set()
         while not session.should_stop():
             session.run(again.train_op)
         after = again.values(session)
     assert has_ended.wait(60)
-    assert before["global_step"] < after["global_step"] == 24
+    assert before["global_step"] < after["global_step"] == 60
     # Both own inverses; those of the one that was away are computed again.
-    assert after["kfac/invert_at"].min() > 14
+    assert after["kfac/invert_at"].min() > 50
 
 
 @pytest.mark.parametrize("behavior", ["v1"], indirect=True)

@@ -190,8 +190,8 @@ def test_towers_register_after_compute_gradients(build_network):
     assert not network.collection.is_final
 
 
-def test_settings_may_be_tensors_and_variables(build_network, session, batch):
-    network = build_network()
+def test_settings_may_be_tensors_and_variables(build_mlp, session, rows):
+    network = build_mlp(dtype="float32", layers=1)
     rate = v1.get_variable("rate", initializer=0.1, trainable=False)
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=1,
@@ -202,21 +202,21 @@ def test_settings_may_be_tensors_and_variables(build_network, session, batch):
         estimation_mode="empirical",
     )
     train = optimizer.minimize(network.losses[0])
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
     steps = []
     for value in (0.1, 0.2):
         session.run(v1.global_variables_initializer())
         session.run(v1.assign(rate, value))
-        before = session.run(network.variables[2])
+        before = session.run(network.variables[0])
         session.run(train, feed)
-        steps.append(session.run(network.variables[2]) - before)
+        steps.append(session.run(network.variables[0]) - before)
     np.testing.assert_allclose(steps[1], 2 * steps[0], rtol=1e-3, atol=1e-6)
     assert (optimizer.learning_rate, optimizer.layers) == (rate, network.collection)
 
 
-def test_settings_may_be_functions(build_network, session, batch):
+def test_settings_may_be_functions(build_mlp, session, rows):
     """Called once each; here of the global step."""
-    network = build_network()
+    network = build_mlp(dtype="float32", layers=1)
     step = v1.train.get_or_create_global_step()
     calls = []
 
@@ -241,13 +241,13 @@ def test_settings_may_be_functions(build_network, session, batch):
     assert sorted(calls) == sorted(names)
     shown = [optimizer.learning_rate, optimizer.damping, optimizer.momentum]
     session.run(v1.global_variables_initializer())
-    session.run(train, network.feed([batch[0]], [batch[1]]))
+    session.run(train, network.feed([rows[0]], [rows[1]]))
     assert session.run(shown) == [pytest.approx(0.2)] * 3
-    a, g = (session.run(factor.cov) for factor in optimizer.factors[2:])
+    a, g = (session.run(factor.cov) for factor in optimizer.factors)
     root = 0.8**0.5 * np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
     expected = np.linalg.inv(a + root * np.eye(len(a)))
     np.testing.assert_allclose(
-        session.run(optimizer.factors[2].get_inv_vars()[0]), expected, rtol=1e-3, atol=1e-5
+        session.run(optimizer.factors[0].get_inv_vars()[0]), expected, rtol=1e-3, atol=1e-5
     )
 
 
@@ -327,32 +327,32 @@ def test_arguments_are_in_the_order_of_tensorflow(method):
     assert ours == theirs
 
 
-def test_global_step_and_counter_advance_once(build_network, session, batch):
-    network = build_network()
+def test_global_step_and_counter_advance_once(build_mlp, session, rows):
+    network = build_mlp(layers=1)
     optimizer = make(network)
     step = v1.train.get_or_create_global_step()
     train = optimizer.minimize(network.losses[0], global_step=step)
     session.run(v1.global_variables_initializer())
     for _ in range(3):
-        session.run(train, network.feed([batch[0]], [batch[1]]))
+        session.run(train, network.feed([rows[0]], [rows[1]]))
     assert session.run([step, optimizer.counter, optimizer.skipped_steps]) == [3, 3, 0]
 
 
-def test_non_finite_step_changes_nothing(build_network, session, batch):
+def test_non_finite_step_changes_nothing(build_mlp, session, rows):
     """First because of the features, which spoil statistics, too; then of the learning rate."""
-    network = build_network()
+    network = build_mlp(layers=1)
     rate = v1.placeholder_with_default(0.1, [])
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=1, layer_collection=network.collection, **{**SETTINGS, "learning_rate": rate}
     )
     train = optimizer.minimize(network.losses[0])
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
     session.run(v1.global_variables_initializer())
     for _ in range(2):
         session.run(train, feed)
     matrices = [v for v in v1.global_variables() if v.shape.rank]
-    features = batch[0].copy()
-    features[3, 1, 1, 0] = np.nan
+    features = rows[0].copy()
+    features[3, 1] = np.nan
     before = session.run(matrices)
     for number, bad in enumerate(({network.features[0]: features}, {rate: np.nan}), start=1):
         session.run(train, {**feed, **bad})

@@ -61,7 +61,7 @@ def test_durations_are_no_state_to_save_or_initialize(timed):
 
 @pytest.mark.parametrize("behavior", ["v1"], indirect=True)
 def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
-    network = build_mlp()
+    network = build_mlp(layers=1)
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=3,
         cov_update_every=2,
