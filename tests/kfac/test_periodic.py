@@ -202,8 +202,8 @@ def test_update_op_alone(build_mlp, session, rows):
     assert session.run(optimizer.factors[0].get_inv_vars()[0]).any()
 
 
-def test_uncovered_variable_is_named_before_anything_is_built(build_mlp):
-    network = build_mlp()
+def test_uncovered_variable_is_named_before_anything_is_built(build_network):
+    network = build_network()
     scale = v1.get_variable("scale", initializer=1.0)
     with pytest.raises(ValueError, match=r"cannot train scale: no layer"):
         make(network).minimize(network.losses[0] * scale)
