@@ -1,6 +1,8 @@
 """A small network in TensorFlow, built the way a replicated model function builds it."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,10 +24,12 @@ class Network:
     labels: list
     losses: list
     variables: list
+    loss_of: Callable = None
+    """Computes the mean loss of a batch (features, labels) anew; of `build_mlp` only."""
 
     @property
     def batch(self):
-        """Arguments of `mlp_loss` for one tower."""
+        """The argument of `loss_of` for one tower."""
         return self.features[0], self.labels[0]
 
     def feed(self, features, labels):
@@ -91,13 +95,14 @@ def build_network(graph):
     return build
 
 
-def _mlp_logits(x, collection=None):
-    """Logits of tanh(x w + b) v + c; registers the layers of one tower."""
+def _mlp_logits(x, layers, collection=None):
+    """Logits of tanh(x w + b) v + c, or of x w + b; registers the layers of one tower."""
     random, dtype = np.random.RandomState(1), x.dtype.as_numpy_dtype
-    layers = []
-    for name, sizes in (("hidden", (3, 4)), ("logits", (4, CLASSES))):
+    sizes = {"hidden": (3, 4), "logits": (4, CLASSES)} if layers == 2 else {"logits": (3, CLASSES)}
+    params = []
+    for name, size in sizes.items():
         with v1.variable_scope(name):
-            starts = random.randn(*sizes) / 2, random.randn(sizes[1]) / 4
+            starts = random.randn(*size) / 2, random.randn(size[1]) / 4
             w, b = (
                 v1.get_variable(leaf, dtype=dtype, initializer=start.astype(dtype))
                 for leaf, start in zip("wb", starts, strict=True)
@@ -105,9 +110,9 @@ def _mlp_logits(x, collection=None):
         s = tf.matmul(x, w) + b
         if collection:
             collection.register_fully_connected((w, b), x, s)
-        layers += [w, b]
+        params += [w, b]
         x = tf.tanh(s)
-    return s, layers
+    return s, params
 
 
 def _mean_loss(logits, labels):
@@ -116,24 +121,27 @@ def _mean_loss(logits, labels):
     )
 
 
-def _mlp_loss(batch):
+def _mlp_loss(layers, batch):
     """The mean loss of a batch (features, labels), by another forward pass."""
     with v1.variable_scope("mlp", reuse=True):
-        return _mean_loss(_mlp_logits(batch[0])[0], batch[1])
+        return _mean_loss(_mlp_logits(batch[0], layers)[0], batch[1])
 
 
 @pytest.fixture
 def build_mlp(graph):
-    """A function that builds two dense layers in the current graph, with placeholders per tower."""
+    """A function that builds one or two dense layers in the current graph.
 
-    def build(towers=1, dtype="float64", use_resource=True):
+    There are placeholders for each tower.
+    """
+
+    def build(towers=1, dtype="float64", use_resource=True, layers=2):
         collection = kfac.graph_layer_collection()
-        network = Network(collection, [], [], [], [])
+        network = Network(collection, [], [], [], [], functools.partial(_mlp_loss, layers))
         for tower in range(towers):
             x, y = v1.placeholder(dtype, [None, 3]), v1.placeholder(tf.int64, [None])
             scope = v1.variable_scope("mlp", reuse=tower > 0, use_resource=use_resource)
             with scope, v1.device(f"/cpu:{tower}"):
-                logits, network.variables = _mlp_logits(x, collection)
+                logits, network.variables = _mlp_logits(x, layers, collection)
                 collection.register_softmax_cross_entropy_loss(logits, targets=y, name="loss")
                 network.losses.append(_mean_loss(logits, y))
             network.features.append(x)
@@ -141,12 +149,6 @@ def build_mlp(graph):
         return network
 
     return build
-
-
-@pytest.fixture
-def mlp_loss():
-    """A function that computes the mean loss of a batch (features, labels) of that network anew."""
-    return _mlp_loss
 
 
 @pytest.fixture

@@ -173,22 +173,28 @@ def build_training():
     return loss, train, optimizer
 
 
-def test_many_kinds_of_layers_train_together(behavior, graph, session):
-    loss, train, optimizer = build_training()
-    session.run(v1.global_variables_initializer())
+def assert_trains(session, loss, train, optimizer):
     losses = [session.run([loss, train])[0] for _ in range(16)]
     assert losses[-1] < 0.6 * losses[0]
     assert session.run(optimizer.skipped_steps) == 0
     assert len({type(block) for block in optimizer.layers.get_blocks()}) == 7
 
 
-def test_checkpoint_survives_unrelated_ops(tmp_path):
-    """One step, then two more: as they are, or in a graph with other ops and scopes."""
+@pytest.mark.parametrize("behavior", ["v1"], indirect=True)
+def test_many_kinds_of_layers_train_in_the_behavior_of_tensorflow_1(behavior, graph, session):
+    loss, train, optimizer = build_training()
+    session.run(v1.global_variables_initializer())
+    assert_trains(session, loss, train, optimizer)
+
+
+def test_many_kinds_of_layers_train_on_from_a_checkpoint(tmp_path):
+    """Sixteen steps, then two more: as they are, or in a graph with other ops and scopes."""
     path, results = str(tmp_path / "model.ckpt"), []
     with tf.Graph().as_default(), v1.Session() as session:
-        _, train, _ = build_training()
+        v1.set_random_seed(0)
+        loss, train, optimizer = build_training()
         session.run(v1.global_variables_initializer())
-        session.run(train)
+        assert_trains(session, loss, train, optimizer)
         v1.train.Saver().save(session, path)
         for _ in range(2):
             session.run(train)

@@ -58,16 +58,16 @@ def test_hook_runs_an_op_beside_each_step(graph, is_late):
             assert found == [done, done, done]
 
 
-def test_a_worker_that_inverts_one_factor_at_a_time(build_network, session, batch):
+def test_a_worker_that_inverts_one_factor_at_a_time(build_mlp, session, rows):
     """Of a cluster's dedicated workers: one runs the averages, one the queue, others step."""
-    network = build_network()
+    network = build_mlp()
     optimizer = kfac.KfacOptimizer(0.1, 0.3, network.collection, estimation_mode="empirical")
     _, cov_update, inv_updates, _, _, _ = optimizer.make_ops_and_vars()
     queue = OpQueue(inv_updates, seed=0)
     train = optimizer.minimize(network.losses[0])
     inverses = [factor.get_inv_vars()[0] for factor in optimizer.factors]
     session.run(v1.global_variables_initializer())
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
     loss = session.run(network.losses[0], feed)
     session.run(cov_update, feed)
     for done in range(1, len(inverses) + 1):

@@ -27,10 +27,10 @@ def sleeping(seconds):
 
 @pytest.fixture
 def timed(graph, session):
-    """(op of a phase that takes 0.1 s when it is due, after 0.5 s; due; seconds; summaries)."""
+    """(op of a phase that takes 0.1 s when it is due, after 0.2 s; due; seconds; summaries)."""
     due = v1.placeholder(tf.bool, [])
     times = PhaseTimes()
-    before = sleeping(0.5)
+    before = sleeping(0.2)
     start = times.begin("inverse", after=[before])
 
     with v1.control_dependencies([start]):
@@ -49,7 +49,7 @@ def test_only_the_phase_is_timed_and_only_when_it_runs(timed, session):
     session.run(op, {due: True})
     whole = time.monotonic() - begun
     first = session.run(seconds)
-    assert 0.09 <= first <= whole - 0.49
+    assert 0.09 <= first <= whole - 0.19
     session.run(op, {due: False})
     assert session.run(seconds) == first
     assert monitored(session.run(summary)) == {"inverse_seconds": pytest.approx(first)}
@@ -59,9 +59,9 @@ def test_durations_are_no_state_to_save_or_initialize(timed):
     assert v1.global_variables() == v1.local_variables() == []
 
 
-@pytest.mark.usefixtures("behavior")
-def test_phases_of_an_optimizer(build_mlp, session, rows):
-    network = build_mlp()
+@pytest.mark.parametrize("behavior", ["v1"], indirect=True)
+def test_phases_of_an_optimizer(behavior, build_mlp, session, rows):
+    network = build_mlp(layers=1)
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=3,
         cov_update_every=2,

@@ -53,8 +53,7 @@ def test_factors_and_locations(graph, geometry):
     assert block.describe() == "kron 37x37 (x) 5x5"
 
 
-@pytest.mark.parametrize("towers", [1, 3])
-@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(("towers", "first"), [(3, False), (1, True)])
 def test_two_dimensions(laboratory, reference_patches, towers, first):
     random = np.random.RandomState(0)
     x, g = random.randn(6, 4, 5, 2), random.randn(6, 2, 3, 3)
@@ -162,8 +161,7 @@ def embedded(filters):
     return found.reshape(height, width, channels, -1)
 
 
-@pytest.mark.parametrize("towers", [1, 3])
-@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(("towers", "first"), [(3, False), (1, True)])
 def test_depthwise_kronecker_block_equals_the_embedded_filter(
     laboratory, reference_patches, towers, first
 ):
@@ -204,8 +202,7 @@ def test_depthwise_kronecker_block_equals_the_embedded_filter(
         np.testing.assert_allclose(found, (matrix @ wide)[own], rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("zero_mean", [False, True])
-@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize(("zero_mean", "has_bias"), [(False, True), (True, False)])
 def test_uncorrelated_activations(laboratory, zero_mean, has_bias):
     random = np.random.RandomState(0)
     x, g = 0.5 + random.randn(5, 4, 4, 2), random.randn(5, 4, 4, 3)

@@ -15,17 +15,16 @@ def make(network, **kwargs):
     )
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
-@pytest.mark.parametrize("every", [1, 2])
-def test_burn_in_only_averages(build_network, session, batch, use_resource, every):
+@pytest.mark.parametrize(("use_resource", "every"), [(True, 1), (False, 2)])
+def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
     """Also through `apply_gradients` alone, which is all that wrappers call."""
-    network = build_network(use_resource=use_resource)
+    network = build_mlp(use_resource=use_resource, layers=1)
     with v1.variable_scope("", use_resource=use_resource):
         optimizer = make(network, num_burnin_steps=3, cov_update_every=every, cov_ema_decay=0.5)
         gradients = optimizer.compute_gradients(network.losses[0])
         global_step = v1.train.get_or_create_global_step()
         train = optimizer.apply_gradients(gradients, global_step)
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
     session.run(v1.global_variables_initializer())
     velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
     watched = [network.variables, velocities, optimizer.get_inv_vars()]
@@ -39,13 +38,15 @@ def test_burn_in_only_averages(build_network, session, batch, use_resource, ever
     session.run(train, feed)
     assert session.run(optimizer.factors[0].get_cov_vars()[1]) == 3 * 0.5**every + 1
     assert session.run(counters) == [1, 1, 0]
+    (runs,) = (v for v in optimizer.variables() if v.op.name == "kfac/burnin_counter")
+    assert session.run(runs) == 3
     for old, new in zip(before[0], session.run(network.variables), strict=True):
         assert (old != new).any()
 
 
-def test_a_burn_in_is_not_the_first_step(build_network, session, batch):
+def test_a_burn_in_is_not_the_first_step(build_mlp, session, rows):
     """Damping that is calibrated at the first step stays as it is in the burn-in."""
-    network = build_network()
+    network = build_mlp(layers=1)
     optimizer = make(
         network,
         num_burnin_steps=2,
@@ -57,7 +58,7 @@ def test_a_burn_in_is_not_the_first_step(build_network, session, batch):
         train_batch=network.features[0],
     )
     train = optimizer.minimize(network.losses[0])
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
     session.run(v1.global_variables_initializer())
     dampings = []
     for _ in range(4):
@@ -67,32 +68,17 @@ def test_a_burn_in_is_not_the_first_step(build_network, session, batch):
     assert dampings[2] == dampings[3] != dampings[1]
 
 
-def test_burn_in_goes_on_after_a_restart(build_network, session, batch):
-    network = build_network()
-    optimizer = make(network, num_burnin_steps=3)
-    train = optimizer.minimize(network.losses[0])
-    names = {variable.op.name for variable in optimizer.variables()}
-    assert "kfac/burnin_counter" in names
-    session.run(v1.global_variables_initializer())
-    for _ in range(4):
-        session.run(train, network.feed([batch[0]], [batch[1]]))
-    (runs,) = (v for v in optimizer.variables() if v.op.name == "kfac/burnin_counter")
-    assert session.run(runs) == 3
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_spread_inverses(build_network, session, batch, use_resource):
+def test_spread_inverses(build_mlp, session, rows):
     """All at the first step, each once in three steps from then on."""
-    network = build_network(use_resource=use_resource)
-    with v1.variable_scope("", use_resource=use_resource):
-        optimizer = make(network, invert_every=3, spread_inverses=True)
-        train = optimizer.minimize(network.losses[0])
+    network = build_mlp()
+    optimizer = make(network, invert_every=3, spread_inverses=True)
+    train = optimizer.minimize(network.losses[0])
     inverses = [factor.get_inv_vars()[0] for factor in optimizer.factors]
     session.run(v1.global_variables_initializer())
     changed = []
     for _ in range(7):
         before = session.run(inverses)
-        session.run(train, network.feed([batch[0]], [batch[1]]))
+        session.run(train, network.feed([rows[0]], [rows[1]]))
         pairs = zip(before, session.run(inverses), strict=True)
         changed.append([(old != new).any() for old, new in pairs])
     assert all(changed[0])
@@ -101,13 +87,13 @@ def test_spread_inverses(build_network, session, batch, use_resource):
     assert all(1 <= sum(row) <= 2 for row in changed[1:])
 
 
-def test_spreading_over_single_steps_is_no_spreading(build_network, session, batch):
-    network = build_network()
+def test_spreading_over_single_steps_is_no_spreading(build_mlp, session, rows):
+    network = build_mlp(layers=1)
     optimizer = make(network, invert_every=1, spread_inverses=True)
-    train = optimizer.minimize(network.losses[0])
+    update = optimizer.kfac_update_ops()
     session.run(v1.global_variables_initializer())
     before = session.run(optimizer.get_inv_vars()[0])
-    session.run(train, network.feed([batch[0]], [batch[1]]))
+    session.run(update, network.feed([rows[0]], [rows[1]]))
     assert (session.run(optimizer.get_inv_vars()[0]) != before).any()
 
 

@@ -109,8 +109,8 @@ def test_a_layer_is_an_identity_until_both_its_inverses_are_computed(build_mlp, 
     np.testing.assert_allclose(np.vstack(found[:2]), expected, rtol=1e-9)
 
 
-def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, mlp_loss, session, rows):
-    network = build_mlp()
+def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, session, rows):
+    network = build_mlp(layers=1)
     optimizer = by_hand(
         network,
         momentum_type="regular",
@@ -119,7 +119,7 @@ def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, mlp_los
         damping_adaptation_interval=1,
         rejection_rho_threshold=0.0,
         include_damping_in_qmodel_change=True,
-        loss_fn=mlp_loss,
+        loss_fn=network.loss_of,
         train_batch=network.batch,
         dtype="float64",
     )
@@ -143,7 +143,7 @@ def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, mlp_los
 def test_optimizers_that_update_by_themselves_move_nothing_without_inverses(
     build_mlp, session, rows, kind
 ):
-    network = build_mlp()
+    network = build_mlp(layers=1)
     optimizer = by_hand(network, kind)
     train = optimizer.minimize(network.losses[0])
     session.run(v1.global_variables_initializer())

@@ -91,8 +91,8 @@ def test_optimizers_of_all_policies_are_kfac_optimizers(graph, kind):
     assert optimizer.variables() == []
 
 
-def test_a_subclass_may_override_both_halves_of_minimize(owner, session, rows):
-    network, _ = owner
+def test_a_subclass_may_override_both_halves_of_minimize(build_mlp, session, rows):
+    network = build_mlp(layers=1)
 
     class Halved(kfac.KfacOptimizer):
         def compute_gradients(self, *args, **kwargs):
