@@ -76,7 +76,8 @@ def for_canned(
       damping: λ > 0, likewise.
       momentum: β ≥ 0, likewise. None means none; it must be None with "qmodel".
       momentum_type: As for `KfacOptimizer`.
-      norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None. None with "qmodel".
+      norm_constraint: c > 0 bounds the squared Fisher norm of a step. None means no bound, and is
+        demanded by the "qmodel" types.
       invert_every: As for `PeriodicInvCovUpdateKfacOpt`, like the next four.
       cov_update_every: Steps between two updates of the averages.
       num_burnin_steps: Runs at the beginning that only update the averages.
