@@ -1,6 +1,6 @@
 """K-FAC trains canned estimators: registered layers and losses, towers, restarts, all modes.
 
-N towers train as one. The first one is compared with a model that is registered by hand.
+Two towers, of 11 and 10 rows, train as one. One is compared with a model registered by hand.
 """
 
 import functools
@@ -16,7 +16,7 @@ from replicate.step_checks import user_errors
 v1 = tf.compat.v1
 fc = tf.feature_column
 
-STEPS, ROWS = 6, 20
+STEPS, ROWS = 6, 21
 TOLERANCE = 5e-6
 """Of the largest weight."""
 
@@ -162,7 +162,10 @@ def test_replicated_model_fn_trains_as_one_tower():
     make, labels = CASES["three_classes_with_weights"]
     estimator = make(optimizer=adam_like())
     replicated = replicate.replicate_model_fn(
-        estimator.model_fn, v1.losses.Reduction.SUM_OVER_BATCH_SIZE, ["/cpu:0", "/cpu:1"]
+        estimator.model_fn,
+        v1.losses.Reduction.SUM_OVER_BATCH_SIZE,
+        ["/cpu:0", "/cpu:1"],
+        uneven="weighted",
     )
     got = trained(lambda x, y: replicated(x, y, "train", None, estimator.config), labels)
     check_same(got, reference("three_classes_with_weights"))
@@ -223,6 +226,38 @@ def test_batch_normalization_is_registered():
     name = "dnn/hiddenlayer_0/batchnorm_0"
     assert described[f"{name}/gamma"] == described[f"{name}/beta"]
     assert "generic" not in described[f"{name}/gamma"]
+
+
+def test_baseline_is_trained_without_known_layers(own_log):
+    estimator = replicate.BaselineClassifier(n_classes=3, optimizer=adam_like())
+    losses, _ = trained(model_fn_of(estimator), CLASSES)
+    assert losses[-1] < losses[0]
+    assert "baseline/bias: generic" in own_log.text
+
+
+class OwnHead:
+    """Half the squared error, with what K-FAC needs to know of it."""
+
+    logits_dimension, loss_reduction = 2, "sum_over_batch_size"
+
+    def create_estimator_spec(self, *, logits, labels, mode, optimizer, trainable_variables, **_):
+        loss = tf.reduce_mean((logits - labels) ** 2) / 2
+        step = v1.train.get_global_step()
+        train_op = optimizer.minimize(loss, step, var_list=trainable_variables)
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def curvature_losses(self, logits, features):
+        (loss,) = replicate.RegressionHead(2).curvature_losses(logits, features)
+        return [loss.scaled(0.5)]
+
+
+def test_head_of_ones_own_may_tell_its_losses():
+    estimator = replicate.DNNEstimator(OwnHead(), [4], DENSE, optimizer=adam_like())
+    with tf.Graph().as_default():
+        v1.train.create_global_step()
+        spec = estimator.model_fn(dict(FEATURES), NUMBERS, "train", estimator.config)
+        assert spec.train_op is not None
+        assert list(kfac.graph_layer_collection().loss_coeffs.values()) == [0.25]
 
 
 @pytest.mark.parametrize(
