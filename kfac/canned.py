@@ -66,9 +66,10 @@ def for_canned(
     of which an example looks up several rows are generic. The damping does not adapt: that takes
     a second forward pass, which only a model_fn of your own can build.
 
-    The defaults are those that did best, with rate 0.1 and damping 0.1 or 0.01, in 20 and 100 steps
-    of a network [64, 32] on four tables of scikit-learn: digits, wine, breast cancer, diabetes.
-    Without a norm constraint that rate diverges on all of them.
+    Momentum type and norm constraint are by default those that were good everywhere, with rate 0.1
+    and damping 0.1 or 0.01, in 20 and 100 steps of a network [64, 32] on four tables of
+    scikit-learn: digits, wine, breast cancer, diabetes. Without a norm constraint that rate
+    diverged on the digits.
 
     Args:
       learning_rate: α > 0: a number, or a function without arguments that returns a Tensor, called
@@ -140,7 +141,7 @@ class CannedKfac:
           ValueError: The losses are not known, are not averaged over the examples, or another
             part of the model is registered already.
         """
-        _check_reduction(model)
+        _check_losses(model)
         layers = graph_layer_collection(config=self.config)
         _check_one_part(layers, model.variables)
         for loss in model.losses:
@@ -169,8 +170,8 @@ class CannedKfac:
         )
 
 
-def _check_reduction(model: Any) -> None:
-    """Checks that the loss is the mean of known losses of the examples."""
+def _check_losses(model: Any) -> None:
+    """Checks that the losses are known, and averaged over the examples."""
     if model.losses is None:
         raise ValueError(
             f"Cannot register the loss of {model.head} for K-FAC: it is known for the heads of "
