@@ -160,21 +160,23 @@ def test_two_towers_make_the_step_of_one(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "size"),
+    ("name", "size", "width"),
     [
-        pytest.param("inception_v3", 75, marks=pytest.mark.slow),
-        pytest.param("resnet_v1_50", 48, marks=pytest.mark.slow),
-        ("resnet_v2_50", 48),
-        ("vgg_16", 32),
+        pytest.param("inception_v3", 75, 1.0, marks=pytest.mark.slow),
+        pytest.param("resnet_v1_50", 48, 1.0, marks=pytest.mark.slow),
+        pytest.param("resnet_v2_50", 48, 1.0, marks=pytest.mark.slow),
+        pytest.param("vgg_16", 32, 1.0, marks=pytest.mark.slow),
+        ("resnet_v2_50", 32, 1 / 8),
+        ("vgg_16", 32, 1 / 8),
     ],
 )
-def test_large_networks_of_full_width_make_two_steps(graph, name, size):
+def test_large_networks_make_two_steps(graph, name, size, width):
     """Every parameter moves, and nothing overflows."""
     step = v1.train.create_global_step()
     random = np.random.RandomState(0)
     images = tf.constant(random.randn(4, size, size, 3).astype(np.float32))
     network_fn = factory.get_network_fn(name, CLASSES, is_training=True)
-    _, ends = network_fn(images, dropout_keep_prob=1.0)
+    _, ends = network_fn(images, dropout_keep_prob=1.0, depth_multiplier=width)
     labels = random.randint(0, CLASSES, 4)
     for head in {"Logits", "AuxLogits"} & set(ends):
         v1.losses.sparse_softmax_cross_entropy(labels, ends[head])
