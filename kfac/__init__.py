@@ -43,6 +43,7 @@ from kfac import (
 )
 from kfac.async_updates import AsyncInvCovUpdateKfacOpt, AsyncUpdateHook
 from kfac.batch_execute import batch_execute
+from kfac.canned import for_canned
 from kfac.cluster import ClusterKfacOpt
 from kfac.config import CurvatureConfig
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
@@ -72,12 +73,14 @@ __all__ = [
     "async_updates",
     "auto_register_layers",
     "batch_execute",
+    "canned",
     "cluster",
     "curvature_matrix_vector_products",
     "data_reader",
     "estimator",
     "fisher_blocks",
     "fisher_factors",
+    "for_canned",
     "graph_layer_collection",
     "graph_search",
     "layer_collection",

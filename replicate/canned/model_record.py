@@ -15,12 +15,13 @@ class Layer:
     """A layer of a model: a product with a kernel, or a look-up of its rows.
 
     Attributes:
-      kind: "dense": outputs = inputs · kernel + bias. "embedding": outputs are the rows of the
+      kind: "dense": a product inputs · kernel, and a bias. "embedding": outputs are the rows of the
         kernel that the inputs number; a row is left out of the model where an example has no id.
       kernel: Variable [inputs, outputs], or [ids, outputs] of an embedding.
-      bias: Variable [outputs], or None.
+      bias: Variable [outputs], or None. It is added to the product, be it after other products, as
+        in a linear model of several columns.
       inputs: [batch, inputs], or ids [batch] of an embedding.
-      outputs: [batch, outputs], before the activation.
+      outputs: [batch, outputs], before the activation, with or without the bias.
     """
 
     kind: Literal["dense", "embedding"]
@@ -35,14 +36,17 @@ class ModelRecord:
     """A model in TRAIN, or the part of it that one optimizer trains.
 
     Attributes:
-      losses: Losses of the head, as its method `curvature_losses` returns them.
+      losses: Losses of the head, as its method `curvature_losses` returns them; None if the head
+        does not know them.
       layers: Layers of which all inputs and outputs are known.
       variables: All variables that the optimizer trains, also those of no layer.
       loss_reduction: Reduction of the head. With a SUM the training loss is the sum over examples
         of what `losses` describe, else the mean.
+      head: Name of the head's class, for errors.
     """
 
-    losses: tuple[Any, ...]
+    losses: tuple[Any, ...] | None
     layers: tuple[Layer, ...]
     variables: tuple[Variable, ...]
     loss_reduction: str
+    head: str

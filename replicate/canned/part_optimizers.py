@@ -51,7 +51,7 @@ class PartOptimizer:
           part: Part that the optimizer trains.
 
         Raises:
-          ValueError: The function makes no optimizer, or the losses of the head are not known.
+          ValueError: The function makes no optimizer.
         """
         register = getattr(self.given, "register", None)
         if callable(register) and not isinstance(self.given, v1.train.Optimizer):
@@ -61,12 +61,10 @@ class PartOptimizer:
     def _record(self, head: Any, features: Nest, logits: Any, part: PartLogits) -> ModelRecord:
         describe = getattr(head, "curvature_losses", None)
         losses = describe(logits, features) if describe is not None else None
-        if losses is None:
-            raise ValueError(
-                f"{self.owner}: {self.argument} asks for the losses of the model, and those of "
-                f"{type(head).__name__} are not known to be negative log-likelihoods. Register "
-                "layers and losses in a model_fn of your own, or take another optimizer."
-            )
         return ModelRecord(
-            tuple(losses), tuple(part.layers), tuple(part.variables), head.loss_reduction
+            None if losses is None else tuple(losses),
+            tuple(part.layers),
+            tuple(part.variables),
+            head.loss_reduction,
+            type(head).__name__,
         )

@@ -1,5 +1,6 @@
 """Linear model of feature columns: a sum over columns, and a bias."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -76,8 +77,7 @@ def linear_model(
             for column, variable in zip(columns, weights, strict=True)
         ]
         logits = tf.nn.bias_add(v1.add_n([term.logits for term in terms]), bias)
-    layers = [layer for term in terms for layer in term.layers]
-    return LinearModel(logits, bias, weights, layers)
+    return LinearModel(logits, bias, weights, _layers(terms, bias))
 
 
 def _create_weights(tensors: ColumnTensors, column: Column, units: int) -> Variable:
@@ -97,6 +97,15 @@ def _term(tensors: ColumnTensors, column: Column, weights: Variable, combiner: s
     logits = tf.matmul(dense.values, weights)
     own = [Layer("dense", weights, None, dense.values, logits)] if is_whole(weights) else []
     return _Term(logits, weights, [*dense.layers, *own])
+
+
+def _layers(terms: Sequence[_Term], bias: Variable) -> list[Layer]:
+    """Returns the records of all terms. The first product has the bias, which all share."""
+    layers = [layer for term in terms for layer in term.layers]
+    products = [index for index, layer in enumerate(layers) if layer.kind == "dense"]
+    if products and is_whole(bias):
+        layers[products[0]] = dataclasses.replace(layers[products[0]], bias=bias)
+    return layers
 
 
 def _model_of_v1(

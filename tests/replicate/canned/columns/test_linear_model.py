@@ -53,6 +53,7 @@ def test_logits_are_the_sum_over_columns_and_the_bias(graph):
     )
     assert [layer.kind for layer in model.layers] == ["dense", "embedding", "dense", "embedding"]
     assert [layer.kernel for layer in model.layers] == list(model.weights)
+    assert [layer.bias is model.bias for layer in model.layers] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,309 @@
+"""K-FAC trains canned estimators: registered layers and losses, towers, restarts, all modes.
+
+N towers train as one. The first one is compared with a model that is registered by hand.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+from replicate.step_checks import user_errors
+
+v1 = tf.compat.v1
+fc = tf.feature_column
+
+STEPS, ROWS = 6, 20
+TOLERANCE = 5e-6
+"""Of the largest weight."""
+
+RANDOM = np.random.RandomState(3)
+FEATURES = {
+    "x": RANDOM.randn(ROWS, 3).astype("float32"),
+    "job": RANDOM.randint(0, 5, [ROWS, 1]),
+    "w": RANDOM.randint(1, 4, ROWS).astype("float32"),
+}
+CLASSES = (FEATURES["job"][:, 0] + (FEATURES["x"][:, 0] > 0)) % 3
+NUMBERS = FEATURES["x"][:, :2] ** 2
+LABELS = {"flags": np.stack([CLASSES == 1, FEATURES["x"][:, 1] > 0], axis=1).astype("int64")}
+
+X = fc.numeric_column("x", [3])
+JOB = fc.categorical_column_with_identity("job", 5)
+DENSE = [X, fc.embedding_column(JOB, 2)]
+
+
+def adam_like(**settings):
+    return kfac.for_canned(learning_rate=0.05, damping=0.1, invert_every=2, **settings)
+
+
+def multi_head():
+    return replicate.MultiHead(
+        [
+            replicate.MultiClassHead(3, name="class"),
+            replicate.RegressionHead(2, name="number", weight_column="w"),
+        ],
+        head_weights=[1.0, 0.5],
+    )
+
+
+CASES = {
+    "two_classes": (
+        functools.partial(replicate.DNNClassifier, [4], DENSE, activation_fn=tf.tanh),
+        CLASSES > 0,
+    ),
+    "three_classes_with_weights": (
+        functools.partial(
+            replicate.DNNClassifier,
+            [4],
+            DENSE,
+            n_classes=3,
+            weight_column="w",
+            activation_fn=tf.tanh,
+        ),
+        CLASSES,
+    ),
+    "numbers": (functools.partial(replicate.DNNRegressor, [4], DENSE, label_dimension=2), NUMBERS),
+    "labels": (
+        functools.partial(replicate.DNNEstimator, replicate.MultiLabelHead(2), [4], DENSE),
+        LABELS["flags"],
+    ),
+    "two_heads": (
+        functools.partial(replicate.DNNEstimator, multi_head(), [4], DENSE),
+        {"class": CLASSES, "number": NUMBERS},
+    ),
+    "linear": (
+        functools.partial(replicate.LinearClassifier, [X, fc.numeric_column("w")], n_classes=3),
+        CLASSES,
+    ),
+}
+
+
+def combined(model_dir=None, *, optimizer, **kwargs):
+    return replicate.DNNLinearCombinedClassifier(
+        model_dir,
+        linear_feature_columns=[JOB],
+        dnn_feature_columns=DENSE,
+        dnn_hidden_units=[4],
+        dnn_optimizer=optimizer,
+        n_classes=3,
+        **kwargs,
+    )
+
+
+CASES["combined"] = (combined, CLASSES)
+
+
+def initialize(session):
+    """Gives variables the same values in every graph: kernels and tables are drawn."""
+    session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+    drawn = [each for each in v1.trainable_variables() if len(each.shape) == 2]
+    values = {
+        each.initializer.inputs[1]: np.random.RandomState(each.shape.num_elements())
+        .randn(*each.shape)
+        .astype("float32")
+        / 2
+        for each in drawn
+    }
+    session.run([each.initializer for each in drawn], values)
+
+
+def trained(model_fn, labels, steps=STEPS, features=FEATURES):
+    """Makes steps of a model_fn on one batch; returns losses and all variables by name."""
+    with tf.Graph().as_default():
+        v1.set_random_seed(0)
+        v1.train.create_global_step()
+        spec = model_fn(dict(features), labels)
+        with v1.Session() as session, user_errors():
+            initialize(session)
+            losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(steps)]
+            return losses, session.run({each.op.name: each for each in v1.global_variables()})
+
+
+def model_fn_of(estimator):
+    return lambda features, labels: estimator.model_fn(features, labels, "train", estimator.config)
+
+
+@functools.cache
+def reference(case):
+    make, labels = CASES[case]
+    return trained(model_fn_of(make(optimizer=adam_like())), labels)
+
+
+def check_same(got, expected):
+    losses, variables = got
+    expected_losses, expected_variables = expected
+    np.testing.assert_allclose(losses, expected_losses, rtol=5 * TOLERANCE)
+    assert sorted(variables) == sorted(expected_variables)
+    model = [name for name in variables if not name.startswith(("kfac", "KFAC"))]
+    largest = max(np.abs(expected_variables[name]).max() for name in model if "global" not in name)
+    for name in model:
+        difference = np.abs(variables[name] - expected_variables[name]).max()
+        assert difference <= TOLERANCE * largest, name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_towers_train_as_one(case):
+    make, labels = CASES[case]
+    losses, _ = reference(case)
+    assert losses[-1] < 0.95 * losses[0]
+    estimator = make(optimizer=adam_like(), devices=["/cpu:0", "/cpu:1"])
+    check_same(trained(model_fn_of(estimator), labels), reference(case))
+
+
+def test_replicated_model_fn_trains_as_one_tower():
+    make, labels = CASES["three_classes_with_weights"]
+    estimator = make(optimizer=adam_like())
+    replicated = replicate.replicate_model_fn(
+        estimator.model_fn, v1.losses.Reduction.SUM_OVER_BATCH_SIZE, ["/cpu:0", "/cpu:1"]
+    )
+    got = trained(lambda x, y: replicated(x, y, "train", None, estimator.config), labels)
+    check_same(got, reference("three_classes_with_weights"))
+
+
+def by_hand(features, labels):
+    """The model of "three_classes_with_weights", without heads, columns or records."""
+
+    def variable(name, shape):
+        return v1.get_variable(f"dnn/{name}", shape, initializer=v1.zeros_initializer())
+
+    layers = kfac.graph_layer_collection()
+    column = "input_from_feature_columns/input_layer/job_embedding/embedding_weights"
+    table, ids = variable(column, [5, 2]), tf.constant(features["job"][:, 0])
+    rows = tf.gather(table, ids)
+    layers.register_fully_connected(table, ids, rows, dense_inputs=False)
+    net = tf.concat([rows, features["x"]], axis=1)
+    sizes = {"hiddenlayer_0": (5, 4), "logits": (4, 3)}
+    for name, (inputs, units) in sizes.items():
+        kernel, bias = variable(f"{name}/kernel", [inputs, units]), variable(f"{name}/bias", units)
+        outputs = net @ kernel + bias
+        layers.register_fully_connected((kernel, bias), net, outputs)
+        net = tf.tanh(outputs)
+    weights = features["w"]
+    layers.register_categorical_predictive_distribution(outputs, weights=weights, name="head")
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)
+    loss = tf.reduce_mean(losses * weights)
+    settings = {**adam_like().arguments, "estimation_mode": "exact"}
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(layer_collection=layers, **settings)
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return replicate.EstimatorSpec("train", loss=loss, train_op=train_op)
+
+
+def test_factors_are_those_of_a_model_registered_by_hand():
+    _, labels = CASES["three_classes_with_weights"]
+    losses, expected = trained(by_hand, labels)
+    got_losses, got = reference("three_classes_with_weights")
+    np.testing.assert_allclose(got_losses, losses, rtol=1e-6)
+    factors = [name for name in expected if name.startswith("kfac")]
+    assert len(factors) > 6
+    assert set(factors) <= set(got)
+    for name in factors:
+        np.testing.assert_allclose(got[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_only_the_network_of_a_combined_model_is_preconditioned():
+    _, variables = reference("combined")
+    assert any("linear" in name and "Ftrl" in name for name in variables)
+    assert not any(name.startswith("kfac") and "linear" in name for name in variables)
+
+
+def test_batch_normalization_is_registered():
+    with tf.Graph().as_default():
+        v1.train.create_global_step()
+        estimator = replicate.DNNClassifier([4], DENSE, optimizer=adam_like(), batch_norm=True)
+        estimator.model_fn(dict(FEATURES), CLASSES > 0, "train", estimator.config)
+        described = kfac.graph_layer_collection().describe()
+    name = "dnn/hiddenlayer_0/batchnorm_0"
+    assert described[f"{name}/gamma"] == described[f"{name}/beta"]
+    assert "generic" not in described[f"{name}/gamma"]
+
+
+@pytest.mark.parametrize(
+    ("head", "labels", "message"),
+    [
+        (replicate.PoissonRegressionHead(), NUMBERS[:, 0], "loss of PoissonRegressionHead"),
+        (
+            replicate.MultiClassHead(3, loss_fn=lambda labels, logits: logits[:, :1] ** 2),
+            CLASSES,
+            "loss of MultiClassHead",
+        ),
+        (
+            replicate.MultiClassHead(3, loss_reduction=tf.losses.Reduction.SUM),
+            CLASSES,
+            "MultiClassHead with K-FAC: its loss_reduction is 'sum'",
+        ),
+    ],
+)
+def test_heads_without_a_known_mean_loss_are_refused(head, labels, message):
+    estimator = replicate.DNNEstimator(head, [2], [X], optimizer=adam_like())
+    with pytest.raises(ValueError, match=message):
+        trained(model_fn_of(estimator), labels)
+
+
+def test_both_parts_of_a_combined_model_are_refused():
+    optimizer = adam_like()
+    estimator = combined(optimizer=optimizer, linear_optimizer=optimizer)
+    with pytest.raises(ValueError, match="linear_optimizer='Ftrl'"):
+        trained(model_fn_of(estimator), CLASSES)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors((FEATURES, CLASSES)).repeat()
+
+
+def test_estimator_trains_resumes_evaluates_predicts_and_exports(tmp_path):
+    def make(name):
+        return replicate.DNNClassifier(
+            [4],
+            DENSE,
+            str(tmp_path / name),
+            n_classes=3,
+            optimizer=adam_like(),
+            config=replicate.RunConfig(tf_random_seed=1),
+        )
+
+    whole = make("whole").train(input_fn, max_steps=6)
+    make("parts").train(input_fn, max_steps=3)
+    parts = make("parts").train(input_fn, max_steps=6)
+    assert parts.get_variable_names() == whole.get_variable_names()
+    for name in whole.get_variable_names():
+        if "burnin" not in name:
+            values = parts.get_variable_value(name), whole.get_variable_value(name)
+            np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6, err_msg=name)
+    metrics = make("parts").evaluate(input_fn, steps=1)
+    assert metrics["global_step"] == 6
+    probabilities = next(make("parts").predict(input_fn))["probabilities"]
+    spec = fc.make_parse_example_spec(DENSE)
+    receiver = replicate.export.build_parsing_serving_input_receiver_fn(spec)
+    exported = make("parts").export_saved_model(str(tmp_path / "exported"), receiver)
+    job, x = (
+        tf.train.Feature(int64_list=tf.train.Int64List(value=FEATURES["job"][0])),
+        tf.train.Feature(float_list=tf.train.FloatList(value=FEATURES["x"][0])),
+    )
+    example = tf.train.Example(features=tf.train.Features(feature={"job": job, "x": x}))
+    with tf.Graph().as_default(), v1.Session() as session:
+        loaded = v1.saved_model.load(session, ["serve"], exported)
+        assert not [each.name for each in loaded.graph_def.node if "kfac" in each.name]
+        signature = loaded.signature_def["predict"]
+        found = session.run(
+            signature.outputs["probabilities"].name,
+            {signature.inputs["examples"].name: [example.SerializeToString()]},
+        )
+    np.testing.assert_allclose(found[0], probabilities, rtol=1e-5)
+
+
+def test_kfac_learns_digits_in_fewer_steps_than_adagrad():
+    datasets = pytest.importorskip("sklearn.datasets")
+    images, labels = datasets.load_digits(return_X_y=True)
+    images = (images / 16).astype("float32")[:600]
+    columns = [fc.numeric_column("pixels", [64])]
+
+    def last_loss(optimizer):
+        estimator = replicate.DNNClassifier([32], columns, n_classes=10, optimizer=optimizer)
+        return trained(model_fn_of(estimator), labels[:600], steps=40, features={"pixels": images})[
+            0
+        ][-1]
+
+    assert last_loss(kfac.for_canned(0.1, 0.1)) < 0.5 * last_loss("Adagrad")

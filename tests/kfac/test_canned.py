@@ -1,0 +1,267 @@
+"""K-FAC of canned estimators, on records made by hand; the real ones are in tests/conformance."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.canned import MAX_EXACT
+from kfac.fisher_blocks import FullyConnectedKFACBasicFB, NaiveDiagonalFB, ScaleAndShiftFullFB
+
+v1 = tf.compat.v1
+
+INPUTS = np.random.RandomState(0).randn(6, 3).astype("float32")
+WEIGHTS = np.array([[1], [0], [2], [1], [0.5], [3]], "float32")
+
+
+def variable(name, *shape):
+    values = np.random.RandomState(len(name)).randn(*shape).astype("float32")
+    return v1.get_variable(name, initializer=tf.constant(values))
+
+
+def dense(inputs, kernel, bias=None):
+    outputs = tf.matmul(inputs, kernel)
+    if bias is not None:
+        outputs = outputs + bias
+    layer = SimpleNamespace(kind="dense", kernel=kernel, bias=bias, inputs=inputs, outputs=outputs)
+    return outputs, layer
+
+
+def loss_of(kind, logits, coefficient=1.0, weights=None, name=None):
+    weights = tf.constant(1.0 if weights is None else weights)
+    return SimpleNamespace(
+        kind=kind, logits=logits, weights=weights, coefficient=coefficient, name=name
+    )
+
+
+def record(losses, layers, variables, reduction="sum_over_batch_size"):
+    losses = None if losses is None else tuple(losses)
+    return SimpleNamespace(
+        losses=losses,
+        layers=tuple(layers),
+        variables=tuple(variables),
+        loss_reduction=reduction,
+        head="SomeHead",
+    )
+
+
+def one_layer(kind="categorical", outputs=3, **of_loss):
+    """The record of a dense layer on constant inputs."""
+    kernel, bias = variable("kernel", 3, outputs), variable("bias", outputs)
+    logits, layer = dense(tf.constant(INPUTS), kernel, bias)
+    return record([loss_of(kind, logits, **of_loss)], [layer], [kernel, bias])
+
+
+def trained_once(session, optimizer, model):
+    """Makes a step on the sum of squared logits, and returns the logits before it."""
+    logits = model.losses[0].logits
+    step = optimizer.minimize(tf.reduce_mean(logits**2))
+    session.run(v1.global_variables_initializer())
+    before = session.run(logits)
+    session.run(step)
+    return before
+
+
+def fisher(kind, logits):
+    """Fisher matrices of the examples, [6, outputs, outputs]."""
+    if kind == "squared_error":
+        return np.stack([2 * np.eye(logits.shape[1])] * len(logits))
+    if kind == "multi_bernoulli":
+        p = 1 / (1 + np.exp(-logits))
+        return np.stack([np.diag(each) for each in p * (1 - p)])
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return np.stack([np.diag(each) - np.outer(each, each) for each in p])
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+@pytest.mark.parametrize(
+    ("kind", "coefficient"),
+    [("categorical", 1.0), ("multi_bernoulli", 1 / 3), ("squared_error", 0.5)],
+)
+def test_curvature_of_a_loss_is_its_fisher_matrix(kind, coefficient, weights, session):
+    model = one_layer(kind, coefficient=coefficient, weights=weights)
+    maker = kfac.for_canned(0.1, 0.1)
+    maker.register(model)
+    optimizer = maker()
+    before = trained_once(session, optimizer, model)
+    scale = coefficient * (1 if weights is None else weights[:, :, None])
+    of_inputs, of_outputs = session.run([factor.cov for factor in optimizer.factors])
+    np.testing.assert_allclose(of_outputs, (scale * fisher(kind, before)).mean(axis=0), rtol=2e-5)
+    rows = np.concatenate([INPUTS, np.ones([6, 1])], axis=1)
+    np.testing.assert_allclose(of_inputs, rows.T @ rows / 6, rtol=2e-5)
+
+
+def test_weights_may_be_as_many_as_numbers_to_predict(session):
+    weights = np.random.RandomState(1).rand(6, 3).astype("float32")
+    model = one_layer("squared_error", coefficient=1 / 3, weights=weights)
+    maker = kfac.for_canned(0.1, 0.1)
+    maker.register(model)
+    optimizer = maker()
+    trained_once(session, optimizer, model)
+    found = session.run(optimizer.factors[1].cov)
+    np.testing.assert_allclose(found, np.diag(2 / 3 * weights.mean(axis=0)), rtol=2e-5, atol=1e-7)
+
+
+def test_layers_become_the_blocks_that_suit_them(graph):
+    table, scale, shift = variable("table", 5, 4), variable("gamma", 4), variable("beta", 4)
+    kernel, bias, loose = variable("kernel", 4, 3), variable("bias", 3), variable("loose", 3)
+    ids = tf.constant([0, 1, 1, 4, 3, 2])
+    rows = tf.gather(table, ids)
+    lookup = SimpleNamespace(kind="embedding", kernel=table, bias=None, inputs=ids, outputs=rows)
+    moments = tf.nn.moments(rows, axes=[0])
+    normalized = tf.nn.batch_normalization(rows, *moments, shift, scale, 1e-3)
+    logits, layer = dense(normalized, kernel, bias)
+    logits += tf.tile(tf.exp(loose)[None], [6, 1])
+    model = record(
+        [loss_of("categorical", logits)],
+        [lookup, layer],
+        [table, scale, shift, kernel, bias, loose],
+    )
+    kfac.for_canned(0.1, 0.1).register(model)
+    layers = kfac.graph_layer_collection()
+    blocks = {key: type(block) for key, block in layers.describe().items()}
+    assert set(blocks) == {"table", "gamma", "beta", "kernel", "bias", "loose"}
+    found = {
+        tuple(each.op.name for each in (key if isinstance(key, tuple) else (key,))): type(block)
+        for key, block in layers.fisher_blocks.items()
+    }
+    assert found == {
+        ("table",): FullyConnectedKFACBasicFB,
+        ("kernel", "bias"): FullyConnectedKFACBasicFB,
+        ("gamma", "beta"): ScaleAndShiftFullFB,
+        ("loose",): NaiveDiagonalFB,
+    }
+
+
+def test_kernels_of_a_sum_may_leave_the_bias_to_one_of_them(session):
+    """As in a linear model of two columns; the steps are those of least squares."""
+    first, second, bias = variable("first", 3, 2), variable("second", 3, 2), variable("bias", 2)
+    one, of_first = dense(tf.constant(INPUTS), first)
+    two, of_second = dense(tf.constant(INPUTS[::-1] ** 2), second)
+    of_first.bias = bias
+    logits = tf.nn.bias_add(v1.add_n([one, two]), bias)
+    variables = [first, second, bias]
+    model = record([loss_of("squared_error", logits, 0.5)], [of_first, of_second], variables)
+    maker = kfac.for_canned(0.5, 1e-3, momentum=None, norm_constraint=None)
+    maker.register(model)
+    assert kfac.graph_layer_collection().describe() == {
+        "first": "kron 4x4 (x) 2x2",
+        "bias": "kron 4x4 (x) 2x2",
+        "second": "kron 3x3 (x) 2x2",
+    }
+    loss = tf.reduce_mean((logits - INPUTS[:, :2]) ** 2)
+    step = maker().minimize(loss)
+    session.run(v1.global_variables_initializer())
+    for _ in range(40):
+        session.run(step)
+    assert session.run(loss) < 1e-2
+
+
+def test_losses_of_several_heads_keep_their_names_and_coefficients(graph):
+    kernel, bias = variable("kernel", 3, 5), variable("bias", 5)
+    logits, layer = dense(tf.constant(INPUTS), kernel, bias)
+    one, two = tf.split(logits, [2, 3], axis=1)
+    losses = [
+        loss_of("multi_bernoulli", one, 0.5, name="flags"),
+        loss_of("categorical", two, 2.0, name="kind"),
+    ]
+    kfac.for_canned(0.1, 0.1).register(record(losses, [layer], [kernel, bias]))
+    entries = kfac.graph_layer_collection().losses_by_name
+    assert {name: entry.coeff for name, entry in entries.items()} == {"flags": 0.5, "kind": 2.0}
+
+
+def test_curvature_is_exact_for_few_logits_and_sampled_for_many(session):
+    errors = []
+    for outputs in (MAX_EXACT, MAX_EXACT + 1):
+        with tf.Graph().as_default(), v1.Session() as own:
+            v1.set_random_seed(0)
+            model = one_layer(outputs=outputs)
+            maker = kfac.for_canned(0.1, 0.1)
+            maker.register(model)
+            optimizer = maker()
+            before = trained_once(own, optimizer, model)
+            found = own.run(optimizer.factors[1].cov)
+        errors.append(np.abs(found - fisher("categorical", before).mean(axis=0)).max())
+    assert errors[0] < 1e-6
+    assert errors[1] > 1e-3
+
+
+def test_towers_are_registered_one_after_another(graph):
+    maker = kfac.for_canned(0.1, 0.1, config=kfac.CurvatureConfig(balance_damping=False))
+    for reuse in (False, True):
+        with v1.variable_scope("", reuse=reuse):
+            maker.register(one_layer())
+    layers = kfac.graph_layer_collection()
+    assert [len(towers) for towers in layers.towers_by_loss] == [2]
+    assert not layers.config.balance_damping
+    assert maker().layers is layers
+
+
+def test_settings_reach_the_optimizer(graph):
+    maker = kfac.for_canned(
+        lambda: v1.train.exponential_decay(0.5, 0, 10, 0.5),
+        0.25,
+        momentum=0.5,
+        norm_constraint=None,
+    )
+    maker.register(one_layer())
+    optimizer = maker()
+    assert (optimizer.damping, optimizer.momentum) == (0.25, 0.5)
+    with v1.Session() as session:
+        assert session.run(optimizer.learning_rate) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"damping": -1.0}, "damping=-1.0"),
+        ({"learning_rate": None}, "learning_rate=None"),
+        ({"estimation_mode": "empirical"}, "estimation_mode='empirical'"),
+        ({"invert_every": 0}, "invert_every=0"),
+    ],
+)
+def test_wrong_settings_are_told_at_once(arguments, message, graph):
+    with pytest.raises(ValueError, match=message):
+        kfac.for_canned(**({"learning_rate": 0.1, "damping": 0.1} | arguments))
+    assert graph.get_operations() == []
+
+
+def test_unknown_losses_are_refused_with_the_way_to_register_them(graph):
+    with pytest.raises(ValueError, match=r"loss of SomeHead .*layers\.auto_register_layers\(\)"):
+        kfac.for_canned(0.1, 0.1).register(record(None, [], []))
+
+
+@pytest.mark.parametrize("reduction", ["sum", "weighted_sum"])
+def test_sums_are_refused(reduction, graph):
+    model = one_layer()
+    model.loss_reduction = reduction
+    with pytest.raises(ValueError, match=f"'{reduction}'.* SUM_OVER_BATCH_SIZE|{reduction}"):
+        kfac.for_canned(0.1, 0.1).register(model)
+
+
+@pytest.mark.parametrize("reduction", ["weighted_mean", "weighted_sum_by_nonzero_weights"])
+def test_means_by_weights_are_refused_only_with_weights(reduction, graph):
+    model = one_layer(weights=WEIGHTS)
+    model.loss_reduction = reduction
+    maker = kfac.for_canned(0.1, 0.1)
+    with pytest.raises(ValueError, match=f"'{reduction}', with weights"):
+        maker.register(model)
+    model.losses[0].weights = tf.constant(1.0)
+    maker.register(model)
+    assert len(kfac.graph_layer_collection().losses) == 1
+
+
+def test_a_second_part_of_the_model_is_refused(graph):
+    maker, first = kfac.for_canned(0.1, 0.1), one_layer()
+    maker.register(first)
+    with v1.variable_scope("other"):
+        second = one_layer()
+    with pytest.raises(ValueError, match=r"'kernel', 'bias' are registered .*'Ftrl'"):
+        maker.register(second)
+
+
+def test_optimizer_without_a_model_is_refused(graph):
+    with pytest.raises(ValueError, match="no model is registered in this graph"):
+        kfac.for_canned(0.1, 0.1)()
