@@ -1,4 +1,4 @@
-"""Tables of numbers that scikit-learn bundles, their feature columns, and an accuracy to compare with.
+"""Tables that scikit-learn bundles, their feature columns, and an accuracy to compare with.
 
 `load()` returns a table, split into a training set and a test set. `input_fn` makes a pipeline of
 it, with a feature for each column. `numeric_columns` and `bucketized_column` make feature columns;

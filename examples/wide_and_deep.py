@@ -48,7 +48,9 @@ def make_columns(table: tables.Table) -> Columns:
     Args:
       table: Its training set gives the edges of buckets, means and deviations.
     """
-    buckets = [tables.bucketized_column(table, key, _BUCKETS) for key in table.columns[:_BUCKETIZED]]
+    buckets = [
+        tables.bucketized_column(table, key, _BUCKETS) for key in table.columns[:_BUCKETIZED]
+    ]
     crossed = [
         tf.feature_column.crossed_column(pair, _HASH_BUCKETS)
         for pair in itertools.combinations(buckets[:_CROSSED], 2)
