@@ -1,8 +1,9 @@
 """Draws the loss and a metric of a training run against the step, from its event files.
 
 `read` collects the scalars that TensorBoard would show: those of training from the model directory,
-and those of each evaluation from its subdirectory `eval_<name>`. `draw` makes the picture. Programs
-import this module at their end, because it imports matplotlib and TensorBoard.
+and those of each evaluation from its subdirectory `eval_<name>`. `draw` makes the picture of a run,
+`compare` that of several. Programs import this module at their end, because it imports matplotlib
+and TensorBoard.
 
     python -m examples.curves runs/convnet "My run"     draws runs/convnet/curves.png anew
 """
@@ -38,6 +39,7 @@ _RUNS = {
     "train": {"color": "#0072B2", "marker": "o", "label": "training set"},
     "test": {"color": "#D55E00", "marker": "s", "label": "test set"},
 }
+_COLOURS = ("#0072B2", "#D55E00", "#009E73")
 _PIXELS_PER_INCH = 120
 
 
@@ -70,6 +72,25 @@ def draw(curves: Curves, path: str, title: str, metric: str = "accuracy") -> Non
     figure.savefig(path)
 
 
+def compare(runs: Mapping[str, Curves], path: str, title: str) -> None:
+    """Draws the losses of several runs into a PNG file of 1200 x 540 pixels.
+
+    Args:
+      runs: Curves of at most three runs by their names, with the loss on "train" and on "test".
+      path: The file.
+      title: Of the picture.
+    """
+    figure = Figure(figsize=(10, 4.5), dpi=_PIXELS_PER_INCH, layout="constrained")
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    for axes, part in zip(figure.subplots(1, 2, sharex=True), ("train", "test"), strict=True):
+        for (name, curves), colour in zip(runs.items(), _COLOURS, strict=False):
+            axes.plot(*curves[part, "loss"], color=colour, label=name)
+        axes.set_yscale("log")
+        axes.legend(frameon=False, loc="best")
+        _label(axes, f"loss, {_RUNS[part]['label']}")
+    figure.savefig(path)
+
+
 def _panel(axes: Axes, curves: Curves, tag: str, number: str) -> None:
     """Draws one tag of every run that has it, and writes the last value beside each evaluation."""
     present = {run: curves[run, tag] for run in _RUNS if (run, tag) in curves}
@@ -87,7 +108,12 @@ def _panel(axes: Axes, curves: Curves, tag: str, number: str) -> None:
             )
     if present:
         axes.legend(frameon=False, loc="best")
-    axes.set_title(tag, loc="left", fontsize=11)
+    _label(axes, tag)
+
+
+def _label(axes: Axes, title: str) -> None:
+    """Puts the title above the left end, steps below, and a grid behind the curves."""
+    axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel("step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     axes.grid(color="#E6E6E6")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 _MODEL_FN = (
     "This ready-made estimator is not here: write the model as a model_fn and pass it to "
     "replicate.Estimator(model_fn, model_dir, config). Feature columns work in it through "
-    "tf.compat.v1.feature_column.input_layer and linear_model, as in "
-    "examples/legacy/linear_and_deep.py."
+    "tf.compat.v1.feature_column.input_layer and linear_model, and a head such as "
+    "replicate.MultiClassHead makes its EstimatorSpec."
 )
 _TPU = (
     "TPUs are not supported: use replicate.Estimator, replicate.EstimatorSpec and "
@@ -45,7 +45,7 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
         },
         "clip_gradients_by_norm": "Pass clip_norm to replicate.TowerOptimizer.",
         "experimental": (
-            "Its hooks are in replicate itself: replicate.InMemoryEvaluatorHook, "
+            "Its names are in replicate itself: replicate.KMeans, replicate.InMemoryEvaluatorHook, "
             "replicate.make_early_stopping_hook, replicate.stop_if_no_decrease_hook and so on. Its "
             "receivers are in replicate.export."
         ),

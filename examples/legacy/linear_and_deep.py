@@ -5,13 +5,10 @@
 In 2018 the first lines read `import tensorflow as tf` and `from tensorflow import estimator`.
 """
 
-import os
-
 from examples.legacy import program
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"  # gives tf.layers back; before TensorFlow is imported
 if __name__ == "__main__":
-    program.parse_flags()  # also before, because that import takes seconds
+    program.parse_flags()  # before TensorFlow is imported, because that takes seconds
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -35,66 +32,37 @@ def columns(rows):
     return {**features, "colour": np.where(light, "light", "deep").astype(object)}
 
 
-def feature_columns():
-    """Returns the feature columns of the linear part and of the deep part."""
-    numeric = [
-        tf.feature_column.numeric_column(
-            name,
-            normalizer_fn=lambda x, mean=mean, scale=scale: (x - mean) / scale,
-        )
-        for name, mean, scale in zip(NAMES, TABLE.mean(0), TABLE.std(0), strict=True)
-    ]
-    colour = tf.feature_column.categorical_column_with_vocabulary_list("colour", ["light", "deep"])
-    alcohol = tf.feature_column.bucketized_column(
-        tf.feature_column.numeric_column("alcohol"), [12.0, 12.5, 13.0, 13.5]
+NUMERIC = [
+    tf.feature_column.numeric_column(
+        name, normalizer_fn=lambda x, mean=mean, scale=scale: (x - mean) / scale
     )
-    crossed = tf.feature_column.crossed_column([alcohol, "colour"], 20)
-    linear = [colour, alcohol, crossed]
-    deep = [*numeric, tf.feature_column.embedding_column(colour, 2)]
-    return linear, deep
+    for name, mean, scale in zip(NAMES, TABLE.mean(0), TABLE.std(0), strict=True)
+]
+COLOUR = tf.feature_column.categorical_column_with_vocabulary_list("colour", ["light", "deep"])
+ALCOHOL = tf.feature_column.bucketized_column(
+    tf.feature_column.numeric_column("alcohol"), [12.0, 12.5, 13.0, 13.5]
+)
+LINEAR = [COLOUR, ALCOHOL, tf.feature_column.crossed_column([ALCOHOL, "colour"], 20)]
+DEEP = [*NUMERIC, tf.feature_column.embedding_column(COLOUR, 2)]
 
-
-def model_fn(features, labels, mode):
-    """The logits of both parts are added."""
-    linear, deep = feature_columns()
-    net = tf.feature_column.input_layer(features, deep)
-    for units in (16, 8):
-        net = tf.layers.dense(net, units, activation=tf.nn.relu)
-    logits = tf.layers.dense(net, 3) + tf.feature_column.linear_model(features, linear, units=3)
-
-    probabilities = tf.nn.softmax(logits)
-    predictions = {"kind": tf.argmax(logits, 1), "probabilities": probabilities}
-    if mode == estimator.ModeKeys.PREDICT:
-        outputs = {
-            "predict": estimator.export.PredictOutput(predictions),
-            "serving_default": estimator.export.ClassificationOutput(scores=probabilities),
-        }
-        return estimator.EstimatorSpec(mode, predictions=predictions, export_outputs=outputs)
-
-    loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
-    metrics = {"accuracy": tf.metrics.accuracy(labels, predictions["kind"])}
-    if mode == estimator.ModeKeys.EVAL:
-        return estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
-
-    optimizer = estimator.TowerOptimizer(tf.train.AdagradOptimizer(0.2))
-    train_op = optimizer.minimize(loss, tf.train.get_global_step())
-    return estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
-def serving_input_receiver_fn():
-    """Requests are serialised tf.train.Examples."""
-    linear, deep = feature_columns()
-    spec = tf.feature_column.make_parse_example_spec(linear + deep)
-    return estimator.export.build_parsing_serving_input_receiver_fn(spec)()
-
+CLASSIFIER = estimator.DNNLinearCombinedClassifier(
+    linear_feature_columns=LINEAR,
+    linear_optimizer=tf.train.FtrlOptimizer(0.2),
+    dnn_feature_columns=DEEP,
+    dnn_optimizer=tf.train.AdagradOptimizer(0.2),
+    dnn_hidden_units=[16, 8],
+    n_classes=3,
+)
 
 PROGRAM = program.Program(
-    model_fn,
+    CLASSIFIER.model_fn,
     estimator.inputs.numpy_input_fn(
         columns(TRAINING), KINDS[TRAINING], 64, num_epochs=None, shuffle=True
     ),
     estimator.inputs.numpy_input_fn(columns(TEST), KINDS[TEST], shuffle=False),
-    serving_input_receiver_fn,
+    estimator.export.build_parsing_serving_input_receiver_fn(
+        tf.feature_column.make_parse_example_spec(LINEAR + DEEP)
+    ),
 )
 
 if __name__ == "__main__":

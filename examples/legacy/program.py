@@ -20,7 +20,8 @@ class Program(NamedTuple):
     """A model and its data.
 
     Attributes:
-      model_fn: As an Estimator takes it; its optimizer is wrapped in TowerOptimizer.
+      model_fn: As an Estimator takes it. Its optimizer is wrapped in TowerOptimizer, unless it
+        belongs to a canned estimator, which does so itself.
       train_input_fn: Gives batches without end.
       eval_input_fn: Gives every test example once.
       serving_input_receiver_fn: Makes the inputs of an exported model.

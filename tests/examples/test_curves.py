@@ -75,6 +75,16 @@ def test_draw_writes_a_png_of_1200_by_540_pixels(model_dir, tmp_path, present):
     assert struct.unpack(">II", content[16:24]) == (1200, 540)
 
 
+def test_comparison_shows_all_runs(model_dir, tmp_path):
+    write_events(model_dir / "eval_train", "loss", [(3, 0.25)])
+    found = curves.read(str(model_dir))
+    one, two = tmp_path / "one.png", tmp_path / "two.png"
+    curves.compare({"this": found}, str(one), "A title")
+    curves.compare({"this": found, "that": found}, str(two), "A title")
+    assert struct.unpack(">II", two.read_bytes()[16:24]) == (1200, 540)
+    assert one.read_bytes() != two.read_bytes()
+
+
 def test_the_command_draws_a_folder_anew(model_dir, capsys):
     curves.main([str(model_dir), "A run"])
     assert (model_dir / "curves.png").exists()

@@ -82,7 +82,7 @@ print(json.dumps(reports))
 
 PROGRAMS = {
     "layers_convnet": (0.8, [2], ["serving_default"]),
-    "linear_and_deep": (0.9, [1, 2], ["predict", "serving_default"]),
+    "linear_and_deep": (0.9, [1, 2], ["classification", "predict", "serving_default"]),
     "lstm_text": (0.6, [2], ["serving_default"]),
 }
 

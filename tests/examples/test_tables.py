@@ -1,0 +1,64 @@
+"""Split and pipeline of a table, feature columns, and the accuracy of logistic regression."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from examples import tables
+
+pytest.importorskip("sklearn")
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return tables.load("wine")
+
+
+def run(tensors):
+    with v1.Session() as session:
+        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+        return session.run(tensors)
+
+
+def test_table_is_split_by_class_into_three_and_two_fifths(wine):
+    assert wine.columns[0] == "alcohol"
+    assert "od280_od315_of_diluted_wines" in wine.columns
+    assert wine.train.values.shape == (106, 13)
+    assert wine.test.values.shape == (72, 13)
+    train, test = (np.bincount(rows.labels, minlength=wine.classes) for rows in wine[3:])
+    np.testing.assert_array_equal(train + test, [59, 71, 48])
+    np.testing.assert_allclose(train / 106, test / 72, atol=0.01)
+    rows = np.concatenate([wine.train.values, wine.test.values])
+    assert len(np.unique(rows, axis=0)) == 178
+
+
+def test_pipeline_gives_a_feature_for_each_column(wine, graph):
+    batches = tables.input_fn(wine, wine.test, 50, training=False)
+    features, labels = run(v1.data.make_one_shot_iterator(batches).get_next())
+    assert set(features) == set(wine.columns)
+    np.testing.assert_array_equal(features["magnesium"], wine.test.values[:50, 4])
+    np.testing.assert_array_equal(labels, wine.test.labels[:50])
+
+
+def test_numeric_columns_are_standardised_by_the_training_set(wine, graph):
+    features = {key: tf.constant(wine.test.values[:, i]) for i, key in enumerate(wine.columns)}
+    columns = tables.numeric_columns(wine)
+    values = run(v1.feature_column.input_layer(features, columns))
+    order = np.argsort(wine.columns)
+    expected = (wine.test.values - wine.train.values.mean(0)) / wine.train.values.std(0)
+    np.testing.assert_allclose(values, expected[:, order], rtol=1e-3, atol=1e-4)
+
+
+def test_buckets_have_equally_many_rows(wine, graph):
+    buckets = tables.bucketized_column(wine, "proline", 4)
+    values = tf.constant(wine.train.values[:, wine.columns.index("proline")])
+    found = run(v1.feature_column.input_layer({"proline": values}, [buckets]))
+    assert found.shape == (106, 4)
+    assert found.sum(0).min() >= 25
+
+
+def test_logistic_regression_classifies_breast_cancer():
+    accuracy = tables.logistic_regression_accuracy(tables.load("breast_cancer"))
+    assert 0.95 < accuracy < 0.98
