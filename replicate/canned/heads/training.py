@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
 from replicate.canned.heads.metric_objects import scope_name
+from replicate.spec import LOSS_METRIC_KEY
 from replicate.towers import current_tower
 
 v1 = tf.compat.v1
@@ -79,11 +80,15 @@ def _updates(given: Sequence[Operation]) -> list[Operation]:
 def write_summaries(scalars: dict[str, Tensor]) -> None:
     """Adds scalars to the summaries of the graph, under these names whatever the scopes around.
 
-    Characters that TensorFlow does not accept in names are replaced by "_".
+    Characters that TensorFlow does not accept in names are replaced by "_". Of several towers, each
+    knows its own rows only: "loss" is then left to the Estimator, which writes the loss of the
+    whole batch, and the other summaries are those of the first tower.
     """
+    tower = current_tower()
     with v1.name_scope(None):
         for name, value in scalars.items():
-            v1.summary.scalar(scope_name(name), value)
+            if name != LOSS_METRIC_KEY or tower is None or tower.count == 1:
+                v1.summary.scalar(scope_name(name), value)
 
 
 def _check_sequence(argument: str, value: Any, where: str) -> None:

@@ -3,7 +3,11 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
+from replicate.canned.heads import RegressionHead
 from replicate.canned.heads.training import make_train_op, write_summaries
+from replicate.model_fn import replicate_model_fn
+from replicate.spec import ModeKeys
+from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
@@ -84,6 +88,22 @@ def test_summaries_have_no_scope(graph):
     with v1.Session() as session:
         (value,) = v1.Summary.FromString(session.run(summary)).value
     assert (value.tag, value.simple_value) == ("loss/age", 3.0)
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_several_towers_leave_the_summary_of_the_loss_to_the_estimator(graph, towers):
+    def model_fn(features, labels, mode):
+        logits = features * v1.get_variable("w", initializer=1.0)
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+        head = RegressionHead(loss_reduction=tf.losses.Reduction.SUM)
+        return head.create_estimator_spec(features, mode, logits, labels, optimizer)
+
+    devices = [f"/cpu:{tower}" for tower in range(towers)]
+    model = replicate_model_fn(model_fn, v1.losses.Reduction.SUM, devices=devices)
+    v1.train.create_global_step()
+    model(tf.ones([4, 1]), tf.ones([4, 1]), ModeKeys.TRAIN)
+    written = {each.op.name for each in v1.get_collection(v1.GraphKeys.SUMMARIES)}
+    assert written == {"average_loss"} | ({"loss"} if towers == 1 else set())
 
 
 def test_variables_of_an_optimizer_have_the_same_name_in_any_scope(model):
