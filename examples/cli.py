@@ -231,7 +231,11 @@ def define_run_flags(
         1,
     )
     flags.DEFINE_integer(
-        "save_every_steps", None, "Steps between two checkpoints. Default: every ten minutes.", 1
+        "save_every_steps",
+        None,
+        "Most steps between two checkpoints. Default: saves with each evaluation; in a cluster and "
+        "in a plain graph, every ten minutes.",
+        1,
     )
     flags.DEFINE_integer("seed", 0, "Of the first weights, the order of the images and sampling.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")

@@ -241,11 +241,14 @@ def input_fn(
     """
     import tensorflow as tf  # noqa: PLC0415
 
-    # Only the indices are shuffled and the arrays stay out of the graph: checkpoints, which hold
-    # the graph and the pipeline's position, stay small however large the data is.
-    rows = tf.data.Dataset.range(len(labels))
+    # Only row numbers pass through the pipeline, and the arrays stay out of the graph: checkpoints
+    # and event files, which hold the graph and the pipeline's position, stay small.
+    count = len(labels)
     if training:
-        rows = rows.shuffle(len(labels), seed=seed).repeat(num_epochs)
+        epochs = tf.data.Dataset.range(tf.int64.max if num_epochs is None else num_epochs)
+        rows = epochs.flat_map(lambda epoch: _shuffled_rows(count, seed, epoch))
+    else:
+        rows = tf.data.Dataset.range(count)
     rows = rows.batch(batch_size, drop_remainder=training)
 
     def pick(indices: Any) -> tuple[Any, Any]:
@@ -256,7 +259,23 @@ def input_fn(
         label.set_shape(indices.shape)
         return image, label
 
-    return rows.map(pick).prefetch(1)
+    # There is nothing to tune, and a thread that tunes can delay the end of a session by seconds.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return rows.map(pick).with_options(options)
+
+
+def _shuffled_rows(count: int, seed: int, epoch: Any) -> Any:
+    """Returns a dataset of the numbers below `count`, in the order of one epoch.
+
+    The order follows from the seed and the epoch alone. So the position in it is one number, which
+    is saved and restored at once, while a shuffle buffer would have to be filled again.
+    """
+    import tensorflow as tf  # noqa: PLC0415
+
+    rows = tf.range(count, dtype=tf.int64)
+    order = tf.random.experimental.stateless_shuffle(rows, tf.stack([seed, epoch]))
+    return tf.data.Dataset.from_tensor_slices(order)
 
 
 def _noise(seed: int) -> Examples:

@@ -1,7 +1,7 @@
-"""Training around a model: devices of the towers, rounds of training and evaluation, printing.
+"""Training around a model: devices of the towers, evaluations on the way, printing.
 
-`plan_towers` chooses devices, `make_estimator` makes the Estimator, `train_and_evaluate` alternates
-training and evaluation, starting at the latest checkpoint, and `show_results` prints and draws the
+`plan_towers` chooses devices, `make_estimator` makes the Estimator, `train_and_evaluate` trains
+from the latest checkpoint on and evaluates new checkpoints, and `show_results` prints and draws the
 results. `run` calls them in this order. Models, data and flags belong to the programs, such as
 `examples/convnet.py`.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tqdm import tqdm
 
 import kfac
 import model_deploy
@@ -157,10 +158,16 @@ def make_estimator(
     Raises:
       ValueError: TF_CONFIG is set, and wrong.
     """
-    # Left out, it means checkpoints by time; None would mean no checkpoints.
-    saving = {}
-    if settings.save_every_steps is not None:
-        saving["save_checkpoints_steps"] = settings.save_every_steps
+    config = replicate.RunConfig(
+        tf_random_seed=settings.seed,
+        save_summary_steps=_SUMMARY_STEPS,
+        progress=settings.progress,
+        profile_steps=settings.profile_steps,
+        continue_input=True,  # A second run reads on where the first one stopped.
+    )
+    save_every = _save_every(settings, in_cluster=bool(config.cluster.jobs))
+    if save_every is not None:
+        config = config.replace(save_checkpoints_steps=save_every, save_checkpoints_secs=None)
     return replicate.Estimator(
         replicate.replicate_model_fn(
             model_fn,
@@ -169,16 +176,19 @@ def make_estimator(
             uneven="weighted",  # for the last batch of an evaluation
         ),
         model_dir=settings.model_dir,
-        config=replicate.RunConfig(
-            tf_random_seed=settings.seed,
-            save_summary_steps=_SUMMARY_STEPS,
-            progress=settings.progress,
-            profile_steps=settings.profile_steps,
-            continue_input=True,  # Each round reads on where the one before stopped.
-            **saving,
-        ),
+        config=config,
         params=params,
     )
+
+
+def _save_every(settings: RunSettings, in_cluster: bool) -> int | None:
+    """Returns the steps between two checkpoints, None for a checkpoint every ten minutes.
+
+    One process saves what it evaluates, so that it saves at least as often as it evaluates.
+    """
+    if in_cluster:
+        return settings.save_every_steps
+    return min(settings.save_every_steps or settings.eval_every_steps, settings.eval_every_steps)
 
 
 def dry_run(
@@ -237,15 +247,30 @@ def train_and_evaluate(
     step = _record(estimator)
     cli.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
     evaluator = _without_progress(estimator)
+    if step >= train_steps:
+        return evaluate(evaluator, data)
+    evaluations = EvaluateCheckpoints(evaluator, data, settings, step)
     hooks = [PrintModelTable()]
-    results = evaluate(evaluator, data) if step >= train_steps else {}
-    while step < train_steps:
-        rounds = step // settings.eval_every_steps
-        step = min(train_steps, (rounds + 1) * settings.eval_every_steps)
-        estimator.train(_training_input(data, settings), max_steps=step, hooks=hooks)
+    for last in _ends_of_training(step, settings):
+        estimator.train(
+            _training_input(data, settings),
+            max_steps=last,
+            hooks=hooks,
+            saving_listeners=[evaluations],
+        )
         hooks = []
-        results = evaluate(evaluator, data)
-    return results
+    return evaluations.results
+
+
+def _ends_of_training(step: int, settings: RunSettings) -> list[int]:
+    """Returns the last steps of the calls of `Estimator.train`, which counts intervals anew.
+
+    There is one call, unless the run starts between two evaluations. Then the first call ends at
+    the next one, so that evaluations are at multiples of their interval.
+    """
+    every, train_steps = settings.eval_every_steps, settings.train_steps
+    following = -(-step // every) * every
+    return [following, train_steps] if step < following < train_steps else [train_steps]
 
 
 def train_in_cluster(
@@ -287,6 +312,50 @@ def train_in_cluster(
     return evaluate(_without_progress(estimator), data)
 
 
+class EvaluateCheckpoints(v1.train.CheckpointSaverListener):
+    """Evaluates a checkpoint right after the save, if an evaluation is due.
+
+    The session of training stays open. A call of `Estimator.train` for each evaluation would build
+    the graph of training anew, which takes as long as many steps.
+
+    Attributes:
+      results: Results of the newest evaluation, empty before the first.
+    """
+
+    def __init__(
+        self,
+        estimator: replicate.Estimator,
+        data: mnist.Dataset,
+        settings: RunSettings,
+        first_step: int,
+    ) -> None:
+        """Keeps what is evaluated.
+
+        Args:
+          estimator: Evaluates the newest checkpoint.
+          data: Training set and test set.
+          settings: Hold the steps between two evaluations, and the last step.
+          first_step: The step at which the run starts.
+        """
+        self.results: Results = {}
+        self._estimator = estimator
+        self._data = data
+        self._settings = settings
+        self._rounds = self._rounds_at(first_step)
+
+    def after_save(self, session: v1.Session, global_step_value: int) -> None:
+        """Evaluates at the first save in a new interval of steps, and at the last step."""
+        del session
+        rounds = self._rounds_at(global_step_value)
+        if rounds > self._rounds or global_step_value >= self._settings.train_steps:
+            self.results = evaluate(self._estimator, self._data)
+        self._rounds = rounds
+
+    def _rounds_at(self, step: int) -> int:
+        """Returns the number of intervals between evaluations that end up to a step."""
+        return step // self._settings.eval_every_steps
+
+
 def _training_input(
     data: mnist.Dataset, settings: RunSettings, worker: int = 0
 ) -> Callable[[], Any]:
@@ -307,7 +376,8 @@ def evaluate(estimator: replicate.Estimator, data: mnist.Dataset) -> Results:
         for name, result in results.items()
     )
     step = int(results["train"]["global_step"])
-    cli.show("evaluation", f"step {step}   " + "   ".join(texts))
+    with tqdm.external_write_mode():  # Takes the bar of a training run off the terminal meanwhile.
+        cli.show("evaluation", f"step {step}   " + "   ".join(texts))
     return results
 
 

@@ -22,7 +22,7 @@ from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, s
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.hooks.events import event_hooks, event_writer
 from replicate.estimator.hooks.finite import FiniteVariablesListener
-from replicate.estimator.hooks.graph_files import GraphFiles
+from replicate.estimator.hooks.graph_files import GraphFiles, WrittenGraph
 from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
@@ -71,6 +71,7 @@ def run_training(
     config: RunConfig,
     request: TrainRequest,
     training_end: TrainingEnd | None,
+    written: WrittenGraph | None = None,
 ) -> None:
     """Trains the model of the default graph, and saves its last step in a checkpoint.
 
@@ -80,6 +81,7 @@ def run_training(
       config: Of this process.
       request: Arguments of the caller.
       training_end: Tells a worker if the chief has ended training; None for the chief.
+      written: The graph that runs before this one have written; None for no such runs.
 
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
@@ -100,13 +102,17 @@ def run_training(
     if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
         _check_step_moves()
     if config.is_chief:
-        _run_chief(inputs, spec, config, request)
+        _run_chief(inputs, spec, config, request, written)
     else:
         _run_worker(inputs, spec, config, request, training_end)
 
 
 def _run_chief(
-    inputs: Inputs, spec: EstimatorSpec, config: RunConfig, request: TrainRequest
+    inputs: Inputs,
+    spec: EstimatorSpec,
+    config: RunConfig,
+    request: TrainRequest,
+    written: WrittenGraph | None,
 ) -> None:
     """Trains, and writes checkpoints and event files."""
     scaffold = spec.scaffold
@@ -115,7 +121,7 @@ def _run_chief(
     readings = StepReadings(spec.train_op, spec.loss)
     progress = _progress_hook(inputs, readings, config, request)
     writer = event_writer(str(config.model_dir))
-    graph_files = _graph_files(inputs, saver, writer, config)
+    graph_files = _graph_files(inputs, saver, writer, config, written)
     profiles = _profile_hooks(readings, config)
     with contextlib.ExitStack() as stack:
         for closable in (writer, progress, *profiles):
@@ -197,7 +203,11 @@ def _profile_hooks(readings: StepReadings, config: RunConfig) -> list[ProfileHoo
 
 
 def _graph_files(
-    inputs: Inputs, saver: v1.train.Saver, writer: v1.summary.FileWriter, config: RunConfig
+    inputs: Inputs,
+    saver: v1.train.Saver,
+    writer: v1.summary.FileWriter,
+    config: RunConfig,
+    written: WrittenGraph | None,
 ) -> GraphFiles:
     """Returns the hook that writes the graph."""
     return GraphFiles(
@@ -206,6 +216,7 @@ def _graph_files(
         writer,
         inputs.operations,
         saves_checkpoints(config) and config.checkpoint_save_graph_def,
+        written,
     )
 
 

@@ -154,7 +154,7 @@ def test_interrupt_saves_and_prints_the_command_to_resume(tmp_path):
     ],
 )
 def test_every_mode_reaches_an_accuracy(run_program, tmp_path, flags):
-    steps = ("--train_steps=70", "--eval_every_steps=70")
+    steps = ("--train_steps=80", "--eval_every_steps=80")
     done = run_program("convnet", f"--model_dir={tmp_path}", *steps, *flags.split())
     assert done.code == 0, done.err
     assert ("1 tower: " if "single_machine" in flags else "2 towers: ") in done.out

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import replicate
 from examples import mnist
 
 v1 = tf.compat.v1
@@ -219,6 +220,34 @@ def test_a_saved_position_is_taken_up_exactly(tmp_path):
 
     whole = run(9, restore=False)
     assert run(4, restore=False) + run(5, restore=True) == whole
+
+
+def test_position_is_small_and_no_batch_is_read_again(tmp_path):
+    read = []
+
+    class Rows(np.ndarray):
+        """Images that remember which of them were read."""
+
+        def __getitem__(self, rows):
+            read.append(np.asarray(rows).tolist())
+            return np.asarray(self)[rows]
+
+    images = np.zeros((1000, 2, 2, 1), np.float32).view(Rows)
+    labels = np.arange(1000, dtype=np.int32)
+
+    def model_fn(features, labels, mode):
+        step = v1.assign_add(v1.train.get_global_step(), 1)
+        loss = tf.reduce_mean(features) + tf.cast(labels[0], tf.float32)
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=step)
+
+    config = replicate.RunConfig(str(tmp_path), continue_input=True, progress="off")
+    estimator = replicate.Estimator(model_fn, config=config)
+    for step in (20, 30):
+        estimator.train(lambda: mnist.input_fn(images, labels, 100, training=True), max_steps=step)
+        assert len(read) == step
+    epochs = [sorted(np.concatenate(read[start : start + 10])) for start in (0, 10, 20)]
+    assert epochs == [list(range(1000))] * 3
+    assert (tmp_path / "model.ckpt-30.input_position").stat().st_size < 5_000
 
 
 @pytest.mark.parametrize(

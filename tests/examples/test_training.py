@@ -1,32 +1,39 @@
 """Towers and batches: what is chosen, and what is refused. Rounds are run by programs' tests."""
 
+import re
+
+import numpy as np
 import pytest
+import tensorflow as tf
 
 pytest.importorskip("matplotlib")
 
 import model_deploy
 import replicate
-from examples import cli, training
+from examples import cli, mnist, training
 from replicate.estimator.cluster_config import ClusterConfig
+
+v1 = tf.compat.v1
 
 
 def plan(towers):
     return model_deploy.device_plan(["/cpu:0"] * towers)
 
 
-def settings(num_towers=None, devices=None):
-    return cli.RunSettings(
-        data_dir=None,
-        model_dir="unused",
-        num_towers=num_towers,
-        devices=devices,
-        batch_size=8,
-        train_steps=1,
-        eval_every_steps=1,
-        save_every_steps=None,
-        seed=0,
-        progress="off",
-    )
+def settings(num_towers=None, devices=None, **others):
+    values = {
+        "data_dir": None,
+        "model_dir": "unused",
+        "num_towers": num_towers,
+        "devices": devices,
+        "batch_size": 8,
+        "train_steps": 1,
+        "eval_every_steps": 1,
+        "save_every_steps": None,
+        "seed": 0,
+        "progress": "off",
+    }
+    return cli.RunSettings(**{**values, **others})
 
 
 @pytest.mark.parametrize(("batch", "towers"), [(128, 2), (128, 1), (6, 3), (7, 7)])
@@ -71,6 +78,80 @@ def test_towers_use_existing_logical_devices():
 def test_metrics_are_those_of_the_model():
     result = {"loss": 1.0, "global_step": 7, "fooled": 0.5, "accuracy": 0.25}
     assert training.metrics(result) == [("accuracy", 0.25), ("fooled", 0.5)]
+
+
+def one_weight(modes):
+    """Returns the model_fn of one weight, which appends the mode of each call to a list."""
+
+    def model_fn(features, labels, mode, params):
+        modes.append(mode)
+        w = v1.get_variable("w", [])
+        loss = tf.reduce_mean((w * features - tf.cast(labels[0], tf.float32)) ** 2)
+        metrics = {"w": v1.metrics.mean(w)} if mode == replicate.ModeKeys.EVAL else None
+        optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops=metrics)
+
+    return model_fn
+
+
+def train_one_weight(folder, train_steps, save_every_steps=None):
+    """Trains one weight, with an evaluation every 4 steps; returns Estimator, results and modes."""
+    modes = []
+    examples = mnist.Examples(np.ones([16, 2, 2, 1], np.float32), np.arange(16, dtype=np.int32))
+    run = settings(
+        model_dir=str(folder),
+        train_steps=train_steps,
+        eval_every_steps=4,
+        save_every_steps=save_every_steps,
+    )
+    estimator = training.make_estimator(one_weight(modes), plan(1), run, {})
+    results = training.train_and_evaluate(estimator, mnist.Dataset("", examples, examples), run)
+    return estimator, results, modes
+
+
+@pytest.fixture
+def evaluated(monkeypatch):
+    """Steps of the evaluations, which do nothing; flags of a program are not recorded."""
+    steps = []
+
+    def evaluate(estimator, data):
+        steps.append(int(estimator.get_variable_value("global_step")))
+        return {"test": {}}
+
+    monkeypatch.setattr(cli, "record_config", lambda *args, **values: None)
+    monkeypatch.setattr(training, "evaluate", evaluate)
+    return steps
+
+
+def test_a_run_builds_its_graph_once_and_evaluates_on_the_way(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cli, "record_config", lambda *args, **values: None)
+    estimator, results, modes = train_one_weight(tmp_path, 6)
+    printed = re.findall(r"^evaluation +step (\d+)", capsys.readouterr().out, re.MULTILINE)
+    assert printed == ["4", "6"]
+    assert results["test"]["global_step"] == results["train"]["global_step"] == 6
+    assert results["test"]["w"] == estimator.get_variable_value("w")
+    assert modes.count(replicate.ModeKeys.TRAIN) == 1
+    assert len(list(tmp_path.glob("events.*"))) == 1
+
+
+def test_a_run_that_continues_between_two_evaluations_keeps_their_steps(tmp_path, evaluated):
+    train_one_weight(tmp_path, 6)
+    train_one_weight(tmp_path, 13)
+    assert evaluated == [4, 6, 8, 12, 13]
+    _, _, modes = train_one_weight(tmp_path, 13)
+    assert (evaluated[-1], modes) == (13, [])
+
+
+@pytest.mark.parametrize(
+    ("save_every", "evaluations", "saves"), [(3, [6, 9, 10], [0, 3, 6, 9, 10]), (5, [4, 8], [])]
+)
+def test_each_evaluation_is_of_a_checkpoint(tmp_path, evaluated, save_every, evaluations, saves):
+    last = max(evaluations)
+    train_one_weight(tmp_path, last, save_every)
+    assert evaluated == evaluations
+    saved = sorted(int(path.stem.split("-")[1]) for path in tmp_path.glob("*.index"))
+    assert saved == (saves or [0, *evaluations])
 
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])

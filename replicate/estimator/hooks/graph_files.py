@@ -2,11 +2,15 @@
 
 Owns their contents. Large constants of input_fn are the data of a run. They become placeholders of
 the same name, type and shape, so that no file holds the data. The graph, which can take hundreds of
-megabytes, is copied from TensorFlow once per run for all files. `saving.py` asks for a *.meta file
+megabytes, is copied from TensorFlow once per run for all files. Runs of one Estimator that build
+the same graph write graph.pbtxt and the event of the graph once. `saving.py` asks for a *.meta file
 beside each checkpoint.
 """
 
+import dataclasses
+import hashlib
 import math
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,6 +29,9 @@ LARGE_BYTES = 1024
 
 GRAPH_FILE = "graph.pbtxt"
 
+_PYTHON_FUNCTION = rb"pyfunc_\d+"
+"""Token by which a graph finds a Python function."""
+
 _WAITS_FOR_COUNT = f"^{COUNTING_OP}"
 """Input of an operation that waits for the counting of the input's elements."""
 
@@ -37,6 +44,21 @@ _PROTO_COLLECTIONS = (
 """Collections, beside those of variables, whose objects TensorFlow can write and read."""
 
 
+@dataclasses.dataclass
+class WrittenGraph:
+    """The graph that the runs of an Estimator have written last, and the files that hold it.
+
+    Attributes:
+      digest: Digest of the graph; None before the first run.
+      event_file: Path of the event file with the graph.
+      text_file: Length and time of change of graph.pbtxt; None where it was not written.
+    """
+
+    digest: bytes | None = None
+    event_file: str | None = None
+    text_file: tuple[int, int] | None = None
+
+
 class GraphFiles(ScheduledHook):
     """Writes the graph of a training run when it is complete."""
 
@@ -47,6 +69,7 @@ class GraphFiles(ScheduledHook):
         writer: v1.summary.FileWriter,
         input_operations: Iterable[str],
         for_checkpoints: bool,
+        written: WrittenGraph | None = None,
     ):
         """Keeps the settings.
 
@@ -56,12 +79,14 @@ class GraphFiles(ScheduledHook):
           writer: Writer of the event file.
           input_operations: Names of the operations that input_fn made.
           for_checkpoints: If True, graph.pbtxt and *.meta are written, too.
+          written: What the run before has written. It is brought up to date. None: nothing.
         """
         self._model_dir = model_dir
         self._saver = saver
         self._writer = writer
         self._input_operations = frozenset(input_operations)
         self._for_checkpoints = for_checkpoints
+        self._written = WrittenGraph() if written is None else written
         self._is_written = False
         self._unsaved_meta: bytes | None = None
         self._newest_meta: str | None = None
@@ -71,15 +96,21 @@ class GraphFiles(ScheduledHook):
         return NextRun()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Writes the graph to the event file and to graph.pbtxt, in the first session only."""
+        """Writes the graph to the event file and to graph.pbtxt, in the first session only.
+
+        A graph that the files hold already is not written again.
+        """
         del coord
         if self._is_written:
             return
         graph_def = graph_without_data(session.graph, self._input_operations)
-        event = v1.Event(wall_time=time.time(), graph_def=graph_def.SerializeToString())
-        self._writer.add_event(event)
+        digest = graph_digest(graph_def)
+        if not self._is_in_files(digest):
+            self._write_event(graph_def)
+            if self._for_checkpoints:
+                self._write_text(graph_def)
+            self._written.digest = digest
         if self._for_checkpoints:
-            self._write_text(graph_def)
             self._unsaved_meta = self._meta_graph(session.graph, graph_def)
         self._is_written = True
 
@@ -106,10 +137,35 @@ class GraphFiles(ScheduledHook):
                 file.write(content)
         self._newest_meta, self._unsaved_meta = path, None
 
+    def _is_in_files(self, digest: bytes) -> bool:
+        """Returns True if the files of the run before hold this graph, and nobody changed them."""
+        written = self._written
+        if written.digest != digest or written.event_file is None:
+            return False
+        is_same_text = not self._for_checkpoints or (
+            written.text_file is not None and written.text_file == _version(self._text_path)
+        )
+        return is_same_text and bool(tf.io.gfile.exists(written.event_file))
+
+    def _write_event(self, graph_def: Any) -> None:
+        """Writes the graph to the event file."""
+        event = v1.Event(wall_time=time.time(), graph_def=graph_def.SerializeToString())
+        self._writer.add_event(event)
+        self._writer.flush()
+        # The writer does not tell its path. The names of event files begin with their time.
+        paths = tf.io.gfile.glob(f"{self._writer.get_logdir()}/events.out.tfevents.*")
+        self._written.event_file = max(paths, default=None)
+
+    @property
+    def _text_path(self) -> str:
+        return f"{self._model_dir.rstrip('/')}/{GRAPH_FILE}"
+
     def _write_text(self, graph_def: Any) -> None:
         """Writes graph.pbtxt; a failure gives a warning, since training does not need the file."""
+        self._written.text_file = None
         try:
             tf.io.write_graph(graph_def, self._model_dir, GRAPH_FILE)
+            self._written.text_file = _version(self._text_path)
         except tf.errors.OpError as error:
             log.warning(
                 "%s/%s cannot be written: %s. Training continues without it.",
@@ -155,6 +211,39 @@ def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
         if _WAITS_FOR_COUNT in node.input:
             node.input.remove(_WAITS_FOR_COUNT)
     return graph_def
+
+
+def graph_digest(graph_def: Any) -> bytes:
+    """Returns a digest that equal graphs of one process share.
+
+    TensorFlow numbers the functions of tf.data, and Python functions, over all graphs of a process.
+    These numbers do not count. If one of them gets more digits, the digest can change, too.
+
+    Args:
+      graph_def: The GraphDef.
+    """
+    content: bytes = graph_def.SerializeToString(deterministic=True)
+    names = sorted(
+        (function.signature.name.encode() for function in graph_def.library.function),
+        key=len,
+        reverse=True,  # A longer name may begin with a shorter one.
+    )
+    numbered = re.compile(b"|".join([*map(re.escape, names), _PYTHON_FUNCTION]))
+    return hashlib.sha256(numbered.sub(_without_number, content)).digest()
+
+
+def _without_number(name: re.Match[bytes]) -> bytes:
+    """Returns the name of a function without the number at its end."""
+    return name[0].rstrip(b"0123456789")
+
+
+def _version(path: str) -> tuple[int, int] | None:
+    """Returns length and time of change of a file, None if it cannot be read."""
+    try:
+        found = tf.io.gfile.stat(path)
+    except tf.errors.OpError:
+        return None
+    return found.length, found.mtime_nsec
 
 
 def _called(nodes: Iterable[Any], functions: dict[str, Any]) -> set[str]:

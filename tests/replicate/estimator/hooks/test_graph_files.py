@@ -6,7 +6,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from replicate.estimator import Estimator, RunConfig
-from replicate.estimator.hooks.graph_files import GraphFiles, graph_without_data
+from replicate.estimator.hooks.events import event_writer
+from replicate.estimator.hooks.graph_files import (
+    GraphFiles,
+    WrittenGraph,
+    graph_digest,
+    graph_without_data,
+)
 from replicate.estimator.hooks.saving import build_saver
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec
@@ -130,10 +136,10 @@ def test_graph_of_the_event_file_is_complete(trained):
     assert {"output", "table", "save/restore_all"} <= nodes
 
 
-def write(folder, **settings):
+def write(folder, initial=1.0, **settings):
     """Writes the files of a graph with one variable in two sessions; returns the GraphFiles."""
     with tf.Graph().as_default() as graph:
-        w = v1.get_variable("w", initializer=1.0)
+        w = v1.get_variable("w", initializer=initial)
         scaffold = v1.train.Scaffold()
         saver = build_saver(scaffold, RunConfig())
         own = {
@@ -145,7 +151,7 @@ def write(folder, **settings):
         }
         for name, value in own.items():
             v1.add_to_collection(f"collection of {name}", value)
-        writer = v1.summary.FileWriter(str(folder))
+        writer = event_writer(str(folder))
         files = GraphFiles(str(folder), saver, writer, (), **settings)
         for _ in range(2):
             with v1.Session() as session:
@@ -167,6 +173,85 @@ def test_graph_is_written_in_the_first_session_only(tmp_path, caplog, own_log):
         assert graph.get_collection("collection of rate") == [2.5]
         (variable,) = v1.trainable_variables()
         assert variable.op.name == "w"
+
+
+def graphs_in_events(folder):
+    """Returns the number of graphs in all event files of a directory."""
+    events = [
+        event for path in folder.glob("events.*") for event in EventFileLoader(str(path)).Load()
+    ]
+    return sum(event.HasField("graph_def") for event in events)
+
+
+def test_rounds_of_one_estimator_write_their_graph_once(tmp_path):
+    def python_input():
+        """Has a function of tf.data and a Python function, which TensorFlow numbers anew."""
+
+        def pick(row):
+            x = tf.numpy_function(lambda _: np.ones(4, "f4"), [row], tf.float32, stateful=False)
+            return {"x": tf.ensure_shape(x, [4])}
+
+        return tf.data.Dataset.range(2).repeat().map(pick).batch(2)
+
+    config = RunConfig(str(tmp_path), save_checkpoints_steps=1, progress="off")
+    estimator = Estimator(model_fn, config=config)
+    texts = []
+    for step in (1, 2, 3):
+        estimator.train(python_input, max_steps=step)
+        texts.append((tmp_path / "graph.pbtxt").stat().st_mtime_ns)
+        assert (tmp_path / f"model.ckpt-{step}.meta").exists()
+    assert len(list(tmp_path.glob("events.*"))) == 3
+    assert graphs_in_events(tmp_path) == 1
+    assert len(set(texts)) == 1
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert "output" in {node.name for node in events.Graph().node}
+    assert [event.step for event in events.Scalars("loss")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("for_checkpoints", [True, False])
+def test_the_same_graph_is_written_again_only_if_a_file_is_missing(tmp_path, for_checkpoints):
+    settings = {"for_checkpoints": for_checkpoints, "written": WrittenGraph()}
+    for _ in range(2):
+        write(tmp_path, **settings)
+    assert graphs_in_events(tmp_path) == 1
+    write(tmp_path, **settings)
+    for path in tmp_path.glob("events.*"):
+        path.unlink()
+    write(tmp_path, **settings)
+    assert graphs_in_events(tmp_path) == 1
+
+
+def test_another_graph_is_written(tmp_path):
+    written = WrittenGraph()
+    write(tmp_path, for_checkpoints=True, written=written)
+    write(tmp_path, 2.0, for_checkpoints=True, written=written)
+    assert graphs_in_events(tmp_path) == 2
+    graph_def = text_format.Parse((tmp_path / "graph.pbtxt").read_text(), v1.GraphDef())
+    values = [tf.make_ndarray(n.attr["value"].tensor) for n in graph_def.node if n.op == "Const"]
+    assert 2.0 in [value.item() for value in values if value.size == 1 and value.dtype == "f4"]
+
+
+@pytest.mark.parametrize("by_others", [b"of another program", None], ids=["changed", "removed"])
+def test_graph_pbtxt_of_others_is_replaced(tmp_path, by_others):
+    written = WrittenGraph()
+    write(tmp_path, for_checkpoints=True, written=written)
+    path = tmp_path / "graph.pbtxt"
+    text = path.read_bytes()
+    path.unlink()
+    if by_others is not None:
+        path.write_bytes(by_others)
+    write(tmp_path, for_checkpoints=True, written=written)
+    assert path.read_bytes() == text
+
+
+def test_digest_sees_what_a_function_computes():
+    def digest(factor):
+        with tf.Graph().as_default() as graph:
+            tf.data.Dataset.range(3).map(lambda row: row * factor)
+            return graph_digest(graph.as_graph_def())
+
+    assert digest(2) == digest(2)
+    assert digest(2) != digest(3)
 
 
 def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
