@@ -24,10 +24,10 @@ import tensorflow as tf
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock
-from kfac.fisher_blocks.kronecker import KroneckerBlock
 from kfac.fisher_blocks.kronecker_product import KroneckerProduct
 from kfac.fisher_blocks.single import SingleFactorBlock
 from kfac.fisher_blocks.split_damping import SplitDamping
+from kfac.fisher_blocks.two_factor import KroneckerBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from kfac._types import Variable
 from kfac.graph_search.bias import ADDITIONS
 from kfac.graph_search.convolution import match_convolution, match_depthwise
-from kfac.graph_search.dense import match_einsum, match_product
 from kfac.graph_search.embedding import match_lookup
+from kfac.graph_search.matmul import match_einsum, match_product
+from kfac.graph_search.normalization import match_fused_norm, match_scale
 from kfac.graph_search.records import MatchRecord, NotRegistrableError
-from kfac.graph_search.scale_shift import match_fused_norm, match_scale
 from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
 

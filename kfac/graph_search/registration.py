@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from kfac._types import Parameters, Scalar
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
+from kfac.graph_search.layer_uses import Batch, Place, has_unknown_uses, uses_by_place
 from kfac.graph_search.plans import (
     CountedUses,
     DensePlan,
@@ -27,7 +28,6 @@ from kfac.graph_search.records import (
     RecordType,
     names_of,
 )
-from kfac.graph_search.uses import Batch, Place, has_unknown_uses, uses_by_place
 from kfac.registration.convolutions import (
     register_conv2d,
     register_convolution,

@@ -17,6 +17,7 @@ from kfac.graph_search.filtering import (
     filter_subgraph_records,
     filter_user_registered_records,
 )
+from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.matching import Matches, find_matches
 from kfac.graph_search.plans import GenericPlan, Plan
 from kfac.graph_search.records import (
@@ -30,7 +31,6 @@ from kfac.graph_search.records import (
 )
 from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
-from kfac.graph_search.uses import Batch
 from kfac.registration.approximations import check_approximation
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]

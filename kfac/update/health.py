@@ -13,7 +13,7 @@ import tensorflow as tf
 from kfac._types import Scalar, Tensor
 from kfac.curvature.timing import PhaseTimes
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
-from kfac.fisher_blocks.kronecker import TwoFactorBlock
+from kfac.fisher_blocks.two_factor import TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_matrix import RARE_PATHS

@@ -11,7 +11,7 @@ from typing import Any
 from kfac._types import GradsAndVars, Variable
 from kfac.estimator import FisherEstimator
 from kfac.fisher_blocks.base import as_tuple
-from kfac.fisher_blocks.kronecker import KroneckerBlock
+from kfac.fisher_blocks.two_factor import KroneckerBlock
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.layer_collection import LayerCollection
 from kfac.linalg.vectors import Vector, as_vector

@@ -4,8 +4,8 @@ import tensorflow as tf
 import kfac
 from kfac import fisher_blocks, graph_search
 from kfac.graph_search import MatchRecord, RecordType
+from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.registration import plan_registration
-from kfac.graph_search.uses import Batch
 
 v1 = tf.compat.v1
 

@@ -2,10 +2,10 @@ import pytest
 import tensorflow as tf
 
 from kfac import graph_search
+from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.plans import DensePlan, GenericPlan
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
-from kfac.graph_search.uses import Batch
 
 v1 = tf.compat.v1
 

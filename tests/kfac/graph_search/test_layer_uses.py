@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.graph_search.records import NotRegistrableError
-from kfac.graph_search.uses import (
+from kfac.graph_search.layer_uses import (
     Batch,
     Place,
     has_unknown_uses,
     uses_by_place,
     uses_per_example,
 )
+from kfac.graph_search.records import NotRegistrableError
 
 v1 = tf.compat.v1
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.graph_search.scale_shift import _renormalized
+from kfac.graph_search.normalization import _renormalized
 
 v1 = tf.compat.v1
 
