@@ -27,7 +27,7 @@ INVERT_EVERY = 10
 """Steps between two computations of K-FAC's inverses."""
 
 LOSS_REDUCTION = v1.losses.Reduction.MEAN
-"""How `model_fn` makes one loss of many, which decides how the towers' losses are put together."""
+"""Reduction by which `model_fn` makes one loss of many; towers' losses are combined by it."""
 
 
 class Layer(NamedTuple):

@@ -16,6 +16,6 @@ Scalar: TypeAlias = Any
 """A Python number, a Tensor or Variable of shape [], or a function that returns one of these."""
 
 Parameters: TypeAlias = Any
-"""What one layer trains: a weight, or a (weight, bias) tuple."""
+"""Parameters of one layer: a weight, or a (weight, bias) tuple."""
 
 GradsAndVars: TypeAlias = Sequence[tuple[Tensor | None, Variable]]

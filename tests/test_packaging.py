@@ -32,7 +32,7 @@ LOCKS = {
     "requirements-legacy.lock": EXTRAS["legacy"],
     "requirements-tf215.lock": [*CORE, *PYPROJECT["dependency-groups"]["tf215"]],
 }
-"""What each lock is made from."""
+"""Arguments that each lock is made from."""
 
 
 def python(*args, cwd):

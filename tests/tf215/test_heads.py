@@ -75,7 +75,7 @@ CASES = {
 
 
 def results(head, labels, mode):
-    """What a spec of the head computes on all batches, and what it would export and write."""
+    """Results of a spec of the head on all batches, with its exports and summaries."""
     config = v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True  # Saves most of the time.
     with tf.Graph().as_default(), v1.Session(config=config) as session:

@@ -28,7 +28,7 @@ PREPROCESSING: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
         "vgg_16": vgg.preprocess,
     }
 )
-"""What each network's images go through, and each kind of preprocessing by its own name."""
+"""Preprocessing of each network's images, and each kind of preprocessing by its own name."""
 
 
 def get_preprocessing(

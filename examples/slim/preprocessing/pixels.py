@@ -11,7 +11,7 @@ import tensorflow as tf
 
 Tensor: TypeAlias = Any
 GRAY = (0.299, 0.587, 0.114)
-"""What red, green and blue count in a shade of gray; ITU-R BT.601."""
+"""Weights of red, green and blue in a shade of gray; ITU-R BT.601."""
 
 
 def as_float(image: Tensor, use_grayscale: bool) -> Tensor:

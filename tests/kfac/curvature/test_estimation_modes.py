@@ -19,7 +19,7 @@ LABELS, VALUES = RANDOM.randint(0, 3, 12), RANDOM.randn(12, 2)
 WEIGHTS = RANDOM.rand(12)
 CLASSES_COEFF, MEANS_COEFF, VARIANCE = 3.0, 0.5, 2.0
 CUTS = {1: [], 3: [2, 7]}
-"""Where the batch is cut for so many towers; the shares are unequal."""
+"""Ends of the towers' shares of the batch, by number of towers; the shares are unequal."""
 
 
 def softmax(z):
