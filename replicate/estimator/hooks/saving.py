@@ -54,10 +54,7 @@ def build_saver(scaffold: v1.train.Scaffold, config: RunConfig) -> v1.train.Save
         "save_relative_paths": True,
         "sharded": config.num_ps_replicas > 0,
     }
-    if states:
-        saver = StateSaver(objects, states, **options)
-    else:
-        saver = v1.train.Saver(objects, **options)
+    saver = StateSaver(objects, states, **options) if states else v1.train.Saver(objects, **options)
     v1.add_to_collection(v1.GraphKeys.SAVERS, saver)
     return saver
 

@@ -175,5 +175,5 @@ def test_training_goes_on_without_the_slots_of_another_program(devices, started,
 
 def test_missing_weight_of_another_program_stays_an_error(started):
     without(started.latest_checkpoint(), lambda name: name.startswith("dnn/logits/bias"))
-    with pytest.raises(replicate.CheckpointError, match="it lacks 3 of the .*: dnn/logits/bias"):
+    with pytest.raises(replicate.CheckpointError, match=r"it lacks 3 of the .*: dnn/logits/bias"):
         combined(started.model_dir).train(input_fn, steps=1)
