@@ -55,7 +55,9 @@ def dense(
 
 
 def dropout(inputs: Tensor, rate: float) -> Tensor:
-    """Sets a share of the values to 0, and divides the others by 1 − rate; Srivastava et al. (2014).
+    """Sets values to 0 with probability rate, divides the others by 1 − rate.
+
+    Srivastava et al. (2014), Dropout: a simple way to prevent neural networks from overfitting.
 
     The draw depends on the seed of the graph, the variable scope, the tower and the global step
     only, so a resumed training goes on with the draws of an uninterrupted one. In a graph without a
@@ -63,7 +65,7 @@ def dropout(inputs: Tensor, rate: float) -> Tensor:
 
     Args:
       inputs: Floats of any shape.
-      rate: Share of the values that become 0, in (0, 1).
+      rate: Probability, in (0, 1).
     """
     graph_seed, _ = v1.random.get_seed(None)
     if graph_seed is None or v1.train.get_global_step() is None:

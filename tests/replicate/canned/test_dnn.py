@@ -199,3 +199,14 @@ def test_killed_training_with_dropout_resumes_exactly(tmp_path, own_log):
     for name in whole.get_variable_names():
         expected, got = whole.get_variable_value(name), resumed.get_variable_value(name)
         np.testing.assert_array_equal(got, expected, err_msg=name)
+
+
+def test_labels_out_of_range_are_told_in_the_words_of_the_head(tmp_path):
+    """The error of a step comes out of train as a ValueError."""
+    estimator = DNNClassifier([2], [X], str(tmp_path), n_classes=3, config=CONFIG)
+    text = (
+        r"^Cannot compute the loss of MultiClassHead: labels must be in \[0, 2\]\. Raise n_classes, "
+        r"or correct the labels\. Received smallest_label: 0, largest_label: 3\.$"
+    )
+    with pytest.raises(ValueError, match=text):
+        estimator.train(lambda: tf.data.Dataset.from_tensors(({"x": [0.0, 1.0]}, [0, 3])))
