@@ -47,7 +47,7 @@ def optional_states() -> list[OptimizerState]:
     Several wrappers of one optimizer share one state.
     """
     optimizers: list[Any] = v1.get_collection(_OPTIMIZERS)
-    states = {}
+    states: dict[frozenset[Any], OptimizerState] = {}
     for optimizer in optimizers:
         variables = list(optimizer.variables())
         key = frozenset(variable.ref() for variable in variables)

@@ -165,7 +165,7 @@ def test_missing_feature_is_named_with_its_column(train_steps, tmp_path):
         train_steps(DNNClassifier([2], [X], str(tmp_path)), {"y": [1.0]}, [1])
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """End of a process."""
 
 
@@ -178,7 +178,7 @@ class KillAt(v1.train.SessionRunHook):
 
     def after_run(self, context, values):
         if values.results == self._step:
-            raise Killed
+            raise KilledError
 
 
 def shuffled_batches():
@@ -192,7 +192,7 @@ def test_killed_training_with_dropout_resumes_exactly(tmp_path, own_log):
         return DNNRegressor([8], [X], str(tmp_path / name), **settings, devices=["/cpu:0"] * 2)
 
     whole = estimator("whole").train(shuffled_batches, max_steps=5)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         estimator("killed").train(shuffled_batches, hooks=[KillAt(4)], max_steps=5)
     resumed = estimator("killed").train(shuffled_batches, max_steps=5)
     assert "Checkpoints cannot hold the state" not in own_log.text
@@ -205,8 +205,8 @@ def test_labels_out_of_range_are_told_in_the_words_of_the_head(tmp_path):
     """The error of a step comes out of train as a ValueError."""
     estimator = DNNClassifier([2], [X], str(tmp_path), n_classes=3, config=CONFIG)
     text = (
-        r"^Cannot compute the loss of MultiClassHead: labels must be in \[0, 2\]\. Raise n_classes, "
-        r"or correct the labels\. Received smallest_label: 0, largest_label: 3\.$"
+        r"^Cannot compute the loss of MultiClassHead: labels must be in \[0, 2\]\. Raise n_classes"
+        r", or correct the labels\. Received smallest_label: 0, largest_label: 3\.$"
     )
     with pytest.raises(ValueError, match=text):
         estimator.train(lambda: tf.data.Dataset.from_tensors(({"x": [0.0, 1.0]}, [0, 3])))
