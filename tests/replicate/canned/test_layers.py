@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from model_deploy import device_plan
 from replicate.canned.layers import batch_normalization, dense, dropout
 from replicate.estimator.random_ops import STATEFUL_TYPES
+from replicate.towers import tower_build
 
 v1 = tf.compat.v1
 X = np.array([[1, -2], [3, 0.5]], np.float32)
@@ -105,6 +107,19 @@ def test_dropout_keeps_the_mean_and_draws_anew_in_each_layer_and_step():
     for mask, again in zip(drawn, masks(1)[0], strict=True):
         np.testing.assert_array_equal(again, mask)
     assert stateful == []
+
+
+def test_towers_drop_different_values(graph):
+    v1.train.create_global_step()
+    found = []
+    with tower_build(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=True) as build:
+        for index in range(2):
+            with build.building(index, 0.5), v1.variable_scope("layer", reuse=v1.AUTO_REUSE):
+                found.append(dropout(tf.constant(ONES), 0.25))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        first, second = session.run(found)
+    assert (first != second).mean() == pytest.approx(2 * 0.25 * 0.75, abs=0.03)
 
 
 def test_dropout_without_a_seed_is_unpredictable():
