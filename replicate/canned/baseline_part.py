@@ -9,6 +9,7 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.canned.columns.column_cache import as_tensor
 from replicate.canned.parts import PartLogits, trainable_variables_in
+from replicate.step_checks import batch_check
 
 v1 = tf.compat.v1
 
@@ -49,14 +50,11 @@ class BaselinePart:
             )
         rows = {key: _rows(value) for key, value in counted.items()}
         sizes = tf.stack(list(rows.values()))
-        check = v1.Assert(
-            tf.reduce_all(tf.equal(sizes, sizes[0])),
-            [
-                "All features of a baseline estimator must have the same number of rows. "
-                f"The rows of {list(rows)} are",
-                sizes,
-            ],
+        text = (
+            "All features of a baseline estimator must have the same number of rows. Received "
+            f"{{}} rows of {', '.join(rows)}."
         )
+        check = batch_check(tf.reduce_all(tf.equal(sizes, sizes[0])), text, sizes)
         with v1.control_dependencies([check]):
             return tf.identity(sizes[0])
 

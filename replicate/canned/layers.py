@@ -3,6 +3,7 @@
 They use no Keras, so that towers share their variables, and partitioners split them.
 """
 
+import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 from replicate._types import Operation, Tensor
 from replicate.canned.model_record import Layer
 from replicate.canned.partitioners import is_whole
+from replicate.seeds import step_seed
 
 v1 = tf.compat.v1
 
@@ -50,6 +52,27 @@ def dense(
     known = is_whole(kernel) and is_whole(bias)
     layers = [Layer("dense", kernel, bias, inputs, outputs)] if known else []
     return Dense(outputs if activation is None else activation(outputs), layers)
+
+
+def dropout(inputs: Tensor, rate: float) -> Tensor:
+    """Sets values to 0 with probability rate, divides the others by 1 − rate.
+
+    Srivastava et al. (2014), Dropout: a simple way to prevent neural networks from overfitting.
+
+    The draw depends on the seed of the graph, the variable scope, the tower and the global step
+    only, so a resumed training goes on with the draws of an uninterrupted one. In a graph without a
+    seed or a global step it is unpredictable.
+
+    Args:
+      inputs: Floats of any shape.
+      rate: Probability, in (0, 1).
+    """
+    graph_seed, _ = v1.random.get_seed(None)
+    if graph_seed is None or v1.train.get_global_step() is None:
+        return tf.nn.dropout(inputs, rate=rate)
+    place = f"{graph_seed}/{v1.get_variable_scope().name}"
+    seed = step_seed(zlib.crc32(place.encode()) >> 1)
+    return tf.nn.experimental.stateless_dropout(inputs, rate=rate, seed=seed)
 
 
 class Normalized(NamedTuple):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from replicate._types import Operation, Tensor
 from replicate.canned.columns.column_kinds import Column, dense_columns
 from replicate.canned.columns.input_layer import input_layer
-from replicate.canned.layers import batch_normalization, dense
+from replicate.canned.layers import batch_normalization, dense, dropout
 from replicate.canned.model_record import Layer
 from replicate.canned.partitioners import Partitioner, layer_partitioner, table_partitioner
 from replicate.canned.parts import PartLogits, check_units, trainable_variables_in
@@ -73,7 +73,7 @@ class Network:
                 net, records = dense(net, hidden_units, self.activation_fn)
                 layers += records
                 if is_training and self.dropout:
-                    net = tf.nn.dropout(net, rate=self.dropout)
+                    net = dropout(net, self.dropout)
                 if self.batch_norm:
                     normalized = batch_normalization(net, f"batchnorm_{index}", is_training)
                     net = normalized.outputs

@@ -9,6 +9,7 @@ from replicate._types import Nest
 from replicate.canned.model_record import ModelRecord
 from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
 from replicate.canned.parts import PartLogits
+from replicate.optional_state import allow_missing_state
 
 v1 = tf.compat.v1
 
@@ -42,7 +43,8 @@ class PartOptimizer:
     def make(self, head: Any, features: Nest, logits: Any, part: PartLogits) -> Any:
         """Returns the optimizer of the current graph. Call it in TRAIN.
 
-        A function with a method `register` is first handed the record of the model.
+        A function with a method `register` is first handed the record of the model. Checkpoints may
+        lack the optimizer's state, as those of `tf.estimator` do.
 
         Args:
           head: The head, of whose method `curvature_losses` the record takes the losses.
@@ -56,7 +58,9 @@ class PartOptimizer:
         register = getattr(self.given, "register", None)
         if callable(register) and not isinstance(self.given, v1.train.Optimizer):
             register(self._record(head, features, logits, part))
-        return resolved_optimizer(self.given, self.learning_rate, self.owner, self.argument)
+        made = resolved_optimizer(self.given, self.learning_rate, self.owner, self.argument)
+        allow_missing_state(made)
+        return made
 
     def _record(self, head: Any, features: Nest, logits: Any, part: PartLogits) -> ModelRecord:
         describe = getattr(head, "curvature_losses", None)

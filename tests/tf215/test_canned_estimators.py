@@ -227,3 +227,30 @@ def test_stock_checkpoint_is_evaluated_as_it_is(pair, tmp_path):
     got = other.evaluate(pair.data, steps=1, checkpoint_path=checkpoint, name="ours")
     expected = pair.stock.evaluate(pair.data, steps=1, name="stock")
     assert got["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_training_goes_on_in_a_stock_directory(flavour, tmp_path, own_log):
+    """The weights are those of tf.estimator, and the slots, which have other names, start anew."""
+    case = ("DNN", "Classifier", flavour)
+    settings = {"tf_random_seed": 1, "log_step_count_steps": None, "save_summary_steps": None}
+    stock = made(FLAVOURS[flavour], case, tmp_path, tf.estimator.RunConfig(**settings))
+    before = model_variables(stock.train(input_fn(case), steps=2))
+    config = replicate.RunConfig(**settings, progress="off")
+    given = arguments("DNN", lambda: v1.train.AdagradOptimizer(0.05)) | {"weight_column": "weight"}
+    ours = OURS[flavour].DNNClassifier(model_dir=str(tmp_path), config=config, **given)
+    own_log.set_level("INFO", "absl")
+    ours.train(input_fn(case), steps=1)
+    after = model_variables(ours)
+    assert after["global_step"] == 3
+    assert sorted(after) == sorted(before)
+    for name in set(before) - {"global_step"}:
+        # A new accumulator of 0.1 makes steps shorter than the rate.
+        assert 0 <= np.abs(after[name] - before[name]).max() < 0.05, name
+    assert (after["dnn/logits/bias"] != before["dnn/logits/bias"]).all()
+    gradients = ours.get_variable_value("dnn/logits/bias/Adagrad") - 0.1
+    steps = 0.05 * np.sqrt(gradients / (gradients + 0.1))
+    np.testing.assert_allclose(
+        np.abs(after["dnn/logits/bias"] - before["dnn/logits/bias"]), steps, rtol=1e-3
+    )
+    assert sum("start at their initial values" in text for text in own_log.messages) == 1

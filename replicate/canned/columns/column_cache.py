@@ -54,7 +54,7 @@ class ColumnCache:
 
         Raises:
           MissingFeatureError: There is no such feature.
-          ValueError: A feature is a scalar.
+          ValueError: A feature is a scalar, or has strings for a numeric column.
         """
         del training
         if key not in self._found:
@@ -66,6 +66,8 @@ class ColumnCache:
             return _with_columns(str(key), as_tensor(self._features[key]))
         if isinstance(key, str):
             raise MissingFeatureError(key, sorted(map(str, self._features)))
+        if _is_numeric(key):
+            _check_numbers(key, self.get(key.key, state))
         return key.transform_feature(self, state)
 
 
@@ -85,6 +87,20 @@ def as_tensor(value: Any) -> Any:
     if isinstance(value, v1.SparseTensorValue):
         return tf.SparseTensor.from_value(value)
     return value if isinstance(value, tf.SparseTensor) else tf.convert_to_tensor(value)
+
+
+def _is_numeric(column: Any) -> bool:
+    return hasattr(column, "key") and hasattr(column, "normalizer_fn")
+
+
+def _check_numbers(column: Any, feature: Any) -> None:
+    """Raises ValueError if the feature of a numeric column has strings."""
+    if feature.dtype == tf.string:
+        raise ValueError(
+            f"Cannot compute feature column {column.name!r}: it takes numbers, but feature "
+            f"{column.key!r} is of type string. Convert it with tf.strings.to_number in input_fn, "
+            "or use a categorical column."
+        )
 
 
 def _with_columns(key: str, value: Any) -> Any:

@@ -13,6 +13,7 @@ from replicate.canned.columns.column_lookup import look_up
 from replicate.canned.columns.column_state import ColumnState
 from replicate.canned.model_record import Layer
 from replicate.canned.partitioners import is_whole
+from replicate.step_checks import batch_check
 
 v1 = tf.compat.v1
 
@@ -62,7 +63,8 @@ class ColumnTensors:
         variable scope.
 
         Raises:
-          ValueError: A feature of the column is missing.
+          ValueError: A feature of the column is missing, or known to have another number of values
+            for each example. In a graph an assertion checks it where it is not known.
         """
         elements = column.variable_shape.num_elements()
         with self._naming(column), v1.name_scope(scope_name(column)):
@@ -73,7 +75,7 @@ class ColumnTensors:
                     rows = look_up(table, ids, column.combiner)
                     return DenseValue(rows.values, [rows.layer] if rows.layer else [])
             value = column.get_dense_tensor(self._cache, self._state)
-            return DenseValue(tf.reshape(value, [-1, elements]), [])
+            return DenseValue(_rows(column.name, value, elements), [])
 
     def ids_and_weights(self, column: Column) -> Any:
         """Returns the ids of a categorical column, and their weights: `id_tensor, weight_tensor`.
@@ -94,6 +96,23 @@ class ColumnTensors:
                 f"Cannot compute feature column {column.name!r}: {error} Return the feature from "
                 "input_fn, or take the column out of the estimator's columns."
             ) from None
+
+
+def _rows(name: str, value: Tensor, elements: int) -> Tensor:
+    """Returns what a column computed as [batch, elements]."""
+    error = (
+        f"Cannot compute feature column {name!r}: it takes {elements} values for each example. "
+        "Give the column the shape of its feature, as in numeric_column(key, shape=[3]). Received "
+    )
+    found = value.shape[1:].num_elements() if value.shape.rank else None
+    if found == elements:
+        return tf.reshape(value, [-1, elements])
+    if found is not None:
+        raise ValueError(f"{error}shape {value.shape}.")
+    shape = tf.shape(value)
+    fits = tf.equal(tf.reduce_prod(shape[1:]), elements)
+    with v1.control_dependencies([batch_check(fits, f"{error}shape {{}}.", shape)]):
+        return tf.reshape(value, [-1, elements])
 
 
 def _is_plain_embedding(column: Column) -> bool:

@@ -16,7 +16,7 @@ from replicate.canned.heads.classes import (
     threshold_metrics,
 )
 from replicate.canned.heads.head import head_label
-from replicate.canned.heads.labels import dense_labels, in_range
+from replicate.canned.heads.labels import ONE_ID, dense_labels, in_range
 from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.measures import accuracy, area, majority, mean, precision, recall
 from replicate.canned.heads.task import Examples, Task, TaskMetric, average_loss
@@ -86,7 +86,7 @@ class _BinaryTask(Task):
     vocabulary: Vocabulary
 
     def labels(self, labels: Any, logits: Tensor) -> Tensor:
-        labels = dense_labels(labels, logits, 1, self.where)
+        labels = dense_labels(labels, logits, 1, self.where, ONE_ID)
         if (labels.dtype == tf.string) != (self.vocabulary.names is not None):
             wanted = "numbers in [0, 1]" if self.vocabulary.names is None else "strings"
             raise ValueError(
@@ -99,7 +99,7 @@ class _BinaryTask(Task):
                 f"The vocabulary is {list(self.vocabulary.names or ())}; an unknown name is -1."
             )
         else:
-            advice = "Use MultiClassHead for more than two classes."
+            advice = "For more than two classes, use MultiClassHead, or set n_classes."
         return in_range(tf.cast(labels, tf.float32), 1, self.where, advice)
 
     def losses(self, labels: Tensor, logits: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.step_checks import batch_check
 
 v1 = tf.compat.v1
 
@@ -20,18 +21,18 @@ def checked(value: Tensor, condition: Tensor, error: str, shown: Mapping[str, Te
 
     Raises:
       ValueError: Operations run eagerly and the condition is false. In a graph, an assertion fails
-        with InvalidArgumentError when it runs.
+        when it runs, which an Estimator raises as the same ValueError.
     """
     if tf.executing_eagerly():
         if not bool(condition):
             found = ", ".join(f"{name}: {tensor.numpy()}" for name, tensor in shown.items())
             raise ValueError(f"{error} Received {found}.")
         return value
-    # The runtime escapes quotation marks in the text.
-    data = [error.replace("'", ""), "Received", *(part for each in shown.items() for part in each)]
-    tensors = [tf.convert_to_tensor(part) for part in data]
-    assertion = tf.raw_ops.Assert(condition=condition, data=tensors, summarize=10)
-    with v1.control_dependencies([assertion]):
+    # Braces would be taken for the places of the tensors.
+    text = error.replace("{}", "{ }")
+    places = ", ".join(f"{name}: {{}}" for name in shown)
+    check = batch_check(condition, f"{text} Received {places}.", *shown.values())
+    with v1.control_dependencies([check]):
         return tf.identity(value)
 
 

@@ -7,10 +7,11 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.canned.heads.checks import checked, same_shape, with_last_axis
 
-_ONE_HOT = (
-    "If these are one-hot labels, pass the ids of the classes, such as tf.argmax(labels, -1); use "
-    "MultiLabelHead if an example may have several classes."
+ONE_ID = (
+    "Give each example one label. If these are one-hot labels, pass the ids of the classes, such "
+    "as tf.argmax(labels, -1); use MultiLabelHead if an example may have several classes."
 )
+"""Advice of heads whose labels are ids of classes, for labels of a wrong shape."""
 
 
 def checked_logits(logits: Any, dimension: int, where: str) -> Tensor:
@@ -62,7 +63,7 @@ def given_labels(labels: Any, where: str) -> Any:
     return labels if isinstance(labels, tf.SparseTensor) else tf.convert_to_tensor(labels)
 
 
-def dense_labels(labels: Any, logits: Tensor, dimension: int, where: str) -> Tensor:
+def dense_labels(labels: Any, logits: Tensor, dimension: int, where: str, advice: str) -> Tensor:
     """Returns labels as [D0, ..., DN, dimension].
 
     Args:
@@ -71,10 +72,11 @@ def dense_labels(labels: Any, logits: Tensor, dimension: int, where: str) -> Ten
       logits: float32 [D0, ..., DN, logits_dimension].
       dimension: Last dimension of the labels.
       where: Name of the head, for errors.
+      advice: Last sentence of the error about their shape.
 
     Raises:
-      ValueError: Labels are None, sparse, of a wrong last dimension or, where operations run
-        eagerly, of another shape. In a graph an assertion checks the shape.
+      ValueError: Labels are None, sparse, or of a shape that is known and wrong. In a graph an
+        assertion checks the shape where it is not known.
     """
     labels = given_labels(labels, where)
     if isinstance(labels, tf.SparseTensor):
@@ -84,14 +86,16 @@ def dense_labels(labels: Any, logits: Tensor, dimension: int, where: str) -> Ten
             "takes sparse labels."
         )
     labels = with_last_axis(labels, logits)
-    last = labels.shape[-1] if labels.shape.rank else None
     error = (
         f"Cannot compute the loss of {where}: the shape of the labels must be [D0, ..., DN, "
         f"{dimension}]" + (" or [D0, ..., DN]" if dimension == 1 else "") + ", for logits of shape "
-        "[D0, ..., DN, logits_dimension]. " + (_ONE_HOT if dimension == 1 else "")
-    ).strip()
-    if last not in (None, dimension):
-        raise ValueError(f"{error} Received labels of shape {labels.shape}.")
+        f"[D0, ..., DN, logits_dimension]. {advice}"
+    )
+    wanted = logits.shape[:-1].concatenate(dimension)
+    if not labels.shape.is_compatible_with(wanted):
+        raise ValueError(
+            f"{error} Received labels of shape {labels.shape}, logits of shape {logits.shape}."
+        )
     shape, logits_shape = tf.shape(labels), tf.shape(logits)
     return checked(
         labels,

@@ -10,7 +10,7 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.canned.heads.classes import check_n_classes, chosen_classes, class_signatures
 from replicate.canned.heads.head import head_label
-from replicate.canned.heads.labels import dense_labels, in_range
+from replicate.canned.heads.labels import ONE_ID, dense_labels, in_range
 from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.measures import accuracy, mean
 from replicate.canned.heads.task import Examples, Task, TaskMetric, average_loss
@@ -76,7 +76,7 @@ class _MultiClassTask(Task):
     vocabulary: Vocabulary
 
     def labels(self, labels: Any, logits: Tensor) -> Tensor:
-        labels = dense_labels(labels, logits, 1, self.where)
+        labels = dense_labels(labels, logits, 1, self.where, ONE_ID)
         if self.vocabulary.names is None:
             if not labels.dtype.is_integer:
                 raise ValueError(

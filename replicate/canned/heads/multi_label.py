@@ -116,7 +116,7 @@ class _MultiLabelTask(Task):
             )
         advice = "Pass 1 for the classes of an example, 0 for others, or ids in a SparseTensor."
         labels = in_range(tf.cast(labels, tf.float32), 1, self.where, advice)
-        return dense_labels(labels, logits, self.logits_dimension, self.where)
+        return dense_labels(labels, logits, self.logits_dimension, self.where, advice)
 
     def _indicator(self, labels: tf.SparseTensor) -> Tensor:
         """Returns True for the classes that are listed, bool [D0, ..., DN, n_classes]."""

@@ -182,7 +182,11 @@ class _RegressionTask(Task):
     largest_label: int | None
 
     def labels(self, labels: Any, logits: Tensor) -> Tensor:
-        labels = dense_labels(labels, logits, self.logits_dimension, self.where)
+        advice = (
+            f"Give each example as many labels as label_dimension says, {self.logits_dimension}, "
+            "or change label_dimension."
+        )
+        labels = dense_labels(labels, logits, self.logits_dimension, self.where, advice)
         if labels.dtype == tf.string:
             raise ValueError(
                 f"Cannot compute the loss of {self.where}: labels are strings, but must be "

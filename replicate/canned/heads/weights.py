@@ -44,26 +44,29 @@ def example_weights(
 
     Raises:
       KeyError: The feature is missing.
-      ValueError: Features are not a dict, the weights are neither integers nor floats, or,
-        where operations run eagerly, they have another shape. In a graph an assertion checks it.
+      ValueError: Features are not a dict, the weights are neither integers nor floats, or of a
+        shape that is known and wrong. In a graph an assertion checks a shape that is not known.
     """
     if weight_column is None:
         return tf.constant(1.0)
     numbers = _numbers(_feature(features, weight_column, where), weight_column, where)
     weights = with_last_axis(numbers, logits)
+    shapes = "[D0, ..., DN] or [D0, ..., DN, 1]" + (", or that of the logits" if per_logit else "")
+    error = (
+        f"The weights of {where}, feature {_key(weight_column)!r}, do not match the logits. Their "
+        f"shape must be {shapes}, for logits of shape [D0, ..., DN, logits_dimension]. Give each "
+        "example one weight."
+    )
+    wanted = [logits.shape[:-1].concatenate(1), *([logits.shape] if per_logit else [])]
+    if not any(weights.shape.is_compatible_with(each) for each in wanted):
+        raise ValueError(
+            f"{error} Received weights of shape {weights.shape}, logits of shape {logits.shape}."
+        )
     shape, logits_shape = tf.shape(weights), tf.shape(logits)
     accepted = same_shape(shape, tf.concat([logits_shape[:-1], [1]], axis=0))
     if per_logit:
         accepted = tf.logical_or(accepted, same_shape(shape, logits_shape))
-    shapes = "[D0, ..., DN] or [D0, ..., DN, 1]" + (", or that of the logits" if per_logit else "")
-    return checked(
-        weights,
-        accepted,
-        f"The weights of {where}, feature {_key(weight_column)!r}, do not match the logits. Their "
-        f"shape must be {shapes}, for logits of shape [D0, ..., DN, logits_dimension]. Give each "
-        "example one weight.",
-        {"weights_shape": shape, "logits_shape": logits_shape},
-    )
+    return checked(weights, accepted, error, {"weights_shape": shape, "logits_shape": logits_shape})
 
 
 def _key(weight_column: Any) -> str:

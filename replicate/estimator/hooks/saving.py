@@ -20,10 +20,12 @@ from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
 from replicate.estimator.checkpoints.position_file import remove_position
 from replicate.estimator.checkpoints.retention import announce, dropped_by, withdraw
+from replicate.estimator.checkpoints.state_saver import StateSaver
 from replicate.estimator.hooks.graph_files import GraphFiles
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.run_config import RunConfig
+from replicate.optional_state import optional_states
 
 v1 = tf.compat.v1
 
@@ -44,14 +46,15 @@ def build_saver(scaffold: v1.train.Scaffold, config: RunConfig) -> v1.train.Save
     own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
     if own is not None:
         return own
-    saver = v1.train.Saver(
-        saved_objects(),
-        allow_empty=True,
-        max_to_keep=config.keep_checkpoint_max or None,
-        keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
-        save_relative_paths=True,
-        sharded=config.num_ps_replicas > 0,
-    )
+    objects, states = saved_objects(), optional_states()
+    options: dict[str, Any] = {
+        "allow_empty": True,
+        "max_to_keep": config.keep_checkpoint_max or None,
+        "keep_checkpoint_every_n_hours": config.keep_checkpoint_every_n_hours,
+        "save_relative_paths": True,
+        "sharded": config.num_ps_replicas > 0,
+    }
+    saver = StateSaver(objects, states, **options) if states else v1.train.Saver(objects, **options)
     v1.add_to_collection(v1.GraphKeys.SAVERS, saver)
     return saver
 

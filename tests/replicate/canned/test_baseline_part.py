@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.baseline_part import BaselinePart
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 
@@ -33,7 +34,8 @@ def test_every_example_gets_the_bias(graph, feature):
 
 
 def test_features_must_have_equally_many_rows(graph):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must have the same number of rows"):
+    text = r"same number of rows\. Received \[2 1\] rows of x, y\.$"
+    with pytest.raises(ValueError, match=text), user_errors():
         logits({"x": [1.0, 2.0], "y": [1.0]})
 
 

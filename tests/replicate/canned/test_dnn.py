@@ -163,3 +163,50 @@ def test_wrong_arguments_are_refused(arguments, kind, text, tmp_path):
 def test_missing_feature_is_named_with_its_column(train_steps, tmp_path):
     with pytest.raises(ValueError, match="feature column 'x': features has no 'x'"):
         train_steps(DNNClassifier([2], [X], str(tmp_path)), {"y": [1.0]}, [1])
+
+
+class KilledError(Exception):
+    """End of a process."""
+
+
+class KillAt(v1.train.SessionRunHook):
+    def __init__(self, step):
+        self._step = step
+
+    def before_run(self, context):
+        return v1.train.SessionRunArgs(v1.train.get_global_step())
+
+    def after_run(self, context, values):
+        if values.results == self._step:
+            raise KilledError
+
+
+def shuffled_batches():
+    rows = np.arange(24, dtype=np.float32)[:, None] / 24
+    return tf.data.Dataset.from_tensor_slices(({"x": rows}, rows)).shuffle(24, 1).repeat().batch(8)
+
+
+def test_killed_training_with_dropout_resumes_exactly(tmp_path, own_log):
+    def estimator(name):
+        settings = {"config": CONFIG.replace(save_checkpoints_steps=3), "dropout": 0.4}
+        return DNNRegressor([8], [X], str(tmp_path / name), **settings, devices=["/cpu:0"] * 2)
+
+    whole = estimator("whole").train(shuffled_batches, max_steps=5)
+    with pytest.raises(KilledError):
+        estimator("killed").train(shuffled_batches, hooks=[KillAt(4)], max_steps=5)
+    resumed = estimator("killed").train(shuffled_batches, max_steps=5)
+    assert "Checkpoints cannot hold the state" not in own_log.text
+    for name in whole.get_variable_names():
+        expected, got = whole.get_variable_value(name), resumed.get_variable_value(name)
+        np.testing.assert_array_equal(got, expected, err_msg=name)
+
+
+def test_labels_out_of_range_are_told_in_the_words_of_the_head(tmp_path):
+    """The error of a step comes out of train as a ValueError."""
+    estimator = DNNClassifier([2], [X], str(tmp_path), n_classes=3, config=CONFIG)
+    text = (
+        r"^Cannot compute the loss of MultiClassHead: labels must be in \[0, 2\]\. Raise n_classes"
+        r", or correct the labels\. Received smallest_label: 0, largest_label: 3\.$"
+    )
+    with pytest.raises(ValueError, match=text):
+        estimator.train(lambda: tf.data.Dataset.from_tensors(({"x": [0.0, 1.0]}, [0, 3])))

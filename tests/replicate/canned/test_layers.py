@@ -1,9 +1,13 @@
 """Dense layers and batch normalization against NumPy."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from replicate.canned.layers import batch_normalization, dense
+from model_deploy import device_plan
+from replicate.canned.layers import batch_normalization, dense, dropout
+from replicate.estimator.random_ops import STATEFUL_TYPES
+from replicate.towers import tower_build
 
 v1 = tf.compat.v1
 X = np.array([[1, -2], [3, 0.5]], np.float32)
@@ -71,3 +75,60 @@ def test_batch_without_rows_has_finite_gradients(graph):
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         np.testing.assert_array_equal(session.run(gradients), np.zeros([2, 2]))
+
+
+ONES = np.ones([40, 250], np.float32)
+
+
+def masks(seed, steps=2):
+    """Dropout of ones in two layers, at each step; and the types of the operations."""
+    with tf.Graph().as_default() as graph:
+        v1.set_random_seed(seed)
+        step = v1.train.create_global_step()
+        found = []
+        for name in ("hiddenlayer_0", "hiddenlayer_1"):
+            with v1.variable_scope(name):
+                found.append(dropout(tf.constant(ONES), 0.25))
+        with v1.Session() as session:
+            session.run(step.initializer)
+            drawn = []
+            for _ in range(steps):
+                drawn += session.run(found)
+                session.run(step.assign_add(1))
+        return drawn, [op.name for op in graph.get_operations() if op.type in STATEFUL_TYPES]
+
+
+def test_dropout_keeps_the_mean_and_draws_anew_in_each_layer_and_step():
+    drawn, stateful = masks(1)
+    for mask in drawn:
+        np.testing.assert_allclose(np.unique(mask), [0, 1 / 0.75])
+        assert mask.mean() == pytest.approx(1, abs=0.03)
+    assert len({mask.tobytes() for mask in [*drawn, *masks(2)[0]]}) == 8
+    for mask, again in zip(drawn, masks(1)[0], strict=True):
+        np.testing.assert_array_equal(again, mask)
+    assert stateful == []
+
+
+def test_towers_drop_different_values(graph):
+    v1.train.create_global_step()
+    found = []
+    with tower_build(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=True) as build:
+        for index in range(2):
+            with build.building(index, 0.5), v1.variable_scope("layer", reuse=v1.AUTO_REUSE):
+                found.append(dropout(tf.constant(ONES), 0.25))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        first, second = session.run(found)
+    assert (first != second).mean() == pytest.approx(2 * 0.25 * 0.75, abs=0.03)
+
+
+def test_dropout_without_a_seed_is_unpredictable():
+    drawn, stateful = masks(None, steps=1)
+    assert len(stateful) == 2
+    assert drawn[0].tobytes() != masks(None, steps=1)[0][0].tobytes()
+
+
+def test_dropout_needs_no_global_step(graph):
+    outputs = dropout(tf.constant(ONES), 0.25)
+    with v1.Session() as session:
+        np.testing.assert_allclose(np.unique(session.run(outputs)), [0, 1 / 0.75])

@@ -1,11 +1,15 @@
 """Optimizers of parts: what is handed to `register`, and when."""
 
+import logging
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import replicate
 from replicate.canned.part_optimizers import PartOptimizer
+from replicate.estimator.log import log
 
 v1 = tf.compat.v1
 fc = tf.feature_column
@@ -107,3 +111,69 @@ def test_checked_optimizer_keeps_its_names():
     assert callable(checked.given)
     with pytest.raises(ValueError, match="Owner: dnn_optimizer is named 'Best'"):
         PartOptimizer("Best", 0.5, "Owner", "dnn_optimizer").checked()
+
+
+def combined(model_dir, **arguments):
+    """Part optimizers with state of different names."""
+    return replicate.DNNLinearCombinedRegressor(
+        str(model_dir),
+        linear_feature_columns=[JOB],
+        linear_optimizer="Ftrl",
+        dnn_feature_columns=DENSE,
+        dnn_optimizer=lambda: v1.train.AdamOptimizer(0.1),
+        dnn_hidden_units=[2],
+        config=replicate.RunConfig(progress="off", save_summary_steps=None, tf_random_seed=1),
+        **arguments,
+    )
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors((FEATURES, LABELS.astype(np.float32))).repeat()
+
+
+def without(path, is_left_out):
+    """Writes a checkpoint anew, without some of its variables."""
+    reader = v1.train.load_checkpoint(path)
+    with tf.Graph().as_default(), v1.Session() as session:
+        for name in reader.get_variable_to_shape_map():
+            if not is_left_out(name):
+                v1.get_variable(name, initializer=reader.get_tensor(name))
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, path, write_state=False)
+
+
+@pytest.fixture(scope="module")
+def first_step(tmp_path_factory):
+    """Directory with a checkpoint after a step."""
+    folder = tmp_path_factory.mktemp("combined")
+    combined(folder).train(input_fn, steps=1)
+    return folder
+
+
+@pytest.fixture
+def started(first_step, tmp_path):
+    return combined(shutil.copytree(first_step, tmp_path / "copy"))
+
+
+def test_training_goes_on_without_the_slots_of_another_program(started, caplog):
+    before = {name: started.get_variable_value(name) for name in started.get_variable_names()}
+    caplog.set_level(logging.INFO, log.name)
+    without(started.latest_checkpoint(), lambda name: "Adam" in name or "beta" in name)
+    other = combined(started.model_dir, devices=["/cpu:0", "/cpu:1"]).train(input_fn, steps=1)
+    assert other.get_variable_value("global_step") == 2
+    assert sorted(other.get_variable_names()) == sorted(before)
+    assert other.get_variable_value("training/beta1_power") == pytest.approx(0.9**2)
+    # The first step of Adam from the weights is as large as the rate.
+    bias = "dnn/logits/bias"
+    difference = other.get_variable_value(bias) - before[bias]
+    np.testing.assert_allclose(np.abs(difference), [0.1], rtol=1e-4)
+    weights = "linear/linear_model/job/weights/Ftrl"
+    assert (other.get_variable_value(weights) > before[weights]).all()
+    (told,) = [text for text in caplog.messages if "start at their initial values" in text]
+    assert "the slots and other state of Adam under" in told
+
+
+def test_missing_weight_of_another_program_stays_an_error(started):
+    without(started.latest_checkpoint(), lambda name: name.startswith("dnn/logits/bias"))
+    with pytest.raises(replicate.CheckpointError, match=r"it lacks 3 of the .*: dnn/logits/bias"):
+        combined(started.model_dir).train(input_fn, steps=1)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.columns.column_tensors import ColumnTensors
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 fc = tf.feature_column
@@ -41,3 +42,22 @@ def test_weights_start_at_zero(graph):
 def test_missing_ids_name_the_column(graph):
     with pytest.raises(ValueError, match="Cannot compute feature column 'id': features has no"):
         ColumnTensors({}).ids_and_weights(IDS)
+
+
+def test_other_number_of_values_than_the_column_has_is_refused(graph):
+    column = fc.numeric_column("x", [2])
+    text = r"column 'x': it takes 2 values for each example\..* Received shape "
+    with pytest.raises(ValueError, match=text + r"\(4, 1\)\.$"):
+        ColumnTensors({"x": np.ones([4, 1])}).dense(column)
+    given = v1.placeholder(tf.float32, [None, None])
+    value = ColumnTensors({"x": given}).dense(column).values
+    with v1.Session() as session:
+        assert session.run(value, {given: [[1, 2]]}).tolist() == [[1, 2]]
+        with pytest.raises(ValueError, match=text + r"\[4 1\]\.$"), user_errors():
+            session.run(value, {given: np.ones([4, 1])})
+
+
+def test_strings_for_a_numeric_column_are_refused(graph):
+    column = fc.bucketized_column(fc.numeric_column("x"), [0.0])
+    with pytest.raises(ValueError, match="column 'x': it takes numbers, but feature 'x' is of"):
+        ColumnTensors({"x": [["1"]]}).dense(column)

@@ -103,7 +103,11 @@ def test_own_loss_gets_ids():
     [
         (BinaryClassHead(), ["yes", "no", "no"], r"type string, but must be numbers in \[0, 1\]"),
         (BinaryClassHead(label_vocabulary=["a", "b"]), LABELS, "int64, but must be strings"),
-        (BinaryClassHead(), [0, 1, 2], "Use MultiClassHead for more than two"),
+        (
+            BinaryClassHead(),
+            [0, 1, 2],
+            "For more than two classes, use MultiClassHead, or set n_classes",
+        ),
         (BinaryClassHead(), [[0, 1]] * 3, "If these are one-hot labels, pass the ids"),
     ],
 )

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.heads.weights import check_weight_column, example_weights
+from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 LOGITS = tf.zeros([2, 3])
@@ -29,7 +30,7 @@ def test_weights_of_sequences():
 
 def test_weights_for_each_logit():
     assert weights(tf.ones([2, 3]), per_logit=True).shape == [2, 3]
-    with pytest.raises(ValueError, match=r"weights_shape: \[2 3\], logits_shape: \[2 3\]"):
+    with pytest.raises(ValueError, match=r"weights of shape \(2, 3\), logits of shape \(2, 3\)"):
         weights(tf.ones([2, 3]))
 
 
@@ -65,9 +66,10 @@ def test_values_that_are_no_weights_are_refused():
 
 
 def test_wrong_shape_fails_in_a_graph(graph):
-    made = weights(tf.ones([3]), logits=tf.zeros([2, 3]))
-    with (
-        v1.Session() as session,
-        pytest.raises(tf.errors.InvalidArgumentError, match="weights of Head, feature w, do"),
-    ):
-        session.run(made)
+    given = v1.placeholder(tf.float32, None)
+    made = weights(given, logits=tf.zeros([2, 3]))
+    text = r"of Head, feature 'w', do .* weights_shape: \[3\], logits_shape: \[2 3\]"
+    with v1.Session() as session:
+        assert session.run(made, {given: [[1], [2]]}).tolist() == [[1], [2]]
+        with pytest.raises(ValueError, match=text), user_errors():
+            session.run(made, {given: [1, 2, 3]})

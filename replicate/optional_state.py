@@ -1,0 +1,55 @@
+"""Optimizers whose state a checkpoint may lack.
+
+A checkpoint of another program may hold the weights of a model, and slots of its optimizer under
+other names or none. `allow_missing_state` tells so when the optimizer is made; whoever loads
+checkpoints asks `optional_states`, and starts a missing state at its initial values.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from replicate._types import Variable
+
+v1 = tf.compat.v1
+
+_OPTIMIZERS = ("replicate", "optional_state")
+"""Key of the optimizers of a graph. Not a string: never exported."""
+
+
+class OptimizerState(NamedTuple):
+    """State of an optimizer in the default graph.
+
+    Attributes:
+      owner: Name of the optimizer.
+      variables: Its slots and other variables; at least one.
+    """
+
+    owner: str
+    variables: list[Variable]
+
+
+def allow_missing_state(optimizer: v1.train.Optimizer) -> None:
+    """Tells that checkpoints may lack the state of an optimizer of the default graph.
+
+    Args:
+      optimizer: An optimizer, before or after it makes its variables. Its `variables` method lists
+        them.
+    """
+    told = v1.get_collection_ref(_OPTIMIZERS)
+    if not any(each is optimizer for each in told):
+        told.append(optimizer)
+
+
+def optional_states() -> list[OptimizerState]:
+    """Returns the states that a checkpoint may lack. Call it when the graph is complete.
+
+    Several wrappers of one optimizer share one state.
+    """
+    optimizers: list[Any] = v1.get_collection(_OPTIMIZERS)
+    states: dict[frozenset[Any], OptimizerState] = {}
+    for optimizer in optimizers:
+        variables = list(optimizer.variables())
+        key = frozenset(variable.ref() for variable in variables)
+        states.setdefault(key, OptimizerState(optimizer.get_name(), variables))
+    return [state for state in states.values() if state.variables]
