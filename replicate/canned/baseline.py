@@ -6,10 +6,10 @@ from typing import Any
 from replicate._types import Path
 from replicate.canned.baseline_part import BaselinePart
 from replicate.canned.canned_model import one_part_model_fn
-from replicate.canned.devices import on_devices
 from replicate.canned.head_choice import classifier_head, regressor_head
-from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
+from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.part_optimizers import PartOptimizer
+from replicate.canned.replication import on_devices
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 

@@ -8,12 +8,12 @@ import tensorflow as tf
 from replicate._types import Path
 from replicate.canned.canned_model import one_part_model_fn
 from replicate.canned.columns.column_kinds import Column
-from replicate.canned.devices import on_devices
 from replicate.canned.head_choice import classifier_head, regressor_head
-from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
+from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation, make_network
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.partitioners import Partitioner
+from replicate.canned.replication import on_devices
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 

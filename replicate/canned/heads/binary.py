@@ -17,8 +17,8 @@ from replicate.canned.heads.classes import (
 )
 from replicate.canned.heads.head import head_label
 from replicate.canned.heads.labels import ONE_ID, dense_labels, in_range
-from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.measures import accuracy, area, majority, mean, precision, recall
+from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.task import Examples, Task, TaskMetric, average_loss
 from replicate.canned.heads.task_head import TaskHead
 from replicate.canned.heads.vocabulary import Vocabulary, make_vocabulary

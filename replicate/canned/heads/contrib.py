@@ -10,10 +10,10 @@ from typing import Any
 from replicate._types import Tensor
 from replicate.canned.heads.binary import BinaryClassHead
 from replicate.canned.heads.head import Head
-from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.multi_class import MultiClassHead
 from replicate.canned.heads.multi_head import MultiHead
 from replicate.canned.heads.multi_label import MultiLabelHead
+from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.regression import (
     LogisticRegressionHead,
     PoissonRegressionHead,

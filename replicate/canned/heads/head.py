@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from replicate._types import Nest, Operation, Tensor, Variable
 from replicate.canned.heads.curvature import CurvatureLoss
-from replicate.canned.heads.losses import Reduction, old_reduction, total_regularization
 from replicate.canned.heads.metric_objects import scope_name
-from replicate.canned.heads.training import make_train_op, write_summaries
+from replicate.canned.heads.reductions import Reduction, old_reduction, total_regularization
+from replicate.canned.heads.train_ops import make_train_op, write_summaries
 from replicate.export.outputs import DEFAULT_SIGNATURE, ExportOutput, PredictOutput
 from replicate.spec import AVERAGE_LOSS_METRIC_KEY, LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
 

@@ -11,10 +11,10 @@ from replicate.canned.heads.classes import PREDICT
 from replicate.canned.heads.curvature import CurvatureLoss
 from replicate.canned.heads.head import REGULARIZATION_LOSS_KEY, Head, keyed
 from replicate.canned.heads.labels import checked_logits
-from replicate.canned.heads.losses import old_reduction, total_regularization
 from replicate.canned.heads.measures import batch_mean
 from replicate.canned.heads.metric_objects import Metric, scope_name
-from replicate.canned.heads.training import make_train_op, write_summaries
+from replicate.canned.heads.reductions import old_reduction, total_regularization
+from replicate.canned.heads.train_ops import make_train_op, write_summaries
 from replicate.export.outputs import DEFAULT_SIGNATURE, ExportOutput, PredictOutput
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
 

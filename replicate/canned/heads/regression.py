@@ -17,8 +17,8 @@ from replicate.canned.heads.classes import PREDICT, REGRESSION
 from replicate.canned.heads.curvature import LossKind
 from replicate.canned.heads.head import head_label
 from replicate.canned.heads.labels import dense_labels, in_range
-from replicate.canned.heads.losses import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.measures import mean
+from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.task import Task, TaskMetric, average_loss
 from replicate.canned.heads.task_head import TaskHead
 from replicate.export.outputs import (

@@ -9,7 +9,9 @@ from replicate._types import Nest, Tensor
 from replicate.canned.heads.curvature import CurvatureLoss
 from replicate.canned.heads.head import REGULARIZATION_LOSS_KEY, Head, keyed
 from replicate.canned.heads.labels import checked_logits
-from replicate.canned.heads.losses import (
+from replicate.canned.heads.measures import batch_mean
+from replicate.canned.heads.metric_objects import Metric
+from replicate.canned.heads.reductions import (
     Reduction,
     call_loss_fn,
     check_loss_fn,
@@ -17,8 +19,6 @@ from replicate.canned.heads.losses import (
     reduced_loss,
     total_regularization,
 )
-from replicate.canned.heads.measures import batch_mean
-from replicate.canned.heads.metric_objects import Metric
 from replicate.canned.heads.task import Examples, Task
 from replicate.canned.heads.weights import check_weight_column, example_weights
 from replicate.export.outputs import ExportOutput

@@ -5,6 +5,6 @@
 centers); `initialization.py` chooses the first centers, and `hooks.py` runs that.
 """
 
-from replicate.canned.kmeans.estimator import KMeansClustering
+from replicate.canned.kmeans.clustering import KMeansClustering
 
 __all__ = ["KMeansClustering"]

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.heads import RegressionHead
-from replicate.canned.heads.training import make_train_op, write_summaries
+from replicate.canned.heads.train_ops import make_train_op, write_summaries
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
 from replicate.tower_optimizer import TowerOptimizer

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.canned.devices import on_devices
 from replicate.canned.linear import LinearRegressor
+from replicate.canned.replication import on_devices
 
 v1 = tf.compat.v1
 X = tf.feature_column.numeric_column("x")

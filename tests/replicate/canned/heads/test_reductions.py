@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from model_deploy import device_plan
-from replicate.canned.heads.losses import (
+from replicate.canned.heads.reductions import (
     SUM_OVER_BATCH_SIZE,
     call_loss_fn,
     check_loss_fn,
