@@ -126,6 +126,7 @@ def test_deployment_config_of_a_cluster_equals_one_process(start_servers, tmp_pa
     """Two replicas with two clones each and a parameter server, in sessions of their own."""
     roles = start_servers(worker=2, ps=1)
     found = {}
+    variables_have_values = threading.Event()
 
     def replica(index):
         config = model_deploy.DeploymentConfig(
@@ -153,7 +154,10 @@ def test_deployment_config_of_a_cluster_equals_one_process(start_servers, tmp_pa
                 allow_soft_placement=True,
             )
             creator = kind(v1.train.Scaffold(), master, options)
+            # A worker that looks too early looks again after 30 seconds.
+            assert index == 0 or variables_have_values.wait(60)
             with v1.train.MonitoredSession(creator, [hook]) as session:
+                variables_have_values.set()
                 while not session.should_stop() and session.run(step) < STEPS:
                     session.run(train_op)
                 if index == 0:
