@@ -19,6 +19,8 @@ from replicate.towers import current_tower
 v1 = tf.compat.v1
 Reduction = v1.losses.Reduction
 
+pytestmark = pytest.mark.usefixtures("plain_sessions")
+
 TWO = ["/cpu:0", "/cpu:1"]
 
 
@@ -58,10 +60,6 @@ def classifier(features, labels, mode, params):
 
 
 def quietly(model_fn, input_fn=noisy_rows, devices=TWO, **how):
-    """The result of a check whose graphs run as they are built, which is faster here."""
-    options = v1.ConfigProto(allow_soft_placement=True)
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
-    how = {"config": RunConfig(session_config=options), **how}
     return check_replication(model_fn, input_fn, devices, **how, output=None)
 
 
