@@ -4,6 +4,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import functools
 import gc
 import itertools
 import multiprocessing
@@ -82,14 +83,21 @@ def graph():
 
 @pytest.fixture(scope="module")
 def plain_sessions():
-    """Makes Estimators run their graphs as they are, in all tests of a module."""
+    """Makes Estimators run their graphs as they are, in all tests of a module.
+
+    They also write graph.pbtxt in binary: as text it takes as long as many steps.
+    """
 
     def options(cluster):
         found = default_session_config(cluster) or v1.ConfigProto(allow_soft_placement=True)
         found.graph_options.rewrite_options.disable_meta_optimizer = True
         return found
 
-    with mock.patch.object(run_config, "default_session_config", options):
+    binary = functools.partial(tf.io.write_graph, as_text=False)
+    with (
+        mock.patch.object(run_config, "default_session_config", options),
+        mock.patch.object(tf.io, "write_graph", binary),
+    ):
         yield
 
 

@@ -72,10 +72,11 @@ def test_reaches_a_loss_and_draws_reconstructions(run_program, tmp_path):
         "--train_steps=25",
         "--eval_every_steps=25",
         "--batch_size=128",
+        "--num_towers=1",
         "--progress=off",
     )
     assert done.code == 0, done.err
-    assert "128 = 2 x 64" in done.out
+    assert "128 = 1 x 128" in done.out
     train, test = re.findall(r"loss ([\d.]+) error", done.out)
     assert float(train) < 22.5
     assert float(test) < 23

@@ -94,9 +94,10 @@ def test_distances_are_those_to_the_nearest():
 
 
 def test_samples_come_near_to_images(run_program, tmp_path):
-    arguments = (f"--model_dir={tmp_path}", "--progress=off", "--eval_every_steps=600")
+    arguments = (f"--model_dir={tmp_path}", "--progress=off", "--eval_every_steps=200")
+    arguments += ("--batch_size=64", "--learning_rate=0.004")
     first = run_program("gan", *arguments, "--train_steps=1")
-    done = run_program("gan", *arguments, "--train_steps=600")
+    done = run_program("gan", *arguments, "--train_steps=200")
     assert (first.code, done.code) == (0, 0), done.err
     assert "2 towers" in done.out
     assert "continuing at step 1" in done.out

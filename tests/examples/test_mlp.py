@@ -89,18 +89,6 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
             assert json.loads(line)["step"] == 80
 
 
-def test_a_dry_run_compares_one_step_and_trains_nothing(run_program, tmp_path):
-    done = run_program("mlp", f"--model_dir={tmp_path}", "--dry_run", "--batch_size=16")
-    assert done.code == 0, done.err
-    found = re.findall(r"^difference +(\S+) +gradient of (\S+)$", done.out, re.MULTILINE)
-    layers = (1, 2, 3)
-    names = {f"linear{layer}/{part}" for layer in layers for part in ("weights", "bias")}
-    assert {name for _, name in found} == names
-    assert max(float(difference) for difference, _ in found) < 1e-4
-    assert "loss and gradients on 2 towers are those on one, but for rounding" in done.out
-    assert not list(tmp_path.glob("model.ckpt*"))
-
-
 def test_unusable_checkpoint_is_one_line_and_exit_code_2(run_program, tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"')
     (tmp_path / "model.ckpt-5.index").write_text("damaged")

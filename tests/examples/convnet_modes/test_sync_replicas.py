@@ -1,6 +1,5 @@
 """Graphs of the workers: same variables, and an optimizer with its hook."""
 
-import pytest
 import tensorflow as tf
 
 import kfac
@@ -25,23 +24,14 @@ def built(task_type, task_id, **params):
     )
 
 
-@pytest.mark.parametrize(
-    ("strategy", "others"),
-    [
-        ("chief_worker", [("worker", 1)]),
-        ("dedicated_workers", [("worker", 0), ("worker", 1)]),
-        ("shared", [("worker", 0)]),
-    ],
-)
-def test_every_worker_makes_the_same_variables(strategy, others):
+def test_workers_of_different_roles_make_the_same_variables():
     def names(task_type, task_id):
         with tf.Graph().as_default():
-            spec = built(task_type, task_id, optimizer="kfac", op_strategy=strategy)
+            spec = built(task_type, task_id, optimizer="kfac", op_strategy="chief_worker")
             assert len(spec.training_hooks) == 1
             return sorted(variable.op.name for variable in v1.global_variables())
 
-    expected = names("chief", 0)
-    assert all(names(*worker) == expected for worker in others)
+    assert names("chief", 0) == names("worker", 1)
 
 
 def test_other_optimizers_wait_for_all_workers(graph):
