@@ -19,6 +19,8 @@ import replicate
 
 v1 = tf.compat.v1
 LOADERS = {"digits": load_digits, "wine": load_wine, "breast_cancer": load_breast_cancer}
+NAMES = [pytest.param("digits", marks=pytest.mark.slow), "wine", "breast_cancer"]
+"""Wine has three classes, breast cancer two. The ten of the digits take longer."""
 HIDDEN = 32
 STEPS = 150
 RATE = 0.01
@@ -50,7 +52,7 @@ def accuracy(make, data, model_dir, steps):
     return estimator.evaluate(input_fn(test), steps=1)["accuracy"]
 
 
-@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_linear_classifier_is_as_accurate_as_logistic_regression(name, tmp_path):
     """The penalty of LogisticRegression is half the squares of the weights, over the rows.
 
@@ -89,7 +91,7 @@ def save_initial_weights(x, y, folder):
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_network_is_as_accurate_as_that_of_scikit_learn(name, tmp_path):
     (x, y), test = split(name)
     expected = network(batch_size=len(x)).fit(x, y).score(*test)

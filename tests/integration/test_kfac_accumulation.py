@@ -1,7 +1,9 @@
 """K-FAC inside a TowerOptimizer that accumulates: k micro-batches count as one batch."""
 
+import contextlib
+import functools
+
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import kfac
@@ -56,13 +58,14 @@ def model_fn(features, labels, mode, params):
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
 
-def train(data, towers=1, accumulate=1, every=1, use_resource=True, paths=()):
-    """Trains on all of the data; returns all variables.
+@contextlib.contextmanager
+def trainer(rows, towers=1, accumulate=1, every=1, use_resource=True):
+    """Yields a function that trains on data in batches of so many rows, and returns all variables.
 
-    With paths it goes on from the first one, unless that is None, and saves to the second one.
+    Each call has a session of its own. It begins with the checkpoint `start`, if there is one, and
+    saves to `end`.
     """
     with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
-        rows = len(data[0][1])
         images = v1.placeholder(tf.float64, [rows, 4, 4, 2])
         labels = v1.placeholder(tf.int64, [rows])
         devices = [f"/cpu:{index}" for index in range(towers)]
@@ -70,38 +73,48 @@ def train(data, towers=1, accumulate=1, every=1, use_resource=True, paths=()):
             model_fn, v1.losses.Reduction.MEAN, devices=devices
         )
         spec = replicated(images, labels, "train", {"accumulate": accumulate, "every": every})
-        with v1.Session() as session:
-            session.run(v1.global_variables_initializer())
-            if paths and paths[0]:
-                v1.train.Saver().restore(session, paths[0])
-            for x, y in data:
-                session.run(spec.train_op, {images: x, labels: y})
-            if paths:
-                v1.train.Saver().save(session, paths[1])
-            return session.run({v.op.name: v for v in v1.global_variables()})
+        initializer, saver = v1.global_variables_initializer(), v1.train.Saver()
+
+        def train(data, start=None, end=None):
+            with v1.Session() as session:
+                session.run(initializer)
+                if start:
+                    saver.restore(session, start)
+                for x, y in data:
+                    session.run(spec.train_op, {images: x, labels: y})
+                if end:
+                    saver.save(session, end)
+                return session.run({v.op.name: v for v in v1.global_variables()})
+
+        yield train
+
+
+@functools.cache
+def trained_on_whole_batches(every):
+    with trainer(ROWS * MICRO_BATCHES, every=every) as train:
+        return train(batches(ROWS * MICRO_BATCHES))
 
 
 def assert_as_one_batch(got, every):
     """Compares with training on whole batches, `every` updates between those of the averages."""
-    expected = train(batches(ROWS * MICRO_BATCHES), every=every)
+    expected = trained_on_whole_batches(every)
     assert {"kfac/conv/w/input/cov", "kfac/dense/w/output/inverse", "dense/w/KFAC"} <= set(expected)
     for name in sorted(set(expected) - {"kfac/sample_step"}):
         np.testing.assert_allclose(got[name], expected[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize(("towers", "use_resource"), [(1, True), (2, False)])
-def test_micro_batches_equal_whole_batches(towers, use_resource):
-    got = train(batches(ROWS), towers, MICRO_BATCHES, 2, use_resource)
-    assert_as_one_batch(got, every=2)
+def test_micro_batches_of_one_tower_equal_whole_batches():
+    with trainer(ROWS, 1, MICRO_BATCHES, every=2, use_resource=False) as train:
+        assert_as_one_batch(train(batches(ROWS)), every=2)
 
 
-def test_run_that_stops_within_a_window_goes_on_exactly(tmp_path):
-    data = batches(ROWS)
-    straight = train(data, 2, MICRO_BATCHES)
+def test_two_towers_equal_whole_batches_and_go_on_exactly_within_a_window(tmp_path):
+    data, path = batches(ROWS), str(tmp_path / "first")
+    with trainer(ROWS, 2, MICRO_BATCHES) as train:
+        straight = train(data)
+        train(data[:5], end=path)
+        resumed = train(data[5:], start=path)
     assert_as_one_batch(straight, every=1)
-    paths = [None, str(tmp_path / "first"), str(tmp_path / "second")]
-    train(data[:5], 2, MICRO_BATCHES, paths=paths[:2])
-    resumed = train(data[5:], 2, MICRO_BATCHES, paths=paths[1:])
     assert sorted(resumed) == sorted(straight)
     for name, value in straight.items():
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)

@@ -150,9 +150,9 @@ def check_towers(model, estimation_mode, dtype, towers):
 @pytest.mark.parametrize(
     ("model", "estimation_mode", "dtype", "towers"),
     [
-        ("perceptron", "empirical", "float32", 8),
+        ("perceptron", "empirical", "float32", 3),
         ("convnet", "exact", "float32", 2),
-        ("embedding", "exact", "float64", 3),
+        ("embedding", "exact", "float64", 2),
         ("recurrent", "empirical", "float64", 2),
     ],
 )

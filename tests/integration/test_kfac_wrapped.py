@@ -115,7 +115,7 @@ def test_tower_optimizer(momentum_type):
 
     expected = one_tower(momentum_type)
     with tf.Graph().as_default():
-        devices = [f"/cpu:{index}" for index in range(3)]
+        devices = [f"/cpu:{index}" for index in range(2)]
         replicated = replicate.replicate_model_fn(model_fn, devices=devices)
         spec = replicated(tf.constant(X), tf.constant(Y), "train")
         assert_alike(trained(spec.train_op), expected)
