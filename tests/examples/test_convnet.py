@@ -1,17 +1,13 @@
 """The main program, judged by its exit code and the lines that it prints.
 
-Start-up and Ctrl-C are tested in a process of its own, the rest inside the test process.
+Ctrl-C is tested in a process of its own, the rest inside the test process.
 """
 
 import json
-import os
 import pathlib
 import re
-import signal
 import socket
 import struct
-import subprocess
-import sys
 
 import pytest
 
@@ -114,35 +110,33 @@ def test_divergence_is_one_line_and_exit_code_3(run_program, tmp_path):
     assert "Traceback" not in done.err
 
 
-def test_interrupt_saves_and_prints_the_command_to_resume(tmp_path):
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+def write_and_interrupt(text):
+    if "step/s" in text:
+        sys.stderr.write = write
+        os.kill(os.getpid(), signal.SIGINT)
+    return write(text)
+
+write, sys.stderr.write = sys.stderr.write, write_and_interrupt
+runpy.run_module("examples.convnet", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_interrupt_saves_and_prints_the_command_to_resume(run_python, tmp_path):
     model_dir = tmp_path / "model"
     flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=bar")
-    flags += ("--optimizer=momentum", "--num_towers=1")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "examples.convnet", f"--model_dir={model_dir}", *flags],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        begin = []
-        while "step/s" not in "".join(begin[-1:]):
-            begin.append(next(process.stderr))
-        process.send_signal(signal.SIGINT)
-        printed, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    errors = "".join(begin) + errors
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors
-    assert "WARNING" not in errors
-    assert f"none in {model_dir}: starting at step 0" in printed
-    (saved,) = re.findall(r"saved +(\S+)", printed)
+    flags += (FIRST_ORDER, "--num_towers=1")
+    done = run_python(INTERRUPTED, f"--model_dir={model_dir}", *flags, folder=ROOT)
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
+    assert "WARNING" not in done.err
+    assert f"none in {model_dir}: starting at step 0" in done.out
+    (saved,) = re.findall(r"saved +(\S+)", done.out)
     assert saved.startswith(f"{model_dir}/model.ckpt-")
     assert pathlib.Path(f"{saved}.index").exists()
-    assert f"-m examples.convnet --model_dir={model_dir} --train_steps=1000000" in printed
+    assert f"-m examples.convnet --model_dir={model_dir} --train_steps=1000000" in done.out
 
 
 @pytest.mark.parametrize(

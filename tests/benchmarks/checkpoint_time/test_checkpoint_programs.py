@@ -1,3 +1,4 @@
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,15 @@ v1 = tf.compat.v1
 
 @pytest.fixture(scope="module")
 def trained():
-    return programs.Trained("lenet", side=8, towers=2)
+    """A LeNet of a sixteenth of its width."""
+    make = programs.factory.get_network_fn
+
+    def narrow(*args, **kwargs):
+        return functools.partial(make(*args, **kwargs), depth_multiplier=1 / 16)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs.factory, "get_network_fn", narrow)
+        return programs.Trained("lenet", side=8, towers=2)
 
 
 @pytest.mark.parametrize("make", [programs.EstimatorWay, programs.PlainWay])

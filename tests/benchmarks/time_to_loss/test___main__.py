@@ -125,7 +125,9 @@ def test_picture(curves, tmp_path):
     ("problem", "names"),
     [("autoencoder", ("adam", "kfac")), ("convnet", ("momentum", "kfac fixed"))],
 )
-def test_programs_start_equal_and_learn(problem, names):
+def test_programs_start_equal_and_learn(monkeypatch, problem, names):
+    monkeypatch.setattr(loss_programs, "ENCODER", (64, 8, 2))
+    monkeypatch.setattr(loss_programs, "WARM_UP", 1)
     settings = next(loss_race.grid(problem))
     programs = [loss_programs.Program(problem, name, settings[name], seed=3) for name in names]
     before = [program.loss() for program in programs]

@@ -12,7 +12,7 @@ v1 = tf.compat.v1
 Keys = v1.GraphKeys
 NAMES = list(factory.NETWORKS)
 FAST = ["cifarnet", "lenet", "mobilenet_v1"]
-"""Kinds of layers of all networks, in few of them: the others differ in depth and in their order."""
+"""Few networks with the kinds of layers of all: the others differ in depth and order."""
 DEEPER = ["resnet_v1_34", "resnet_v2_34", "vgg_16"]
 """Networks that have more of the same blocks than another one."""
 SMALL = 1 / 16
