@@ -121,6 +121,7 @@ def run_python(tmp_path_factory):
     """Runs a program in a new process, as `python -c` does, and returns how it ended.
 
     Importing TensorFlow takes seconds, so one process imports it, and all others are its forks.
+    With `quick=True` its Estimators run as with the fixture `plain_sessions`.
     """
     begin = textwrap.dedent(
         """
@@ -130,19 +131,29 @@ def run_python(tmp_path_factory):
         os.chdir(folder)
         os.environ.update(environment)
         sys.argv = ["-c", *arguments]
+        if quick:
+            import functools
+            import tensorflow as tf
+            from replicate.estimator import run_config
+
+            options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+            options.graph_options.rewrite_options.disable_meta_optimizer = True
+            run_config.default_session_config = lambda cluster: options
+            tf.io.write_graph = functools.partial(tf.io.write_graph, as_text=False)
         exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
         """
     )
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tensorflow", "kfac", "replicate"])
 
-    def run(program, *arguments, folder=".", environment=None, timeout=110):
+    def run(program, *arguments, folder=".", environment=None, timeout=110, quick=False):
         printed = [tmp_path_factory.mktemp("process") / name for name in ("out", "err")]
         given = {
             "program": program,
             "arguments": [str(argument) for argument in arguments],
             "folder": str(folder),
             "environment": environment or {},
+            "quick": quick,
             "printed": [str(path) for path in printed],
         }
         process = context.Process(target=exec, args=(begin, given))

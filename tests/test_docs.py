@@ -19,7 +19,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_runs(program, tmp_path, run_python):
-    done = run_python(program, folder=tmp_path)
+    done = run_python(program, folder=tmp_path, quick=True)
     assert done.code == 0, done.err
 
 

@@ -75,10 +75,7 @@ PROGRAM = textwrap.dedent(
                 os.kill(os.getpid(), signal.SIGKILL)
 
     model_dir, last_step, save_every, kill_at = sys.argv[1], *map(int, sys.argv[2:])
-    options = v1.ConfigProto(allow_soft_placement=True)
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
-    config = replicate.RunConfig(
-        save_checkpoints_steps=save_every, progress="off", session_config=options)
+    config = replicate.RunConfig(save_checkpoints_steps=save_every, progress="off")
     replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])
     estimator = replicate.Estimator(replicated, model_dir, config)
     estimator.train(input_fn, hooks=[TellStepAndDie()], max_steps=last_step)
@@ -90,7 +87,7 @@ PROGRAM = textwrap.dedent(
 def train(run_python):
     """Trains in a process of its own, which may kill itself after a step."""
     return lambda model_dir, kill_at=-1: run_python(
-        PROGRAM, model_dir, LAST_STEP, SAVE_EVERY, kill_at
+        PROGRAM, model_dir, LAST_STEP, SAVE_EVERY, kill_at, quick=True
     )
 
 
