@@ -302,7 +302,10 @@ def write_images(folder, dataset):
         ("cifar10", ["--model_name=cifarnet"], "10 images, 10 classes, for cifarnet as 32x32"),
         (
             "tfrecords",
-            ["--model_name=lenet", "--preprocessing_name=inception", "--labels_offset=1"],
+            [
+                *("--model_name=lenet", "--preprocessing_name=inception"),
+                *("--labels_offset=1", "--num_clones=2"),
+            ],
             "10 images, 10 classes, for lenet as 28x28",
         ),
     ],
@@ -319,7 +322,6 @@ def test_same_seed_same_weights_from_files(run_program, tmp_path, dataset, flags
             *flags,
             f"--num_preprocessing_threads={threads}",
             "--batch_size=2",
-            "--num_clones=2",
             "--max_number_of_steps=3",
         )
         assert done.code == 0, done.err
