@@ -1,3 +1,4 @@
+import functools
 import importlib.metadata
 import os
 import pathlib
@@ -21,6 +22,8 @@ from replicate.export import (
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 from replicate.tower_optimizer import TowerOptimizer
+
+pytestmark = pytest.mark.usefixtures("plain_sessions")
 
 v1 = tf.compat.v1
 
@@ -57,7 +60,7 @@ def trained(model_dir, devices):
 
 
 @pytest.fixture(scope="module")
-def estimators(tmp_path_factory):
+def estimators(plain_sessions, tmp_path_factory):
     """The same model, trained on one tower and on three."""
     return [trained(tmp_path_factory.mktemp("model"), devices) for devices in (ONE, THREE)]
 
@@ -69,23 +72,27 @@ def exports(estimators, tmp_path_factory):
     ]
 
 
+@pytest.fixture(scope="module")
+def loaded(exports):
+    return [tf.saved_model.load(path.decode()) for path in exports]
+
+
+@functools.cache
 def predicted(estimator):
     first = next(estimator.predict(input_fn, yield_single_examples=False))
     return first["y"], first["best"]
 
 
 @pytest.mark.parametrize("towers", [0, 1], ids=["one tower", "three towers"])
-@pytest.mark.parametrize("rows", [1, 2, 8])
-def test_loaded_model_predicts_as_the_estimator(estimators, exports, towers, rows):
-    serve = tf.saved_model.load(exports[towers].decode()).signatures[DEFAULT]
-    outputs = serve(x=tf.constant(X[:rows]))
+def test_loaded_model_predicts_as_the_estimator(estimators, loaded, towers):
     wanted, best = predicted(estimators[towers])
-    np.testing.assert_allclose(outputs["y"], wanted[:rows], rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(outputs["best"], best[:rows])
+    for rows in (1, 2, 8):
+        outputs = loaded[towers].signatures[DEFAULT](x=tf.constant(X[:rows]))
+        np.testing.assert_allclose(outputs["y"], wanted[:rows], rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(outputs["best"], best[:rows])
 
 
-def described(export):
-    model = tf.saved_model.load(export.decode())
+def described(model):
     return {
         name: (
             signature.structured_input_signature,
@@ -95,8 +102,8 @@ def described(export):
     }
 
 
-def test_signatures_do_not_depend_on_the_number_of_towers(exports):
-    one, three = map(described, exports)
+def test_signatures_do_not_depend_on_the_number_of_towers(loaded):
+    one, three = map(described, loaded)
     assert one == three
     assert list(one) == [DEFAULT]
     assert one[DEFAULT][1] == {
