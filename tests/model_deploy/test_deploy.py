@@ -156,7 +156,7 @@ def tags_of(summary_op):
 @pytest.mark.parametrize("optimizer", [None, sgd()], ids=["evaluation", "training"])
 @pytest.mark.parametrize("num_clones", [1, 2])
 @pytest.mark.parametrize("num_ps_tasks", [0, 1])
-def test_summaries_are_on_the_cpu(any_graph, logistic, data, optimizer, num_clones, num_ps_tasks):
+def test_summaries_are_on_the_cpu(graph, logistic, data, optimizer, num_clones, num_ps_tasks):
     config = DeploymentConfig(num_clones=num_clones, num_ps_tasks=num_ps_tasks)
     model = built(
         summarizing(logistic), data, config, optimizer, summarize_gradients=optimizer is not None
