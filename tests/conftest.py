@@ -4,12 +4,14 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import contextlib
 import functools
 import gc
 import itertools
 import multiprocessing
 import signal
-import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from typing import NamedTuple
 from unittest import mock
 
@@ -108,6 +110,107 @@ def own_log(caplog):
         yield caplog
 
 
+_BEGIN = """
+import os, sys
+os.setsid()
+for number, stream in enumerate(streams):
+    os.dup2(stream.fileno(), number)
+    stream.close()
+sys.stdin = open(0)
+os.chdir(folder)
+os.environ.clear()
+os.environ.update(environment)
+sys.argv = ["-c", *arguments]
+if quick:
+    import functools
+    import tensorflow as tf
+    from replicate.estimator import run_config
+
+    options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    run_config.default_session_config = lambda cluster: options
+    tf.io.write_graph = functools.partial(tf.io.write_graph, as_text=False)
+exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+"""
+
+
+class Fork:
+    """A program in a process group of its own, with pipes, like a `subprocess.Popen`."""
+
+    def __init__(self, context, given):
+        pipes = [os.pipe() for _ in range(3)]
+        (stdin, ours), *printed = pipes
+        theirs = [stdin, *(write for _, write in printed)]
+        self.stdin = os.fdopen(ours, "w", buffering=1)
+        self.stdout, self.stderr = (os.fdopen(read) for read, _ in printed)
+        streams = [Connection(descriptor) for descriptor in theirs]
+        self._process = context.Process(
+            target=exec, args=(_BEGIN, {**given, "streams": streams}), daemon=True
+        )
+        self._process.start()
+        self.pid = self._process.pid
+        for stream in streams:
+            stream.close()
+
+    @property
+    def returncode(self):
+        """Exit code (below 0: the signal that ended it), None while it runs."""
+        return self._process.exitcode
+
+    def poll(self):
+        return self.returncode
+
+    def wait(self, timeout=None):
+        self._process.join(timeout)
+        return self.returncode
+
+    def send_signal(self, number):
+        """Sends a signal to all of the group that is left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout=None):
+        """Waits for the end, which it forces after a time; returns what is left of the output."""
+        with ThreadPoolExecutor(2) as readers:
+            left = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            if self.wait(timeout) is None:
+                self.kill()
+                self.wait()
+            out, err = (each.result() for each in left)
+        self.close()
+        return out, err
+
+    def close(self):
+        """Closes the pipes."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
+
+
+@pytest.fixture(scope="session")
+def start_python():
+    """Starts a program in a new process, as `python -c` does.
+
+    Importing TensorFlow takes seconds, so one process imports it, and all others are its forks.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tensorflow", "kfac", "replicate"])
+
+    def start(program, *arguments, folder=".", environment=None, quick=False):
+        given = {
+            "program": program,
+            "quick": quick,
+            "arguments": [str(argument) for argument in arguments],
+            "folder": os.path.abspath(folder),
+            "environment": dict(os.environ if environment is None else environment),
+        }
+        return Fork(context, given)
+
+    return start
+
+
 class Ended(NamedTuple):
     """Exit code of a process (below 0: the signal that ended it) and what it printed."""
 
@@ -117,52 +220,19 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def run_python(tmp_path_factory):
-    """Runs a program in a new process, as `python -c` does, and returns how it ended.
+def run_python(start_python):
+    """Runs a program as `start_python` does, and returns how it ended.
 
-    Importing TensorFlow takes seconds, so one process imports it, and all others are its forks.
     With `quick=True` its Estimators run as with the fixture `plain_sessions`.
     """
-    begin = textwrap.dedent(
-        """
-        import os, sys
-        for number, path in enumerate(printed, 1):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
-        os.chdir(folder)
-        os.environ.update(environment)
-        sys.argv = ["-c", *arguments]
-        if quick:
-            import functools
-            import tensorflow as tf
-            from replicate.estimator import run_config
-
-            options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
-            options.graph_options.rewrite_options.disable_meta_optimizer = True
-            run_config.default_session_config = lambda cluster: options
-            tf.io.write_graph = functools.partial(tf.io.write_graph, as_text=False)
-        exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
-        """
-    )
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tensorflow", "kfac", "replicate"])
 
     def run(program, *arguments, folder=".", environment=None, timeout=110, quick=False):
-        printed = [tmp_path_factory.mktemp("process") / name for name in ("out", "err")]
-        given = {
-            "program": program,
-            "arguments": [str(argument) for argument in arguments],
-            "folder": str(folder),
-            "environment": environment or {},
-            "quick": quick,
-            "printed": [str(path) for path in printed],
-        }
-        process = context.Process(target=exec, args=(begin, given))
-        process.start()
-        process.join(timeout)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-        out, err = (path.read_text() for path in printed)
-        return Ended(process.exitcode, out, err)
+        environment = {**os.environ, **(environment or {})}
+        child = start_python(
+            program, *arguments, folder=folder, environment=environment, quick=quick
+        )
+        child.stdin.close()
+        printed = child.communicate(timeout)
+        return Ended(child.returncode, *printed)
 
     return run

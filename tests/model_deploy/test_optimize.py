@@ -46,7 +46,7 @@ def scalar_tags():
     return [tf.get_static_value(summary.op.inputs[0]).item().decode() for summary in summaries]
 
 
-@pytest.mark.parametrize("num_clones", [1, 2, 4])
+@pytest.mark.parametrize("num_clones", [1, 2])
 def test_one_gradient_for_each_trainable_variable(
     any_graph, batch_norm_classifier, data, num_clones
 ):
@@ -89,10 +89,9 @@ def test_loss_of_a_single_clone_is_not_scaled(graph, logistic, data):
     assert "scaled_clone_loss" not in [each.name for each in graph.get_operations()]
 
 
-@pytest.mark.parametrize("num_clones", [2, 4])
-def test_clones_equal_one_clone_on_the_whole_batch(new_graph, logistic, data, num_clones):
+def test_clones_equal_one_clone_on_the_whole_batch(new_graph, logistic, data):
     found = []
-    for count in (1, num_clones):
+    for count in (1, 4):
         with new_graph(use_resource=count > 2):
             total_loss, grads_and_vars = build(logistic, data, count, regularizer=l2)
             found.append(run([total_loss, gradients_by_name(grads_and_vars)]))
@@ -103,7 +102,7 @@ def test_clones_equal_one_clone_on_the_whole_batch(new_graph, logistic, data, nu
         np.testing.assert_allclose(cloned_gradients[name], gradient, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("num_clones", [1, 2, 4])
+@pytest.mark.parametrize("num_clones", [1, 2])
 def test_regularization_counts_once(any_graph, logistic, data, num_clones):
     total_loss, grads_and_vars = build(logistic, data, num_clones, regularizer=l2)
     loss, gradients = run([total_loss, gradients_by_name(grads_and_vars)])
@@ -144,7 +143,7 @@ def embedding_model(ids, labels, sparse=True):
     v1.losses.mean_squared_error(labels, tf.reduce_sum(rows, axis=1))
 
 
-@pytest.mark.parametrize("num_clones", [1, 2, 4])
+@pytest.mark.parametrize("num_clones", [1, 2])
 def test_gradients_of_embeddings_stay_sparse(any_graph, new_graph, num_clones):
     data = (np.array([0, 3, 3, 5, 1, 0, 3, 0]), np.arange(8, dtype=np.float32))
     _, [(gradient, variable)] = build(embedding_model, data, num_clones)

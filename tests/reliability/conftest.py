@@ -3,6 +3,7 @@
 All that the processes print is printed here as well, so that pytest shows it when a test fails.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -53,9 +54,54 @@ def journal():
     return Journal()
 
 
+_AS_PYTHON_DOES = """
+import runpy, sys
+del sys.argv[0]
+if sys.argv[0] == "-c":
+    exec(sys.argv.pop(1))
+else:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+class Task:
+    """A `ProcessHandle`: a fork that runs a task's command."""
+
+    def __init__(self, fork):
+        self._fork = fork
+        self.pid = fork.pid
+        self.label = f"process {fork.pid}"
+        self.stdout, self.stderr = fork.stdout.fileno(), fork.stderr.fileno()
+        self.send_signal, self.close = fork.send_signal, fork.close
+
+    def poll(self):
+        code = self._fork.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def kill(self):
+        self._fork.kill()
+        self._fork.wait()
+
+
+class ForkBackend(contextlib.nullcontext):
+    """A backend for tasks that have imported TensorFlow before they start."""
+
+    def __init__(self, start_python):
+        super().__init__()
+        self._start_python = start_python
+
+    def start(self, plan):
+        arguments = plan.command[1:]
+        return Task(self._start_python(_AS_PYTHON_DOES, *arguments, environment=plan.environment))
+
+
 @pytest.fixture
-def cluster(journal):
-    """Makes a supervised cluster whose tasks all run one Python program."""
+def cluster(journal, request):
+    """Makes a supervised cluster whose tasks all run one Python program.
+
+    Every task of a slow test starts Python anew, as users' tasks do.
+    """
+    is_slow = request.node.get_closest_marker("slow")
 
     def make(*arguments, workers=2, ps=1, evaluator=True, environment=None, **settings):
         outer = {name: v for name, v in os.environ.items() if not name.lower().endswith("_proxy")}
@@ -63,6 +109,7 @@ def cluster(journal):
             cluster_plan(workers, ps, evaluator=evaluator),
             [sys.executable, *map(str, arguments)],
             journal,
+            backend=None if is_slow else ForkBackend(request.getfixturevalue("start_python")),
             environment={
                 **outer,
                 "PYTHONPATH": str(ROOT),

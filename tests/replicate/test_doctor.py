@@ -99,7 +99,13 @@ def test_a_broken_tensorflow_is_reported(say, program, monkeypatch):
     assert time.monotonic() - started < 20
 
 
-def test_the_real_tensorflow_and_a_bad_tf_config_are_looked_at(monkeypatch):
+def test_the_real_tensorflow_and_a_bad_tf_config_are_looked_at(monkeypatch, run_python):
+    def run(command, env, **_):
+        assert command[:2] == [sys.executable, "-c"]
+        done = run_python(command[2], environment=env)
+        return subprocess.CompletedProcess(command, done.code, done.out, done.err)
+
+    monkeypatch.setattr(doctor.subprocess, "run", run)
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}')
     found = list(doctor.tensorflow())
     assert [finding.label for finding in found] == ["tensorflow", "devices", "TF_CONFIG"]

@@ -7,6 +7,8 @@ import tensorflow as tf
 import replicate
 from replicate import DNNLinearCombinedClassifier, DNNLinearCombinedRegressor
 
+pytestmark = pytest.mark.usefixtures("plain_sessions")
+
 v1 = tf.compat.v1
 fc = tf.feature_column
 X = fc.numeric_column("x")

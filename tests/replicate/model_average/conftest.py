@@ -31,7 +31,10 @@ def device(index):
 
 
 def options(index):
-    return v1.ConfigProto(device_filters=["/job:ps", device(index)])
+    """The graphs of workers run a few times: optimizing them would take longer."""
+    found = v1.ConfigProto(device_filters=["/job:ps", device(index)])
+    found.graph_options.rewrite_options.disable_meta_optimizer = True
+    return found
 
 
 class Worker:

@@ -13,19 +13,16 @@ from replicate.tower_optimizer import TowerOptimizer
 v1 = tf.compat.v1
 
 
-@pytest.fixture(params=["functional", "TensorFlow 1"])
-def control_flow(request):
-    """TensorFlow as it is, and with the control flow that `disable_v2_behavior` brings back."""
+@pytest.fixture(params=["TensorFlow 2", "TensorFlow 1"])
+def use_resource(request):
+    """Variables and control flow as they are, and those that `disable_v2_behavior` brings back."""
     if request.param == "TensorFlow 1":
         v1.disable_control_flow_v2()
-    yield
+    yield request.param == "TensorFlow 2"
     v1.enable_control_flow_v2()
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_two_workers_average_in_monitored_sessions(
-    control_flow, start_workers, servers, use_resource
-):
+def test_two_workers_average_in_monitored_sessions(use_resource, start_workers, servers):
     workers = start_workers(2, started=0, use_resource=use_resource)
     sessions = []
     for worker, server in zip(workers, servers, strict=False):

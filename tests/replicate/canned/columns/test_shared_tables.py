@@ -68,8 +68,7 @@ def test_linear_model_takes_a_table_without_scope(checkpoint, graph):
         np.testing.assert_array_equal(session.run(table), TABLE)
 
 
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("parts", [None, 2])
+@pytest.mark.parametrize(("make", "parts"), zip(MAKERS, [2, None], strict=True))
 def test_towers_share_the_tables(make, parts, train_steps, tmp_path):
     batch = {"city": np.array([0, 1, 1, 0]), "job": np.array([1, 1, 0, 0])}, np.array([0, 1, 1, 0])
     found = []
@@ -85,7 +84,7 @@ def test_towers_share_the_tables(make, parts, train_steps, tmp_path):
             devices=devices,
         )
         kernel = {"dnn/logits/kernel": np.ones([4, 1], np.float32)}
-        done = train_steps(estimator, *batch, steps=3, initial=kernel)
+        done = train_steps(estimator, *batch, steps=2, initial=kernel)
         found.append(done)
     assert sorted(found[0].variables) == sorted(found[1].variables)
     tables = [name for name in found[0].variables if "city_job_shared_embedding" in name]

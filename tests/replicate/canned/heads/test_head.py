@@ -67,8 +67,7 @@ def run_steps(model, mode, steps=1):
 
 HEADS = [
     BinaryClassHead("w", thresholds=[0.4], name="b"),
-    BinaryClassHead("w", loss_reduction="sum"),
-    MultiClassHead(3, "w"),
+    MultiClassHead(3, "w", loss_reduction="sum"),
     RegressionHead(1, "w"),
 ]
 

@@ -117,9 +117,7 @@ def run(model, mode):
             return losses, session.run(values), session.run(v1.trainable_variables())[0]
 
 
-@pytest.mark.parametrize(
-    ("reduction", "towers"), [("sum_over_batch_size", 2), ("sum", 2), ("sum_over_batch_size", 3)]
-)
+@pytest.mark.parametrize(("reduction", "towers"), [("sum_over_batch_size", 3), ("sum", 2)])
 def test_several_towers_equal_one(reduction, towers):
     model = model_fn(make_head(reduction=reduction))
     old = {"sum": v1.losses.Reduction.SUM}.get(reduction, v1.losses.Reduction.MEAN)

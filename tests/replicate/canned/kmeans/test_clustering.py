@@ -9,6 +9,8 @@ import tensorflow as tf
 import replicate
 from replicate import KMeans, KMeansClustering
 
+pytestmark = pytest.mark.usefixtures("plain_sessions")
+
 v1 = tf.compat.v1
 RANDOM = np.random.default_rng(0)
 POINTS = (RANDOM.normal(size=[61, 3]) + 4 * np.eye(3)[RANDOM.integers(0, 3, 61)]).astype(np.float32)
