@@ -307,26 +307,28 @@ def dedicated_workers(spec, container):
 
 def test_no_step_is_made_before_there_are_averages(cluster):
     spec, servers = cluster
-    workers = dedicated_workers(spec, "late")
+    chief, last_worker = (
+        Worker(kfac.WorkerRole("dedicated_workers", 3, index), spec, "late") for index in (0, 2)
+    )
     has_waited, last = threading.Event(), []
 
     def lead():
-        with workers[0].session(servers[0], num_tokens=9, last_step=5) as session:
+        with chief.session(servers[0], num_tokens=9, last_step=5) as session:
             # Three gradients are enough for a step, four leave one for the next.
             for _ in range(4):
-                session.run(workers[0].train_op)
-            last.append(workers[0].values(session))
+                session.run(chief.train_op)
+            last.append(chief.values(session))
             has_waited.set()
             while not session.should_stop():
-                session.run(workers[0].train_op)
-            last.append(workers[0].values(session))
+                session.run(chief.train_op)
+            last.append(chief.values(session))
 
     threads = [threading.Thread(target=lead, daemon=True)]
     threads[0].start()
     assert has_waited.wait(60)
-    for worker, server in zip(workers[1:], servers[1:3], strict=True):
-        threads.append(threading.Thread(target=run_to_end, args=(worker, server), daemon=True))
-        threads[-1].start()
+    arguments = (last_worker, servers[2])
+    threads.append(threading.Thread(target=run_to_end, args=arguments, daemon=True))
+    threads[-1].start()
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
