@@ -72,7 +72,7 @@ CASES = {
         LABELS["flags"],
     ),
     "two_heads": (
-        functools.partial(replicate.DNNEstimator, multi_head(), [4], [X]),
+        functools.partial(replicate.LinearEstimator, multi_head(), [X]),
         {"class": CLASSES, "number": NUMBERS},
     ),
     "linear": (
