@@ -22,6 +22,9 @@ Nest = Any
 
 ROOT = "kfac"
 
+_EMPTY_DTYPES = (tf.float32, tf.float64, tf.int64)
+"""Dtypes of which every device makes zeros by one operation."""
+
 
 class Assignment(NamedTuple):
     """A variable and the value that it is to take."""
@@ -77,6 +80,8 @@ def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
       shape: Static shape.
       dtype: Their dtype.
     """
+    if dtype in _EMPTY_DTYPES:
+        return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
     zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)
     return tf.fill(shape, tf.cast(zero, dtype))
 
@@ -102,10 +107,11 @@ def read(variable: Variable) -> Tensor:
     of the shape, too.
     """
     with _device_of(variable):
-        value = variable.read_value()
         if is_resource(variable):
-            return value
-        return tf.ensure_shape(tf.raw_ops.DeepCopy(x=value), variable.shape)
+            dtype = variable.dtype.base_dtype
+            return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+        copy = tf.raw_ops.DeepCopy(x=variable.read_value())
+        return tf.ensure_shape(copy, variable.shape)
 
 
 def is_resource(variable: Variable) -> bool:

@@ -15,7 +15,14 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.inversion import INVERSIONS, inverse_from_root
-from kfac.linalg.tensor_ops import add_to_diagonal, all_finite, choose, identity_like, symmetrize
+from kfac.linalg.tensor_ops import (
+    add_to_diagonal,
+    all_finite,
+    choose,
+    diagonal,
+    identity_like,
+    symmetrize,
+)
 
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
 
@@ -178,9 +185,10 @@ def _with_retries(
     damping = tf.where(usable, damping, tf.ones_like(damping))
     direct = attempt(add_to_diagonal(matrix, damping), identity_like(matrix))
     succeeded = all_finite(direct)
-    wide, size = (_unless(succeeded, x) for x in (matrix, tf.shape(matrix)[0]))
+    wide, size = (_unless(succeeded, x) for x in (matrix, tf.shape(diagonal(matrix))))
     wide, wide_damping = tf.cast(wide, tf.float64), tf.cast(damping, tf.float64)
-    wide_identity = tf.eye(size, dtype=tf.float64)
+    ones = tf.fill(size, tf.constant(1.0, tf.float64))
+    wide_identity = tf.raw_ops.MatrixDiag(diagonal=ones)
     root = _retried_root(wide, wide_damping, wide_identity)
     has_root = all_finite(root)
     root = _first(has_root, root, _eigen_root(_unless(has_root, wide), wide_damping))

@@ -54,10 +54,7 @@ def multi_head():
 
 
 CASES = {
-    "two_classes": (
-        functools.partial(replicate.DNNClassifier, [4], DENSE, activation_fn=tf.tanh),
-        CLASSES > 0,
-    ),
+    "two_classes": (functools.partial(replicate.LinearClassifier, [X]), CLASSES > 0),
     "three_classes_with_weights": (
         functools.partial(
             replicate.DNNClassifier,
@@ -69,13 +66,13 @@ CASES = {
         ),
         CLASSES,
     ),
-    "numbers": (functools.partial(replicate.DNNRegressor, [4], DENSE, label_dimension=2), NUMBERS),
+    "numbers": (functools.partial(replicate.LinearRegressor, [X], label_dimension=2), NUMBERS),
     "labels": (
-        functools.partial(replicate.DNNEstimator, replicate.MultiLabelHead(2), [4], DENSE),
+        functools.partial(replicate.LinearEstimator, replicate.MultiLabelHead(2), [X]),
         LABELS["flags"],
     ),
     "two_heads": (
-        functools.partial(replicate.DNNEstimator, multi_head(), [4], DENSE),
+        functools.partial(replicate.LinearEstimator, multi_head(), [X]),
         {"class": CLASSES, "number": NUMBERS},
     ),
     "linear": (
@@ -89,7 +86,7 @@ def combined(model_dir=None, *, optimizer, **kwargs):
     return replicate.DNNLinearCombinedClassifier(
         model_dir,
         linear_feature_columns=[JOB],
-        dnn_feature_columns=DENSE,
+        dnn_feature_columns=[X],
         dnn_hidden_units=[4],
         dnn_optimizer=optimizer,
         n_classes=3,
@@ -159,7 +156,7 @@ def test_two_towers_train_as_one(case):
 
 
 def test_replicated_model_fn_trains_as_one_tower():
-    make, labels = CASES["three_classes_with_weights"]
+    make, labels = CASES["two_classes"]
     estimator = make(optimizer=adam_like())
     replicated = replicate.replicate_model_fn(
         estimator.model_fn,
@@ -168,7 +165,7 @@ def test_replicated_model_fn_trains_as_one_tower():
         uneven="weighted",
     )
     got = trained(lambda x, y: replicated(x, y, "train", None, estimator.config), labels)
-    check_same(got, reference("three_classes_with_weights"))
+    check_same(got, reference("two_classes"))
 
 
 def by_hand(features, labels):
@@ -229,7 +226,7 @@ def test_only_the_network_of_a_combined_model_is_preconditioned():
 def test_batch_normalization_is_registered():
     with tf.Graph().as_default():
         v1.train.create_global_step()
-        estimator = replicate.DNNClassifier([4], DENSE, optimizer=adam_like(), batch_norm=True)
+        estimator = replicate.DNNClassifier([4], [X], optimizer=adam_like(), batch_norm=True)
         estimator.model_fn(dict(FEATURES), CLASSES > 0, "train", estimator.config)
         described = kfac.graph_layer_collection().describe()
     name = "dnn/hiddenlayer_0/batchnorm_0"
@@ -261,7 +258,7 @@ class OwnHead:
 
 
 def test_head_of_ones_own_may_tell_its_losses():
-    estimator = replicate.DNNEstimator(OwnHead(), [4], DENSE, optimizer=adam_like())
+    estimator = replicate.LinearEstimator(OwnHead(), [X], optimizer=adam_like())
     with tf.Graph().as_default():
         v1.train.create_global_step()
         spec = estimator.model_fn(dict(FEATURES), NUMBERS, "train", estimator.config)
@@ -286,7 +283,7 @@ def test_head_of_ones_own_may_tell_its_losses():
     ],
 )
 def test_heads_without_a_known_mean_loss_are_refused(head, labels, message):
-    estimator = replicate.DNNEstimator(head, [2], [X], optimizer=adam_like())
+    estimator = replicate.LinearEstimator(head, [X], optimizer=adam_like())
     with pytest.raises(ValueError, match=message):
         trained(model_fn_of(estimator), labels)
 
@@ -302,11 +299,10 @@ def input_fn():
     return tf.data.Dataset.from_tensors((FEATURES, CLASSES)).repeat()
 
 
-def test_estimator_trains_resumes_evaluates_predicts_and_exports(tmp_path):
+def test_estimator_trains_resumes_evaluates_predicts_and_exports(tmp_path, plain_sessions):
     def make(name):
-        return replicate.DNNClassifier(
-            [4],
-            DENSE,
+        return replicate.LinearClassifier(
+            [X],
             str(tmp_path / name),
             n_classes=3,
             optimizer=adam_like(),
@@ -323,14 +319,11 @@ def test_estimator_trains_resumes_evaluates_predicts_and_exports(tmp_path):
     metrics = make("parts").evaluate(input_fn, steps=1)
     assert metrics["global_step"] == 6
     probabilities = next(make("parts").predict(input_fn))["probabilities"]
-    spec = fc.make_parse_example_spec(DENSE)
+    spec = fc.make_parse_example_spec([X])
     receiver = replicate.export.build_parsing_serving_input_receiver_fn(spec)
     exported = make("parts").export_saved_model(str(tmp_path / "exported"), receiver)
-    job, x = (
-        tf.train.Feature(int64_list=tf.train.Int64List(value=FEATURES["job"][0])),
-        tf.train.Feature(float_list=tf.train.FloatList(value=FEATURES["x"][0])),
-    )
-    example = tf.train.Example(features=tf.train.Features(feature={"job": job, "x": x}))
+    x = tf.train.Feature(float_list=tf.train.FloatList(value=FEATURES["x"][0]))
+    example = tf.train.Example(features=tf.train.Features(feature={"x": x}))
     with tf.Graph().as_default(), v1.Session() as session:
         loaded = v1.saved_model.load(session, ["serve"], exported)
         assert not [each.name for each in loaded.graph_def.node if "kfac" in each.name]

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from replicate.checkpoint_names import saved_variables
 
+pytestmark = pytest.mark.usefixtures("plain_sessions")
+
 GOLDEN = Path(__file__).parent / "golden"
 SPEC = importlib.util.spec_from_file_location("golden_models", GOLDEN / "models.py")
 models = importlib.util.module_from_spec(SPEC)

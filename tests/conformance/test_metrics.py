@@ -15,8 +15,8 @@ from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 
-EVEN, UNEVEN = (24, 24, 24), (5, 7, 6, 7)
-"""Rows of the batches of one evaluation; on 8 towers the uneven ones leave some without a row."""
+EVEN, UNEVEN = (24, 24, 24), (3, 7, 6, 7)
+"""Rows of the batches of one evaluation; on 4 towers three rows leave one without a row."""
 CLASSES = 3
 INEXACT = ("mean/total",)
 """The metric variable that adds up floats; all others count."""
@@ -99,14 +99,13 @@ def check(got, expected):
     np.testing.assert_allclose(losses, expected_losses, rtol=2e-6)
 
 
-@pytest.mark.parametrize(("towers", "known"), [(1, False), (2, True), (3, False)])
+@pytest.mark.parametrize(("towers", "known"), [(1, False), (2, True), (2, False)])
 def test_metrics_of_even_batches(towers, known):
     check(even(towers, known), reference(EVEN))
 
 
-@pytest.mark.parametrize("towers", [3, 8])
-def test_metrics_of_uneven_batches(towers):
-    check(evaluate(replicated(towers, "weighted"), UNEVEN), reference(UNEVEN))
+def test_metrics_of_uneven_batches():
+    check(evaluate(replicated(4, "weighted"), UNEVEN), reference(UNEVEN))
 
 
 def test_metrics_of_uneven_batches_of_known_size():

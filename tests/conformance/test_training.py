@@ -21,7 +21,7 @@ from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 STEPS, ROWS, CLASSES, WORDS = 9, 24, 3, 11
-TOWERS = (1, 2, 3, 4, 8)
+TOWERS = (1, 2, 3, 8)
 TOLERANCE = {"float32": 2e-6, "float64": 1e-12}
 """Of the largest weight."""
 
@@ -284,7 +284,7 @@ def check_uneven(towers, dtype, members):
 
 @pytest.mark.parametrize(
     ("towers", "dtype"),
-    [(2, "float64"), (3, "float32"), (8, "float64")],
+    [(3, "float32"), (8, "float64")],
 )
 def test_uneven_batches_train_as_one(towers, dtype):
     """Batches of 5, 6, 7, 5 … rows, on 8 towers fewer than towers."""

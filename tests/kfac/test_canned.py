@@ -54,14 +54,13 @@ def one_layer(kind="categorical", outputs=3, **of_loss):
     return record([loss_of(kind, logits, **of_loss)], [layer], [kernel, bias])
 
 
-def trained_once(session, optimizer, model):
-    """Makes a step on the sum of squared logits, and returns the logits before it."""
-    logits = model.losses[0].logits
-    step = optimizer.minimize(tf.reduce_mean(logits**2))
+def averaged_once(session, optimizer, model):
+    """Updates the averages, and returns the logits that they are of."""
+    averages, _ = optimizer.make_vars_and_create_op_thunks()
+    updates = [update() for update in averages]
     session.run(v1.global_variables_initializer())
-    before = session.run(logits)
-    session.run(step)
-    return before
+    session.run(updates)
+    return session.run(model.losses[0].logits)
 
 
 def fisher(kind, logits):
@@ -85,10 +84,10 @@ def test_curvature_of_a_loss_is_its_fisher_matrix(kind, coefficient, weights, se
     maker = kfac.for_canned(0.1, 0.1)
     maker.register(model)
     optimizer = maker()
-    before = trained_once(session, optimizer, model)
+    logits = averaged_once(session, optimizer, model)
     scale = coefficient * (1 if weights is None else weights[:, :, None])
     of_inputs, of_outputs = session.run([factor.cov for factor in optimizer.factors])
-    np.testing.assert_allclose(of_outputs, (scale * fisher(kind, before)).mean(axis=0), rtol=2e-5)
+    np.testing.assert_allclose(of_outputs, (scale * fisher(kind, logits)).mean(axis=0), rtol=2e-5)
     rows = np.concatenate([INPUTS, np.ones([6, 1])], axis=1)
     np.testing.assert_allclose(of_inputs, rows.T @ rows / 6, rtol=2e-5)
 
@@ -99,7 +98,7 @@ def test_weights_may_be_as_many_as_numbers_to_predict(session):
     maker = kfac.for_canned(0.1, 0.1)
     maker.register(model)
     optimizer = maker()
-    trained_once(session, optimizer, model)
+    averaged_once(session, optimizer, model)
     found = session.run(optimizer.factors[1].cov)
     np.testing.assert_allclose(found, np.diag(2 / 3 * weights.mean(axis=0)), rtol=2e-5, atol=1e-7)
 
@@ -181,9 +180,9 @@ def test_curvature_is_exact_for_few_logits_and_sampled_for_many(session):
             maker = kfac.for_canned(0.1, 0.1)
             maker.register(model)
             optimizer = maker()
-            before = trained_once(own, optimizer, model)
+            logits = averaged_once(own, optimizer, model)
             found = own.run(optimizer.factors[1].cov)
-        errors.append(np.abs(found - fisher("categorical", before).mean(axis=0)).max())
+        errors.append(np.abs(found - fisher("categorical", logits).mean(axis=0)).max())
     assert errors[0] < 1e-6
     assert errors[1] > 1e-3
 

@@ -46,14 +46,14 @@ def test_towers_work_on_their_own_devices(build_network, graph):
     assert {op.device for op in new if op.type == "MatMul"} == both
 
 
-def test_whether_there_are_statistics_and_averages(build_network, session, batch):
-    network = build_network(dtype="float64")
+def test_whether_there_are_statistics_and_averages(build_mlp, session, rows):
+    network = build_mlp(layers=1)
     estimator = make(network)
     without_sums = estimator.has_statistics()
     add = estimator.make_accumulation_op()
     update = estimator.make_cov_update_op()
     known = [estimator.has_statistics(), estimator.has_averages()]
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
     session.run(v1.global_variables_initializer())
     assert not session.run(without_sums)
     assert session.run(known) == [False, False]
@@ -119,12 +119,12 @@ def test_sampled_statistics_approach_the_exact_fisher_matrix(graph, session):
     np.testing.assert_allclose(found, exact, atol=4e-3)
 
 
-def test_every_update_draws_anew_and_the_draws_repeat(build_network, session, batch):
-    network = build_network(1)
+def test_every_update_draws_anew_and_the_draws_repeat(build_mlp, session, rows):
+    network = build_mlp(layers=1)
     estimator = make(network, "gradients")
     update = estimator.make_cov_update_op()
     output = estimator.factors[-1].get_cov_vars()[0]
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
 
     def draw():
         session.run(update, feed)
@@ -162,8 +162,8 @@ def test_coefficient_scales_the_statistics():
         np.testing.assert_allclose(statistics[1], expected * statistics[0], rtol=1e-12)
 
 
-def test_update_that_is_not_due_leaves_reference_variables(build_network, session, batch):
-    network = build_network(2, use_resource=False)
+def test_update_that_is_not_due_leaves_reference_variables(build_mlp, session, rows):
+    network = build_mlp(2, use_resource=False, layers=1)
     with v1.variable_scope("", use_resource=False):
         estimator = make(network, "gradients")
         due = v1.placeholder(tf.bool, [])
@@ -171,7 +171,7 @@ def test_update_that_is_not_due_leaves_reference_variables(build_network, sessio
         with v1.control_dependencies([averages]):
             both = estimator.make_inv_update_op(due)
     state = [*estimator.get_cov_vars(), *estimator.get_inv_vars()]
-    halves = [np.split(array, 2) for array in batch]
+    halves = [np.split(array, 2) for array in rows]
     session.run(v1.global_variables_initializer())
     session.run(both, {due: True, **network.feed(*halves)})
     before = session.run(state)
@@ -181,15 +181,15 @@ def test_update_that_is_not_due_leaves_reference_variables(build_network, sessio
     assert np.abs(before[-2]).max() > 0
 
 
-def test_branch_computes_what_the_unconditional_op_computes(build_network, session, batch):
-    network = build_network(1)
+def test_branch_computes_what_the_unconditional_op_computes(build_mlp, session, rows):
+    network = build_mlp(layers=1)
     estimator = make(network, "gradients")
     updates = [estimator.make_cov_update_op(due) for due in (tf.constant(True), True)]
     averages = [factor.cov for factor in estimator.factors]
     initialize, found = v1.global_variables_initializer(), []
     for update in updates:
         session.run(initialize)
-        session.run(update, network.feed([batch[0]], [batch[1]]))
+        session.run(update, network.feed([rows[0]], [rows[1]]))
         found.append(session.run(averages))
     for branch, expected in zip(*found, strict=True):
         assert expected.any()

@@ -164,15 +164,15 @@ def test_thunks_by_hand_with_reference_variables(build_network, session, batch):
     assert session.run(network.losses[0], feed) < first / 3
 
 
-def test_two_towers_equal_one(build_network, batch):
+def test_two_towers_equal_one(build_mlp, rows):
     weights = []
     for towers in (1, 2):
         with tf.Graph().as_default(), v1.Session() as session:
-            network = build_network(towers, "float64")
+            network = build_mlp(towers, layers=1)
             train = train_with_curvature(network, make(network))
             session.run(v1.global_variables_initializer())
             for _ in range(5):
-                session.run(train, network.feed(*(np.split(a, towers) for a in batch)))
+                session.run(train, network.feed(*(np.split(a, towers) for a in rows)))
             weights.append(session.run(network.variables))
     for one, two in zip(*weights, strict=True):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-11)
@@ -400,7 +400,7 @@ def test_summaries(build_network, session, batch):
     assert found == dict.fromkeys((*counters, *inverses), 0.0)
 
 
-def test_resume_is_exact(build_network, batch, tmp_path):
+def test_resume_is_exact(build_mlp, rows, tmp_path):
     """Three steps, a checkpoint, two steps: the two are the same in a new graph.
 
     The checkpoint also is all that a graph with more towers needs.
@@ -409,14 +409,14 @@ def test_resume_is_exact(build_network, batch, tmp_path):
     @contextlib.contextmanager
     def training(towers=1):
         with tf.Graph().as_default(), v1.Session() as session:
-            network = build_network(towers)
+            network = build_mlp(towers, layers=1)
             optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
                 invert_every=2,
                 layer_collection=network.collection,
                 **{**SETTINGS, "estimation_mode": "gradients"},
             )
             train = optimizer.apply_gradients(network.mean_gradients(optimizer))
-            feed = network.feed(*(np.split(a, towers) for a in batch))
+            feed = network.feed(*(np.split(a, towers) for a in rows))
             session.run(v1.global_variables_initializer())
             yield session, v1.train.Saver(), lambda steps: run(session, train, feed, steps)
 

@@ -39,11 +39,17 @@ def assert_close(found, expected):
 
 
 @pytest.fixture
-def accumulating(build_network, session):
-    """A function that makes (optimizer, op that adds a micro-batch, update op, network)."""
+def accumulating(build_network, build_mlp, session):
+    """A function that makes (optimizer, op that adds a micro-batch, update op, network).
 
-    def make(use_resource=True, **settings):
-        network = build_network(dtype="float64", use_resource=use_resource)
+    The network has a convolution, or is one dense layer.
+    """
+
+    def make(use_resource=True, is_small=True, **settings):
+        if is_small:
+            network = build_mlp(use_resource=use_resource, layers=1)
+        else:
+            network = build_network(dtype="float64", use_resource=use_resource)
         with v1.variable_scope("", use_resource=use_resource):
             optimizer = make_optimizer(network, **settings)
             add = optimizer.accumulate_statistics()
@@ -68,7 +74,7 @@ def expected(build_network, batch):
 
 @pytest.mark.parametrize(("use_resource", "every"), [(True, 2), (False, 1)])
 def test_parts_count_as_the_whole(accumulating, session, batch, expected, use_resource, every):
-    optimizer, add, update, network = accumulating(use_resource, cov_update_every=every)
+    optimizer, add, update, network = accumulating(use_resource, False, cov_update_every=every)
     parts = parts_of(batch)
     for x, y in parts:
         session.run(add, network.feed([x], [y]))
@@ -78,7 +84,7 @@ def test_parts_count_as_the_whole(accumulating, session, batch, expected, use_re
 
 def test_sums_start_anew_after_an_update(accumulating, session, batch, expected):
     """A micro-batch that is not finite is left out."""
-    optimizer, add, update, network = accumulating(cov_ema_decay=0.0)
+    optimizer, add, update, network = accumulating(is_small=False, cov_ema_decay=0.0)
     x, y = batch
     session.run(add, network.feed([2 * x], [y]))
     session.run(update, network.feed([x], [y]))
@@ -92,18 +98,18 @@ def test_sums_start_anew_after_an_update(accumulating, session, batch, expected)
     assert session.run(by_name["kfac/refused_batches"]) == 1
 
 
-def test_nothing_is_added_where_no_update_is_due(accumulating, session, batch):
+def test_nothing_is_added_where_no_update_is_due(accumulating, session, rows):
     optimizer, add, _, network = accumulating(cov_update_every=2)
     state = [v for v in optimizer.get_cov_vars() if "batch" in v.op.name or "step" in v.op.name]
     session.run(v1.assign(optimizer.counter, 1))
     before = session.run(state)
-    session.run(add, network.feed([batch[0]], [batch[1]]))
+    session.run(add, network.feed([rows[0]], [rows[1]]))
     assert_close(session.run(state), before)
 
 
-def test_every_micro_batch_draws_its_own_targets(accumulating, session, batch):
+def test_every_micro_batch_draws_its_own_targets(accumulating, session, rows):
     optimizer, add, update, network = accumulating(estimation_mode="gradients")
-    feed = network.feed([batch[0]], [batch[1]])
+    feed = network.feed([rows[0]], [rows[1]])
     sample_step = optimizer.get_cov_vars()[-1]
     total = next(v for v in optimizer.get_cov_vars() if v.op.name.endswith("output/batch_sum"))
     sums = [np.zeros(total.shape)]
@@ -115,23 +121,23 @@ def test_every_micro_batch_draws_its_own_targets(accumulating, session, batch):
     assert session.run(sample_step) == 2
 
 
-def test_update_from_nothing_is_refused(accumulating, session, batch):
+def test_update_from_nothing_is_refused(accumulating, session, rows):
     optimizer, _, update, network = accumulating()
-    session.run(update, network.feed([batch[0]], [batch[1]]))
+    session.run(update, network.feed([rows[0]], [rows[1]]))
     for total, weight, refused in session.run([f.get_cov_vars() for f in optimizer.factors]):
         assert not total.any()
         assert (weight, refused) == (0, 1)
 
 
-def test_thunks_take_their_own_sums(accumulating, session, batch):
+def test_thunks_take_their_own_sums(accumulating, session, rows):
     optimizer, add, update, network = accumulating()
     thunks = [make() for make in optimizer.make_vars_and_create_op_thunks()[0]]
     found = []
     for updates in (thunks, update):
         session.run(v1.variables_initializer(optimizer.get_cov_vars()))
-        for x, y in parts_of(batch):
+        for x, y in parts_of(rows):
             session.run(add, network.feed([x], [y]))
-        session.run(updates, network.feed([batch[0]], [batch[1]]))
+        session.run(updates, network.feed([rows[0]], [rows[1]]))
         found.append(session.run(averages_of(optimizer)))
     assert_close(*found)
     assert all(total.any() for total, _ in found[0])
