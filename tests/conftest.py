@@ -5,7 +5,6 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import contextlib
-import functools
 import gc
 import itertools
 import multiprocessing
@@ -85,21 +84,14 @@ def graph():
 
 @pytest.fixture(scope="module")
 def plain_sessions():
-    """Makes Estimators run their graphs as they are, in all tests of a module.
-
-    They also write graph.pbtxt in binary: as text it takes as long as many steps.
-    """
+    """Makes Estimators run their graphs as they are, in all tests of a module."""
 
     def options(cluster):
         found = default_session_config(cluster) or v1.ConfigProto(allow_soft_placement=True)
         found.graph_options.rewrite_options.disable_meta_optimizer = True
         return found
 
-    binary = functools.partial(tf.io.write_graph, as_text=False)
-    with (
-        mock.patch.object(run_config, "default_session_config", options),
-        mock.patch.object(tf.io, "write_graph", binary),
-    ):
+    with mock.patch.object(run_config, "default_session_config", options):
         yield
 
 
@@ -122,14 +114,12 @@ os.environ.clear()
 os.environ.update(environment)
 sys.argv = ["-c", *arguments]
 if quick:
-    import functools
     import tensorflow as tf
     from replicate.estimator import run_config
 
     options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
     options.graph_options.rewrite_options.disable_meta_optimizer = True
     run_config.default_session_config = lambda cluster: options
-    tf.io.write_graph = functools.partial(tf.io.write_graph, as_text=False)
 exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
 """
 

@@ -94,7 +94,7 @@ def test_wheel_metadata(built):
     assert meta["License-Expression"] == "Apache-2.0"
     assert set(meta.get_all("Provides-Extra")) == {"cpu", "gpu", "examples", "legacy", "dev"}
     needed = {req for req in meta.get_all("Requires-Dist") if "extra ==" not in req}
-    assert needed == {"absl-py", "numpy", "tqdm"}
+    assert needed == {"absl-py", "numpy", "protobuf", "tqdm"}
     assert "Apache License" in licence
 
 

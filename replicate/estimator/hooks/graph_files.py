@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from replicate._types import Graph
 from replicate.estimator.checkpoints.input_position import COUNTING_OP
+from replicate.estimator.hooks.graph_text import graph_text
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 
@@ -164,7 +165,10 @@ class GraphFiles(ScheduledHook):
         """Writes graph.pbtxt; a failure gives a warning, since training does not need the file."""
         self._written.text_file = None
         try:
-            tf.io.write_graph(graph_def, self._model_dir, GRAPH_FILE)
+            unfinished = f"{self._text_path}.tmp"
+            with tf.io.gfile.GFile(unfinished, "w") as file:
+                file.write(graph_text(graph_def))
+            tf.io.gfile.rename(unfinished, self._text_path, overwrite=True)
             self._written.text_file = _version(self._text_path)
         except tf.errors.OpError as error:
             log.warning(
