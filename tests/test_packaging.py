@@ -29,6 +29,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 CORE = PROJECT["dependencies"]
 LOCKS = {
     "requirements.lock": [*CORE, *EXTRAS["cpu"], *EXTRAS["examples"], *EXTRAS["dev"]],
+    "requirements-docs.lock": [*CORE, *EXTRAS["docs"]],
     "requirements-legacy.lock": EXTRAS["legacy"],
     "requirements-tf215.lock": [*CORE, *PYPROJECT["dependency-groups"]["tf215"]],
 }
