@@ -116,18 +116,30 @@ def public_names(package: str) -> dict[str, Definition]:
 
 
 def module_names(module: str) -> dict[str, Definition]:
-    """Returns the public names of a public module, with their definitions."""
-    return {name: definition(module, name) for name in listed_names(module)}
+    """Returns the public names of a public module, with their definitions.
+
+    Names that are documented elsewhere come first, then classes and functions, then other values.
+    """
+
+    def rank(item: tuple[str, Definition]) -> int:
+        return 2 if item[1].kind == "data" else int(short_name(item[1]) is None)
+
+    names = {name: definition(module, name) for name in listed_names(module)}
+    return dict(sorted(names.items(), key=rank))
 
 
 def chosen_names(package: str, modules: list[str]) -> dict[str, Definition]:
-    """Returns the public names of a package that are defined in or below the given modules."""
-    return {
+    """Returns the public names of a package that are defined in or below the given modules.
+
+    They are in the order of the modules; classes and functions are before other values.
+    """
+    chosen = {
         name: found
+        for module in modules
         for name, found in public_names(package).items()
-        if found.kind != "module"
-        and any(f"{found.module}.".startswith(f"{module}.") for module in modules)
+        if found.kind != "module" and f"{found.module}.".startswith(f"{module}.")
     }
+    return dict(sorted(chosen.items(), key=lambda item: item[1].kind == "data"))
 
 
 def short_name(found: Definition) -> str | None:

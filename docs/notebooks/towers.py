@@ -12,6 +12,8 @@ import tensorflow.compat.v1 as tf
 
 import replicate
 
+tf.logging.set_verbosity(tf.logging.ERROR)
+
 # %% [markdown]
 # ## A model
 #
@@ -50,7 +52,7 @@ check = replicate.check_replication(model_fn, input_fn, ["/cpu:0"] * 3)
 # All differences are rounding errors of single precision.
 
 # %%
-print("worst difference:", check.worst)
+print(f"worst relative difference: {check.worst.relative:.1e}, of {check.worst.name}")
 assert check.ok()
 
 # %% [markdown]

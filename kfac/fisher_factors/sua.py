@@ -118,7 +118,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
-        """(c + 1, c): Σ and below it μ."""
+        """The shape (c + 1, c) of Σ and below it μ."""
         return self._channels + 1, self._channels
 
     @property
