@@ -56,6 +56,7 @@ def load(path):
 
 
 public_names = load(DOCS / "_ext" / "public_names.py")
+docstrings = load(DOCS / "_ext" / "docstrings.py")
 check_site = load(ROOT / "tools" / "check_site.py")
 
 
@@ -94,6 +95,22 @@ def test_names_read_from_the_source_are_those_of_the_package(package):
 def test_a_name_that_is_not_defined_is_an_error():
     with pytest.raises(LookupError, match=r"kfac has no name nonsense"):
         public_names.definition("kfac", "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "restructured"),
+    [
+        ("Takes `a`.", "Takes ``a``."),
+        ("`Tensor`s, and `x` or\n`y`", "``Tensor``\\ s, and ``x`` or\n``y``"),
+        ("As ``a`` is.", "As ``a`` is."),
+        (
+            "As in\n\n  ```\n  f(`x`)\n  ```\n\nwith `f`.",
+            "As in\n\n  ::\n\n      f(`x`)\n\n\nwith ``f``.",
+        ),
+    ],
+)
+def test_code_in_docstrings_is_marked_for_sphinx(markdown, restructured):
+    assert docstrings.translated(markdown) == restructured
 
 
 @pytest.mark.parametrize(

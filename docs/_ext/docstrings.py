@@ -4,10 +4,13 @@ Single backticks become double ones, also before a letter, as in `Tensor`s. Fenc
 literal blocks. All else is as Google's style has it, which `sphinx.ext.napoleon` reads.
 """
 
-import re
-from typing import Any
+from __future__ import annotations
 
-from sphinx.application import Sphinx
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)(\w?)")
 FENCE = re.compile(r"^( *)```\w*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
