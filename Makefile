@@ -10,9 +10,10 @@ BIN := .venv/bin
 # A Python 3.10 or 3.11; empty: PYTHON if it is one, else python3.11 or python3.10.
 PYTHON_TF215 ?=
 READY_TF215 := .venv-tf215/.ready-tf215
+READY_DOCS := .venv-docs/.ready-docs
 TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
 
-.PHONY: help setup train test test-tf215 bench lint lock clean
+.PHONY: help setup train test test-tf215 docs bench lint lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
@@ -29,6 +30,10 @@ test: setup  ## run the tests; ARGS="tests/kfac -k damping" picks some
 test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
 	.venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
 
+docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; warnings and dead links are errors
+	PYTHONPATH=$(CURDIR) .venv-docs/bin/python -m sphinx -W --keep-going -E -j auto -q $(ARGS) docs docs/_build/html
+	.venv-docs/bin/python tools/check_site.py docs/_build/html
+
 bench: setup  ## run the benchmarks into runs/bench; NAME=tower_step runs one
 	$(BIN)/python -m benchmarks $(if $(NAME),--name=$(NAME)) $(ARGS)
 
@@ -43,7 +48,7 @@ lock:  ## write all requirements*.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" bash tools/lock.sh
 
 clean:  ## remove .venv*, caches, build output and runs/ (trained models)
-	rm -rf .venv .venv-tf215 build dist runs *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-docs .venv-tf215 build dist runs docs/_build *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(READY): requirements.lock requirements-legacy.lock
@@ -52,4 +57,7 @@ $(READY): requirements.lock requirements-legacy.lock
 $(READY_TF215): requirements-tf215.lock
 	@PYTHON="$(PYTHON)" PYTHON_TF215="$(PYTHON_TF215)" bash tools/setup_venv.sh tf215
 
-$(READY) $(READY_TF215): pyproject.toml setup.py tools/setup_venv.sh tools/find_python.sh
+$(READY_DOCS): requirements-docs.lock | setup
+	@bash tools/setup_venv.sh docs
+
+$(READY) $(READY_DOCS) $(READY_TF215): pyproject.toml setup.py tools/setup_venv.sh tools/find_python.sh

@@ -4,19 +4,16 @@ An estimator that finds a method `register` on its optimizer function calls it i
 record of the model, and then the function. The attributes of that record are all that is known of
 the estimator here:
 
-  losses: None if they are not known, or a sequence of
-    kind: "multi_bernoulli", "categorical" or "squared_error".
-    logits: [batch, ..., outputs].
-    weights: A scalar if there are none, or [batch, ..., 1], or shaped as the logits.
-    coefficient: Factor of the negative log-likelihood in the mean loss.
-    name: Tells several losses apart, or None.
-  layers: A sequence of
-    kind: "dense" or "embedding".
-    kernel, bias: Variables; the bias may be None.
-    inputs, outputs: What enters the layer, or the ids, and what leaves it.
-  variables: All variables to train.
-  loss_reduction: Value of `tf.losses.Reduction` or `tf.compat.v1.losses.Reduction`.
-  head: Name of the kind of head, for errors.
+- `losses`: None if they are not known, or a sequence of objects with `kind`, one of
+  "multi_bernoulli", "categorical" and "squared_error"; `logits`, [batch, ..., outputs]; `weights`,
+  a scalar if there are none, or [batch, ..., 1], or shaped as the logits; `coefficient`, the factor
+  of the negative log-likelihood in the mean loss; and `name`, which tells several losses apart, or
+  None.
+- `layers`: A sequence of objects with `kind`, "dense" or "embedding"; `kernel` and `bias`,
+  variables, of which the bias may be None; `inputs` or ids that enter the layer; and `outputs`.
+- `variables`: All variables to train.
+- `loss_reduction`: Value of `tf.losses.Reduction` or `tf.compat.v1.losses.Reduction`.
+- `head`: Name of the kind of head, for errors.
 """
 
 import dataclasses

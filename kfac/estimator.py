@@ -194,7 +194,7 @@ class FisherEstimator:
 
     @property
     def mat_type(self) -> str:
-        """The estimated matrix: "Fisher", "Empirical_Fisher" or "GGN"."""
+        """The estimated matrix, "Fisher", "Empirical_Fisher" or "GGN"."""
         return self._mode.mat_type
 
     @property

@@ -2,7 +2,8 @@
 
 A module or class that had such a name there gets its `__getattr__` here, so that whoever uses
 the name is told what to write instead, in the AttributeError that any unknown name gets. No name
-comes back to life, and nothing is imported or changed. docs/kfac.md has the whole table.
+comes back to life, and nothing is imported or changed. docs/howto/from_tensorflow_kfac.md has the
+whole table.
 """
 
 import types
@@ -226,8 +227,8 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
 
 def _told(text: str, replacement: str) -> str:
     return (
-        f"{text}, which tensorflow/kfac had. Use {replacement}. See docs/kfac.md, 'From "
-        "tensorflow/kfac and tf.contrib.kfac'."
+        f"{text}, which tensorflow/kfac had. Use {replacement}. "
+        "See docs/howto/from_tensorflow_kfac.md."
     )
 
 

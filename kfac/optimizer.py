@@ -422,7 +422,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     @property
     def mat_type(self) -> str:
-        """The estimated matrix: "Fisher", "Empirical_Fisher" or "GGN"."""
+        """The estimated matrix, "Fisher", "Empirical_Fisher" or "GGN"."""
         return self._estimator.mat_type
 
     @property

@@ -90,7 +90,7 @@ class WorkerRole:
 
     @property
     def replicas_to_aggregate(self) -> int:
-        """The number of workers that compute gradients: ⌈0.6 n⌉ of n with dedicated workers."""
+        """The number of workers that compute gradients, ⌈0.6 n⌉ of n with dedicated workers."""
         return -(-3 * self.num_workers // 5) if self._is_dedicated else self.num_workers
 
     @property

@@ -53,7 +53,7 @@ def prefetch_to_towers(dataset: tf.data.Dataset) -> tf.data.Dataset:
       dataset: Dataset of batches: features, or (features, labels).
 
     Returns:
-      A dataset of the same length: each batch together with the next one.
+      A dataset of the same length, which holds each batch together with the next one.
 
     Raises:
       TypeError: A batch contains something other than numbers, booleans and text, such as a

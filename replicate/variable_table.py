@@ -22,8 +22,8 @@ def model_table(variables: Iterable[Variable], notes: Mapping[str, str] | None =
         variable without a note has "-" there. None: no such column.
 
     Returns:
-      Lines joined by newlines: variable, shape, dtype, parameters, bytes, device, note. The last
-      line is, for example, "4 variables, 101,770 parameters, 0.39 MiB".
+      Lines joined by newlines, with variable, shape, dtype, parameters, bytes, device and note. The
+      last line is, for example, "4 variables, 101,770 parameters, 0.39 MiB".
     """
     shown = list(variables)
     columns = ["variable", "shape", "dtype", "parameters", "bytes", "device"]

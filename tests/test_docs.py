@@ -1,17 +1,24 @@
-"""The programs in docs/ run as they stand, and links of all pages lead somewhere."""
+"""The programs in docs/ run as they stand, links lead somewhere, the reference has all names.
 
+What needs the built site, such as the notebooks, `make docs` checks.
+"""
+
+import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-LINKING = [*PAGES, *sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md"]
+DOCS = ROOT / "docs"
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts]
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.py"))
+LINKING = [*PAGES, *NOTEBOOKS, *sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md"]
 LINKING += sorted((ROOT / "examples").rglob("README.md"))
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PROGRAMS = [
-    pytest.param(program, id=f"{page.stem}-{number}")
+    pytest.param(program, id=f"{page.relative_to(DOCS).with_suffix('')}-{number}")
     for page in PAGES
     for number, program in enumerate(PROGRAM.findall(page.read_text()))
 ]
@@ -37,3 +44,95 @@ def test_links_lead_somewhere(page):
             linked = page.parent / target if target else page
             assert linked.exists(), link
             assert not anchor or anchor in anchors(linked), link
+
+
+def load(path):
+    """Imports a module of docs/ or tools/ from its file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+public_names = load(DOCS / "_ext" / "public_names.py")
+docstrings = load(DOCS / "_ext" / "docstrings.py")
+check_site = load(ROOT / "tools" / "check_site.py")
+
+
+@pytest.fixture(scope="module")
+def referenced():
+    """Pairs of a full name and its definition, in the order of the reference."""
+    return list(public_names.referenced())
+
+
+def test_every_public_name_is_in_the_reference_once(referenced):
+    documented = [name for name, _ in referenced]
+    public = {
+        f"{package}.{name}"
+        for package in public_names.PACKAGES
+        for name in public_names.public_names(package)
+    }
+    assert public - set(documented) == set(), "add its module to a page of docs/reference"
+    assert sorted(set(documented)) == sorted(documented), "documented twice"
+
+
+def test_every_name_in_the_reference_has_a_docstring(referenced):
+    without = [
+        name
+        for name, found in referenced
+        if not found.doc and not found.value.startswith("v1.")  # Those are TensorFlow's classes.
+    ]
+    assert without == []
+
+
+@pytest.mark.parametrize("package", public_names.PACKAGES)
+def test_names_read_from_the_source_are_those_of_the_package(package):
+    found = public_names.public_names(package)
+    assert sorted(found) == sorted(importlib.import_module(package).__all__)
+
+
+def test_a_name_that_is_not_defined_is_an_error():
+    with pytest.raises(LookupError, match=r"kfac has no name nonsense"):
+        public_names.definition("kfac", "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "restructured"),
+    [
+        ("Takes `a`.", "Takes ``a``."),
+        ("`Tensor`s, and `x` or\n`y`", "``Tensor``\\ s, and ``x`` or\n``y``"),
+        ("As ``a`` is.", "As ``a`` is."),
+        (
+            "As in\n\n  ```\n  f(`x`)\n  ```\n\nwith `f`.",
+            "As in\n\n  ::\n\n      f(`x`)\n\n\nwith ``f``.",
+        ),
+    ],
+)
+def test_code_in_docstrings_is_marked_for_sphinx(markdown, restructured):
+    assert docstrings.translated(markdown) == restructured
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('<a href="b.html#here">b</a>', ""),
+        ('<a href="https://example.org/x">x</a> <img src="data:image/png;base64,AA">', ""),
+        ('<a href="c.html">c</a>', "a.html: c.html leads to no file"),
+        ('<a href="b.html#there">b</a>', "a.html: b.html#there leads to no such place in the page"),
+        ('<a href="#there">a</a>', "a.html: #there leads to no such place in the page"),
+        (
+            '<a href="https://example">x</a>',
+            "a.html: https://example is no address of another site",
+        ),
+        (
+            '<script src="https://example.org/x.js"></script>',
+            "a.html: https://example.org/x.js is loaded from another site",
+        ),
+    ],
+)
+def test_links_of_the_site_are_checked(body, told, tmp_path, capsys):
+    (tmp_path / "a.html").write_text(f"<body>{body}</body>")
+    (tmp_path / "b.html").write_text('<p id="here">')
+    assert check_site.main(tmp_path) == bool(told)
+    assert capsys.readouterr().err == (f"{told}\n" if told else "")

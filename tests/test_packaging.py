@@ -29,6 +29,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 CORE = PROJECT["dependencies"]
 LOCKS = {
     "requirements.lock": [*CORE, *EXTRAS["cpu"], *EXTRAS["examples"], *EXTRAS["dev"]],
+    "requirements-docs.lock": [*CORE, *EXTRAS["docs"]],
     "requirements-legacy.lock": EXTRAS["legacy"],
     "requirements-tf215.lock": [*CORE, *PYPROJECT["dependency-groups"]["tf215"]],
 }
@@ -52,7 +53,9 @@ def run(*args, cwd):
 def built(tmp_path_factory):
     """Paths of the wheel and the sdist, built without network from a copy of the project."""
     source = tmp_path_factory.mktemp("build") / "project"
-    skip = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+    skip = shutil.ignore_patterns(
+        ".*", "__pycache__", "*.egg-info", "_build", "build", "dist", "runs"
+    )
     shutil.copytree(ROOT, source, ignore=skip)
     run("-m", "build", "--no-isolation", "--sdist", "--wheel", ".", cwd=source)
     (wheel,) = (source / "dist").glob("*.whl")
@@ -92,7 +95,8 @@ def test_wheel_metadata(built):
     assert meta["Version"] == PROJECT["version"]
     assert meta["Requires-Python"] == ">=3.10"
     assert meta["License-Expression"] == "Apache-2.0"
-    assert set(meta.get_all("Provides-Extra")) == {"cpu", "gpu", "examples", "legacy", "dev"}
+    extras = {"cpu", "gpu", "examples", "legacy", "docs", "dev"}
+    assert set(meta.get_all("Provides-Extra")) == extras
     needed = {req for req in meta.get_all("Requires-Dist") if "extra ==" not in req}
     assert needed == {"absl-py", "numpy", "protobuf", "tqdm"}
     assert "Apache License" in licence

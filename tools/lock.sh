@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes requirements.lock, requirements-legacy.lock and requirements-tf215.lock: every package that
-# `make setup` and `make test-tf215` install, for each supported Python, with hashes. Called by
-# `make lock`. Uses uv where there is one, else a temporary copy of it.
+# Writes requirements.lock, requirements-docs.lock, requirements-legacy.lock and
+# requirements-tf215.lock: every package that `make setup`, `make docs` and `make test-tf215` install,
+# for each supported Python, with hashes. Called by `make lock`. Uses uv where there is one, else a temporary copy of it.
 set -euo pipefail
 
 uv=$(command -v uv || true)
@@ -24,6 +24,7 @@ compile() {
 }
 
 compile requirements.lock pyproject.toml --extra cpu --extra examples --extra dev
+compile requirements-docs.lock pyproject.toml --extra docs
 compile requirements-tf215.lock pyproject.toml --group tf215
 # Alone: it asks for the distribution `tensorflow`, whose files are those of `tensorflow-cpu`.
 tensorflow=$(sed -n 's/^tensorflow-cpu==\([0-9]*\.[0-9]*\).*/\1/p' requirements.lock | head -n 1)

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Makes or updates a virtual environment. Called by make, from the project's top folder.
 #
-#   tools/setup_venv.sh cpu|gpu|tf215
+#   tools/setup_venv.sh cpu|gpu|docs|tf215
 #
 # cpu: .venv, exactly what requirements.lock and requirements-legacy.lock pin, checked by hash.
 # gpu: .venv, the newest TensorFlow with CUDA. tf215: .venv-tf215, what requirements-tf215.lock pins.
-# Uses uv where there is one, else venv and pip. .ready-cpu, .ready-gpu or .ready-tf215 is written
-# into the environment last, so that an interrupted install is never taken for a finished one: it
-# starts afresh.
+# docs: .venv-docs, what requirements-docs.lock pins; it also sees the packages of .venv.
+# Uses uv where there is one, else venv and pip. A file .ready-* is written into the
+# environment last, so that an interrupted install is never taken for a finished one: it starts
+# afresh.
 set -euo pipefail
 
 flavour=$1
@@ -20,11 +21,16 @@ fail() {
 case $flavour in
 cpu) venv=.venv size="2 GB" lock=requirements.lock ;;
 gpu) venv=.venv size="2 GB" lock= ;;
+docs) venv=.venv-docs size="0.3 GB" lock=requirements-docs.lock ;;
 tf215) venv=.venv-tf215 size="1.3 GB" lock=requirements-tf215.lock ;;
 *) fail "TF must be cpu or gpu, got '$flavour'." ;;
 esac
 ready=$venv/.ready-$flavour
-python=$(bash tools/find_python.sh "$flavour" 2>&1) || fail "$python"
+if [[ $flavour == docs ]]; then
+    python=.venv/bin/python
+else
+    python=$(bash tools/find_python.sh "$flavour" 2>&1) || fail "$python"
+fi
 
 if command -v uv >/dev/null; then
     tool=uv
@@ -50,7 +56,12 @@ fi
 if [[ -n $lock ]]; then
     install --require-hashes -r "$lock"
     if [[ $flavour == cpu ]]; then install --require-hashes --no-deps -r requirements-legacy.lock; fi
-    install --no-deps --no-build-isolation -e .
+    if [[ $flavour == docs ]]; then
+        packages() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+        echo "import site; site.addsitedir('$(packages .venv)')" >"$(packages "$venv")/training_venv.pth"
+    else
+        install --no-deps --no-build-isolation -e .
+    fi
 else
     install -e '.[gpu,examples,dev]'
 fi

@@ -6,7 +6,7 @@ the error of the simulation at each point. The curves are for a network of about
 ResNet-50, with each process on its own host. The bandwidth and cores of these hosts are
 assumptions, given by flags. Does not need TensorFlow.
 
-    python -m benchmarks.scaling --points=points.json --picture=docs/scaling.png
+    python -m benchmarks.scaling --points=points.json --picture=docs/images/scaling.png
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Computation and communication of each process in a round of training, by mode.
 
-Implements the formulas of docs/scaling.md. `PLANS` gives the stages of each process and the bytes
-that it exchanges with the parameter servers. `links` sums the bytes of each link.
+Implements the formulas of docs/explanations/scaling.md. `PLANS` gives the stages of each process
+and the bytes that it exchanges with the parameter servers. `links` sums the bytes of each link.
 `seconds_per_step` runs the simulator with the measured constants of a machine.
 """
 

@@ -183,7 +183,7 @@ class DepthwiseConvKFCBasicFB(KroneckerBlock):
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Rows of A and of G: h · w · channels and channels · m."""
+        """Rows of A and of G, h · w · channels and channels · m."""
         height, width, channels, multiplier = self.params.shape.as_list()
         return height * width * channels, channels * multiplier
 

@@ -196,7 +196,7 @@ class FisherFactor(abc.ABC):
 
     @property
     def dtype(self) -> DType:
-        """Dtype of the average: that of the tensors, float32 for 16-bit ones, or the config's."""
+        """Dtype of the average, by default that of the tensors, or float32 for 16-bit ones."""
         if self._config.factor_dtype is not None:
             return tf.as_dtype(self._config.factor_dtype)
         return tensor_ops.statistics_dtype(self._tensor_dtype)

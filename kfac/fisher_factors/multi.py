@@ -72,7 +72,7 @@ class FullyConnectedMultiKF(StructuredFactor):
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
-        """(2, dimension, dimension): C₀ and C₁."""
+        """The shape (2, dimension, dimension) of C₀ and C₁."""
         return 2, self.dimension, self.dimension
 
     @property

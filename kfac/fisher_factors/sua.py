@@ -118,7 +118,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
-        """(c + 1, c): Σ and below it μ."""
+        """The shape (c + 1, c) of Σ and below it μ."""
         return self._channels + 1, self._channels
 
     @property
@@ -148,7 +148,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         return tf.concat([second - first * tf.transpose(first), first], axis=0)
 
     def trace(self) -> Tensor:
-        """Returns K (tr Σ + |μ|²), plus 1 with a bias, read now; shape []."""
+        """Returns K (tr Σ + ‖μ‖²), plus 1 with a bias, read now; shape []."""
         covariance, mean = self._parts()
         once = tf.linalg.trace(covariance) + tf.reduce_sum(mean**2)
         return self._entries * once + int(self._has_bias)

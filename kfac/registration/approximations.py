@@ -15,19 +15,33 @@ from collections.abc import Mapping
 from typing import final
 
 APPROX_KRONECKER_NAME = "kron"
+"""A Kronecker product of two matrices, one of inputs and one of output gradients."""
 APPROX_KRONECKER_IN_DIAG_NAME = "kron_in_diag"
+"""A Kronecker product whose input factor is diagonal."""
 APPROX_KRONECKER_OUT_DIAG_NAME = "kron_out_diag"
+"""A Kronecker product whose output factor is diagonal."""
 APPROX_KRONECKER_BOTH_DIAG_NAME = "kron_both_diag"
+"""A Kronecker product of two diagonal factors."""
 APPROX_DIAGONAL_NAME = "diagonal"
+"""The diagonal of the layer's Fisher matrix."""
 APPROX_FULL_NAME = "full"
+"""The layer's whole Fisher matrix."""
 APPROX_KRONECKER_INDEP_NAME = "kron_indep"
+"""A Kronecker product for a layer with several uses that count as independent."""
 APPROX_KRONECKER_INDEP_IN_DIAG_NAME = "kron_indep_in_diag"
+"""Independent uses, and a diagonal input factor."""
 APPROX_KRONECKER_INDEP_OUT_DIAG_NAME = "kron_indep_out_diag"
+"""Independent uses, and a diagonal output factor."""
 APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME = "kron_indep_both_diag"
+"""Independent uses, and two diagonal factors."""
 APPROX_KRONECKER_SERIES_1_NAME = "kron_series_1"
+"""Uses that form a chain whose correlations are the same in both directions of time."""
 APPROX_KRONECKER_SERIES_2_NAME = "kron_series_2"
+"""Uses that form a long chain."""
 APPROX_KRONECKER_SUA_NAME = "kron_sua"
+"""A convolution's Kronecker product whose locations are uncorrelated."""
 APPROX_EKFAC_NAME = "ekfac"
+"""The eigenbasis of a Kronecker product, with second moments measured in that basis."""
 
 _KRONECKER = (
     APPROX_KRONECKER_NAME,

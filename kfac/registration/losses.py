@@ -115,7 +115,7 @@ def register_normal_predictive_distribution(
     reuse: bool | str = VARIABLE_SCOPE,
     weights: Tensor | None = None,
 ) -> None:
-    """Registers |targets − mean|²/(2·var), plus a constant, or one more tower of it.
+    """Registers ‖targets − mean‖²/(2·var), plus a constant, or one more tower of it.
 
     The mean is [batch, ...], the targets are shaped as it; weights may be, too.
 
@@ -137,7 +137,7 @@ def register_squared_error_loss(
     reuse: bool | str = VARIABLE_SCOPE,
     weights: Tensor | None = None,
 ) -> None:
-    """Registers |targets − prediction|², plus a constant: a variance of one half.
+    """Registers ‖targets − prediction‖², plus a constant: a variance of one half.
 
     See `register_normal_predictive_distribution`.
     """

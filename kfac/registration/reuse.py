@@ -8,6 +8,7 @@ import tensorflow as tf
 v1 = tf.compat.v1
 
 VARIABLE_SCOPE = "VARIABLE_SCOPE"
+"""Value of `reuse` that takes the answer from the active variable scope."""
 
 
 def is_reuse(reuse: bool | str, exists: bool) -> bool:

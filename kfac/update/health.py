@@ -3,7 +3,7 @@
 Damping and what it is adapted by, the mean curvature as a scale for it, how often something went
 wrong, how long each phase of a step took, and of each factor the trace and how badly it is
 conditioned. All but the durations is computed only in the steps whose summaries are written. Called
-by the optimizer; how to read the curves is in docs/kfac.md.
+by the optimizer; how to read the curves is in docs/howto/kfac_tuning.md.
 """
 
 from collections.abc import Mapping, Sequence

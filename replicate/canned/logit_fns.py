@@ -22,7 +22,7 @@ def call_logit_fn(
       config: The RunConfig.
 
     Returns:
-      The result: a Tensor of logits, or a dict of them by head name.
+      A Tensor of logits, or a dict of them by head name.
 
     Raises:
       ValueError: The function returns something else.

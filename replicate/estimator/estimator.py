@@ -92,7 +92,7 @@ class Estimator:
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
-        """The model_fn, bound to the params: fn(features, labels, mode, config)."""
+        """The model_fn bound to the params, fn(features, labels, mode, config)."""
 
         def bound(features: Nest, labels: Nest, mode: str, config: RunConfig) -> EstimatorSpec:
             return call_model_fn(self._model_fn, features, labels, mode, self.params, config)

@@ -211,7 +211,7 @@ class BestExporter(_SavedModelExporter):
           name: Name of the exports' directory.
           serving_input_receiver_fn: As for `Estimator.export_saved_model`; required.
           event_file_pattern: Pattern of the event files of the evaluations, relative to the model
-            directory: "eval_NAME/*.tfevents.*" for evaluations with a name. With None, earlier
+            directory: `eval_NAME/*.tfevents.*` for evaluations with a name. With None, earlier
             evaluations are not read after a restart.
           compare_fn: fn(best_eval_result, current_eval_result) → True if the current result is
             better. None compares the losses; the smaller one is better.

@@ -94,7 +94,7 @@ class RunConfig:
       session_creation_timeout_secs: Seconds that a process of a cluster waits, at the start and
         after a session was lost, for the parameter servers to answer and for the chief to
         initialise the model. None waits for ever and is stored as infinity.
-      checkpoint_save_graph_def: If True, the graph is written as graph.pbtxt and as one *.meta file
+      checkpoint_save_graph_def: If True, the graph is written as graph.pbtxt, and as one .meta file
         per checkpoint, both without the data of the input pipeline.
       save_input_position: If True, a run continues an interrupted input. Buffers of up to 4 MB are
         saved beside the checkpoint; with larger buffers, the resumed run reads the earlier batches

@@ -21,7 +21,7 @@ CLASSES = {
 }
 MEMBERS = [(cls, name) for cls, names in ATTRIBUTES.items() for name in names]
 PAIRS = [(module, name) for module, names in REPLACEMENTS.items() for name in names]
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "kfac.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "howto" / "from_tensorflow_kfac.md"
 
 
 @pytest.mark.parametrize(("module", "name"), PAIRS)

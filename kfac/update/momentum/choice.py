@@ -123,3 +123,4 @@ _RULES = {
 }
 
 MOMENTUM_TYPES = tuple(_RULES)
+"""Values of the optimizers' argument `momentum_type`."""

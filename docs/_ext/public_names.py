@@ -1,0 +1,165 @@
+"""Public names of the packages, and the names that the reference documents, read from sources.
+
+Neither Sphinx nor the packages are loaded. `reference` makes the pages of the site. Two directives
+of the reference's pages say what is where:
+
+- `{public} PACKAGE` documents the names of a package that come from the modules in its content,
+  one a line, or from modules inside these.
+- `{public-module} MODULE` documents a public module and its names.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("replicate", "model_deploy", "kfac")
+PAGES = ROOT / "docs" / "reference"
+DIRECTIVE = re.compile(r"^```\{(public|public-module)\} (\S+)\n(.*?)```$", re.DOTALL | re.MULTILINE)
+
+
+class Definition(NamedTuple):
+    """Place where a public name is defined.
+
+    Attributes:
+      module: Full name of the module.
+      name: Name in that module; "" if the name is the module itself.
+      kind: "class", "function", "module", or "data" for any other value.
+      doc: Its docstring, or "".
+      value: Source of the value that an assignment gives it, or "".
+    """
+
+    module: str
+    name: str
+    kind: str
+    doc: str
+    value: str = ""
+
+
+@cache
+def parsed(module: str) -> ast.Module | None:
+    """Returns the syntax tree of a module of the project, or None if it is no module."""
+    path = ROOT.joinpath(*module.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.exists():
+            return ast.parse(file.read_text())
+    return None
+
+
+def assigned_names(node: ast.stmt) -> list[str]:
+    """Returns the names that an assignment at the top of a module gives values to."""
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign):
+        targets = [node.target]
+    else:
+        return []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def definition(module: str, name: str) -> Definition:
+    """Finds where a name of a module is defined, through any number of imports.
+
+    Raises:
+      LookupError: The module neither defines nor imports the name.
+    """
+    tree = parsed(module)
+    body = tree.body if tree else []
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+            kind = "class" if isinstance(node, ast.ClassDef) else "function"
+            return Definition(module, name, kind, ast.get_docstring(node) or "")
+        if name in assigned_names(node):
+            value = node.value
+            if isinstance(value, ast.Name):
+                return definition(module, value.id)
+            return Definition(module, name, "data", literal(after), ast.unparse(value))
+        if isinstance(node, ast.ImportFrom) and node.module not in (None, module):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return definition(node.module, alias.name)
+    tree = parsed(f"{module}.{name}")
+    if tree:
+        return Definition(f"{module}.{name}", "", "module", ast.get_docstring(tree) or "")
+    raise LookupError(f"{module} has no name {name}")
+
+
+def literal(node: ast.stmt | None) -> str:
+    """Returns the text of a string that stands alone, as the docstring after an assignment."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return inspect.cleandoc(str(node.value.value))
+    return ""
+
+
+def listed_names(module: str) -> list[str]:
+    """Returns the `__all__` of a module; without one, the classes and functions that it defines."""
+    defined = []
+    for node in parsed(module).body:
+        if "__all__" in assigned_names(node):
+            return sorted(ast.literal_eval(node.value))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            defined.append(node.name)
+    return defined
+
+
+@cache
+def public_names(package: str) -> dict[str, Definition]:
+    """Returns the names in the `__all__` of a package, with their definitions."""
+    if package == "replicate":
+        names = listed_names("replicate.public")
+        return {name: definition("replicate.public", name) for name in names}
+    return {name: definition(package, name) for name in listed_names(package)}
+
+
+def module_names(module: str) -> dict[str, Definition]:
+    """Returns the public names of a public module, with their definitions.
+
+    Names that are documented elsewhere come first, then classes and functions, then other values.
+    """
+
+    def rank(item: tuple[str, Definition]) -> int:
+        return 2 if item[1].kind == "data" else int(short_name(item[1]) is None)
+
+    names = {name: definition(module, name) for name in listed_names(module)}
+    return dict(sorted(names.items(), key=rank))
+
+
+def chosen_names(package: str, modules: list[str]) -> dict[str, Definition]:
+    """Returns the public names of a package that are defined in or below the given modules.
+
+    They are in the order of the modules; classes and functions are before other values.
+    """
+    chosen = {
+        name: found
+        for module in modules
+        for name, found in public_names(package).items()
+        if found.kind != "module" and f"{found.module}.".startswith(f"{module}.")
+    }
+    return dict(sorted(chosen.items(), key=lambda item: item[1].kind == "data"))
+
+
+def short_name(found: Definition) -> str | None:
+    """Returns the name in a package, such as `kfac.KfacOptimizer`, of what a module defines."""
+    for package in PACKAGES:
+        for name, other in public_names(package).items():
+            if (other.module, other.name) == (found.module, found.name):
+                return f"{package}.{name}"
+    return None
+
+
+def referenced() -> Iterator[tuple[str, Definition]]:
+    """Yields the full name and definition of all that the pages of the reference document."""
+    for page in sorted(PAGES.glob("*.md")):
+        for directive, place, content in DIRECTIVE.findall(page.read_text()):
+            if directive == "public":
+                for name, found in chosen_names(place, content.split()).items():
+                    yield f"{place}.{name}", found
+            else:
+                tree = parsed(place)
+                yield place, Definition(place, "", "module", ast.get_docstring(tree) or "")
+                for name, found in module_names(place).items():
+                    yield f"{place}.{name}", found
