@@ -153,7 +153,7 @@ def main() -> None:
         plan = training.plan_towers(FLAGS.num_towers, FLAGS.devices)
         count = len(data.train.labels)
         estimator = make_estimator(count, plan.towers, FLAGS.progress)
-    cli.show("devices", plan)
+    training.show_devices(plan, FLAGS.progress)
     cli.show(
         "data", f"{data.name}: {count:,} images to train on, {len(data.test.labels):,} to test on"
     )

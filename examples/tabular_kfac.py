@@ -141,7 +141,7 @@ def main() -> None:
     with cli.bad_input():
         plan = training.plan_towers(FLAGS.num_towers, FLAGS.devices)
         cli.record_config(FLAGS.model_dir, 0, table=table.name)
-    cli.show("devices", plan)
+    training.show_devices(plan, FLAGS.progress)
     cli.show("data", f"{table.name}: {rows} rows to train on, {len(table.test.labels)} to test on")
     found = {}
     for name in NAMES:

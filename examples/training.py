@@ -13,7 +13,6 @@ from typing import Any
 import tensorflow as tf
 from tqdm import tqdm
 
-import kfac
 import model_deploy
 import replicate
 from examples import cli, curves, mnist
@@ -60,7 +59,8 @@ def run(
         dry_run(model_fn, plan, data, settings, params)
         sys.exit(0)
     if estimator.config.task_type != replicate.TaskType.PS:
-        show_plan(plan, data, settings.batch_size, params)
+        show_devices(plan, settings.progress)
+        show_data(plan, data, settings.batch_size, params)
     train = train_in_cluster if estimator.config.cluster.jobs else train_and_evaluate
     with cli.training_errors(estimator):
         results = train(estimator, data, settings)
@@ -129,9 +129,22 @@ def show_plan(
     plan: model_deploy.DevicePlan, data: mnist.Dataset, batch_size: int, params: Params
 ) -> None:
     """Prints the devices, the data, how the batch is split, and the settings."""
+    cli.show("devices", plan)
+    show_data(plan, data, batch_size, params)
+
+
+def show_devices(plan: model_deploy.DevicePlan, progress: str) -> None:
+    """Prints the devices if the Estimator does not, because it shows no progress."""
+    if progress == "off":
+        cli.show("devices", plan)
+
+
+def show_data(
+    plan: model_deploy.DevicePlan, data: mnist.Dataset, batch_size: int, params: Params
+) -> None:
+    """Prints the data, how the batch is split, and the settings."""
     towers = len(plan.towers)
     height, width = data.train.images.shape[1:3]
-    cli.show("devices", plan)
     cli.show(
         "data",
         f"{data.name}: {len(data.train.labels):,} images to train on, "
@@ -249,26 +262,28 @@ def train_and_evaluate(
     evaluator = _without_progress(estimator)
     if step >= train_steps:
         return evaluate(evaluator, data)
-    evaluations = EvaluateCheckpoints(evaluator, data, settings, step)
-    hooks = [PrintModelTable()]
-    for last in _ends_of_training(step, settings):
+    every = settings.eval_every_steps
+    evaluations = EvaluateCheckpoints(lambda: evaluate(evaluator, data), every, train_steps, step)
+    for last in ends_of_training(step, every, train_steps):
         estimator.train(
             _training_input(data, settings),
             max_steps=last,
-            hooks=hooks,
             saving_listeners=[evaluations],
         )
-        hooks = []
     return evaluations.results
 
 
-def _ends_of_training(step: int, settings: RunSettings) -> list[int]:
+def ends_of_training(step: int, every: int, train_steps: int) -> list[int]:
     """Returns the last steps of the calls of `Estimator.train`, which counts intervals anew.
 
     There is one call, unless the run starts between two evaluations. Then the first call ends at
     the next one, so that evaluations are at multiples of their interval.
+
+    Args:
+      step: The step at which the run starts.
+      every: Steps between two evaluations.
+      train_steps: The last step.
     """
-    every, train_steps = settings.eval_every_steps, settings.train_steps
     following = -(-step // every) * every
     return [following, train_steps] if step < following < train_steps else [train_steps]
 
@@ -323,37 +338,33 @@ class EvaluateCheckpoints(v1.train.CheckpointSaverListener):
     """
 
     def __init__(
-        self,
-        estimator: replicate.Estimator,
-        data: mnist.Dataset,
-        settings: RunSettings,
-        first_step: int,
+        self, evaluate: Callable[[], Mapping[str, Any]], every: int, last_step: int, first_step: int
     ) -> None:
-        """Keeps what is evaluated.
+        """Keeps the evaluation and its steps.
 
         Args:
-          estimator: Evaluates the newest checkpoint.
-          data: Training set and test set.
-          settings: Hold the steps between two evaluations, and the last step.
+          evaluate: Evaluates the newest checkpoint, and returns the results by name.
+          every: Steps between two evaluations.
+          last_step: The step to train to, which is evaluated in any case.
           first_step: The step at which the run starts.
         """
-        self.results: Results = {}
-        self._estimator = estimator
-        self._data = data
-        self._settings = settings
+        self.results: Mapping[str, Any] = {}
+        self._evaluate = evaluate
+        self._every = every
+        self._last_step = last_step
         self._rounds = self._rounds_at(first_step)
 
     def after_save(self, session: v1.Session, global_step_value: int) -> None:
         """Evaluates at the first save in a new interval of steps, and at the last step."""
         del session
         rounds = self._rounds_at(global_step_value)
-        if rounds > self._rounds or global_step_value >= self._settings.train_steps:
-            self.results = evaluate(self._estimator, self._data)
+        if rounds > self._rounds or global_step_value >= self._last_step:
+            self.results = self._evaluate()
         self._rounds = rounds
 
     def _rounds_at(self, step: int) -> int:
         """Returns the number of intervals between evaluations that end up to a step."""
-        return step // self._settings.eval_every_steps
+        return step // self._every
 
 
 def _training_input(
@@ -406,15 +417,6 @@ def show_results(estimator: replicate.Estimator, results: Results, title: str) -
     cli.show("checkpoint", estimator.latest_checkpoint())
     cli.show("events", f"{folder}    look at them with: tensorboard --logdir {folder}")
     cli.show("curves", picture)
-
-
-class PrintModelTable(v1.train.SessionRunHook):
-    """Prints the trainable variables when the graph is complete, with the K-FAC block of each."""
-
-    def begin(self) -> None:
-        """Prints the table."""
-        notes = kfac.graph_layer_collection().describe()
-        print(replicate.model_table(v1.trainable_variables(), notes or None), flush=True)
 
 
 def _record(estimator: replicate.Estimator) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from absl import flags
+from tqdm import tqdm
 
 import replicate
 from examples import cli, tables
@@ -84,8 +85,9 @@ def make_estimator(
         config=replicate.RunConfig(
             tf_random_seed=FLAGS.seed,
             save_summary_steps=5,
+            save_checkpoints_steps=FLAGS.eval_every_steps,  # Each checkpoint is evaluated.
             progress=progress,
-            continue_input=True,  # Each round reads on where the one before stopped.
+            continue_input=True,  # A second run reads on where the first one stopped.
         ),
         devices=devices,
     )
@@ -106,21 +108,27 @@ def train_and_evaluate(
     Returns:
       The accuracy of each set at the end, by its name, "train" or "test".
     """
+    from examples import training  # noqa: PLC0415
+
     checkpoint = estimator.latest_checkpoint()
     step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
     cli.record_config(estimator.model_dir, step, run_config=estimator.config)
     cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
-    accuracies = {} if step < FLAGS.train_steps else evaluate(evaluator, table)
-    while step < FLAGS.train_steps:
-        step = min(FLAGS.train_steps, (step // FLAGS.eval_every_steps + 1) * FLAGS.eval_every_steps)
+    every, train_steps = FLAGS.eval_every_steps, FLAGS.train_steps
+    if step >= train_steps:
+        return evaluate(evaluator, table)
+    evaluations = training.EvaluateCheckpoints(
+        lambda: evaluate(evaluator, table), every, train_steps, step
+    )
+    for last in training.ends_of_training(step, every, train_steps):
         estimator.train(
             lambda: tables.input_fn(
                 table, table.train, FLAGS.batch_size, training=True, seed=FLAGS.seed
             ),
-            max_steps=step,
+            max_steps=last,
+            saving_listeners=[evaluations],
         )
-        accuracies = evaluate(evaluator, table)
-    return accuracies
+    return dict(evaluations.results)
 
 
 def evaluate(estimator: replicate.Estimator, table: tables.Table) -> dict[str, float]:
@@ -139,7 +147,8 @@ def evaluate(estimator: replicate.Estimator, table: tables.Table) -> dict[str, f
         f"{part} loss {result['average_loss']:.4f} accuracy {result['accuracy']:.3f}"
         for part, result in results.items()
     ]
-    cli.show("evaluation", f"step {results['test']['global_step']}   {'   '.join(texts)}")
+    with tqdm.external_write_mode():  # Takes the bar of training off the terminal meanwhile.
+        cli.show("evaluation", f"step {results['test']['global_step']}   {'   '.join(texts)}")
     return {part: float(result["accuracy"]) for part, result in results.items()}
 
 
@@ -185,7 +194,7 @@ def main() -> None:
         estimator = make_estimator(table, plan.towers, FLAGS.progress)
         evaluator = make_estimator(table, None, "off")  # Checkpoints fit any number of towers.
     rows = f"{len(table.train.labels)} rows to train on, {len(table.test.labels)} to test on"
-    cli.show("devices", plan)
+    training.show_devices(plan, FLAGS.progress)
     cli.show("data", f"{table.name}: {rows}, {len(table.columns)} columns")
     with cli.training_errors(estimator):
         accuracies = train_and_evaluate(estimator, evaluator, table)

@@ -71,6 +71,8 @@ __all__ = [
     "set_default_layer_collection",
 ]
 
+_VARIABLE_NOTES = ("variable_notes",)  # The Estimator shows the notes of this collection.
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -131,6 +133,7 @@ class LayerCollection:
         self.loss_table = LossTable(self._scope)
         self._auto_registration = AutoRegistration(self.layer_table, self.loss_table)
         collections_of_graph(self.graph).append(self)
+        self.graph.get_collection_ref(_VARIABLE_NOTES).append(self.describe)
 
     @property
     def graph(self) -> Graph:

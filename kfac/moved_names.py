@@ -1,11 +1,14 @@
 """Names of tensorflow/kfac and tf.contrib.kfac that are not here, and what took their place.
 
 A module or class that had such a name there gets its `__getattr__` here, so that whoever uses
-the name is told what to write instead, in the AttributeError that any unknown name gets. No name
-comes back to life, and nothing is imported or changed. docs/howto/from_tensorflow_kfac.md has the
-whole table.
+the name is told what to write instead, in the AttributeError that any unknown name gets, or in the
+ImportError of `from module import name`. Packages that were there, such as `kfac.python`, only
+raise that ImportError. No name comes back to life, and nothing is imported or changed.
+docs/howto/from_tensorflow_kfac.md has the whole table.
 """
 
+import dis
+import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -52,6 +55,7 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {
         "kfac": {
             "async_inv_cov_update_kfac_opt": "kfac.async_updates",
+            "examples": "the programs of this project, in the folder examples of its sources",
             "data_reader_alt": "kfac.data_reader, with CachedIndexedReader",
             "periodic_inv_cov_update_kfac_opt": "kfac.periodic",
             "python": "the modules of kfac itself, such as kfac.optimizer",
@@ -169,6 +173,7 @@ _UPDATES = {
     "inv_update_thunks": f"{_THUNKS} the second of its two lists",
     "inv_updates_dict": f"{_ALL_OPS} its inv_updates, in the order of factors",
 }
+_CONSTANT = "the constant of that name in kfac.layer_collection"
 _EMBEDDINGS = "fully_connected_approximation: an embedding is a dense layer with dense_inputs=False"
 
 ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
@@ -185,6 +190,24 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "prev_train_batch, loss_fn, min_damping and those named damping_…",
         },
         "LayerCollection": {
+            **{
+                f"APPROX_{kind}_NAME": _CONSTANT
+                for kind in (
+                    "DIAGONAL",
+                    "FULL",
+                    "KRONECKER",
+                    "KRONECKER_BOTH_DIAG",
+                    "KRONECKER_INDEP",
+                    "KRONECKER_INDEP_BOTH_DIAG",
+                    "KRONECKER_INDEP_IN_DIAG",
+                    "KRONECKER_INDEP_OUT_DIAG",
+                    "KRONECKER_IN_DIAG",
+                    "KRONECKER_OUT_DIAG",
+                    "KRONECKER_SERIES_1",
+                    "KRONECKER_SERIES_2",
+                    "KRONECKER_SUA",
+                )
+            },
             "create_subgraph": "finalize()",
             "default_embedding_approximation": f"default_{_EMBEDDINGS}",
             "default_embedding_multi_approximation": "default_fully_connected_multi_approximation",
@@ -242,9 +265,30 @@ def finder(module: str) -> Callable[[str], NoReturn]:
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
         text = f"module {module!r} has no attribute {name!r}"
-        raise AttributeError(_told(text, replacements[name]) if name in replacements else text)
+        if name not in replacements:
+            raise AttributeError(text)
+        if _imports(sys._getframe(1)):  # An AttributeError would lose its text there.
+            text = f"cannot import name {name!r} from {module!r}"
+            raise ImportError(_told(text, replacements[name]), name=module)
+        raise AttributeError(_told(text, replacements[name]))
 
     return __getattr__
+
+
+def _imports(frame: types.FrameType) -> bool:
+    """Returns True if a frame is at `from module import name`."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"
+
+
+def refuse_import(module: str) -> NoReturn:
+    """Raises the ImportError of a package that tensorflow/kfac had.
+
+    Args:
+      module: Its full name, such as "kfac.python".
+    """
+    owner, _, name = module.rpartition(".")
+    text = f"there is no module {module!r}"
+    raise ImportError(_told(text, REPLACEMENTS[owner][name]), name=module)
 
 
 def with_moved_attributes(cls: _Class) -> _Class:

@@ -11,6 +11,7 @@ doctor also works where TensorFlow is missing.
 import importlib
 import importlib.metadata
 import importlib.util
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if importlib.util.find_spec(f"{__name__}.{name}") is not None:
         return importlib.import_module(f"{__name__}.{name}")
-    hint = importlib.import_module(f"{__name__}.absent_names").HINTS.get(name)
-    if hint is not None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}")
+    absent = importlib.import_module(f"{__name__}.absent_names")
+    if name in absent.HINTS:
+        raise absent.error_for(name, sys._getframe(1))
     public = importlib.import_module(f"{__name__}.public")
     names = {"__all__": public.__all__, **{each: getattr(public, each) for each in public.__all__}}
     if name not in names:

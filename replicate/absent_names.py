@@ -1,9 +1,10 @@
 """Names of tf.estimator that `replicate` lacks, each with its replacement.
 
-Owns the hints only, and loads no TensorFlow. `replicate/__init__.py` adds the hint to the
-AttributeError for such a name.
+Owns the hints and their errors, and loads no TensorFlow. `replicate/__init__.py` raises the error
+for such a name.
 """
 
+import dis
 import types
 from collections.abc import Mapping
 
@@ -53,3 +54,16 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
     }
 )
 """Name → advice about its replacement."""
+
+
+def error_for(name: str, frame: types.FrameType) -> AttributeError | ImportError:
+    """Returns the error for an absent name.
+
+    Args:
+      name: A key of `HINTS`.
+      frame: The frame that uses the name. At `from replicate import name` the error is an
+        ImportError, since Python drops the text of an AttributeError there.
+    """
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM":
+        return ImportError(f"cannot import name {name!r} from 'replicate'. {HINTS[name]}")
+    return AttributeError(f"module 'replicate' has no attribute {name!r}. {HINTS[name]}")

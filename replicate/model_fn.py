@@ -20,6 +20,7 @@ from replicate.arguments import check_choice
 from replicate.batch_ahead import batch_and_ahead
 from replicate.batch_statistics import BatchStatistics, UpdateOps
 from replicate.merge import merge_specs
+from replicate.recorded_plan import record_plan
 from replicate.spec import ModeKeys
 from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
 from replicate.staging import staged_shards
@@ -104,6 +105,7 @@ def replicate_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
     ) -> Spec:
         _log_plan(mode, plan)
+        record_plan(plan)
         how = _splitting_in(mode, splitting)
         batch, ahead = batch_and_ahead(features, labels)
         sent = None

@@ -76,8 +76,9 @@ def test_wheel_holds_the_three_packages_and_nothing_else(wheel_names):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_wheel_holds_every_module_and_the_typing_marker(wheel_names, package):
+def test_wheel_holds_every_module_template_and_the_typing_marker(wheel_names, package):
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / package).rglob("*.py")}
+    modules |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob(f"{package}/*/templates/*")}
     packed = {name for name in wheel_names if name.startswith(f"{package}/")}
     assert packed == modules | {f"{package}/py.typed"}
 

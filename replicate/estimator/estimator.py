@@ -27,6 +27,7 @@ from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
 from replicate.estimator.hooks.graph_files import WrittenGraph
+from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
 from replicate.estimator.log import log
 from replicate.estimator.predicting import (
@@ -84,6 +85,7 @@ class Estimator:
         self._warm_start = warm_start_settings(warm_start_from)
         self._has_warned = False
         self._written = WrittenGraph()
+        self._start = StartHook(self._config, self._params)
 
     @functools.cached_property
     def ending(self) -> TrainingEnd:
@@ -185,7 +187,9 @@ class Estimator:
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)
-            run_training(inputs, spec, self._config, request, training_end, self._written)
+            run_training(
+                inputs, spec, self._config, request, training_end, self._start, self._written
+            )
         return self
 
     def evaluate(

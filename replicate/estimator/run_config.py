@@ -106,7 +106,8 @@ class RunConfig:
         TensorBoard's profiler. As many steps after them are measured, and the ten costliest
         operations are printed to standard error. None for neither.
       progress: "bar" draws a progress bar, "log" prints a line per interval, "auto" takes the bar
-        when standard error is a terminal and lines otherwise, "off" shows nothing.
+        when standard error is a terminal and lines otherwise, "off" shows nothing. The chief prints
+        devices and model table first.
       step_timeout_secs: Seconds without a step after which training stops, if a process that takes
         part in the step does not answer. None stands for `session_creation_timeout_secs`.
       max_restarts: Number of sessions that may be lost in a row without a new highest step.

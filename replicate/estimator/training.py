@@ -27,6 +27,7 @@ from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
+from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
 from replicate.estimator.input_batches import Inputs, batch_size
@@ -71,6 +72,7 @@ def run_training(
     config: RunConfig,
     request: TrainRequest,
     training_end: TrainingEnd | None,
+    start: StartHook,
     written: WrittenGraph | None = None,
 ) -> None:
     """Trains the model of the default graph, and saves its last step in a checkpoint.
@@ -81,6 +83,7 @@ def run_training(
       config: Of this process.
       request: Arguments of the caller.
       training_end: Tells a worker if the chief has ended training; None for the chief.
+      start: Shows and saves devices and variables.
       written: The graph that runs before this one have written; None for no such runs.
 
     Raises:
@@ -102,9 +105,9 @@ def run_training(
     if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
         _check_step_moves()
     if config.is_chief:
-        _run_chief(inputs, spec, config, request, written)
+        _run_chief(inputs, spec, config, request, start, written)
     else:
-        _run_worker(inputs, spec, config, request, training_end)
+        _run_worker(inputs, spec, config, request, start, training_end)
 
 
 def _run_chief(
@@ -112,6 +115,7 @@ def _run_chief(
     spec: EstimatorSpec,
     config: RunConfig,
     request: TrainRequest,
+    start: StartHook,
     written: WrittenGraph | None,
 ) -> None:
     """Trains, and writes checkpoints and event files."""
@@ -134,6 +138,7 @@ def _run_chief(
             ),
             *profiles,
             StopHook(readings, request.steps, request.max_steps),
+            start,
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
@@ -148,6 +153,7 @@ def _run_worker(
     spec: EstimatorSpec,
     config: RunConfig,
     request: TrainRequest,
+    start: StartHook,
     training_end: TrainingEnd | None,
 ) -> None:
     """Trains the model that the chief of a cluster has initialised, and writes nothing."""
@@ -160,6 +166,7 @@ def _run_worker(
         hooks = [
             *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
             StopHook(readings, request.steps, request.max_steps),
+            start,
             progress,
         ]
         _run_loop(creator, hooks, conditions)

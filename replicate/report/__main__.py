@@ -1,25 +1,48 @@
-"""python -m replicate.report DIR writes DIR/report.md and its pictures: the results of a run.
+"""python -m replicate.report DIR writes DIR/report.html and DIR/report.md: the results of a run.
 
-The page shows loss and metrics by step, steps per second, results of evaluations, and the health of
-K-FAC if it trained. All values come from the event files in the model directory DIR. TensorBoard
-and matplotlib must be installed. Exit codes: 0 done; 2 there is nothing to report, or something is
-missing.
+The pages show loss and metrics by step, steps per second, results of evaluations, and the health of
+K-FAC if it trained. report.html is one file that needs no network; it also shows the model table,
+devices, environment and settings of the run. report.md has its pictures beside it.
+
+Several directories give one page that compares them: curves over each other, best results, settings
+that differ. It is comparison.html in the folder that holds them all, or else in the current one.
+
+--open      opens the page in the browser
+--output=F  writes the HTML page to F
+
+Curves come from the event files in the directories, the rest from their config.json and run.json.
+TensorBoard, matplotlib and Jinja2 must be installed. Exit codes: 0 done; 2 there is nothing to
+report, or something is missing.
 """
 
 import contextlib
 import importlib
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from replicate.quiet_imports import quiet_stderr
 from replicate.report.curves import read_curves
+from replicate.report.html_page import ReportedRun, comparison_page, run_page
 from replicate.report.page import page
 from replicate.report.panels import kfac_panels, main_panels
 from replicate.report.pictures import draw
+from replicate.report.records import read_record
 
-_LIBRARIES = ("tensorboard", "matplotlib")
+_LIBRARIES = ("tensorboard", "matplotlib", "jinja2")
 _BAD_INPUT = 2
+_OUTPUT = "--output="
+_SEE_HELP = "see --help"
+
+
+class _Request(NamedTuple):
+    """The command line: model directories, the path of the HTML page if it is given, --open."""
+
+    folders: list[Path]
+    output: Path | None
+    opens: bool
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,25 +55,47 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__)
         return 0
     try:
-        folder = _model_dir(arguments)
+        request = _parsed(arguments)
         _import_libraries()
-        print(_write(folder))
+        written = _compare(request) if len(request.folders) > 1 else _report(request)
     except (ImportError, OSError, ValueError) as error:
         print(f"replicate.report: {error}", file=sys.stderr)
         return _BAD_INPUT
+    print(*written, sep="\n")
+    if request.opens and not webbrowser.open(written[0].resolve().as_uri()):
+        print("replicate.report: no browser was found: open the page yourself", file=sys.stderr)
     return 0
 
 
-def _model_dir(arguments: Sequence[str]) -> Path:
-    """Returns the model directory of the command line.
+def _parsed(arguments: Sequence[str]) -> _Request:
+    """Returns the command line.
 
     Raises:
-      ValueError: There is not exactly one argument, or it is not a directory.
+      ValueError: A flag is unknown, or there is no directory, or one does not exist or comes twice.
     """
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        given = " ".join(arguments) or "nothing"
-        raise ValueError(f"expected one model directory, got {given}: see --help")
-    folder = Path(arguments[0])
+    folders, output, opens = [], None, False
+    for argument in arguments:
+        if argument == "--open":
+            opens = True
+        elif argument.startswith(_OUTPUT) and argument != _OUTPUT:
+            output = Path(argument.removeprefix(_OUTPUT))
+        elif argument.startswith("-"):
+            raise ValueError(
+                f"expected directories, --open or {_OUTPUT}FILE, got {argument}: {_SEE_HELP}"
+            )
+        else:
+            folders.append(_folder(argument))
+    if not folders:
+        raise ValueError(f"expected one model directory or several, got none: {_SEE_HELP}")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ValueError(
+            f"a directory is given twice: {' '.join(arguments)}; leave one of them out"
+        )
+    return _Request(folders, output, opens)
+
+
+def _folder(argument: str) -> Path:
+    folder = Path(argument)
     if not folder.is_dir():
         raise ValueError(f"there is no directory {folder}: correct the path")
     return folder
@@ -74,24 +119,57 @@ def _import_libraries() -> None:
         importlib.import_module("tensorflow")
 
 
-def _write(folder: Path) -> str:
-    """Writes the page and its pictures, and returns the path of the page."""
+def _read(folder: Path, name: str) -> ReportedRun:
+    """Reads a model directory.
+
+    Raises:
+      ValueError: It has no curves.
+    """
     runs = read_curves(folder)
     if not runs:
         raise ValueError(f"there are no event files with curves in {folder}: give a model_dir")
-    title = f"Report of {folder.resolve().name}"
+    return ReportedRun(name, runs, read_record(folder))
+
+
+def _report(request: _Request) -> list[Path]:
+    """Writes the pages and the pictures of one run, and returns the paths of the pages."""
+    (folder,) = request.folders
+    run = _read(folder, folder.resolve().name)
+    title = f"Report of {run.name}"
     files = {
-        "Curves": ("report.png", main_panels(runs)),
-        "K-FAC": ("report_kfac.png", kfac_panels(runs)),
+        "Curves": ("report.png", main_panels(run.runs)),
+        "K-FAC": ("report_kfac.png", kfac_panels(run.runs)),
     }
     pictures = {}
     for heading, (name, panels) in files.items():
         if panels:
             draw(panels, folder / name, f"{title}: {heading}")
             pictures[heading] = name
-    path = folder / "report.md"
-    path.write_text(page(title, runs, pictures), encoding="utf-8")
-    return str(path)
+    html, markdown = request.output or folder / "report.html", folder / "report.md"
+    html.write_text(run_page(run), encoding="utf-8")
+    markdown.write_text(page(title, run.runs, pictures), encoding="utf-8")
+    return [html, markdown]
+
+
+def _compare(request: _Request) -> list[Path]:
+    """Writes the page that compares runs, and returns its path."""
+    folders = request.folders
+    parents = {folder.resolve().parent for folder in folders}
+    beside = folders[0].resolve().parent if len(parents) == 1 else Path()
+    output = request.output or beside / "comparison.html"
+    runs = [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    output.write_text(comparison_page(runs), encoding="utf-8")
+    return [output]
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Returns the shortest ends of the paths that tell them apart."""
+    parts = [folder.resolve().parts for folder in folders]
+    for length in range(1, max(map(len, parts))):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder.resolve()) for folder in folders]
 
 
 if __name__ == "__main__":

@@ -19,14 +19,14 @@ def page(title: str, runs: Runs, pictures: Mapping[str, str]) -> str:
       pictures: File name of each picture by heading: "Curves", "K-FAC".
     """
     training = runs.get(TRAINING, {})
-    lines = [f"# {title}", "", *_summary(runs)]
+    lines = [f"# {_escaped(title)}", "", *_summary(runs)]
     for heading, picture in pictures.items():
         lines += ["", f"## {heading}", "", f"![{heading}]({picture})"]
         if heading == "K-FAC":
             lines += ["", *_kfac(training)]
     for run, curves in runs.items():
         if run != TRAINING:
-            lines += ["", f"## Evaluation: {label(run)}", "", *_evaluation(curves)]
+            lines += ["", f"## Evaluation: {_escaped(label(run))}", "", *_evaluation(curves)]
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +87,12 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(map(_escaped, cells)) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Returns a text that neither ends its cell nor its line nor begins an element of HTML."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _number(value: float) -> str:

@@ -49,8 +49,13 @@ def label(run: str) -> str:
     return {TRAINING: BATCH, "eval": "evaluation"}.get(run, run.removeprefix("eval_"))
 
 
-def main_panels(runs: Runs) -> list[Panel]:
-    """Returns panels of loss, speed and all other scalars except K-FAC's, at most twelve."""
+def main_panels(runs: Runs, most: int | None = _MOST_PANELS) -> list[Panel]:
+    """Returns panels of loss, speed and all other scalars except K-FAC's.
+
+    Args:
+      runs: Curves of one model directory.
+      most: Number of panels; None for all.
+    """
     tags = list(dict.fromkeys(tag for run in reversed(list(runs.values())) for tag in sorted(run)))
     others = [tag for tag in tags if tag not in ("loss", SPEED) and not tag.startswith(KFAC)]
     panels = []
@@ -59,7 +64,31 @@ def main_panels(runs: Runs) -> list[Panel]:
         if curves:
             title = "steps per second" if tag == SPEED else tag
             panels.append(Panel(title, curves, tag == "loss" and _spans_decades(curves.values())))
-    return panels[:_MOST_PANELS]
+    return panels[:most]
+
+
+def comparison_panels(found: Mapping[str, Runs]) -> list[Panel]:
+    """Returns panels in which the curves of several model directories lie over each other.
+
+    There is a panel for each scalar of each evaluation, and then for each scalar of training except
+    K-FAC's. Those of the loss come first.
+
+    Args:
+      found: Curves by the name of the directory.
+    """
+    keys = dict.fromkeys(
+        (run, tag)
+        for runs in found.values()
+        for run in sorted(runs, key=lambda run: run == TRAINING)
+        for tag in sorted(runs[run])
+        if not tag.startswith(KFAC)
+    )
+    panels = []
+    for run, tag in sorted(keys, key=lambda key: (key[0] == TRAINING, key[1] != "loss")):
+        curves = {name: runs[run][tag] for name, runs in found.items() if tag in runs.get(run, {})}
+        title = "steps per second" if tag == SPEED else f"{tag}, {label(run)}"
+        panels.append(Panel(title, curves, tag == "loss" and _spans_decades(curves.values())))
+    return panels
 
 
 def kfac_panels(runs: Runs) -> list[Panel]:

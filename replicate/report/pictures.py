@@ -37,7 +37,7 @@ def draw(panels: Sequence[Panel], path: Path, title: str) -> None:
     figure = figure_module.Figure(
         figsize=(columns * width, rows * height), dpi=_PIXELS_PER_INCH, layout="constrained"
     )
-    figure.suptitle(title, fontweight="bold")
+    figure.suptitle(title, fontweight="bold", parse_math=False)
     for place, panel in enumerate(panels):
         _fill(figure.add_subplot(rows, columns, place + 1), panel)
     figure.savefig(path)
@@ -62,10 +62,14 @@ def _fill(axes: Any, panel: Panel) -> None:
         axes.set_yscale("log")
     if len(panel.curves) > 1:
         shown = axes.get_legend_handles_labels()
-        axes.legend(*(e[:_MOST_LABELS] for e in shown), fontsize=8, framealpha=0.7, edgecolor="w")
+        legend = axes.legend(
+            *(e[:_MOST_LABELS] for e in shown), fontsize=8, framealpha=0.7, edgecolor="w"
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
     ticker = importlib.import_module("matplotlib.ticker")
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
-    axes.set_title(panel.title, loc="left", fontsize=10)
+    axes.set_title(panel.title, loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel("step", fontsize=9)
     axes.tick_params(labelsize=8)
     axes.grid(color="#E6E6E6")

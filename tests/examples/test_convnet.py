@@ -64,10 +64,10 @@ def test_a_run_continues_until_it_is_complete(run_program, tmp_path, own_log):
     first = run_program("convnet", *again)
     assert first.code == 0, first.err
     assert not [record for record in own_log.records if record.levelname == "WARNING"]
-    assert "2 towers: /device:CPU:0 /device:CPU:1" in first.out
+    assert "towers          2: /device:CPU:0 /device:CPU:1" in first.err
     assert "32 = 2 x 16" in first.out
-    assert re.search(r"conv1/weights +5x5x1x16 ", first.out)
-    assert "6 variables, 7,482 parameters" in first.out
+    assert re.search(r"conv1/weights +5x5x1x16 ", first.err)
+    assert "6 variables, 7,482 parameters" in first.err
     assert f"none in {model_dir}: starting at step 0" in first.out
     assert evaluated_steps(first.out) == ["3"]
     assert re.search(r"^train accuracy +[01]\.\d{3}$", first.out, re.MULTILINE)
@@ -152,10 +152,12 @@ def test_every_mode_reaches_an_accuracy(run_program, tmp_path, own_log, flags):
     done = run_program("convnet", f"--model_dir={tmp_path}", *steps, *flags.split())
     assert done.code == 0, done.err
     assert not [record for record in own_log.records if record.levelname == "WARNING"]
-    assert ("1 tower: " if "single_machine" in flags else "2 towers: ") in done.out
     if "--mode=estimator" in flags:
-        assert re.search(r"conv1/weights +5x5x1x16 .*kron 26x26", done.out)
-        assert re.search("conv2/weights .*diagonal", done.out)
+        assert "towers          2: " in done.err
+        assert re.search("conv1/weights .*kron 26x26", done.err)
+        assert re.search("conv2/weights .*diagonal", done.err)
+    else:
+        assert ("1 tower: " if "single_machine" in flags else "2 towers: ") in done.out
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
     assert accuracy >= 0.93
     params = json.loads((tmp_path / "config.json").read_text())["params"]

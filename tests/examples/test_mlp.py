@@ -75,7 +75,8 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
     )
     assert done.code == 0, done.err
     towers = 2 if mode == "estimator" else 1
-    assert f"{towers} tower" in done.out
+    shown = "towers          2: " if mode == "estimator" else "1 tower: "
+    assert shown in done.out + done.err
     assert f"128 = {towers} x {128 // towers}" in done.out
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
     assert accuracy >= 0.94

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kfac
-from kfac.moved_names import ATTRIBUTES, REPLACEMENTS
+from kfac.moved_names import ATTRIBUTES, REPLACEMENTS, refuse_import
 
 CLASSES = {
     "CurvatureMatrixVectorProductComputer": kfac.CurvatureMatrixVectorProductComputer,
@@ -32,6 +32,22 @@ def test_error_names_the_replacement(module, name):
         getattr(place, name)
     assert not hasattr(place, name)
     assert name not in place.__dict__
+
+
+def test_an_import_of_a_moved_name_has_the_replacement_too():
+    told = "cannot import name 'PI_OFF_NAME' from 'kfac.fisher_blocks', which tensorflow/kfac had."
+    with pytest.raises(ImportError, match=re.escape(told)) as failed:
+        from kfac.fisher_blocks import PI_OFF_NAME  # noqa: F401, PLC0415
+    assert failed.value.name == "kfac.fisher_blocks"
+
+
+@pytest.mark.parametrize("name", ["examples", "python", "utils"])
+def test_packages_of_old_are_refused(name):
+    told = f"there is no module 'kfac.{name}', which tensorflow/kfac had. Use "
+    with pytest.raises(ImportError, match=re.escape(told + REPLACEMENTS["kfac"][name])):
+        importlib.import_module(f"kfac.{name}")
+    with pytest.raises(ImportError, match=re.escape(told)):
+        refuse_import(f"kfac.{name}")
 
 
 @pytest.mark.parametrize(("module", "name"), PAIRS)

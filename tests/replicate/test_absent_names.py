@@ -1,10 +1,11 @@
 import operator
 import re
+import sys
 
 import pytest
 
 import replicate
-from replicate.absent_names import HINTS
+from replicate.absent_names import HINTS, error_for
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,12 @@ def test_error_for_absent_name_suggests_a_replacement(name, text):
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}'\. .*{text}"):
         getattr(replicate, name)
     assert not hasattr(replicate, name)
+
+
+def test_an_import_of_an_absent_name_has_the_hint_too():
+    with pytest.raises(ImportError, match=r"^cannot import name 'tpu' from 'replicate'\. TPUs are"):
+        from replicate import tpu  # noqa: F401, PLC0415
+    assert isinstance(error_for("tpu", sys._getframe()), AttributeError)
 
 
 def test_no_hint_hides_a_public_name():

@@ -20,7 +20,7 @@ CHECKPOINT_NAME = "model.ckpt"
 
 _HALF_WRITTEN = re.compile(
     rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*"
-    r"|(checkpoint|graph\.pbtxt)\.tmp.*"
+    r"|(checkpoint|graph\.pbtxt|run\.json)\.tmp.*"
 )
 _BESIDE_AN_INDEX = re.compile(
     rf"({re.escape(CHECKPOINT_NAME)}-\d+)\.(data-\d+-of-\d+|meta|input_position)"

@@ -164,7 +164,15 @@ class _Bar:
     def show(self, step: int, rate: float, parts: list[str]) -> None:
         del rate
         self._bar.n = step
-        self._bar.set_postfix_str(", ".join(parts))
+        self._bar.set_postfix_str(", ".join(parts), refresh=False)
+        if len(parts) > 2 and self._is_too_long():
+            self._bar.set_postfix_str(f"{parts[0]}, {parts[-1]}", refresh=False)
+        self._bar.refresh()
+
+    def _is_too_long(self) -> bool:
+        """Returns True if the terminal is too narrow for the bar with its texts."""
+        settings = {**self._bar.format_dict, "ncols": None}
+        return len(tqdm.format_meter(**settings)) > (self._bar.ncols or math.inf)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -11,12 +11,18 @@ from replicate.report import __main__ as program
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_report_writes_page_and_pictures(model_dir, tmp_path, capsys):
+def needs_the_libraries():
     pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+
+
+def test_report_writes_pages_and_pictures(model_dir, tmp_path, capsys):
+    needs_the_libraries()
     folder = tmp_path / "small"
     shutil.copytree(model_dir, folder)
     assert program.main([str(folder)]) == 0
-    assert capsys.readouterr().out == f"{folder}/report.md\n"
+    assert capsys.readouterr().out == f"{folder}/report.html\n{folder}/report.md\n"
+    assert "<title>Report of small</title>" in (folder / "report.html").read_text()
     text = (folder / "report.md").read_text()
     assert text.startswith("# Report of small\n")
     for name in ("report.png", "report_kfac.png"):
@@ -27,10 +33,10 @@ def test_report_writes_page_and_pictures(model_dir, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "expected one model directory, got nothing: see --help"),
-        (["a", "b"], "expected one model directory, got a b: see --help"),
-        (["--dir=a"], "expected one model directory, got --dir=a: see --help"),
+        ([], "expected one model directory or several, got none: see --help"),
+        (["--d=a"], "expected directories, --open or --output=FILE, got --d=a: see --help"),
         (["/absent"], "there is no directory /absent: correct the path"),
+        (["/", "/."], "a directory is given twice: / /.; leave one of them out"),
     ],
 )
 def test_wrong_arguments_give_a_one_line_error(arguments, told, capsys):
@@ -38,15 +44,43 @@ def test_wrong_arguments_give_a_one_line_error(arguments, told, capsys):
     assert capsys.readouterr().err == f"replicate.report: {told}\n"
 
 
+def test_several_directories_give_one_page(model_dir, tmp_path, capsys, monkeypatch):
+    needs_the_libraries()
+    for place in ("x/a", "x/b", "y/b"):
+        shutil.copytree(model_dir, tmp_path / place)
+    monkeypatch.chdir(tmp_path)
+    assert program.main(["x/a", "x/b"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/x/comparison.html\n"
+    assert program.main(["x/a", "x/b", "y/b"]) == 0
+    assert capsys.readouterr().out == "comparison.html\n"
+    assert "<th>x/a</th><th>x/b</th><th>y/b</th>" in Path("comparison.html").read_text()
+    assert not list(tmp_path.rglob("report*"))
+    assert program.main(["x/a", f"{tmp_path}/x/b", "--output=z.html"]) == 0
+    assert "<th>a</th><th>b</th>" in Path("z.html").read_text()
+    assert program.main(["x/a", "--output=absent/z.html"]) == 2
+    assert "absent/z.html" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_the_page_is_opened(model_dir, tmp_path, capsys, monkeypatch, is_found):
+    needs_the_libraries()
+    opened = []
+    monkeypatch.setattr(program.webbrowser, "open", lambda url: opened.append(url) or is_found)
+    shutil.copytree(model_dir, tmp_path / "a")
+    assert program.main([str(tmp_path / "a"), "--open"]) == 0
+    assert opened == [f"file://{tmp_path}/a/report.html"]
+    assert ("no browser was found" in capsys.readouterr().err) != is_found
+
+
 def test_a_directory_without_events_gives_a_one_line_error(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
+    needs_the_libraries()
     assert program.main([str(tmp_path)]) == 2
     told = f"there are no event files with curves in {tmp_path}: give a model_dir"
     assert capsys.readouterr().err == f"replicate.report: {told}\n"
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("library", ["tensorboard", "matplotlib"])
+@pytest.mark.parametrize("library", ["tensorboard", "matplotlib", "jinja2"])
 def test_a_missing_library_gives_one_line_with_the_pip_command(
     library, tmp_path, capsys, monkeypatch
 ):

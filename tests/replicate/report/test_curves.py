@@ -1,3 +1,4 @@
+import pytest
 import tensorflow as tf
 
 from replicate.report.curves import Curve, read_curves
@@ -31,6 +32,12 @@ def test_a_truncated_file_is_read_up_to_its_last_whole_event(model_dir, tmp_path
     (path,) = (model_dir / "eval_test").glob("*tfevents*")
     (tmp_path / path.name).write_bytes(path.read_bytes()[:-5])
     assert read_curves(tmp_path)["training"]["accuracy"] == Curve((6,), (0.5,))
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 99])
+def test_damaged_files_have_no_curves(tmp_path, content):
+    (tmp_path / "events.out.tfevents.1.x").write_bytes(content)
+    assert read_curves(tmp_path) == {}
 
 
 def test_a_folder_without_events_has_no_runs(tmp_path):

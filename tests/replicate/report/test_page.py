@@ -48,3 +48,9 @@ def test_page_of_an_evaluation_alone_escapes_table_separators():
     text = page("x", {"eval": curves}, {})
     assert "| step | a\\|b |\n|---|---|\n| 11 | nan |" in text
     assert text.endswith("| 20 | nan |\n")
+
+
+def test_names_neither_end_a_line_nor_begin_an_element():
+    text = page("<b>", {"eval_<i>": {"a\n<script>": Curve((1,), (1.0,))}}, {})
+    assert text.startswith("# &lt;b>\n")
+    assert "## Evaluation: &lt;i>\n\n| step | a &lt;script> |\n" in text

@@ -1,7 +1,13 @@
 import pytest
 
 from replicate.report.curves import Curve, read_curves
-from replicate.report.panels import Panel, kfac_panels, label, main_panels
+from replicate.report.panels import (
+    Panel,
+    comparison_panels,
+    kfac_panels,
+    label,
+    main_panels,
+)
 
 
 def test_main_panels_are_loss_metrics_and_speed_in_order(model_dir):
@@ -28,6 +34,7 @@ def test_main_panels_are_at_most_twelve():
     curve = Curve((1,), (1.0,))
     panels = main_panels({"training": {f"tag{number}": curve for number in range(40)}})
     assert len(panels) == 12
+    assert len(main_panels({"training": dict.fromkeys(map(str, range(40)), curve)}, None)) == 40
 
 
 def test_kfac_panels_leave_out_counters_at_zero(model_dir):
@@ -45,3 +52,15 @@ def test_kfac_panels_leave_out_counters_at_zero(model_dir):
 )
 def test_label_of_a_run(run, words):
     assert label(run) == words
+
+
+def test_comparison_panels_begin_with_losses_of_evaluations(model_dir):
+    runs = read_curves(model_dir)
+    panels = comparison_panels({"a": runs, "b": {"eval_test": runs["eval_test"]}})
+    assert [(panel.title, list(panel.curves)) for panel in panels] == [
+        ("loss, test", ["a", "b"]),
+        ("accuracy, test", ["a", "b"]),
+        ("loss, training batch", ["a"]),
+        ("steps per second", ["a"]),
+    ]
+    assert [panel.is_log for panel in panels] == [False, False, True, False]

@@ -13,7 +13,9 @@ from replicate.report.pictures import draw
     ("count", "columns", "rows"), [(1, 1, 1), (2, 2, 1), (4, 2, 2), (5, 3, 2), (12, 3, 4)]
 )
 def test_picture_size_follows_the_number_of_panels(tmp_path, count, columns, rows):
-    panel = Panel("loss", {"a": Curve((1, 2), (1.0, float("nan"))), "b": Curve((1,), (2.0,))}, True)
+    panel = Panel(
+        "a$\\frac{$", {"$^$": Curve((1, 2), (1.0, float("nan"))), "b": Curve((1,), (2.0,))}, True
+    )
     draw([panel] * count, tmp_path / "a.png", "title")
     content = (tmp_path / "a.png").read_bytes()
     assert content.startswith(b"\x89PNG")

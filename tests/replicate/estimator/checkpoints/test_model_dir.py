@@ -39,6 +39,7 @@ HALF_WRITTEN = [
     "model.ckpt-10.input_position.tempstate0",
     "checkpoint.tmpabcdef",
     "graph.pbtxt.tmp12345",
+    "run.json.tmp12345",
 ]
 WHOLE = [
     "model.ckpt-10.data-00000-of-00001",
@@ -46,6 +47,7 @@ WHOLE = [
     "model.ckpt-10.input_position",
     "checkpoint",
     "graph.pbtxt",
+    "run.json",
     "my_model.ckpt-3_temp",
     "events.out.tfevents.1",
     "model.ckpt-12.index.corrupt",

@@ -20,8 +20,9 @@ def names(folder):
 
 
 def names_of_checkpoints(folder):
-    """Returns the files of a run, without events and metrics."""
-    return [name for name in names(folder) if not name.startswith(("events.", "metrics."))]
+    """Returns the files of a run, without events, metrics and run.json."""
+    described = ("events.", "metrics.")
+    return [n for n in names(folder) if not n.startswith(described) and n != "run.json"]
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
+import fcntl
 import io
 import os
 import pty
 import re
+import struct
+import sys
+import termios
 
 import pytest
 import tensorflow as tf
@@ -135,3 +139,15 @@ def test_off_shows_nothing_and_fetches_nothing(steps):
     settings = {"last_step": 5, "examples_per_step": steps.batch_size}
     assert steps.run(5, Terminal(), mode="off", **settings).getvalue() == ""
     assert steps.fetched == 0
+
+
+def test_bar_in_a_narrow_terminal_leaves_out_the_examples(steps, monkeypatch):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
+    with os.fdopen(theirs, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        steps.run(5, stream, last_step=10, examples_per_step=64, interval=0.0)
+    shown = "".join(iter(lambda: read_terminal(ours), ""))
+    os.close(ours)
+    assert re.search(rf"5/10 \[\d\d:\d\d<\d\d:\d\d, {RATE} step/s, loss 0\.2137\]", shown)
+    assert "ex/s" not in shown

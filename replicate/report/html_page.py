@@ -1,0 +1,216 @@
+"""HTML page: the report of one run, or the comparison of several, in one file without scripts.
+
+Owns what is on the pages; the templates beside this module own how it looks. Jinja2 escapes all
+names and values, whoever has written them. It is imported on first use.
+"""
+
+import importlib
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from replicate.report.best import best, direction
+from replicate.report.curves import TRAINING, Curve, Runs
+from replicate.report.panels import SPEED, comparison_panels, kfac_panels, label, main_panels
+from replicate.report.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, plot
+from replicate.report.records import RunRecord
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_MOST_ROWS = 10
+_MOST_VARIABLES = 500
+_MOST_PANELS = 30
+_GOOD = {"low": "lowest", "high": "highest", None: "last"}
+_OF_A_PLACE = ("model_dir", "export_dir")
+
+
+class ReportedRun(NamedTuple):
+    """A run with everything that its directory holds.
+
+    Attributes:
+      name: Name of the run on the page.
+      runs: Its curves.
+      record: Its settings, devices and variables.
+    """
+
+    name: str
+    runs: Runs
+    record: RunRecord
+
+
+def run_page(run: ReportedRun) -> str:
+    """Returns the page of one run."""
+    panels = main_panels(run.runs, most=_MOST_PANELS)
+    left_out = len(main_panels(run.runs, most=None)) - len(panels)
+    evaluations = {name: curves for name, curves in run.runs.items() if name != TRAINING}
+    return _render(
+        "run.html",
+        title=f"Report of {run.name}",
+        facts=_facts(run),
+        plots=[plot(panel) for panel in panels],
+        kfac_plots=[plot(panel) for panel in kfac_panels(run.runs)],
+        num_undrawn=left_out,
+        evaluations={label(name): _table(curves) for name, curves in evaluations.items()},
+        best=[
+            (f"{label(name)} {tag}", _GOOD[direction(tag)], _text(found.value), f"{found.step:,}")
+            for name, curves in evaluations.items()
+            for tag in _in_order(curves)
+            if (found := best(tag, curves[tag]))
+        ],
+        record=run.record,
+        variables=run.record.variables[:_MOST_VARIABLES],
+        constant=_constant(run.record.variables),
+        num_hidden=max(0, len(run.record.variables) - _MOST_VARIABLES),
+    )
+
+
+def comparison_page(runs: Sequence[ReportedRun]) -> str:
+    """Returns the page that compares several runs."""
+    panels = comparison_panels({run.name: run.runs for run in runs})
+    shown = panels[:_MOST_PANELS]
+    return _render(
+        "comparison.html",
+        title=f"Comparison of {len(runs)} runs",
+        names=[run.name for run in runs],
+        facts=_rows_of_facts(runs),
+        plots=[plot(panel) for panel in shown],
+        num_undrawn=len(panels) - len(shown),
+        best=_best_rows(runs),
+        differences=_differences(runs),
+        notes=[f"{run.name}: {note}" for run in runs for note in run.record.notes],
+    )
+
+
+def _render(name: str, **values: Any) -> str:
+    jinja2 = importlib.import_module("jinja2")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals["ends_of_words"] = re.compile(r"[^_./]*[_./]|[^_./]+")  # to break lines at
+    environment.globals["frame"] = {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "left": LEFT,
+        "right": WIDTH - RIGHT,
+        "top": TOP,
+        "bottom": HEIGHT - BOTTOM,
+    }
+    return str(environment.get_template(name).render(**values))
+
+
+def _facts(run: ReportedRun) -> dict[str, str]:
+    """Returns the facts at the top of a page: name -> text."""
+    runs, record = run.runs, run.record
+    training = runs.get(TRAINING, {})
+    last = max(curve.steps[-1] for curves in runs.values() for curve in curves.values())
+    facts = {"last step": f"{last:,}"}
+    if "loss" in training:
+        facts["last training loss"] = _text(training["loss"].values[-1])
+    speeds = [v for v in training.get(SPEED, Curve((), ())).values if math.isfinite(v)]
+    if speeds:
+        facts["steps per second"] = _text(statistics.median(speeds))
+    if record.num_towers:
+        facts["towers"] = str(record.num_towers)
+    if record.variables:
+        facts["parameters"] = f"{record.num_parameters:,}"
+    if record.started:
+        facts["started (UTC)"] = re.sub(r"T(\d\d:\d\d):\d\dZ", r" \1", record.started)
+    return facts
+
+
+def _rows_of_facts(runs: Sequence[ReportedRun]) -> list[tuple[str, list[str]]]:
+    """Returns a row for each fact, with a text for each run."""
+    found = [_facts(run) for run in runs]
+    names = dict.fromkeys(name for facts in found for name in facts)
+    return [(name, [facts.get(name, "–") for facts in found]) for name in names]
+
+
+def _table(curves: Mapping[str, Curve]) -> dict[str, Any]:
+    """Returns the newest results of an evaluation: tags, and rows of a step and texts."""
+    tags = _in_order(curves)
+    by_step: dict[int, dict[str, float]] = {}
+    for tag, curve in curves.items():
+        for step, value in zip(curve.steps, curve.values, strict=True):
+            by_step.setdefault(step, {})[tag] = value
+    steps = sorted(by_step)[-_MOST_ROWS:]
+    rows = [
+        (f"{step:,}", [_text(by_step[step][tag]) if tag in by_step[step] else "–" for tag in tags])
+        for step in steps
+    ]
+    return {"tags": tags, "rows": rows, "num_earlier": len(by_step) - len(steps)}
+
+
+def _constant(variables: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Returns columns of the model table that say the same of all variables, and what they say."""
+    return {
+        key: variables[0][key]
+        for key in ("dtype", "device", "note")
+        if len({row[key] for row in variables}) == 1
+    }
+
+
+def _best_rows(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
+    """Returns a row for each metric of an evaluation, with its best value in each run."""
+    keys = dict.fromkeys(
+        (name, tag)
+        for run in runs
+        for name, curves in run.runs.items()
+        if name != TRAINING
+        for tag in _in_order(curves)
+    )
+    rows = []
+    for name, tag in keys:
+        side = direction(tag)
+        found = [
+            best(tag, run.runs[name][tag]) if tag in run.runs.get(name, {}) else None
+            for run in runs
+        ]
+        values = [result.value for result in found if result]
+        winner = {"low": min, "high": max}[side](values) if side and len(values) > 1 else None
+        rows.append(
+            {
+                "metric": f"{label(name)} {tag}",
+                "good": _GOOD[side],
+                "cells": [
+                    (_text(result.value), f"{result.step:,}", result.value == winner)
+                    if result
+                    else ("–", "", False)
+                    for result in found
+                ],
+            }
+        )
+    return rows
+
+
+def _differences(runs: Sequence[ReportedRun]) -> list[tuple[str, list[str]]]:
+    """Returns a row for each setting, device or version that is not the same in all runs."""
+    found = [
+        {
+            f"{section}.{name}": text
+            for section, values in (
+                *run.record.settings.items(),
+                ("devices", run.record.devices),
+                ("environment", run.record.environment),
+            )
+            for name, text in values.items()
+            if name not in _OF_A_PLACE
+        }
+        for run in runs
+    ]
+    names = dict.fromkeys(name for settings in found for name in settings)
+    rows = [(name, [settings.get(name, "–") for settings in found]) for name in names]
+    return [(name, texts) for name, texts in rows if len(set(texts)) > 1]
+
+
+def _in_order(curves: Mapping[str, Curve]) -> list[str]:
+    return sorted(curves, key=lambda tag: (tag != "loss", tag))
+
+
+def _text(value: float) -> str:
+    return f"{value:.4g}"

@@ -1,0 +1,232 @@
+"""Import lines of the public docs of old systems: each works, or its error says what to write.
+
+The lines are those of tensorflow/kfac, and those of tf.estimator and slim's model_deploy with the
+name of the package replaced. Lines of packages that are not ours are in the guides.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import kfac
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+ESTIMATOR = [
+    "BaselineClassifier",
+    "BaselineEstimator",
+    "BaselineRegressor",
+    "BestExporter",
+    "BinaryClassHead",
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "DNNClassifier",
+    "DNNEstimator",
+    "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedEstimator",
+    "DNNLinearCombinedRegressor",
+    "DNNRegressor",
+    "Estimator",
+    "EstimatorSpec",
+    "EvalSpec",
+    "Exporter",
+    "FeedFnHook",
+    "FinalExporter",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
+    "Head",
+    "LatestExporter",
+    "LinearClassifier",
+    "LinearEstimator",
+    "LinearRegressor",
+    "LoggingTensorHook",
+    "LogisticRegressionHead",
+    "ModeKeys",
+    "MultiClassHead",
+    "MultiHead",
+    "MultiLabelHead",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "PoissonRegressionHead",
+    "ProfilerHook",
+    "RegressionHead",
+    "RunConfig",
+    "SecondOrStepTimer",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+    "TrainSpec",
+    "VocabInfo",
+    "WarmStartSettings",
+    "add_metrics",
+    "classifier_parse_example_spec",
+    "export",
+    "inputs",
+    "regressor_parse_example_spec",
+    "train_and_evaluate",
+    "InMemoryEvaluatorHook",
+    "KMeans",
+    "call_logit_fn",
+    "dnn_logit_fn_builder",
+    "linear_logit_fn_builder",
+    "make_early_stopping_hook",
+    "make_stop_at_checkpoint_step_hook",
+    "stop_if_higher_hook",
+    "stop_if_lower_hook",
+    "stop_if_no_decrease_hook",
+    "stop_if_no_increase_hook",
+    "TowerOptimizer",
+    "replicate_model_fn",
+]
+"""Names of tf.estimator, tf.estimator.experimental and tf.contrib.estimator."""
+
+EXPORT = [
+    "ClassificationOutput",
+    "EvalOutput",
+    "ExportOutput",
+    "PredictOutput",
+    "RegressionOutput",
+    "ServingInputReceiver",
+    "TensorServingInputReceiver",
+    "build_parsing_serving_input_receiver_fn",
+    "build_raw_serving_input_receiver_fn",
+]
+
+ABSENT = [
+    "BoostedTreesClassifier",
+    "BoostedTreesEstimator",
+    "BoostedTreesRegressor",
+    "InputPipelineConfig",
+    "LinearSDCA",
+    "RNNClassifier",
+    "RNNEstimator",
+    "TPUConfig",
+    "TPUEstimator",
+    "TPUEstimatorSpec",
+    "build_raw_supervised_input_receiver_fn",
+    "clip_gradients_by_norm",
+    "experimental",
+    "forward_features",
+    "tpu",
+]
+
+KFAC_MODULES = [
+    "curvature_matrix_vector_products",
+    "estimator",
+    "fisher_blocks",
+    "fisher_factors",
+    "graph_search",
+    "layer_collection",
+    "loss_functions",
+    "op_queue",
+    "optimizer",
+    "placement",
+    "data_reader",
+]
+
+MODEL_DEPLOY = [
+    "Clone",
+    "DeployedModel",
+    "DeploymentConfig",
+    "create_clones",
+    "deploy",
+    "optimize_clones",
+]
+
+WORKING = [
+    "import replicate",
+    "import kfac",
+    "import model_deploy",
+    *(
+        f"from {module} import {name}"
+        for module in ("replicate", "replicate.v1")
+        for name in ESTIMATOR
+    ),
+    *(f"from replicate.export import {name}" for name in EXPORT),
+    "from replicate.inputs import numpy_input_fn",
+    "from replicate.inputs import pandas_input_fn",
+    *(f"from model_deploy import {name}" for name in MODEL_DEPLOY),
+    *(f"from kfac import {name}" for name in KFAC_MODULES),
+    *(f"import kfac.{name}" for name in KFAC_MODULES),
+    "from kfac import AsyncInvCovUpdateKfacOpt",
+    "from kfac import KfacOptimizer",
+    "from kfac import LayerCollection",
+    "from kfac import PeriodicInvCovUpdateKfacOpt",
+    "from kfac.estimator import FisherEstimator",
+    "from kfac.estimator import make_fisher_estimator",
+    "from kfac.layer_collection import APPROX_KRONECKER_NAME",
+    "from kfac.layer_collection import LayerCollection",
+    "from kfac.layer_collection import get_default_layer_collection",
+    "from kfac.layer_collection import set_default_layer_collection",
+    "from kfac.linalg import linear_operator",
+    "from kfac.loss_functions import CategoricalLogitsNegativeLogProbLoss",
+    "from kfac.op_queue import OpQueue",
+    "from kfac.optimizer import KfacOptimizer",
+]
+
+TOLD = {
+    **{f"from replicate import {name}": "replicate" for name in ABSENT},
+    "import kfac.examples": "the folder examples",
+    "import kfac.python": "such as kfac.optimizer",
+    "import kfac.utils": "kfac.CurvatureConfig",
+    "from kfac import async_inv_cov_update_kfac_opt": "kfac.async_updates",
+    "from kfac import data_reader_alt": "CachedIndexedReader",
+    "from kfac import examples": "the folder examples",
+    "from kfac import periodic_inv_cov_update_kfac_opt": "kfac.periodic",
+    "from kfac import python": "such as kfac.optimizer",
+    "from kfac import tensormatch": "kfac.graph_search",
+    "from kfac import utils": "kfac.CurvatureConfig",
+    "from kfac.estimator import FisherEstimatorRoundRobin": "kfac.estimator.FisherEstimator",
+    "from kfac.examples import convnet": "the folder examples",
+    "from kfac.fisher_factors import set_global_constants": "kfac.CurvatureConfig",
+    "from kfac.python.ops import optimizer": "such as kfac.optimizer",
+    "from kfac.python.ops.kfac_utils import periodic_inv_cov_update_kfac_opt": "kfac.optimizer",
+    "from kfac.python.ops.tensormatch import graph_search": "such as kfac.optimizer",
+    "import kfac.python.ops.layer_collection as lc": "such as kfac.optimizer",
+}
+
+EXPRESSIONS = {
+    "kfac.LayerCollection().APPROX_KRONECKER_NAME": "the constant of that name",
+    "kfac.fisher_factors.set_global_constants": "kfac.CurvatureConfig",
+    "kfac.python.ops.optimizer": "such as kfac.optimizer",
+    "kfac.utils.set_global_constants": "kfac.CurvatureConfig",
+}
+
+
+@pytest.mark.parametrize("line", WORKING)
+def test_old_import_works(line):
+    exec(line, {})
+
+
+@pytest.mark.parametrize("line", TOLD)
+def test_error_of_an_old_import_says_what_to_write(line):
+    with pytest.raises(ImportError) as failed:
+        exec(line, {})
+    assert not isinstance(failed.value, ModuleNotFoundError)
+    assert TOLD[line] in str(failed.value)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_error_of_an_old_expression_says_what_to_write(expression, graph):
+    with pytest.raises(AttributeError) as failed:
+        eval(expression, {"kfac": kfac})
+    assert EXPRESSIONS[expression] in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["from deployment import model_deploy", "from tensorflow.contrib import kfac"]
+)
+def test_old_imports_of_other_packages_are_in_the_guide(line):
+    assert f"# was: {line}\n" in (DOCS / "migrate_from_contrib.md").read_text()
+
+
+def test_unknown_names_have_pythons_own_error():
+    for module in ("kfac", "replicate", "kfac.estimator"):
+        with pytest.raises(
+            ImportError, match=rf"^cannot import name 'nonsense' from '{module}' \("
+        ):
+            exec(f"from {module} import nonsense", {})

@@ -1,0 +1,85 @@
+import json
+
+import pytest
+
+from replicate.report.records import read_record
+
+RUN = {
+    "started": "2026-01-02T03:04:05Z",
+    "devices": {"towers": ["/cpu:0", ""], "variables": [], "consolidation": ""},
+    "variables": [
+        {"variable": "w", "shape": "2x3", "dtype": "float32", "parameters": 6000, "device": ""}
+    ],
+    "params": {"rate": 0.5, "other": None},
+    "environment": {"python": "3.11", "gpus": 0},
+}
+
+
+def test_both_files_are_read(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps(RUN))
+    config = {"program": "p", "flags": {"a": [1, "x"], "b": "y" * 999}, "params": {}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    record = read_record(tmp_path)
+    assert record.settings == {
+        "run": {"program": "p"},
+        "flags": {"a": "[1, 'x']", "b": "y" * 200 + "…"},
+        "params": {"rate": "0.5", "other": "None"},
+    }
+    assert record.devices == {
+        "towers": "/cpu:0 TensorFlow's choice",
+        "variables on": "TensorFlow's choice",
+        "consolidation": "TensorFlow's choice",
+    }
+    assert record.variables == [
+        {
+            "variable": "w",
+            "shape": "2x3",
+            "dtype": "float32",
+            "parameters": "6,000",
+            "device": "-",
+            "note": "-",
+        }
+    ]
+    assert (record.num_parameters, record.num_towers) == (6000, 2)
+    assert record.environment == {"python": "3.11", "gpus": "0"}
+    assert (record.started, record.notes) == ("2026-01-02T03:04:05Z", [])
+
+
+def test_missing_files_give_notes(tmp_path):
+    record = read_record(tmp_path)
+    assert record.notes == [
+        "There is no config.json in this directory (the example programs write it).",
+        "There is no run.json in this directory (Estimator.train writes it).",
+    ]
+    assert (record.settings, record.variables, record.num_towers) == ({}, [], 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (b'{"a": ', "run.json cannot be read: JSONDecodeError."),
+        (b"[" * 100_000, "run.json cannot be read: RecursionError."),
+        (b"\xff\x00", "run.json cannot be read: JSONDecodeError."),
+        (b"[1]", "run.json holds list, not an object."),
+    ],
+)
+def test_damaged_files_give_notes(tmp_path, text, note):
+    (tmp_path / "run.json").write_bytes(text)
+    assert read_record(tmp_path).notes[1] == note
+
+
+def test_values_of_wrong_types_are_text_or_left_out(tmp_path):
+    wrong = {
+        "started": 5,
+        "devices": {"towers": "none", "x": [None]},
+        "variables": [1, {"variable": ["v"], "parameters": "many"}],
+        "environment": [1],
+        "params": [2],
+    }
+    (tmp_path / "run.json").write_text(json.dumps(wrong))
+    record = read_record(tmp_path)
+    assert record.started == "5"
+    assert record.devices == {"towers": "none", "x": "None"}
+    assert [row["variable"] for row in record.variables] == ["['v']"]
+    assert (record.variables[0]["parameters"], record.num_parameters) == ("many", 0)
+    assert (record.environment, record.settings) == ({}, {"run": {"params": "[2]"}})
