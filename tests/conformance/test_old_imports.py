@@ -221,7 +221,7 @@ def test_error_of_an_old_expression_says_what_to_write(expression, graph):
     "line", ["from deployment import model_deploy", "from tensorflow.contrib import kfac"]
 )
 def test_old_imports_of_other_packages_are_in_the_guide(line):
-    assert f"# was: {line}\n" in (DOCS / "migrate_from_contrib.md").read_text()
+    assert f"# was: {line}\n" in (DOCS / "howto" / "from_contrib.md").read_text()
 
 
 def test_unknown_names_have_pythons_own_error():

@@ -14,7 +14,7 @@ from model_deploy import DeploymentConfig, deploy
 v1 = tf.compat.v1
 
 CPU = "/device:CPU:0"
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "model_deploy.md"
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "howto" / "clones.md"
 
 
 def on_cpu(num_clones):
