@@ -13,7 +13,7 @@ READY_TF215 := .venv-tf215/.ready-tf215
 READY_DOCS := .venv-docs/.ready-docs
 TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
 
-.PHONY: help setup train test test-tf215 docs bench lint lock clean
+.PHONY: help setup train test test-tf215 docs bench lint audit build lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
@@ -43,6 +43,17 @@ lint: setup  ## check style, format, types, import rules and spelling
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m codespell_lib
+
+audit: setup  ## look for known vulnerabilities, and for dependencies that are missing or not used
+	$(BIN)/deptry .
+	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
+
+build: setup  ## build sdist and wheel into dist/, check them, and run README's program from the wheel
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --sdist --wheel . >/dev/null
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	bash tools/try_wheel.sh dist/*.whl
 
 lock:  ## write all requirements*.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" bash tools/lock.sh

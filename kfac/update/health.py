@@ -37,28 +37,47 @@ def summarize(
     none = tf.zeros([len(RARE_PATHS)], tf.int64)
     rare_paths = tf.unstack(tf.add_n([none, *(slot.read_rare_paths() for slot in slots)]))
     with v1.name_scope("kfac/monitor/"):
-        for name, value in scalars.items():
-            v1.summary.scalar(name, tensor_ops.as_scalar(value, tf.float32))
-        v1.summary.scalar("refused_statistics", tf.add_n(refused))
-        for name, total in zip(RARE_PATHS, rare_paths, strict=True):
-            v1.summary.scalar(f"{name}_inverses", total)
-        for factor in factors:
-            v1.summary.scalar(f"{factor.name}/trace", factor.trace())
-            for slot in factor.inverses:
-                if slot.request.leaf == "inverse":
-                    v1.summary.scalar(f"{slot.name}_condition", _condition(factor, slot.read()))
+        shown = {
+            **scalars,
+            "refused_statistics": tf.add_n(refused),
+            **{f"{name}_inverses": n for name, n in zip(RARE_PATHS, rare_paths, strict=True)},
+            **{f"{factor.name}/trace": factor.trace() for factor in factors},
+            **_conditions(factors),
+        }
+        _show(shown)
         times.summarize()
 
 
-def _condition(factor: FisherFactor, inverse: Tensor) -> Tensor:
-    """Returns ‖M‖·‖(M + d·I)⁻¹‖ in Frobenius norms, at least e_max/(e_min + d), at most n times it.
+def _show(scalars: Mapping[str, Scalar]) -> None:
+    """Adds one summary op for all values. Their tags are unique in the graph."""
+    names = []
+    for name in scalars:
+        with v1.name_scope(name) as scope:
+            names.append(scope.rstrip("/"))
+    values = [tensor_ops.as_scalar(value, tf.float32) for value in scalars.values()]
+    summary = tf.raw_ops.ScalarSummary(tags=names, values=tf.stack(values))
+    v1.add_to_collection(v1.GraphKeys.SUMMARIES, summary)
+
+
+def _conditions(factors: Sequence[FisherFactor]) -> dict[str, Tensor]:
+    """Returns ‖M‖·‖(M + d·I)⁻¹‖ of factors M [n, n] in Frobenius norms, by name.
+
+    With eigenvalues from e_min to e_max it is at least e_max/(e_min + d), at most n times that.
 
     Args:
-      factor: M, with eigenvalues from e_min to e_max.
-      inverse: (M + d·I)⁻¹ [n, n], as it is kept.
+      factors: With the inverses (M + d·I)⁻¹ as they are kept; those without any are left out.
     """
-    matrix = factor.get_cov_as_linear_operator().to_dense()
-    return tf.norm(tf.cast(matrix, tf.float32)) * tf.norm(tf.cast(inverse, tf.float32))
+    squares = {}
+    for factor in factors:
+        for slot in factor.inverses:
+            if slot.request.leaf == "inverse":
+                matrix = factor.get_cov_as_linear_operator().to_dense()
+                halves = [tf.nn.l2_loss(tf.cast(x, tf.float32)) for x in (matrix, slot.read())]
+                squares[f"{slot.name}_condition"] = halves
+    if not squares:
+        return {}
+    norms = tf.sqrt(2 * tf.reshape(tf.stack(tf.nest.flatten(list(squares.values()))), [-1, 2]))
+    return dict(zip(squares, tf.unstack(tf.reduce_prod(norms, axis=1)), strict=True))
 
 
 def count_without_inverse(blocks: Sequence[FisherBlock]) -> Tensor:

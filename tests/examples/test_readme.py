@@ -4,10 +4,6 @@ import pathlib
 import re
 import runpy
 
-import pytest
-
-pytest.importorskip("sklearn")
-
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PROGRAM, KFAC = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
