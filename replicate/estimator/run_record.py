@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.whole_files import write_whole
 from replicate.recorded_plan import recorded_plan
 from replicate.variable_table import VariableRow
 
@@ -100,9 +101,7 @@ def write_run_record(model_dir: str, record: Mapping[str, Any]) -> None:
     path = f"{model_dir.rstrip('/')}/{RUN_FILE}"
     staged = f"{path}.tmp{os.getpid()}"
     try:
-        with tf.io.gfile.GFile(staged, "w") as file:
-            file.write(json.dumps(record, indent=1, allow_nan=False) + "\n")
-        tf.io.gfile.rename(staged, path, overwrite=True)
+        write_whole(path, json.dumps(record, indent=1, allow_nan=False) + "\n", staged)
     except tf.errors.OpError as error:
         log.warning("The record of this run cannot be written to %s: %s", path, error.message)
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.reading import checkpoint_files, damage_in
 from replicate.estimator.log import log
+from replicate.estimator.whole_files import write_whole
 
 v1 = tf.compat.v1
 
@@ -145,10 +146,8 @@ def _write_state(model_dir: str, newest: str) -> None:
     names = [path.rpartition("/")[2] for path in [*before, newest]]
     lines = [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-    unfinished = f"{_state_file(model_dir)}.tmp_rewritten"
-    with tf.io.gfile.GFile(unfinished, "w") as file:
-        file.write("\n".join(lines) + "\n")
-    tf.io.gfile.rename(unfinished, _state_file(model_dir), overwrite=True)
+    path = _state_file(model_dir)
+    write_whole(path, "\n".join(lines) + "\n", f"{path}.tmp_rewritten")
 
 
 def _step_in_name(path: str) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.pipeline_record import PipelineRecord
+from replicate.estimator.whole_files import write_whole
 
 SUFFIX = ".input_position"
 """End of the file's name, after the path of the checkpoint."""
@@ -53,9 +54,8 @@ def write_position(checkpoint: str, position: SavedPosition) -> None:
         "state_crc32": zlib.crc32(position.state),
         "pipeline": position.record.as_json(),
     }
-    with tf.io.gfile.GFile(checkpoint + _UNFINISHED, "wb") as file:
-        file.write(json.dumps(numbers).encode() + b"\n" + position.state)
-    tf.io.gfile.rename(checkpoint + _UNFINISHED, checkpoint + SUFFIX, overwrite=True)
+    content = json.dumps(numbers).encode() + b"\n" + position.state
+    write_whole(checkpoint + SUFFIX, content, checkpoint + _UNFINISHED)
 
 
 def read_position(checkpoint: str) -> SavedPosition | None:

@@ -18,6 +18,7 @@ from replicate.estimator.checkpoints.fallback import listed_checkpoints
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
 from replicate.estimator.checkpoints.reading import checkpoint_files
 from replicate.estimator.log import log
+from replicate.estimator.whole_files import write_whole
 
 v1 = tf.compat.v1
 
@@ -35,9 +36,7 @@ def dropped_by(saver: v1.train.Saver) -> list[str]:
 def announce(model_dir: str, paths: Sequence[str]) -> None:
     """Writes the note: after a kill, delete these checkpoints unless the state file lists them."""
     names = [path.rpartition("/")[2] for path in paths]
-    with tf.io.gfile.GFile(_in(model_dir, _UNFINISHED_NOTE), "w") as file:
-        file.write("\n".join(names))
-    tf.io.gfile.rename(_in(model_dir, _UNFINISHED_NOTE), _in(model_dir, _NOTE), overwrite=True)
+    write_whole(_in(model_dir, _NOTE), "\n".join(names), _in(model_dir, _UNFINISHED_NOTE))
 
 
 def withdraw(model_dir: str) -> None:

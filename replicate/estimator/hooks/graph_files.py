@@ -22,6 +22,7 @@ from replicate.estimator.checkpoints.input_position import COUNTING_OP
 from replicate.estimator.hooks.graph_text import graph_text
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
+from replicate.estimator.whole_files import write_whole
 
 v1 = tf.compat.v1
 
@@ -165,10 +166,7 @@ class GraphFiles(ScheduledHook):
         """Writes graph.pbtxt; a failure gives a warning, since training does not need the file."""
         self._written.text_file = None
         try:
-            unfinished = f"{self._text_path}.tmp"
-            with tf.io.gfile.GFile(unfinished, "w") as file:
-                file.write(graph_text(graph_def))
-            tf.io.gfile.rename(unfinished, self._text_path, overwrite=True)
+            write_whole(self._text_path, graph_text(graph_def), f"{self._text_path}.tmp")
             self._written.text_file = _version(self._text_path)
         except tf.errors.OpError as error:
             log.warning(
