@@ -28,7 +28,7 @@ test: setup  ## run the tests; ARGS="tests/kfac -k damping" picks some
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
 test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
-	.venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
+	TF_ENABLE_ONEDNN_OPTS=1 .venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
 
 docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; warnings and dead links are errors
 	PYTHONPATH=$(CURDIR) .venv-docs/bin/python -m sphinx -W --keep-going -E -j auto -q $(ARGS) docs docs/_build/html

@@ -3,6 +3,9 @@
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# New sessions look for oneDNN's kernels, operation by operation: a twentieth of the tests' time.
+# `make test-tf215` runs the tests with these kernels.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import contextlib
 import gc
@@ -117,6 +120,7 @@ if quick:
     import tensorflow as tf
     from replicate.estimator import run_config
 
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     options = tf.compat.v1.ConfigProto(allow_soft_placement=True)
     options.graph_options.rewrite_options.disable_meta_optimizer = True
     run_config.default_session_config = lambda cluster: options
@@ -213,7 +217,7 @@ class Ended(NamedTuple):
 def run_python(start_python):
     """Runs a program as `start_python` does, and returns how it ended.
 
-    With `quick=True` its Estimators run as with the fixture `plain_sessions`.
+    With `quick=True` its graphs run as they are, as those of the tests of this process do.
     """
 
     def run(program, *arguments, folder=".", environment=None, timeout=110, quick=False):

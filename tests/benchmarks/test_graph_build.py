@@ -18,7 +18,7 @@ def test_program(tmp_path, run_python):
     options = ["--network=lenet", "--towers=1", "--towers=2", "--repeats=1"]
     outputs = [f"--json={data}", f"--picture={picture}"]
     program = "import runpy; runpy.run_module('benchmarks.graph_build', run_name='__main__')"
-    done = run_python(program, *options, *outputs, folder=ROOT)
+    done = run_python(program, *options, *outputs, folder=ROOT, quick=True)
     assert done.code == 0, done.err
     found = json.loads(data.read_text())["measured"]
     assert list(found) == ["1", "2"]

@@ -128,7 +128,7 @@ def test_interrupt_saves_and_prints_the_command_to_resume(run_python, tmp_path):
     model_dir = tmp_path / "model"
     flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=bar")
     flags += (FIRST_ORDER, "--num_towers=1")
-    done = run_python(INTERRUPTED, f"--model_dir={model_dir}", *flags, folder=ROOT)
+    done = run_python(INTERRUPTED, f"--model_dir={model_dir}", *flags, folder=ROOT, quick=True)
     assert done.code == 130, done.err
     assert "Traceback" not in done.err
     assert "WARNING" not in done.err

@@ -64,7 +64,7 @@ def test_evaluation_and_prediction_need_no_optimizer(graph, mode):
     assert kfac.graph_layer_collection().registered_variables == ()
 
 
-@pytest.mark.parametrize("mode", ["estimator", "plain"])
+@pytest.mark.parametrize("mode", ["estimator", pytest.param("plain", marks=pytest.mark.slow)])
 def test_reaches_an_accuracy(run_program, tmp_path, mode):
     done = run_program(
         "mlp",

@@ -91,7 +91,7 @@ needs_tf_keras = pytest.mark.skipif(
     ],
 )
 def test_two_towers_equal_one(styles, environment, run_python):
-    done = run_python(PROGRAM, *styles, environment=environment)
+    done = run_python(PROGRAM, *styles, environment=environment, quick=True)
     assert done.code == 0, done.err
     results, version = json.loads(done.out.splitlines()[-1])
     assert version == "2" or not environment

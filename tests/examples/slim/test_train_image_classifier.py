@@ -299,7 +299,12 @@ def write_images(folder, dataset):
 @pytest.mark.parametrize(
     ("dataset", "flags", "about"),
     [
-        ("cifar10", ["--model_name=cifarnet"], "10 images, 10 classes, for cifarnet as 32x32"),
+        pytest.param(
+            "cifar10",
+            ["--model_name=cifarnet"],
+            "10 images, 10 classes, for cifarnet as 32x32",
+            marks=pytest.mark.slow,
+        ),
         (
             "tfrecords",
             [

@@ -11,9 +11,9 @@ from examples.slim.networks import factory
 v1 = tf.compat.v1
 Keys = v1.GraphKeys
 NAMES = list(factory.NETWORKS)
-FAST = ["cifarnet", "lenet", "mobilenet_v1"]
+FAST = ["cifarnet", "lenet"]
 """Few networks with the kinds of layers of all: the others differ in depth and order."""
-DEEPER = ["resnet_v1_34", "resnet_v2_34", "vgg_16"]
+DEEPER = ["resnet_v1_34", "resnet_v1_50", "resnet_v2_18", "resnet_v2_34", "vgg_16"]
 """Networks that have more of the same blocks than another one."""
 SMALL = 1 / 16
 CLASSES = 3

@@ -102,7 +102,7 @@ def test_tolerance_ends_training(tmp_path):
     "settings",
     [
         {"use_mini_batch": False, "initial_clusters": "kmeans_plus_plus"},
-        {"distance_metric": "cosine"},
+        pytest.param({"distance_metric": "cosine"}, marks=pytest.mark.slow),
         {"mini_batch_steps_per_iteration": 3},
     ],
     ids=["full", "mini, cosine", "mini, several steps"],
