@@ -12,7 +12,7 @@ v1 = tf.compat.v1
 Keys = v1.GraphKeys
 NAMES = list(factory.NETWORKS)
 FAST = ["cifarnet", "lenet"]
-"""Few networks with the kinds of layers of all: the others differ in depth and order."""
+"""Networks with the layers of most others; depthwise ones are on two towers in `test_layers`."""
 DEEPER = ["resnet_v1_34", "resnet_v1_50", "resnet_v2_18", "resnet_v2_34", "vgg_16"]
 """Networks that have more of the same blocks than another one."""
 SMALL = 1 / 16
