@@ -177,6 +177,8 @@ def modules(*folders):
 
 
 SOURCES = modules(*PACKAGES)
+# A program that starts a user's program owns the process.
+ALLOWED = {"replicate/run.py": ["changes an environment variable"]}
 
 
 def dotted(node):
@@ -226,7 +228,8 @@ def writes_environment(node):
 @pytest.mark.parametrize("path", SOURCES, ids=str)
 def test_source_does_nothing_forbidden(path):
     tree = ast.parse((ROOT / path).read_text())
-    assert list(forbidden(tree)) == []
+    found = [reason for _, reason in forbidden(tree)]
+    assert found == ALLOWED.get(str(path), [])
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def clusters(spec, session):
     return nodes.count("_XlaRun") + nodes.count("XlaLaunch")
 
 
-@pytest.mark.parametrize(("count", "use_resource"), [pytest.param(1, False, marks=pytest.mark.slow), (2, True)])
+@pytest.mark.parametrize(
+    ("count", "use_resource"), [pytest.param(1, False, marks=pytest.mark.slow), (2, True)]
+)
 def test_steps_are_those_without_it(count, use_resource):
     def trained(xla):
         with tf.Graph().as_default():

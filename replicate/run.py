@@ -1,0 +1,59 @@
+"""python -m replicate.run PROGRAM.py [ARGUMENTS] runs a program without TensorFlow's own lines.
+
+TensorFlow prints lines about oneDNN, CPU instructions and MLIR before and between the first lines
+of a program. This hides all that it prints while it is imported, unless the import fails, and later
+its messages below errors, unless TF_CPP_MIN_LOG_LEVEL is set. All else is as with
+`python PROGRAM.py`. Exit codes: those of the program; 2 if there is no such file.
+"""
+
+import contextlib
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from replicate.exit_codes import ExitCode
+from replicate.quiet_imports import quiet_stderr
+
+_USAGE = "Usage: python -m replicate.run PROGRAM.py [ARGUMENTS]"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs a program in this process.
+
+    Args:
+      arguments: Path of the program, and what it finds in `sys.argv` after its name.
+
+    Raises:
+      SystemExit: There is no program, or it ends by itself.
+    """
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        raise SystemExit(ExitCode.DONE)
+    if not arguments:
+        _refuse("no program is given")
+    program = arguments[0]
+    if not os.path.isfile(program):
+        _refuse(f"there is no file {program!r}")
+    _import_tensorflow()
+    sys.argv = list(arguments)
+    if not getattr(sys.flags, "safe_path", False):  # Python 3.11 has it.
+        sys.path[0] = os.path.dirname(os.path.abspath(program))
+    runpy.run_path(program, run_name="__main__")
+
+
+def _refuse(trouble: str) -> NoReturn:
+    print(f"replicate.run: {trouble}. {_USAGE}", file=sys.stderr)
+    raise SystemExit(ExitCode.BAD_INPUT)
+
+
+def _import_tensorflow() -> None:
+    """Imports TensorFlow, if it is installed. Otherwise the program says what it misses."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with quiet_stderr(), contextlib.suppress(ModuleNotFoundError):
+        import tensorflow  # noqa: F401, PLC0415
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
