@@ -30,7 +30,14 @@ MODES_OF_FLAGS = {
     "profile_steps": ["estimator", "distributed_sync_replicas"],
     "dry_run": ["estimator"],
 }
-FLAGS_OF_KFAC = ["damping", "approx", "auto_register", "op_strategy", "kfac_updates"]
+FLAGS_OF_KFAC = [
+    "damping",
+    "final_damping",
+    "approx",
+    "auto_register",
+    "op_strategy",
+    "kfac_updates",
+]
 STRATEGIES = ["chief_worker", "dedicated_workers", "shared"]
 
 FLAGS = flags.FLAGS
@@ -42,7 +49,9 @@ flags.DEFINE_enum(
 flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What trains the model.")
 cli.define_learning_rate(LEARNING_RATES)
 cli.define_momentum(0.9, "Of kfac and momentum; beta1 of adam.")
+cli.define_positive("final_learning_rate", None, "Reached in the last step. Default: no change.")
 cli.define_positive("damping", 0.03, "Of kfac.")
+cli.define_positive("final_damping", None, "Reached in the last step. Default: no change.")
 flags.DEFINE_bool("auto_register", False, "Whether kfac finds the layers in the graph by itself.")
 flags.DEFINE_enum("approx", "kron", ["kron", "diagonal"], "Of kfac, for the second convolution.")
 flags.DEFINE_enum(
@@ -95,7 +104,9 @@ def read_params() -> dict[str, object]:
     params = {
         "optimizer": FLAGS.optimizer,
         "learning_rate": FLAGS.learning_rate or LEARNING_RATES[FLAGS.optimizer],
+        "final_learning_rate": FLAGS.final_learning_rate,
         "momentum": FLAGS.momentum,
+        "decay_steps": FLAGS.train_steps,
     }
     if FLAGS.optimizer == "kfac":
         used = (name for name in FLAGS_OF_KFAC if FLAGS.mode in MODES_OF_FLAGS.get(name, MODES))

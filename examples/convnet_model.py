@@ -159,7 +159,8 @@ def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
       labels: Their digits, [batch], or None in PREDICT mode.
       mode: One of replicate.ModeKeys.
       params: Dict with "optimizer" ("kfac", "momentum" or "adam"), "learning_rate", "momentum"
-        and, for kfac, "damping" and what `register` takes.
+        and, for kfac, "damping" and what `register` takes. With "final_learning_rate" or
+        "final_damping" the rate or the damping falls to that within "decay_steps" steps.
 
     Returns:
       A replicate.EstimatorSpec.
@@ -184,11 +185,34 @@ def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
 
 def make_optimizer(params: Any) -> Any:
     """Makes the optimizer that `params` names; see `model_fn` for its keys."""
+    rate = falling(params, "learning_rate")
     if params["optimizer"] == "momentum":
-        return v1.train.MomentumOptimizer(params["learning_rate"], params["momentum"])
+        return v1.train.MomentumOptimizer(rate, params["momentum"])
     if params["optimizer"] == "adam":
-        return v1.train.AdamOptimizer(params["learning_rate"], beta1=params["momentum"])
+        return v1.train.AdamOptimizer(rate, beta1=params["momentum"])
     return kfac.PeriodicInvCovUpdateKfacOpt(invert_every=INVERT_EVERY, **kfac_arguments(params))
+
+
+def falling(params: Any, name: str) -> Any:
+    """Returns a setting: a number, or a function that makes a Tensor, if there is a final value.
+
+    Within "decay_steps" global steps the Tensor falls from params[name] to the final value, in each
+    step by the same factor. It keeps that value afterwards.
+
+    Args:
+      params: As for `model_fn`.
+      name: "learning_rate" or "damping".
+    """
+    first, final = params[name], params.get(f"final_{name}")
+    if final is None:
+        return first
+    steps = params["decay_steps"]
+
+    def value() -> Tensor:
+        step = tf.cast(v1.train.get_or_create_global_step(), tf.float32)
+        return first * (final / first) ** tf.minimum(step / steps, 1.0)
+
+    return value
 
 
 def kfac_arguments(params: Any, layers: kfac.LayerCollection | None = None) -> dict[str, Any]:
@@ -199,9 +223,9 @@ def kfac_arguments(params: Any, layers: kfac.LayerCollection | None = None) -> d
       layers: Collection of the registered layers. None means the graph's own collection.
     """
     return {
-        "learning_rate": params["learning_rate"],
+        "learning_rate": falling(params, "learning_rate"),
         "momentum": params["momentum"],
-        "damping": params["damping"],
+        "damping": falling(params, "damping"),
         "norm_constraint": 0.001,
         "layer_collection": layers or kfac.graph_layer_collection(),
     }

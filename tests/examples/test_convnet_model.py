@@ -94,3 +94,42 @@ def test_evaluation_and_prediction_need_no_optimizer(graph):
         spec = convnet_model.model_fn(images, None, replicate.ModeKeys.PREDICT, {})
     assert spec.predictions["class"].shape.as_list() == [4]
     assert spec.predictions["probabilities"].shape.as_list() == [4, 10]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "least", "most"),
+    [
+        ("kfac", 0.016, 0.5),  # The norm constraint shortens the first step.
+        ("momentum", 0.016, 0.064),
+        ("adam", 0.016, 0.064),
+    ],
+)
+def test_rate_and_damping_fall_to_their_final_values(graph, optimizer, least, most):
+    step = v1.train.get_or_create_global_step()
+    final = {"final_learning_rate": 0.001, "final_damping": 0.0025, "decay_steps": 4}
+    params = {**PARAMS, **final, "optimizer": optimizer}
+    found = [convnet_model.falling(params, name)() for name in ("learning_rate", "damping")]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        values = []
+        for _ in range(6):
+            values.append(session.run(found))
+            session.run(step.assign_add(1))
+    shares = np.minimum(np.arange(6) / 4, 1)
+    np.testing.assert_allclose(values, np.outer(0.01**shares, [0.1, 0.25]), rtol=1e-5)
+
+    spec = convnet_model.model_fn(
+        tf.constant(np.random.RandomState(0).rand(4, 8, 8, 1), tf.float32),
+        tf.constant([0, 1, 2, 3]),
+        replicate.ModeKeys.TRAIN,
+        {**params, "final_damping": None},
+    )
+    with v1.Session() as session:
+        changes = []
+        for at in (0, 3):
+            session.run(v1.global_variables_initializer())
+            session.run(step.assign(at))
+            before = session.run(v1.trainable_variables()[-1])
+            session.run(spec.train_op)
+            changes.append(np.abs(session.run(v1.trainable_variables()[-1]) - before).max())
+    assert least < changes[1] / changes[0] < most  # The rate is 0.01**0.75 = 0.032 times as large.
