@@ -106,12 +106,13 @@ def read_params() -> dict[str, object]:
         "learning_rate": FLAGS.learning_rate or LEARNING_RATES[FLAGS.optimizer],
         "final_learning_rate": FLAGS.final_learning_rate,
         "momentum": FLAGS.momentum,
-        "decay_steps": FLAGS.train_steps,
     }
     if FLAGS.optimizer == "kfac":
         used = (name for name in FLAGS_OF_KFAC if FLAGS.mode in MODES_OF_FLAGS.get(name, MODES))
         params |= {name: FLAGS[name].value for name in used}
-    return params
+    if FLAGS.final_learning_rate or FLAGS.final_damping:
+        params["decay_steps"] = FLAGS.train_steps
+    return {name: value for name, value in params.items() if value is not None}
 
 
 def purpose(params: dict[str, object]) -> str:

@@ -250,3 +250,13 @@ def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypat
     with server:
         assert run_program("convnet", *flags, *chosen).code == 0
     assert made == [kfac.WorkerRole(strategy or "chief_worker", num_workers=3, task_index=0)]
+
+
+def test_final_values_are_settings_only_if_they_are_given(run_program, tmp_path):
+    flags = ("--optimizer=momentum", "--final_learning_rate=0.001", "--num_towers=1")
+    done = run_program("convnet", f"--model_dir={tmp_path}", *SHORT, *flags)
+    assert done.code == 0, done.err
+    assert "learning_rate=0.05 final_learning_rate=0.001 momentum=0.9 decay_steps=3" in done.out
+    done = run_program("convnet", f"--model_dir={tmp_path}", *flags, "--final_damping=0.001")
+    assert done.code == 2
+    assert "--final_damping=0.001 has no effect without --optimizer=kfac" in done.err
