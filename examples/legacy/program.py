@@ -4,7 +4,6 @@ A program calls `parse_flags` before it imports TensorFlow, so that `--help` and
 answered at once, and `run` at its end. Exit codes are those of `examples.cli`.
 """
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -34,13 +33,13 @@ class Program(NamedTuple):
 
 
 def parse_flags() -> None:
-    """Defines the flags as those of the calling program, and parses its command line."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    """Defines the flags as those of the calling program, parses them, and imports TensorFlow."""
     flags.DEFINE_integer("towers", 1, "Towers to train on, on the CPU.", 1)
     flags.DEFINE_integer("steps", 200, "The step to train to.", 1)
     flags.DEFINE_string("model_dir", None, "For checkpoints and events. Default: a new folder.")
     flags.DEFINE_string("export_dir", None, "For the exported model. Default: none is exported.")
     cli.parse_flags()
+    cli.import_tensorflow()
 
 
 def make_estimator(program: Program, model_dir: str | None, towers: int) -> Any:
