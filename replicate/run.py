@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     _import_tensorflow()
     sys.argv = list(arguments)
     if not getattr(sys.flags, "safe_path", False):  # Python 3.11 has it.
-        sys.path[0] = os.path.dirname(os.path.abspath(program))
+        sys.path[0] = os.path.dirname(os.path.realpath(program))
     runpy.run_path(program, run_name="__main__")
 
 
