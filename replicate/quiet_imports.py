@@ -1,10 +1,11 @@
 """Quiet imports: hides what libraries print to standard error while they are imported.
 
-TensorFlow prints from C++, past `sys.stderr`. `python -m replicate.report` and the programs in
-`examples` import it inside `quiet_stderr`.
+TensorFlow prints from C++, past `sys.stderr`. `python -m replicate.report`, `python -m
+replicate.run` and the programs in `examples` import it in silence.
 """
 
 import contextlib
+import importlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -25,3 +26,9 @@ def quiet_stderr() -> Iterator[None]:
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+def import_if_installed(name: str) -> None:
+    """Imports a module in silence, if there is one of that name; an error shows what it printed."""
+    with quiet_stderr(), contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module(name)

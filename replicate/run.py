@@ -6,7 +6,6 @@ its messages below errors, unless TF_CPP_MIN_LOG_LEVEL is set. All else is as wi
 `python PROGRAM.py`. Exit codes: those of the program; 2 if there is no such file.
 """
 
-import contextlib
 import os
 import runpy
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from replicate.exit_codes import ExitCode
-from replicate.quiet_imports import quiet_stderr
+from replicate.quiet_imports import import_if_installed
 
 _USAGE = "Usage: python -m replicate.run PROGRAM.py [ARGUMENTS]"
 
@@ -36,7 +35,8 @@ def main(arguments: Sequence[str]) -> None:
     program = arguments[0]
     if not os.path.isfile(program):
         _refuse(f"there is no file {program!r}")
-    _import_tensorflow()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import_if_installed("tensorflow")  # Otherwise the program says what it misses.
     sys.argv = list(arguments)
     if not getattr(sys.flags, "safe_path", False):  # Python 3.11 has it.
         sys.path[0] = os.path.dirname(os.path.realpath(program))
@@ -46,13 +46,6 @@ def main(arguments: Sequence[str]) -> None:
 def _refuse(trouble: str) -> NoReturn:
     print(f"replicate.run: {trouble}. {_USAGE}", file=sys.stderr)
     raise SystemExit(ExitCode.BAD_INPUT)
-
-
-def _import_tensorflow() -> None:
-    """Imports TensorFlow, if it is installed. Otherwise the program says what it misses."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with quiet_stderr(), contextlib.suppress(ModuleNotFoundError):
-        import tensorflow  # noqa: F401, PLC0415
 
 
 if __name__ == "__main__":

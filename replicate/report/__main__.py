@@ -15,7 +15,6 @@ TensorBoard, matplotlib and Jinja2 must be installed. Exit codes: 0 done; 2 ther
 report, or something is missing.
 """
 
-import contextlib
 import importlib
 import sys
 import webbrowser
@@ -23,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from replicate.quiet_imports import quiet_stderr
+from replicate.quiet_imports import import_if_installed
 from replicate.report.curves import read_curves
 from replicate.report.html_page import ReportedRun, comparison_page, run_page
 from replicate.report.page import page
@@ -115,8 +114,7 @@ def _import_libraries() -> None:
             f"{error.name} is not installed: pip install 'replicate-model-fn[examples]'"
         ) from None
     # TensorBoard uses TensorFlow to read events if it is installed.
-    with quiet_stderr(), contextlib.suppress(ModuleNotFoundError):
-        importlib.import_module("tensorflow")
+    import_if_installed("tensorflow")
 
 
 def _read(folder: Path, name: str) -> ReportedRun:
