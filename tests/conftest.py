@@ -51,6 +51,18 @@ gc.collect()
 gc.freeze()
 
 
+def pytest_addoption(parser):
+    """Adds what the tests of reliability are repeated with."""
+    parser.addoption("--seed", type=int, default=0, help="seed of random faults and inputs")
+    parser.addoption("--minutes", type=float, help="duration of the chaos run and of the soak")
+
+
+@pytest.fixture
+def seed(request):
+    """Seed of random faults and inputs."""
+    return request.config.getoption("--seed")
+
+
 @pytest.fixture
 def start_servers():
     """Starts the servers of a cluster in this process, with two CPU devices each.

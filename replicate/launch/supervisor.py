@@ -29,7 +29,6 @@ from replicate.launch.plan import ClusterPlan, Task
 
 _POLL_SECS = 0.1
 _EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
-_MAX_DELAY_SECS = 60
 _SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
 _CLUSTER_ERROR_CODE = ExitCode.CLUSTER_TROUBLE  # Of programs that end by a ClusterError.
 _FIRST_RETRYABLE_CODE = 128  # From this exit code on, another try may help.
@@ -77,6 +76,7 @@ class Supervisor:
         environment: Mapping[str, str] | None = None,
         bar_columns: int = 0,
         backend: Backend | None = None,
+        max_delay_secs: float = 60.0,
     ):
         """Keeps the settings; `run` starts the tasks.
 
@@ -91,6 +91,7 @@ class Supervisor:
           bar_columns: Width of the progress bar that the chief may show, in characters; 0 for none.
           backend: Starts the processes; None means a `LocalBackend`, which starts them on this
             machine.
+          max_delay_secs: Upper limit of the pause before a restart, which is 1, 2, 4 ... seconds.
         """
         self._plan = plan
         self._command = command
@@ -100,6 +101,7 @@ class Supervisor:
         self._environment = os.environ if environment is None else environment
         self._bar_columns = bar_columns
         self._backend = LocalBackend(grace_secs) if backend is None else backend
+        self._max_delay_secs = max_delay_secs
         self._streams = OutputStreams(display)
         self._states = {str(task): _TaskState(task) for task in plan.tasks}
         self._signals: list[int] = []
@@ -200,10 +202,10 @@ class Supervisor:
         elif is_retryable and is_done and state.task.address is not None:
             self._log(f"{message}; the chief is done, so that it is not started again")
         elif is_retryable and state.starts <= self._restarts:
-            delay = min(2 ** (state.starts - 1), _MAX_DELAY_SECS)
+            delay = min(2 ** (state.starts - 1), self._max_delay_secs)
             state.start_at = time.monotonic() + delay
             count = f"{state.starts} of {self._restarts}"
-            self._log(f"{message}; it starts again in {delay} s ({count})")
+            self._log(f"{message}; it starts again in {delay:g} s ({count})")
         else:
             used_up = " and has no restart left" if is_retryable and self._restarts else ""
             self._log(f"{message}{used_up}: the others are asked to end")

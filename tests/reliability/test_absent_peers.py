@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from replicate.launch import supervisor as launcher
-
 TRAINER = Path(__file__).with_name("trainer.py")
 LIMIT_SECS = 5
 WITHOUT = """
@@ -66,9 +64,11 @@ def test_a_task_that_never_comes_is_named(absent, mode, cluster_without, journal
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_crash_loop_ends(cluster_without, journal, monkeypatch):
-    monkeypatch.setattr(launcher, "_MAX_DELAY_SECS", 0.1)
-    code = cluster_without("ps 0", "async", "dies", restarts=3, grace_secs=5).run()
+def test_a_crash_loop_ends(cluster_without, journal):
+    supervisor = cluster_without(
+        "ps 0", "async", "dies", restarts=3, grace_secs=5, max_delay_secs=0.1
+    )
+    code = supervisor.run()
     assert code == 128 + signal.SIGKILL
     ended = [text for text in journal.of("launch") if text.startswith("ps 0 has ended")]
     assert len(ended) == 4

@@ -44,12 +44,12 @@ def recorder():
 
 @pytest.fixture
 def supervise(recorder):
-    """Makes a supervisor whose tasks all run one program, given as text."""
+    """Makes a supervisor, with short pauses, whose tasks all run one program, given as text."""
 
     def make(program, *, workers=2, ps=0, chief=False, evaluator=False, **settings):
         plan = cluster_plan(workers, ps, chief=chief, evaluator=evaluator)
         command = [sys.executable, "-I", "-c", PROLOGUE + program]
-        return Supervisor(plan, command, recorder, **settings)
+        return Supervisor(plan, command, recorder, **{"max_delay_secs": 0.05, **settings})
 
     return make
 

@@ -12,11 +12,6 @@ from replicate.launch import supervisor as module
 LAUNCHED = re.compile(r"(\w+ \d)(?: at \S+)?: process (\d+)")
 
 
-@pytest.fixture(autouse=True)
-def _no_delays(monkeypatch):
-    monkeypatch.setattr(module, "_MAX_DELAY_SECS", 0.05)
-
-
 def pids(recorder):
     """Name and number of each process that was started, in this order."""
     found = map(LAUNCHED.fullmatch, recorder.of("launch"))
@@ -86,14 +81,11 @@ def test_without_restarts_no_task_is_restarted(supervise, recorder):
     assert len(pids(recorder)) == 2
 
 
-def test_restart_delay_doubles_up_to_60_seconds(supervise, recorder, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_DELAY_SECS", 0.3)
+def test_restart_delay_doubles_up_to_its_limit(supervise, monkeypatch):
     monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
-    run = supervise("", workers=1)
+    run = supervise("", workers=1, max_delay_secs=60, restarts=9)
     state = run._states["chief 0"]
     delays = []
-    run._restarts = 9
-    monkeypatch.setattr(module, "_MAX_DELAY_SECS", 60)
     for state.starts in range(1, 9):
         run._handle_exit(state, 137, was_asked=False)
         delays.append(state.start_at)
