@@ -26,9 +26,8 @@ def run_soak(folder, secs, interval):
     """Returns the readings of a run, oldest first."""
     command = [sys.executable, str(PROGRAM), str(folder), str(secs), str(interval)]
     readings = []
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=PROGRAM.parents[2]
-    ) as process:
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         for line in process.stdout:
             print(f"soak        | {line}", end="")
             readings.append(json.loads(line))
