@@ -6,6 +6,7 @@ results. `run` calls them in this order. Models, data and flags belong to the pr
 `examples/convnet.py`.
 """
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -73,7 +74,8 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
     """Chooses the number of towers and their devices.
 
     Towers go on GPUs if there are enough of them, else on the CPU, which is divided into that many
-    logical devices unless it is already. Call this before TensorFlow has run anything.
+    logical devices unless it is already. TensorFlow fixes its devices when it first runs something.
+    After that, towers take turns on the devices that there are.
 
     Args:
       num_towers: Number of towers. None means all GPUs, or 2 if there are fewer than two.
@@ -91,12 +93,19 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
     count = len(devices or ()) or num_towers or max(2, len(gpus))
     if not devices and count <= len(gpus):
         return model_deploy.device_plan(gpus[:count])
+    _divide_cpu(count)
+    cpus = model_deploy.local_devices("CPU")
+    return model_deploy.device_plan(devices or [cpus[tower % len(cpus)] for tower in range(count)])
+
+
+def _divide_cpu(count: int) -> None:
+    """Divides the CPU into `count` logical devices, if TensorFlow has not fixed its devices."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if len(tf.config.get_logical_device_configuration(cpu) or ()) < count:
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * count
-        )
-    return model_deploy.device_plan(devices or model_deploy.local_devices("CPU")[:count])
+        with contextlib.suppress(RuntimeError):
+            tf.config.set_logical_device_configuration(
+                cpu, [tf.config.LogicalDeviceConfiguration()] * count
+            )
 
 
 def plan_one_device(settings: RunSettings) -> model_deploy.DevicePlan:

@@ -28,6 +28,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
 
     A round folds one batch into all averages, then computes all inverses. Rounds follow one
     another until they are stopped. Steps use the inverses as they are, so two equal runs differ.
+    Before the first round, a step moves each layer along its scaled gradient.
 
     The update of the averages runs the model forward and backward by itself, and so takes a batch
     of its own from whatever the model reads: training gets those batches that the background does

@@ -82,7 +82,8 @@ class TowerOptimizer(v1.train.Optimizer):
             that many skipped ones fails with `NonFiniteError`.
 
         Raises:
-          TypeError: The first argument is neither an optimizer nor a function.
+          TypeError: The first argument is neither an optimizer nor a function, or loss_scale is
+            of the wrong kind.
           ValueError: A setting is out of range.
         """
         is_optimizer = isinstance(optimizer_or_optimizer_fn, v1.train.Optimizer)
@@ -90,6 +91,11 @@ class TowerOptimizer(v1.train.Optimizer):
             raise TypeError(
                 f"TowerOptimizer wraps a tf.compat.v1.train.Optimizer or a function without "
                 f"arguments that returns one; got {optimizer_or_optimizer_fn!r}."
+            )
+        if loss_scale is not None and not isinstance(loss_scale, DynamicLossScale):
+            raise TypeError(
+                f"loss_scale must be a replicate.DynamicLossScale, or None for no scale; got "
+                f"{loss_scale!r}."
             )
         _check_settings(accumulate_steps, clip_norm, pack_bytes, skip_nonfinite)
         self._optimizer = optimizer_or_optimizer_fn if is_optimizer else None

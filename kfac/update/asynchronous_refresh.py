@@ -22,7 +22,11 @@ _MAX_THREADS = 10
 
 @typing.final
 class AsynchronousRefresh(RefreshPolicy):
-    """Updates averages and inverses in the background; steps use the inverses as they are."""
+    """Updates averages and inverses in the background; steps use the inverses as they are.
+
+    A block that has no inverse yet, as before the background starts, counts as a damped identity
+    matrix.
+    """
 
     def __init__(
         self, step: KfacStep, estimator: FisherEstimator, name: str, num_threads: int | None
@@ -38,7 +42,7 @@ class AsynchronousRefresh(RefreshPolicy):
         """
         self._step = step
         self._estimator = estimator
-        self._preconditioner = Preconditioner(estimator, from_identity=False)
+        self._preconditioner = Preconditioner(estimator, from_identity=True)
         self._name = name
         self._num_threads = num_threads
         self._update_ops: tuple[Operation, list[Operation]] | None = None

@@ -60,6 +60,7 @@ class WarmStartSettings(_Fields):
 
         Raises:
           ValueError: There is no path.
+          TypeError: vars_to_warm_start is of the wrong kind.
         """
         if not ckpt_to_initialize_from:
             raise ValueError(
@@ -69,7 +70,7 @@ class WarmStartSettings(_Fields):
         return super().__new__(
             cls,
             os.fspath(ckpt_to_initialize_from),
-            vars_to_warm_start,
+            _checked_choice(vars_to_warm_start),
             dict(var_name_to_vocab_info or {}),
             dict(var_name_to_prev_var_name or {}),
         )
@@ -205,6 +206,19 @@ def _of_averages(settings: WarmStartSettings) -> WarmStartSettings:
     return WarmStartSettings(
         settings.ckpt_to_initialize_from, chosen, renamed(vocabularies), renamed(previous)
     )
+
+
+def _checked_choice(wanted: Any) -> Any:
+    """Returns the value of vars_to_warm_start; a sequence becomes a list."""
+    if wanted is None or isinstance(wanted, str):
+        return wanted
+    is_list = isinstance(wanted, Sequence) and not isinstance(wanted, bytes)
+    if not is_list or not all(isinstance(each, (str, tf.Variable)) for each in wanted):
+        raise ArgumentTypeError(
+            "WarmStartSettings: vars_to_warm_start must be a regular expression, a list of such "
+            f"expressions or of variables, or None, got {wanted!r}. Correct it."
+        )
+    return list(wanted)
 
 
 def _chosen(

@@ -75,6 +75,12 @@ def test_towers_use_existing_logical_devices():
     )
 
 
+def test_towers_take_turns_on_devices_that_are_fixed():
+    count = len(tf.config.list_logical_devices("CPU"))  # TensorFlow fixes its devices here.
+    towers = training.plan_towers(count + 2, None).towers
+    assert towers[count - 1 :] == (f"/device:CPU:{count - 1}", "/device:CPU:0", "/device:CPU:1")
+
+
 def test_metrics_are_those_of_the_model():
     result = {"loss": 1.0, "global_step": 7, "fooled": 0.5, "accuracy": 0.25}
     assert training.metrics(result) == [("accuracy", 0.25), ("fooled", 0.5)]

@@ -68,7 +68,7 @@ def test_trains_while_threads_update(graph, session):
     train = optimizer.minimize(model.loss)
     model.initialize(session)
     session.run(train)
-    assert not session.run(model.weight).any()  # There are no inverses yet.
+    assert session.run(model.weight).any()  # Along the gradient: there are no inverses yet.
     with optimizer.updating(session):
         first = averaged(session, optimizer)
         assert first >= 1

@@ -269,6 +269,11 @@ def test_settings_out_of_range_are_refused(setting, match):
         TowerOptimizer(v1.train.AdamOptimizer(0.1), **setting)
 
 
+def test_loss_scale_of_a_wrong_kind_is_refused():
+    with pytest.raises(TypeError, match=r"loss_scale must be a replicate\.Dyn.* got 'dynamic'"):
+        TowerOptimizer(v1.train.AdamOptimizer(0.1), loss_scale="dynamic")
+
+
 @pytest.mark.parametrize("wrong", [None, 0.1, "adam"])
 def test_wrapping_something_else_is_refused(wrong):
     with pytest.raises(TypeError, match=r"TowerOptimizer wraps a .*Optimizer or a function .* got"):

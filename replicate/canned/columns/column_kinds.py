@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from replicate.errors import ArgumentTypeError
+
 v1 = tf.compat.v1
 
 Column: TypeAlias = Any
@@ -109,7 +111,7 @@ def _ordered(argument: str, columns: Any) -> tuple[Column, ...]:
     ordered = tuple(columns)
     for column in ordered:
         if not _is_column(column):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{argument} must hold feature columns, got {column!r}. Make them with "
                 "tf.feature_column, such as tf.feature_column.numeric_column(key)."
             )

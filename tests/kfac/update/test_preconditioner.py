@@ -139,15 +139,28 @@ def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, session
     assert session.run(optimizer.rho) > 0
 
 
-@pytest.mark.parametrize("kind", [kfac.PeriodicInvCovUpdateKfacOpt, kfac.AsyncInvCovUpdateKfacOpt])
-def test_optimizers_that_update_by_themselves_move_nothing_without_inverses(
-    build_mlp, session, rows, kind
+def test_a_step_before_the_background_starts_is_that_of_damped_identity_matrices(
+    build_mlp, session, rows
 ):
     network = build_mlp(layers=1)
-    optimizer = by_hand(network, kind)
+    optimizer = by_hand(network, kfac.AsyncInvCovUpdateKfacOpt)
+    pairs = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(pairs)
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    gradients = session.run([gradient for gradient, _ in pairs], feed)
+    found = moves(session, network, train, feed)
+    for move, gradient in zip(found, gradients, strict=True):
+        expected = -0.1 * gradient / kronecker_eigenvalue(1)
+        np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-15)
+
+
+def test_periodic_optimizer_moves_nothing_without_inverses(build_mlp, session, rows):
+    network = build_mlp(layers=1)
+    optimizer = by_hand(network, kfac.PeriodicInvCovUpdateKfacOpt)
     train = optimizer.minimize(network.losses[0])
     session.run(v1.global_variables_initializer())
-    # Both refuse a batch that is not finite, so that there are no averages to invert.
+    # It refuses a batch that is not finite, so that there are no averages to invert.
     session.run(train, network.feed([np.full_like(rows[0], np.nan)], [rows[1]]))
     found = moves(session, network, train, network.feed([rows[0]], [rows[1]]))
     assert not any(move.any() for move in found)

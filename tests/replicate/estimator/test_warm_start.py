@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.errors import ArgumentTypeError
 from replicate.estimator import CheckpointError, Estimator, RunConfig
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings, warm_start_settings
 from replicate.export import SupervisedInputReceiver, TensorServingInputReceiver
@@ -69,8 +70,9 @@ def test_trainable_variables_are_initialised_from_the_source(source, begin, tmp_
     assert np.all(values["w/Momentum"] == 0)
 
 
-def test_some_variables_and_some_of_any_kind(source, begin, tmp_path):
-    values = begin(WarmStartSettings(tmp_path / "source", ["w:0", "w/Momentum"]))
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_some_variables_and_some_of_any_kind(source, begin, tmp_path, kind):
+    values = begin(WarmStartSettings(tmp_path / "source", kind(["w:0", "w/Momentum"])))
     for name in ("w", "w/Momentum"):
         np.testing.assert_array_equal(values[name], source.get_variable_value(name))
     assert np.all(values["b"] == 0)
@@ -228,6 +230,12 @@ def test_settings():
         warm_start_settings(3)
     with pytest.raises(ValueError, match=r"ckpt_to_initialize_from must be .* got ''"):
         WarmStartSettings("")
+
+
+@pytest.mark.parametrize("wanted", [3, b"w", {"w"}, ["w", 3]], ids=str)
+def test_wrong_kind_of_choice_is_a_type_error_and_a_value_error(wanted):
+    with pytest.raises(ArgumentTypeError, match=r"vars_to_warm_start must be a regular .* got "):
+        WarmStartSettings("a", wanted)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.columns.column_kinds import dense_columns, linear_columns, scope_name
+from replicate.errors import ArgumentTypeError
 
 fc = tf.feature_column
 X = fc.numeric_column("x")
@@ -29,7 +30,7 @@ def test_one_column_is_a_list_of_one():
     [
         ([], ValueError, "columns must hold at least one feature column"),
         ({"x": X}, ValueError, "columns must be a list of feature columns, got {'x'"),
-        (["x"], TypeError, "columns must hold feature columns, got 'x'"),
+        (["x"], ArgumentTypeError, "columns must hold feature columns, got 'x'"),
         ([X, X], ValueError, r"different names, got \['x'\] more than once"),
         ([fc.sequence_numeric_column("s")], ValueError, "the sequence column 's' of columns"),
         ([fc.embedding_column(STEPS, 2)], ValueError, "the sequence column 'steps_embedding'"),
