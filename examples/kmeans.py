@@ -73,7 +73,8 @@ def train(estimator: replicate.KMeansClustering, examples: mnist.Examples) -> No
     """Trains up to --train_steps, and writes config.json first."""
     checkpoint = estimator.latest_checkpoint()
     step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    cli.record_config(estimator.model_dir, step, run_config=estimator.config)
+    with cli.bad_input():
+        cli.record_config(estimator.model_dir, step, run_config=estimator.config)
     cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
     batch_size = len(examples.labels) if FLAGS.full_batch else FLAGS.batch_size
     estimator.train(
@@ -123,13 +124,13 @@ def define_flags() -> None:
     flags.DEFINE_string("model_dir", "runs/kmeans", "Where checkpoints, events and pictures go.")
     flags.DEFINE_integer("num_towers", None, "Default: one for each GPU, but at least 2.", 1)
     flags.DEFINE_list("devices", None, "One for each tower. Default: GPUs if enough, else CPUs.")
-    flags.DEFINE_integer("num_clusters", 30, "Number of centers.", 1)
+    flags.DEFINE_integer("num_clusters", 30, "Number of centers.", 1, cli.LARGEST_SIZE)
     flags.DEFINE_enum("initial_clusters", "kmeans_plus_plus", INITIALIZATIONS, "First centers.")
     flags.DEFINE_enum("distance_metric", "squared_euclidean", DISTANCES, "Distance to a center.")
     flags.DEFINE_bool("full_batch", False, "Take all images in each step.")
-    flags.DEFINE_integer("batch_size", 360, "Images in a step, over all towers together.", 1)
+    cli.define_batch_size(360, "Images in a step, over all towers together.")
     flags.DEFINE_integer("train_steps", 120, "The step to train to.", 1)
-    flags.DEFINE_integer("seed", 0, "Of the first centers and the order of the images.")
+    cli.define_seed("Of the first centers and the order of the images.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
 
 

@@ -123,7 +123,8 @@ def _begin(settings: RunSettings, params: Mapping[str, Any]) -> int:
     """Writes config.json, prints the step at which the run starts, and returns it."""
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
-    cli.record_config(settings.model_dir, step, params=params)
+    with cli.bad_input():
+        cli.record_config(settings.model_dir, step, params=params)
     cli.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
     return step
 

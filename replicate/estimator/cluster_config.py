@@ -228,7 +228,9 @@ def _check_task_alone(task: dict[str, Any]) -> None:
 def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     for job in cluster:
         if job not in _TASK_TYPES:
-            raise _error(f'"cluster" holds a job {_shown(job)}', f"the jobs are {list(_TASK_TYPES)}")
+            raise _error(
+                f'"cluster" holds a job {_shown(job)}', f"the jobs are {list(_TASK_TYPES)}"
+            )
     listed = [job for job in _TASK_TYPES if job in cluster and cluster[job] != []]
     jobs = {job: _checked_tasks(job, cluster[job]) for job in listed}
     _check_one_chief(jobs)

@@ -68,6 +68,9 @@ def test_help_shows_the_docstring_and_the_flags_and_exits_with_0(tmp_path, flag)
         (["--number=x"], "'x'; it takes a non-negative integer"),
         (["--number=-1"], "-1"),
         (["--numbr=1"], "numbr"),
+        ([f"--numbe{'x' * 5000}"], "Unknown command line flag: --numbexxx"),
+        (["--nohelp=1"], "--nohelp=1 does not take an argument"),
+        (["--number=\x7f"], r"--number=\x7f"),
         (["stray"], "stray"),
     ],
 )

@@ -50,7 +50,7 @@ def time_limit(secs, name):
     """Ends the process with the stacks of all threads if the block takes longer."""
 
     def report():
-        print(f"{name} HANGS: no end after {secs} s", file=sys.stderr, flush=True)
+        print(f"{name} HANGS: no end after {secs} s", file=sys.__stderr__, flush=True)
         faulthandler.dump_traceback(sys.__stderr__)
         os._exit(1)
 
@@ -90,7 +90,10 @@ def fuzz(request, seed):
                     counts[_outcome(play, random.Random(f"{kind} {seed} {number}"))] += 1
             except Exception as error:
                 counts["failed"] += 1
-                faults[_place_of(error)].append(f"{name} FAILED\n{_told(error)}")
+                alike = faults[_place_of(error)]
+                alike.append(f"{name} FAILED\n{_told(error)}")
+                if len(alike) == 1:
+                    print(*alike, flush=True)
                 if len(faults) == MOST_FAULTS:
                     break
         seconds = time.monotonic() - began
@@ -100,7 +103,7 @@ def fuzz(request, seed):
             flush=True,
         )
         if faults:
-            texts = (f"{each[0]}\n({len(each)} such cases)" for each in faults.values())
+            texts = (f"{alike[0]}\n({len(alike)} such cases)" for alike in faults.values())
             pytest.fail("\n\n".join(texts), pytrace=False)
         return counts
 
