@@ -26,13 +26,27 @@ EXTREME_NUMBERS = (
 )
 ODD_TEXTS = (
     *("", " ", "\t", "\n", "a\nb", "\r", "0", "-", "--", ".", "..", "/", "\\", "'", '"', "{}"),
-    *("null", "None", "nan", "inf", "-inf", "1e400", "0x10", "1_0", " 1 ", "１", "٣", "½", "1.0"),
+    *(
+        "null",
+        "None",
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "0x10",
+        "1_0",
+        " 1 ",
+        "\uff11",
+        "٣",
+        "½",
+        "1.0",
+    ),
     *("ü", "日本語", "🦆", "e\u0301", "\u202etxt", "\u00a0", "\u2028", "\ufeff", "%s%n", "${HOME}"),
     *("x" * 300, "x" * 10_000, "9" * 4300, "9" * 5000, "*", "[", "a:b", "\x7f", "\x1b[31m"),
 )
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The expected end of a case with a bad input; the text is what the user reads."""
 
 
@@ -42,7 +56,7 @@ def refusal(*errors):
     try:
         yield
     except errors as error:
-        raise Refused(str(error)) from None
+        raise RefusedError(str(error)) from None
 
 
 @contextlib.contextmanager
@@ -75,7 +89,7 @@ def check_line(text):
 def fuzz(request, seed):
     """Plays cases of a kind: `fuzz(kind, cases, play)` calls `play(draw)` with a `random.Random`.
 
-    A case that raises Refused is refused; its text must be one line. A case that returns is
+    A case that raises RefusedError is refused; its text must be one line. A case that returns is
     accepted. Any other end is a failure.
     """
     only = request.config.getoption("--case")
@@ -113,7 +127,7 @@ def fuzz(request, seed):
 def _outcome(play, draw):
     try:
         play(draw)
-    except Refused as error:
+    except RefusedError as error:
         check_line(str(error))
         return "refused"
     return "ok"
@@ -147,29 +161,37 @@ class Damage:
     def value(self, draw, value):
         """Returns a JSON value in which one part, or all, has become another type or an extreme."""
         if isinstance(value, dict) and value and draw.random() < 0.8:
-            key = draw.choice(sorted(value))
-            rest = {name: part for name, part in value.items() if name != key}
-            change = draw.random()
-            if change < 0.1:
-                return rest
-            if change < 0.2:
-                return {**rest, self.text(draw, key): value[key]}
-            if change < 0.3:
-                return {**value, draw.choice(ODD_TEXTS): self.anything(draw)}
-            return {**value, key: self.value(draw, value[key])}
+            return self._dict(draw, value)
         if isinstance(value, list) and value and draw.random() < 0.8:
-            index = draw.randrange(len(value))
-            change = draw.random()
-            if change < 0.1:
-                return value[:index] + value[index + 1 :]
-            if change < 0.2:
-                return [*value, value[index]]
-            return [*value[:index], self.value(draw, value[index]), *value[index + 1 :]]
+            return self._list(draw, value)
         if isinstance(value, str) and draw.random() < 0.6:
             return self.text(draw, value)
         if isinstance(value, int | float) and draw.random() < 0.4:
             return draw.choice(EXTREME_NUMBERS)
         return self.anything(draw)
+
+    def _dict(self, draw, value):
+        key = draw.choice(sorted(value))
+        rest = {name: part for name, part in value.items() if name != key}
+        changed = {
+            "without": rest,
+            "renamed": {**rest, self.text(draw, key): value[key]},
+            "more": {**value, draw.choice(ODD_TEXTS): self.anything(draw)},
+        }
+        change = draw.choice((*changed, *["inside"] * 7))
+        return (
+            changed[change] if change in changed else {**value, key: self.value(draw, value[key])}
+        )
+
+    def _list(self, draw, value):
+        index = draw.randrange(len(value))
+        before, after = value[:index], value[index + 1 :]
+        change = draw.random()
+        if change < 0.1:
+            return before + after
+        if change < 0.2:
+            return [*value, value[index]]
+        return [*before, self.value(draw, value[index]), *after]
 
     def text(self, draw, text):
         """Returns another text: odd, or with one change."""
@@ -265,7 +287,7 @@ def damage():
 @pytest.fixture
 def refused():
     """The exception of a refused case: `raise refused(line)`."""
-    return Refused
+    return RefusedError
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Event files: `python -m replicate.report` makes a page of any directory, or refuses in one line."""
+"""Event files: `python -m replicate.report` makes a page, or refuses in one line."""
 
 import contextlib
 import io

@@ -37,7 +37,7 @@ NUMBERS = (
     *("0", "-1", "1", "2", "3", "4", "7", "1000", "100000", "2147483647", "2147483648"),
     *("9223372036854775807", "9223372036854775808", "-9223372036854775809", "1" + "0" * 400),
     *("", " ", "1.5", "1e3", "1e-3", "1e-320", "1e308", "1e400", "-0.0", "nan", "inf", "-inf"),
-    *("0x10", "0b1", "1_000", " 2 ", "１", "٣", "½", "two", "None", "true", "+2", "1,2"),
+    *("0x10", "0b1", "1_000", " 2 ", "\uff11", "٣", "½", "two", "None", "true", "+2", "1,2"),
 )
 PATHS = (
     *("", ".", "..", "new", "new/a/b", "ü", "日 本", " ", "file", "file/below", "link", "loop"),
@@ -46,7 +46,20 @@ PATHS = (
 )
 LISTS = (
     *("", ",", ",,", "/cpu:0", "/cpu:0,/cpu:1", "/cpu:0,/cpu:0", "/gpu:7", "cpu", "/cpu:99", "x"),
-    *("16", "8,4", "0", "-3", "8,", "1e3", "９", "²", "1" * 30, "/job:ps/cpu:0", "a:1,b:2", "a:1"),
+    *(
+        "16",
+        "8,4",
+        "0",
+        "-3",
+        "8,",
+        "1e3",
+        "\uff19",
+        "²",
+        "1" * 30,
+        "/job:ps/cpu:0",
+        "a:1,b:2",
+        "a:1",
+    ),
     *("/cpu:0," * 40, "\n", "localhost:1,localhost:1", "127.0.0.1:0", "host"),
 )
 STEPS = (
@@ -58,7 +71,7 @@ STEPS = (
     ":",
     "1:",
     "9999999999999999999999:1",
-    "１:２",
+    "\uff11:\uff12",
     "2:2",
 )
 SMALL = {"train_steps": "2", "batch_size": "4", "steps": "2", "max_number_of_steps": "1"}
@@ -72,12 +85,12 @@ FEW_OF_SLIM = ("--max_number_of_steps=1", "--batch_size=4", "--num_clones=1")
 MOST_MEMORY = 8 << 30
 
 
-class Reached(Exception):
+class ReachedError(Exception):
     """The program has accepted its flags and begins its work."""
 
 
 def reach(*args, **kwargs):
-    raise Reached
+    raise ReachedError
 
 
 def patched():
@@ -104,7 +117,7 @@ def known_flags(program):
     def look(*args):
         names = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
         found.update({flag.name: flag for flag in names})
-        raise Reached
+        raise ReachedError
 
     with mock.patch.object(cli, "parse_flags", look):
         run(program, [])
@@ -127,7 +140,7 @@ def run(program, arguments):
             runpy.run_module(f"examples.{program}", run_name="__main__", alter_sys=True)
         except SystemExit as end:
             return end.code, out.getvalue(), err.getvalue()
-        except Reached:
+        except ReachedError:
             return 0, out.getvalue(), ""
     raise AssertionError("the program did not exit")
 
@@ -136,25 +149,26 @@ def value_for(draw, damage, flag):
     """Returns a value for a flag, as text: often wrong."""
     if draw.random() < 0.1:
         return draw.choice([text for text in damage.odd_texts if "\0" not in text])
-    choices = getattr(flag, "enum_values", None) or getattr(flag.parser, "enum_values", None)
+    return draw.choice(values_of(flag))
+
+
+def values_of(flag):
+    """Returns values that fit a flag, and wrong ones."""
+    choices = getattr(flag.parser, "enum_values", None)
     if choices:
-        return draw.choice((*choices, *choices, choices[0].upper(), choices[0][:-1], "", "none"))
+        return (*choices, *choices, choices[0].upper(), choices[0][:-1], "", "none")
     if flag.boolean:
-        return draw.choice(("true", "false", "1", "0", "yes", "maybe", "", "TRUE", "2"))
-    if flag.name.endswith(("_dir", "_path")):
-        return draw.choice(PATHS)
-    if flag.name == "profile_steps":
-        return draw.choice(STEPS)
-    if flag.flag_type() == "comma separated list of strings":
-        return draw.choice(LISTS)
-    if flag.flag_type() in ("int", "float"):
-        return draw.choice(NUMBERS)
+        return ("true", "false", "1", "0", "yes", "maybe", "", "TRUE", "2")
     if flag.name in ODD_NAMES:
-        return draw.choice(ODD_NAMES[flag.name])
-    return draw.choice((*PATHS, *LISTS, *NUMBERS))
+        return ODD_NAMES[flag.name]
+    if flag.name.endswith(("_dir", "_path")):
+        return PATHS
+    of_types = {"int": NUMBERS, "float": NUMBERS, "comma separated list of strings": LISTS}
+    return of_types.get(flag.flag_type(), (*PATHS, *LISTS, *NUMBERS))
 
 
 ODD_NAMES = {
+    "profile_steps": STEPS,
     "dataset_name": ("digits", "digits", "mnist", "cifar10", "tfrecords", "imagenet", "x", ""),
     "dataset_split_name": ("train", "test", "validation", "x", "", "*"),
     "model_name": ("lenet", "cifarnet", "lenet", "mobilenet_v1", "x", "", "Lenet"),
@@ -239,7 +253,7 @@ def quick(plain_sessions, bounded_memory, monkeypatch, tmp_path):
 
 
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.parametrize("cases", [10, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [10, pytest.param(2_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.usefixtures("quick")
 def test_flags(fuzz, program, cases, damage, refused, tmp_path):
@@ -253,7 +267,7 @@ def test_flags(fuzz, program, cases, damage, refused, tmp_path):
             line += FEW_OF_SLIM if program.startswith("slim") else FEW
         try:
             with contextlib.nullcontext() if is_run else patched():
-                code, out, err = run(program, line)
+                code, _, err = run(program, line)
         except Exception as error:
             error.add_note(f"{program} {line}"[:600])
             raise
