@@ -23,6 +23,7 @@ SUFFIX = ".input_position"
 _UNFINISHED = f"{SUFFIX}.tempstate0"
 _FORMAT = 1
 _CHECKSUM = "crc32"
+_LONGEST = 100
 _MOST_ELEMENTS = 2**62
 
 
@@ -73,6 +74,8 @@ def read_position(checkpoint: str) -> SavedPosition | None:
             line, _, state = file.read().partition(b"\n")
     except tf.errors.NotFoundError:
         return None
+    except tf.errors.FailedPreconditionError as error:
+        raise ValueError(f"Cannot read {checkpoint}{SUFFIX}: it is no file.") from error
     try:
         numbers = json.loads(line)
         _check_numbers(numbers, checkpoint)
@@ -80,7 +83,7 @@ def read_position(checkpoint: str) -> SavedPosition | None:
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(
             f"Cannot read {checkpoint}{SUFFIX}: it is damaged, or another version wrote it "
-            f"({error!r})."
+            f"({type(error).__name__}: {str(error)[:_LONGEST]})."
         ) from error
 
 

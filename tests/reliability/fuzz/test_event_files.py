@@ -99,6 +99,7 @@ def put_link(draw, damage, folder):
     path = draw.choice((folder / "eval_link", folder / "events.out.tfevents.3", folder / "eval"))
     if path.is_dir():
         shutil.rmtree(path)
+    path.unlink(missing_ok=True)
     path.symlink_to(draw.choice(("/absent", path.name, ".")))
 
 

@@ -74,6 +74,12 @@ def test_impossible_number_of_elements_is_an_error(tmp_path, elements):
         read_position(f"{tmp_path}/c")
 
 
+def test_directory_is_an_error(tmp_path):
+    (tmp_path / "c.input_position").mkdir()
+    with pytest.raises(ValueError, match=r"Cannot read .*c\.input_position: it is no file"):
+        read_position(f"{tmp_path}/c")
+
+
 def test_position_of_another_checkpoint_is_an_error(tmp_path):
     write_position(f"{tmp_path}/c-1", POSITION)
     (tmp_path / "c-1.input_position").rename(tmp_path / "c-2.input_position")
