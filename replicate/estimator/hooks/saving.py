@@ -5,6 +5,7 @@ nothing, at every interval, and at the end. The position of the input is written
 checkpoint, and removed when the run ends without an interruption. This module loads nothing.
 """
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -114,7 +115,7 @@ class CheckpointHook(ScheduledHook):
         del coord
         step = self._readings.step
         kept = _kept_checkpoints(self._model_dir)
-        self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
+        self._saver.set_last_checkpoints_with_time(list(kept.items()))
         if self._path(step) in kept:
             self._saved_step = step
             self._start_interval(step)
@@ -196,16 +197,18 @@ class CheckpointHook(ScheduledHook):
             ) from error
 
 
-def _kept_checkpoints(model_dir: str) -> list[str]:
-    """Returns the complete checkpoints that count against the limit, oldest first."""
-    whole = indexed_checkpoints(model_dir)
-    listed = [path for path in listed_checkpoints(model_dir) if path in whole]
-    return listed or whole
+def _kept_checkpoints(model_dir: str) -> dict[str, float]:
+    """Returns the checkpoints that count against the limit, oldest first, with their times.
 
-
-def _saved_at(path: str) -> float:
-    """Returns the time at which a checkpoint was written, in seconds since the epoch."""
-    return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
+    The time of a checkpoint is that of its index, in seconds since the epoch. A checkpoint whose
+    index is a link to nowhere does not count.
+    """
+    times = {}
+    for path in indexed_checkpoints(model_dir):
+        with contextlib.suppress(tf.errors.NotFoundError, tf.errors.UnknownError):
+            times[path] = float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
+    listed = [path for path in listed_checkpoints(model_dir) if path in times]
+    return {path: times[path] for path in listed or times}
 
 
 def _free_space(model_dir: str) -> str:
