@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.errors import CheckpointError
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
@@ -143,7 +144,7 @@ def test_all_checkpoints_can_be_kept(tmp_path):
 def test_checkpoints_that_are_kept_for_ever_stay(tmp_path):
     run(tmp_path, 8, keep_checkpoint_max=2, keep_checkpoint_every_n_hours=1e-9)
     assert len(saved_steps(tmp_path)) == 5
-    assert remove_unlisted(str(tmp_path)) == []
+    assert remove_unlisted(ModelFiles(str(tmp_path))) == []
 
 
 @pytest.mark.parametrize(
