@@ -133,7 +133,9 @@ def test_state_file_and_newest_checkpoint_damaged(saved):
     garble(saved / STATE)
     flip(saved / f"model.ckpt-10{DATA}")
     flip(saved / f"model.ckpt-9{INDEX}")
-    assert set_aside_damaged(ModelFiles(str(saved))) == [f"{saved}/model.ckpt-{step}" for step in (10, 9)]
+    assert set_aside_damaged(ModelFiles(str(saved))) == [
+        f"{saved}/model.ckpt-{step}" for step in (10, 9)
+    ]
     assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-8"
     assert read_variable(f"{saved}/model.ckpt-8", "w").sum() == 6
 

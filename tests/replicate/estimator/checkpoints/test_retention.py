@@ -86,7 +86,9 @@ def test_checkpoints_of_an_earlier_run_count(graph, model_dir):
 
 
 def test_noted_checkpoints_are_removed_unless_listed(model_dir):
-    announce(ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)])
+    announce(
+        ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)]
+    )
     assert remove_unlisted(ModelFiles(str(model_dir))) == ["model.ckpt-4", "model.ckpt-1"]
     assert [name for name in names(model_dir) if name.endswith(".index")] == [
         "model.ckpt-2.index",
