@@ -75,6 +75,13 @@ def test_towers_use_existing_logical_devices():
     )
 
 
+@pytest.mark.parametrize("steal", [False, True])
+def test_a_run_takes_the_model_directory_over_if_it_is_told_to(tmp_path, steal):
+    run = settings(model_dir=str(tmp_path), steal=steal)
+    estimator = training.make_estimator(one_weight([]), plan(1), run, {})
+    assert estimator.config.steal_model_dir == steal
+
+
 def test_metrics_are_those_of_the_model():
     result = {"loss": 1.0, "global_step": 7, "fooled": 0.5, "accuracy": 0.25}
     assert training.metrics(result) == [("accuracy", 0.25), ("fooled", 0.5)]
