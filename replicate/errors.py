@@ -50,6 +50,16 @@ class CheckpointError(RuntimeError):
     code = ExitCode.BAD_INPUT.value
 
 
+class ModelDirInUseError(RuntimeError):
+    """Another training job writes to the model directory, or has taken it over. Nothing was lost.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 2, since another start would not help.
+    """
+
+    code = ExitCode.BAD_INPUT.value
+
+
 class ClusterConfigError(ValueError):
     """TF_CONFIG does not describe a cluster and a task in it.
 

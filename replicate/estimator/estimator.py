@@ -20,6 +20,7 @@ from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_m
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
 from replicate.estimator.checkpoints.input_position import is_position_key
 from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.cluster.waiting_session import check_trains, training_scope
@@ -46,6 +47,7 @@ from replicate.estimator.warm_start import (
     apply_warm_start,
     warm_start_settings,
 )
+from replicate.estimator.writing import writing
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -158,6 +160,7 @@ class Estimator:
             there are listeners and no checkpoints are saved.
           TypeError: A hook or listener is of the wrong class.
           CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
+          ModelDirInUseError: Another training job writes to the model directory, or took it over.
           NonFiniteError: The loss became NaN or infinite.
           TrainingInterrupted: A signal asked for the end.
         """
@@ -175,21 +178,13 @@ class Estimator:
         training_end = None if self._config.is_chief else self.ending
         if self._config.is_chief:
             prepare_model_dir(self.model_dir)
-            set_aside_damaged(self.model_dir)
-        if max_steps is not None and self._trained_steps() >= max_steps:
-            log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
-            return self
-        if self._config.is_chief:
-            withdraw_end(self.model_dir)
-            remove_unlisted(self.model_dir)
-            remove_remains(self.model_dir)
-        with tf.Graph().as_default(), training_scope(self._config):
-            inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
-            self._start_warm(self.latest_checkpoint())
-            self._warn_of_random_ops(spec)
-            run_training(
-                inputs, spec, self._config, request, training_end, self._start, self._written
-            )
+        with writing(self._config) as files:
+            if files is not None:
+                set_aside_damaged(files)
+            if max_steps is not None and self._trained_steps() >= max_steps:
+                log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
+            else:
+                self._train(input_fn, request, training_end, files)
         return self
 
     def evaluate(
@@ -390,6 +385,34 @@ class Estimator:
           CheckpointError: The checkpoint cannot be read, or does not hold the variable.
         """
         return read_variable(self._existing_checkpoint(), name)
+
+    def _train(
+        self,
+        input_fn: Callable[..., Any],
+        request: TrainRequest,
+        training_end: TrainingEnd | None,
+        files: ModelFiles | None,
+    ) -> None:
+        """Cleans the model directory if this process may, builds the model and trains it."""
+        if self._config.is_chief:
+            withdraw_end(self.model_dir)
+        if files is not None:
+            remove_unlisted(files)
+            remove_remains(files)
+        with tf.Graph().as_default(), training_scope(self._config):
+            inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
+            self._start_warm(self.latest_checkpoint())
+            self._warn_of_random_ops(spec)
+            run_training(
+                inputs,
+                spec,
+                self._config,
+                request,
+                training_end,
+                self._start,
+                self._written,
+                files,
+            )
 
     def _build(self, mode: str, input_fn: Callable[..., Any]) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph."""

@@ -112,6 +112,8 @@ class RunConfig:
         part in the step does not answer. None stands for `session_creation_timeout_secs`.
       max_restarts: Number of sessions that may be lost in a row without a new highest step.
         Training waits 1, 2, 4 ... 60 seconds before each new session.
+      steal_model_dir: If True, a training run takes the model directory over from another training
+        job that writes there, even a living one. That job saves nothing more, and stops.
       cluster: The cluster and the task of this process. None reads TF_CONFIG.
     """
 
@@ -138,6 +140,7 @@ class RunConfig:
     progress = _ReadOnly[str]()
     step_timeout_secs = _ReadOnly[float | None]()
     max_restarts = _ReadOnly[int]()
+    steal_model_dir = _ReadOnly[bool]()
     cluster = _ReadOnly[ClusterConfig]()
 
     cluster_spec = _ReadOnly[v1.train.ClusterSpec](
@@ -181,6 +184,7 @@ class RunConfig:
         progress: str = "auto",
         step_timeout_secs: float | None = None,
         max_restarts: int = 10,
+        steal_model_dir: bool = False,
         cluster: ClusterConfig | None = None,
     ):
         """Checks and keeps every setting; see the attributes of the class.

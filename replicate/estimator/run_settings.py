@@ -280,6 +280,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "progress": _progress,
     "step_timeout_secs": _positive(),
     "max_restarts": _restarts,
+    "steal_model_dir": _flag,
     "cluster": _cluster,
 }
 """The check of each setting, by its name: fn(name, value) → the value to keep."""

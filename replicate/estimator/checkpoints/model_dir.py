@@ -7,12 +7,12 @@ trains.
 
 import pathlib
 import re
-import shutil
 import uuid
 
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.log import log
 
 CHECKPOINT_NAME = "model.ckpt"
@@ -52,26 +52,26 @@ def prepare_model_dir(model_dir: str) -> None:
         ) from error
 
 
-def remove_remains(model_dir: str) -> list[str]:
+def remove_remains(files: ModelFiles) -> list[str]:
     """Removes half-written and half-deleted files of killed runs; returns their names.
 
     These are temporary files of a save, and data and input positions of checkpoints that have no
     index and are not in the state file. Symbolic links are not followed. Directories that are not
     on a local file system are left unchanged.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
     """
-    folder = pathlib.Path(model_dir)
+    folder = pathlib.Path(files.model_dir)
     if not folder.is_dir():
         return []
     half_written = (path for path in folder.iterdir() if _HALF_WRITTEN.fullmatch(path.name))
     found = sorted([*half_written, *_half_deleted(folder)])
     for path in found:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        files.remove(str(path))
     removed = [path.name for path in found]
     if removed:
-        log.info("Removed what a killed run left in %s: %s", model_dir, removed)
+        log.info("Removed what a killed run left in %s: %s", files.model_dir, removed)
     return removed
 
 

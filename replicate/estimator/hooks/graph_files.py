@@ -116,18 +116,19 @@ class GraphFiles(ScheduledHook):
             self._unsaved_meta = self._meta_graph(session.graph, graph_def)
         self._is_written = True
 
-    def write_meta(self, graph: Graph, checkpoint: str) -> None:
+    def write_meta(self, graph: Graph, staged: str, checkpoint: str) -> None:
         """Writes the *.meta file of a checkpoint, unless `for_checkpoints` is False.
 
         All *.meta files of a run are equal; each is a copy of the one before it.
 
         Args:
           graph: Graph of the run.
-          checkpoint: Path of the checkpoint, without ".meta".
+          staged: Path to write to, without ".meta".
+          checkpoint: Path of the checkpoint when it is complete.
         """
         if not self._for_checkpoints:
             return
-        path = f"{checkpoint}.meta"
+        path = f"{staged}.meta"
         if self._newest_meta is not None and tf.io.gfile.exists(self._newest_meta):
             tf.io.gfile.copy(self._newest_meta, path, overwrite=True)
         else:
@@ -137,7 +138,7 @@ class GraphFiles(ScheduledHook):
                 content = self._meta_graph(graph, graph_def)
             with tf.io.gfile.GFile(path, "wb") as file:
                 file.write(content)
-        self._newest_meta, self._unsaved_meta = path, None
+        self._newest_meta, self._unsaved_meta = f"{checkpoint}.meta", None
 
     def _is_in_files(self, digest: bytes) -> bool:
         """Returns True if the files of the run before hold this graph, and nobody changed them."""

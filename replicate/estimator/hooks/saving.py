@@ -18,8 +18,9 @@ from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
-from replicate.estimator.checkpoints.position_file import remove_position
-from replicate.estimator.checkpoints.retention import announce, dropped_by, withdraw
+from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.position_file import SUFFIX, remove_position
+from replicate.estimator.checkpoints.retention import KeptCheckpoints, announce, withdraw
 from replicate.estimator.checkpoints.state_saver import StateSaver
 from replicate.estimator.hooks.graph_files import GraphFiles
 from replicate.estimator.hooks.readings import StepReadings
@@ -72,6 +73,7 @@ class CheckpointHook(ScheduledHook):
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
         continues_input: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
+        files: ModelFiles | None = None,
     ):
         """Keeps the settings.
 
@@ -85,6 +87,7 @@ class CheckpointHook(ScheduledHook):
           continues_input: Called at the end; True if the next run continues at the position of the
             input that this run has reached.
           graph_files: Writes the *.meta file of each checkpoint; None for no such files.
+          files: The directory with the lease of this process; None for no lease.
         """
         self._model_dir = model_dir
         self._saver = saver
@@ -92,6 +95,8 @@ class CheckpointHook(ScheduledHook):
         self._position = position
         self._listeners = listeners
         self._graph_files = graph_files
+        self._files = ModelFiles(model_dir) if files is None else files
+        self._kept = KeptCheckpoints(saver, self._files)
         self._continues_input = continues_input
         self._every_steps = config.save_checkpoints_steps
         self._every_secs = config.save_checkpoints_secs
@@ -114,7 +119,7 @@ class CheckpointHook(ScheduledHook):
         del coord
         step = self._readings.step
         kept = _kept_checkpoints(self._model_dir)
-        self._saver.set_last_checkpoints_with_time([(path, _saved_at(path)) for path in kept])
+        self._kept.start(kept)
         if self._path(step) in kept:
             self._saved_step = step
             self._start_interval(step)
@@ -137,7 +142,7 @@ class CheckpointHook(ScheduledHook):
         if step != self._saved_step:
             self._save(session, step, with_position=continues_input)
         elif not continues_input:
-            remove_position(self._path(step))
+            self._files.remove(self._path(step) + SUFFIX)
         for listener in self._listeners:
             listener.end(session, step)
 
@@ -164,6 +169,7 @@ class CheckpointHook(ScheduledHook):
 
     def _save(self, session: v1.Session, step: int, with_position: bool = True) -> bool:
         """Saves one step; returns whether a listener asks for training to stop."""
+        self._files.check()
         self._start_interval(step)
         for listener in self._listeners:
             listener.before_save(session, step)
@@ -173,27 +179,37 @@ class CheckpointHook(ScheduledHook):
         return any(answers)
 
     def _write(self, session: v1.Session, step: int, with_position: bool) -> None:
-        prefix = f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}"
-        dropped = dropped_by(self._saver)
+        path = self._path(step)
         try:
-            announce(self._model_dir, [self._path(step), *dropped])
-            if with_position and self._position is not None:
-                self._position.save(session, self._path(step))
-            else:
-                remove_position(self._path(step))
-            if self._graph_files is not None:
-                self._graph_files.write_meta(session.graph, self._path(step))
-            self._saver.save(session, prefix, global_step=step, write_meta_graph=False)
-            for path in dropped:
-                if not tf.io.gfile.exists(f"{path}.index"):
-                    remove_position(path)
-            withdraw(self._model_dir)
+            announce(self._files, [path, *self._kept.due_with(path)])
+            with self._files.staged(path) as staged:
+                self._write_parts(session, step, staged, with_position)
+            self._kept.add(path)
+            withdraw(self._files)
         except (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError) as error:
             raise CheckpointError(
-                f"Cannot save {self._path(step)}: {error.message.splitlines()[0]}"
+                f"Cannot save {path}: {error.message.splitlines()[0]}"
                 f"{_free_space(self._model_dir)}. The checkpoints before it are whole. Make room "
                 "and start again to continue from the newest one."
             ) from error
+
+    def _write_parts(
+        self, session: v1.Session, step: int, staged: str, with_position: bool
+    ) -> None:
+        """Writes the files of a checkpoint, which are published together."""
+        if with_position and self._position is not None:
+            self._position.save(session, staged)
+        else:
+            remove_position(staged)
+        if self._graph_files is not None:
+            self._graph_files.write_meta(session.graph, staged, self._path(step))
+        self._saver.save(
+            session,
+            staged.removesuffix(f"-{step}"),
+            global_step=step,
+            write_meta_graph=False,
+            write_state=False,
+        )
 
 
 def _kept_checkpoints(model_dir: str) -> list[str]:
@@ -201,11 +217,6 @@ def _kept_checkpoints(model_dir: str) -> list[str]:
     whole = indexed_checkpoints(model_dir)
     listed = [path for path in listed_checkpoints(model_dir) if path in whole]
     return listed or whole
-
-
-def _saved_at(path: str) -> float:
-    """Returns the time at which a checkpoint was written, in seconds since the epoch."""
-    return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
 
 
 def _free_space(model_dir: str) -> str:

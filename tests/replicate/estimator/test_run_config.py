@@ -36,6 +36,7 @@ def test_defaults():
         "session_creation_timeout_secs": 7200,
         "step_timeout_secs": None,
         "max_restarts": 10,
+        "steal_model_dir": False,
         "checkpoint_save_graph_def": True,
         "cluster": ClusterConfig(),
     }

@@ -1,3 +1,5 @@
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -70,7 +72,7 @@ def test_graph_is_written_by_default_beside_every_checkpoint(trained):
 
 
 def test_no_file_holds_the_data(trained):
-    for path in trained.iterdir():
+    for path in filter(pathlib.Path.is_file, trained.rglob("*")):
         content = path.read_bytes()
         assert DATA[:40] not in content, path.name
         assert DATA[40:80].decode() not in content.decode(errors="ignore"), path.name
@@ -156,7 +158,7 @@ def write(folder, initial=1.0, **settings):
         for _ in range(2):
             with v1.Session() as session:
                 files.after_create_session(session, None)
-        files.write_meta(graph, f"{folder}/a")
+        files.write_meta(graph, f"{folder}/a", f"{folder}/a")
         writer.close()
     return files, graph
 
@@ -266,11 +268,11 @@ def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
 
 def test_meta_is_built_again_if_the_previous_one_is_missing(tmp_path):
     files, graph = write(tmp_path, for_checkpoints=True)
-    files.write_meta(graph, f"{tmp_path}/b")
+    files.write_meta(graph, f"{tmp_path}/b", f"{tmp_path}/b")
     copied = (tmp_path / "b.meta").read_bytes()
     assert copied == (tmp_path / "a.meta").read_bytes()
     (tmp_path / "b.meta").unlink()
-    files.write_meta(graph, f"{tmp_path}/c")
+    files.write_meta(graph, f"{tmp_path}/c", f"{tmp_path}/c")
     expected, found = map(v1.MetaGraphDef.FromString, (copied, (tmp_path / "c.meta").read_bytes()))
     assert found.saver_def == expected.saver_def
     assert found.graph_def == expected.graph_def

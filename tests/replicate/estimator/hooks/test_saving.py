@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.errors import CheckpointError
+from replicate.errors import CheckpointError, ModelDirInUseError
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
+from replicate.estimator.lease.claim import claim_lease
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -43,7 +45,7 @@ class Position:
         pathlib.Path(f"{checkpoint}.input_position").write_text("")
 
 
-def run(folder, steps, *listeners, restore=None, continues_input=False, **settings):
+def run(folder, steps, *listeners, restore=None, continues_input=False, files=None, **settings):
     """Counts steps in a new graph and returns the number reached."""
     config = RunConfig(**{"save_checkpoints_steps": 2, **settings})
     with tf.Graph().as_default():
@@ -53,7 +55,14 @@ def run(folder, steps, *listeners, restore=None, continues_input=False, **settin
         saver = build_saver(scaffold, config)
         readings = StepReadings(train_op, tf.constant(1.0))
         hook = CheckpointHook(
-            str(folder), saver, readings, config, Position(), listeners, lambda: continues_input
+            str(folder),
+            saver,
+            readings,
+            config,
+            Position(),
+            listeners,
+            lambda: continues_input,
+            files=files,
         )
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
         loop = StepLoop(readings, [StopHook(readings, steps), hook])
@@ -143,7 +152,7 @@ def test_all_checkpoints_can_be_kept(tmp_path):
 def test_checkpoints_that_are_kept_for_ever_stay(tmp_path):
     run(tmp_path, 8, keep_checkpoint_max=2, keep_checkpoint_every_n_hours=1e-9)
     assert len(saved_steps(tmp_path)) == 5
-    assert remove_unlisted(str(tmp_path)) == []
+    assert remove_unlisted(ModelFiles(str(tmp_path))) == []
 
 
 @pytest.mark.parametrize(
@@ -193,3 +202,54 @@ def test_nothing_saved_yet(graph, tmp_path):
     saver = build_saver(v1.train.Scaffold(), RunConfig())
     with pytest.raises(RuntimeError, match="No step has been saved"):
         _ = CheckpointHook(str(tmp_path), saver, None, RunConfig()).saved
+
+
+def checkpoint_contents(folder):
+    """All files but those of leases."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def held_files(folder, **arguments):
+    lease = claim_lease(str(folder), **arguments)
+    return lease, ModelFiles(str(folder), lease)
+
+
+def test_a_writer_that_stops_before_any_change_of_a_save_is_harmless(tmp_path, monkeypatch):
+    """Another writer takes over before the first, second ... change that a run makes."""
+    changes, moment, theirs = 0, 0, {}
+
+    def take_over(folder):
+        lease, files = held_files(folder, steal=True)
+        newest = v1.train.latest_checkpoint(str(folder))
+        run(folder, 2, restore=newest, files=files, keep_checkpoint_max=1)
+        lease.release()
+        theirs.update(checkpoint_contents(folder))
+
+    def stopping(change):
+        def changed(*arguments, **options):
+            nonlocal changes
+            changes += 1
+            if changes == moment:
+                take_over(tmp_path / str(moment))
+            return change(*arguments, **options)
+
+        return changed
+
+    for name in ("rename", "remove", "GFile"):
+        monkeypatch.setattr(tf.io.gfile, name, stopping(getattr(tf.io.gfile, name)))
+    monkeypatch.setattr(v1.train.Saver, "save", stopping(v1.train.Saver.save))
+    while changes == moment:
+        changes, moment = 0, moment + 1
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        lease, files = held_files(folder)
+        theirs.clear()
+        try:
+            run(folder, 1, files=files, keep_checkpoint_max=1)
+        except ModelDirInUseError:
+            assert checkpoint_contents(folder) == theirs, f"change {moment}"
+            changes = moment
+        lease.release()
+    assert moment > 20
+    assert theirs == {}, "the last run was not disturbed"
+    assert saved_steps(folder) == [1]
