@@ -34,6 +34,12 @@ def network():
     return load("proxy")
 
 
+@pytest.fixture(scope="session")
+def faulty():
+    """The module `faults.py`."""
+    return load("faults")
+
+
 @pytest.fixture
 def proxies(network):
     """Makes links through proxies."""
