@@ -31,6 +31,7 @@ SAVE_STEPS = 10
 TIMEOUT_SECS = float(os.environ.get("TIMEOUT_SECS", "120"))
 STEP_TIMEOUT_SECS = float(os.environ.get("STEP_TIMEOUT_SECS", TIMEOUT_SECS))
 PATIENCE_SECS = float(os.environ.get("PATIENCE_SECS", "300"))
+REPLICAS = int(os.environ.get("REPLICAS", "0"))
 INTERVAL_STEPS = 2
 
 
@@ -102,7 +103,7 @@ def make_optimizer(mode, config, getter):
         return optimizer, [optimizer.make_session_run_hook()]
     optimizer = v1.train.SyncReplicasOptimizer(
         v1.train.MomentumOptimizer(RATE, MOMENTUM),
-        replicas_to_aggregate=config.num_worker_replicas or 1,
+        replicas_to_aggregate=REPLICAS or config.num_worker_replicas or 1,
     )
     tokens = 0 if mode == "lockstep" else -1
     return optimizer, [optimizer.make_session_run_hook(config.is_chief, num_tokens=tokens)]
