@@ -1,8 +1,9 @@
-"""Faults in the middle of a training, one in each phase, and what they did.
+"""Faults in the middle of a training, one after the other, and what they did.
 
-The training is that of `trainer.py`. A fault begins at a step of its phase that a seed gives, and
-ends after some seconds; the gate to the next phase opens then. With -s, a line is printed for each
-fault.
+The training is that of `trainer.py`. Two of its phases belong to each fault. The fault begins at a
+step of the first one that a seed gives. It ends after some seconds, and the gate to the second
+phase opens then. The gate behind that opens when chief and worker have made a step. With -s, a line
+is printed for each fault.
 """
 
 import dataclasses
@@ -64,8 +65,13 @@ class Effect(NamedTuple):
         )
 
 
+def steps_for(count):
+    """Returns the last step of a training with that many faults."""
+    return PHASE * (2 * count + 1)
+
+
 class Faults:
-    """Makes one fault in each phase; called with each line of each task.
+    """Makes faults, one after the other; called with each line of each task.
 
     Attributes:
       effects: Effects of the faults that are over.
@@ -110,7 +116,7 @@ class Faults:
                 self._end_phase()
 
     def _begin_phase(self):
-        self._at = PHASE * len(self.effects) + self._draw.randrange(12, PHASE - 12)
+        self._at = 2 * PHASE * len(self.effects) + self._draw.randrange(12, PHASE - 12)
         self._has_begun = False
         self._over_at = None
         self._during = {CHIEF: 0, WORKER: 0}
@@ -127,7 +133,7 @@ class Faults:
     def _end_fault(self, fault):
         fault.end()
         self._over_at = time.monotonic()
-        (self._folder / f"go-{len(self.effects) + 1}").touch()
+        (self._folder / f"go-{2 * len(self.effects) + 1}").touch()
 
     def _end_phase(self):
         steps = (self._during[CHIEF], self._during[WORKER])
@@ -136,6 +142,7 @@ class Faults:
         self.effects.append(Effect(self._kind, self._mode, fault, steps, back, self._ended))
         print(self.effects[-1])
         self._begin_phase()
+        (self._folder / f"go-{2 * len(self.effects)}").touch()
 
 
 def numpy_after(steps):

@@ -70,7 +70,7 @@ def train_with(cluster, journal, proxied_plan, network, faulty, tmp_path):
             TRAINER,
             mode,
             tmp_path,
-            faulty.PHASE * (len(faults) + 1),
+            faulty.steps_for(len(faults)),
             faulty.PHASE,
             plan=plan,
             evaluator=False,
@@ -104,7 +104,7 @@ def test_training_goes_on_after_brief_faults(mode, train_with, faulty):
     assert len(effects) == len(BRIEF)
     assert [effect.ended for effect in effects] == [0] * len(BRIEF)
     assert max(effect.back for effect in effects) < 30
-    faulty.check_weights(mode, saved, faulty.PHASE * (len(BRIEF) + 1), losses=len(BRIEF))
+    faulty.check_weights(mode, saved, faulty.steps_for(len(BRIEF)), losses=len(BRIEF))
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_a_long_blackhole_below_the_limit_is_waited_for(mode, train_with, faulty
     code, effects, saved = train_with(mode, faults, step_timeout_secs=120)
     assert code == 0
     assert [effect.ended for effect in effects] == [0]
-    faulty.check_weights(mode, saved, 2 * faulty.PHASE, losses=1)
+    faulty.check_weights(mode, saved, faulty.steps_for(1), losses=1)
 
 
 @pytest.mark.slow
@@ -144,4 +144,4 @@ def test_forgotten_connections_are_named_and_made_anew(tasks, mode, train_with, 
     assert effects[0].back < 6 * START_SECS
     assert any("is dead: no value" in line for line in errors_of(journal))
     if mode == "sync":
-        faulty.check_weights(mode, saved, 3 * faulty.PHASE, losses=0)
+        faulty.check_weights(mode, saved, faulty.steps_for(2), losses=0)

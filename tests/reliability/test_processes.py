@@ -35,7 +35,7 @@ def test_processes_that_are_stopped_for_a_while(mode, cluster, journal, tmp_path
         return faulty.Fault(name, STOP_SECS, send(signal.SIGSTOP), send(signal.SIGCONT))
 
     faults = [stop(t) for t in (faulty.WORKER, faulty.CHIEF, faulty.PS, faulty.EVALUATOR)]
-    steps = faulty.PHASE * (len(faults) + 1)
+    steps = faulty.steps_for(len(faults))
     supervisor = cluster(TRAINER, mode, tmp_path, steps, faulty.PHASE)
     with faulty.Faults("process", mode, faults, tmp_path, seed=3) as made:
         journal.react = made
