@@ -135,8 +135,9 @@ def test_a_blackhole_beyond_the_limit_ends_with_the_name(name, mode, train_with,
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", ["sync", "async", "average"])
-@pytest.mark.parametrize("tasks", [(CHIEF, PS), (WORKER, PS)], ids=["chief", "worker"])
+@pytest.mark.parametrize(
+    ("mode", "tasks"), [("sync", (CHIEF, PS)), ("async", (WORKER, PS)), ("average", (CHIEF, PS))]
+)
 def test_forgotten_connections_are_named_and_made_anew(tasks, mode, train_with, journal, faulty):
     faults = [("forgotten", tasks, 5), ("blackhole", (WORKER, PS), 5)]
     code, effects, saved = train_with(mode, faults, step_timeout_secs=START_SECS)

@@ -171,3 +171,77 @@ def test_all_are_killed_in_each_phase_of_a_save(cluster, journal, tmp_path, faul
     listed = tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
     assert sorted(f"{path}.index" for path in listed) == sorted(map(str, tmp_path.glob("*.index")))
     print("process     | all killed before data, index, state file and note: NumPy's weights")
+
+
+OUT_OF_MEMORY = """
+import os, resource, runpy, sys
+import tensorflow as tf
+
+v1 = tf.compat.v1
+IS_WORKER = '"type": "worker"' in os.environ["TF_CONFIG"]
+marker = os.path.join(sys.argv[2], "out-of-memory")
+
+class Shortage(v1.train.SessionRunHook):
+    steps = 0
+
+    def after_run(self, run_context, run_values):
+        self.steps += 1
+        if self.steps == 20 and IS_WORKER and not os.path.exists(marker):
+            open(marker, "w").close()
+            used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + 2**24, used + 2**24))
+            if os.environ["WHERE"] == "Python":
+                bytearray(2**30)
+            threads = v1.ConfigProto(use_per_session_threads=True, inter_op_parallelism_threads=64)
+            with tf.Graph().as_default():
+                v1.Session(config=threads).run(tf.zeros([]))
+
+sys.path.insert(0, os.path.dirname(os.environ["TRAINER"]))
+import trainer
+report = trainer.Report.after_run
+shortage = Shortage()
+
+def after_run(self, *arguments):
+    report(self, *arguments)
+    shortage.after_run(*arguments)
+
+trainer.Report.after_run = after_run
+print("imported", flush=True)
+trainer.main(*sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("where", "code", "is_restarted"), [("Python", 1, False), ("TensorFlow", 134, True)]
+)
+def test_a_worker_that_gets_no_memory(
+    where, code, is_restarted, cluster, journal, tmp_path, faulty
+):
+    supervisor = cluster(
+        "-c",
+        OUT_OF_MEMORY,
+        "sync",
+        tmp_path,
+        STEPS,
+        STEPS,
+        evaluator=False,
+        restarts=2,
+        environment={"TRAINER": str(TRAINER), "WHERE": where},
+    )
+    ended = supervisor.run()
+    said = [
+        text for text in journal.of("launch") if f"worker 0 has ended with exit code {code}" in text
+    ]
+    assert len(said) == 1
+    assert ("it starts again" in said[0]) == is_restarted
+    if is_restarted:
+        assert ended == 0
+        faulty.check_weights("sync", last_checkpoint(tmp_path), STEPS, losses=0)
+    else:
+        assert ended == code
+        assert "MemoryError" in journal.of(faulty.WORKER)
+        step = int(last_checkpoint(tmp_path).get_tensor("global_step"))
+        faulty.check_weights("sync", last_checkpoint(tmp_path), step, losses=0)
+    print(f"process     | a worker without memory in {where}: exit code {code}; job {ended}")

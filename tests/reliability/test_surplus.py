@@ -1,8 +1,8 @@
 """A surplus worker that restarts all the time does not disturb synchronous training.
 
-Two gradients make a step, and there are three processes that send gradients: chief and worker, and
-a surplus worker that is killed after each of its first steps. The same model is trained by an
-Estimator and by TensorFlow's own MonitoredTrainingSession. With -s, a line is printed for each.
+Two gradients make a step, and three processes send gradients: chief and worker, and a surplus
+worker that is killed after each of its first steps. The same model is trained by an Estimator and
+by TensorFlow's own MonitoredTrainingSession. With -s, a line is printed for each.
 """
 
 import os
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from replicate.launch import supervisor as launcher
 
-STEPS = 1000
+STEPS = 600
 REPLICAS = 2
 SURPLUS = "worker 1"
 PROGRAMS = {"estimator": "trainer.py", "plain TensorFlow": "plain_sync.py"}

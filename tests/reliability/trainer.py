@@ -104,6 +104,7 @@ def make_optimizer(mode, config, getter):
     optimizer = v1.train.SyncReplicasOptimizer(
         v1.train.MomentumOptimizer(RATE, MOMENTUM),
         replicas_to_aggregate=REPLICAS or config.num_worker_replicas or 1,
+        total_num_replicas=config.num_worker_replicas or 1,
     )
     tokens = 0 if mode == "lockstep" else -1
     return optimizer, [optimizer.make_session_run_hook(config.is_chief, num_tokens=tokens)]
