@@ -45,8 +45,8 @@ def test_processes_that_are_stopped_for_a_while(mode, cluster, journal, tmp_path
     faulty.check_weights(mode, last_checkpoint(tmp_path), steps, losses=0)
     if mode == "async":
         chief_steps, _ = made.effects[0].steps
-        assert chief_steps >= 10, "the chief reaches its gate without the worker"
-        assert made.effects[1].steps[1] >= 10, "the worker reaches its gate without the chief"
+        assert chief_steps >= 8, "the chief reaches its gate without the worker"
+        assert made.effects[1].steps[1] >= 8, "the worker reaches its gate without the chief"
     assert journal.of(faulty.EVALUATOR)[-1].startswith("evaluated ")
 
 
