@@ -80,10 +80,11 @@ def _value_arrives(config: RunConfig, source: str, server: str) -> bool:
         with v1.device(server):
             value = tf.identity(value)
         options = restricted_options(config, server, own_device(config))
+        options.operation_timeout_in_ms = int(1000 * PROBE_SECS)
         session = ServerSession(config.master, graph=graph, config=options)
         try:
-            session.first_run(value, PROBE_SECS)
-        except SilentServerError:
+            session.first_run(value, 1.2 * PROBE_SECS)  # Its own limit does not hold at its start.
+        except (SilentServerError, tf.errors.DeadlineExceededError):
             return False
         except tf.errors.OpError:  # Some server has answered, at least.
             return True

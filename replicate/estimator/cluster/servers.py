@@ -197,8 +197,9 @@ def _tell(target: str, config: RunConfig, index: int, number: int) -> None:
         put = _done_queue(index, config).enqueue(number)
         device = f"/job:{TaskType.PS}/task:{index}"
         options = restricted_options(config, device, own_device(config))
+        options.operation_timeout_in_ms = int(1000 * _TELL_SECS)
         with contextlib.closing(ServerSession(target, graph, options)) as session:
-            session.first_run(put, _TELL_SECS)
+            session.first_run(put, 1.2 * _TELL_SECS)  # TensorFlow's own limit comes before, mostly.
 
 
 def serve_until_done(target: str, config: RunConfig) -> None:
