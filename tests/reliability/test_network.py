@@ -103,7 +103,7 @@ def test_training_goes_on_after_brief_faults(mode, train_with, faulty):
     assert code == 0
     assert len(effects) == len(BRIEF)
     assert [effect.ended for effect in effects] == [0] * len(BRIEF)
-    assert max(effect.back for effect in effects) < 30
+    assert max(effect.back for effect in effects) < 60, "one session may wait 30 s for an answer"
     faulty.check_weights(mode, saved, faulty.steps_for(len(BRIEF)), losses=len(BRIEF))
 
 
