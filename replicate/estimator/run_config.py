@@ -109,7 +109,8 @@ class RunConfig:
         when standard error is a terminal and lines otherwise, "off" shows nothing. The chief prints
         devices and model table first.
       step_timeout_secs: Seconds without a step after which training stops, if a process that takes
-        part in the step does not answer. None stands for `session_creation_timeout_secs`.
+        part in the step does not answer, or a connection to a parameter server is dead. None stands
+        for `session_creation_timeout_secs`.
       max_restarts: Number of sessions that may be lost in a row without a new highest step.
         Training waits 1, 2, 4 ... 60 seconds before each new session.
       steal_model_dir: If True, a training run takes the model directory over from another training
