@@ -40,6 +40,12 @@ def faulty():
     return load("faults")
 
 
+@pytest.fixture(scope="session")
+def chaos():
+    """The module `chaos.py`."""
+    return load("chaos")
+
+
 @pytest.fixture
 def proxies(network):
     """Makes links through proxies."""
@@ -51,8 +57,9 @@ def proxies(network):
 def proxied_plan(proxies):
     """Plans a cluster whose tasks reach each other through proxies."""
 
-    def plan(workers=2, ps=1):
-        return load("proxied_plan").ProxiedPlan(cluster_plan(workers, ps), proxies)
+    def plan(workers=2, ps=1, evaluator=False):
+        plain = cluster_plan(workers, ps, evaluator=evaluator)
+        return load("proxied_plan").ProxiedPlan(plain, proxies)
 
     return plan
 
