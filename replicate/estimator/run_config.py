@@ -112,6 +112,9 @@ class RunConfig:
         part in the step does not answer. None stands for `session_creation_timeout_secs`.
       max_restarts: Number of sessions that may be lost in a row without a new highest step.
         Training waits 1, 2, 4 ... 60 seconds before each new session.
+      on_save_error: "stop" ends training with a CheckpointError if a checkpoint cannot be written.
+        "retry" logs a warning, trains on, and saves at the next interval. If the last save of a run
+        fails, at its end or after a signal, both raise the error. Older checkpoints stay.
       cluster: The cluster and the task of this process. None reads TF_CONFIG.
     """
 
@@ -138,6 +141,7 @@ class RunConfig:
     progress = _ReadOnly[str]()
     step_timeout_secs = _ReadOnly[float | None]()
     max_restarts = _ReadOnly[int]()
+    on_save_error = _ReadOnly[str]()
     cluster = _ReadOnly[ClusterConfig]()
 
     cluster_spec = _ReadOnly[v1.train.ClusterSpec](
@@ -181,6 +185,7 @@ class RunConfig:
         progress: str = "auto",
         step_timeout_secs: float | None = None,
         max_restarts: int = 10,
+        on_save_error: str = "stop",
         cluster: ClusterConfig | None = None,
     ):
         """Checks and keeps every setting; see the attributes of the class.

@@ -5,6 +5,7 @@ killed runs. It never changes a complete checkpoint. `estimator.py` prepares the
 trains.
 """
 
+import contextlib
 import pathlib
 import re
 import shutil
@@ -73,6 +74,25 @@ def remove_remains(model_dir: str) -> list[str]:
     if removed:
         log.info("Removed what a killed run left in %s: %s", model_dir, removed)
     return removed
+
+
+def remove_failed_save(checkpoint: str) -> None:
+    """Removes the files of a checkpoint that could not be written, as far as the disk lets it.
+
+    A checkpoint in the state file is complete and stays.
+
+    Args:
+      checkpoint: Path of the checkpoint.
+    """
+    gfile = tf.io.gfile
+    folder, _, name = checkpoint.rpartition("/")
+    own = "" if checkpoint in listed_checkpoints(folder) else rf"{re.escape(name)}(\..*|_temp.*)|"
+    left = re.compile(own + r"checkpoint\.tmp.*")
+    with contextlib.suppress(tf.errors.OpError):
+        names = [each.rstrip("/") for each in gfile.listdir(folder)]
+        for path in (f"{folder}/{each}" for each in names if left.fullmatch(each)):
+            with contextlib.suppress(tf.errors.OpError):
+                (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:

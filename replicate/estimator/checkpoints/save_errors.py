@@ -1,0 +1,85 @@
+"""Failed saves: one error for every fault of the disk, and no leftovers.
+
+Owns the decision which errors of a save are faults of the disk, their text, and the removal of what
+a failed save has left. `hooks/saving.py` decides if training goes on.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from replicate.disk_errors import disk_reason
+from replicate.errors import SaveError
+from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.checkpoints.free_space import free_bytes
+from replicate.estimator.checkpoints.model_dir import remove_failed_save
+from replicate.estimator.checkpoints.retention import withdraw
+
+v1 = tf.compat.v1
+
+_REFUSALS = (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError)
+"""Errors that count as faults of the disk even without a text of the operating system."""
+
+_ROOM = ("No space left on device", "Disk quota exceeded")
+
+
+@contextlib.contextmanager
+def save_errors(checkpoint: str, saver: v1.train.Saver) -> Iterator[None]:
+    """Raises a fault of the disk as a SaveError, after it has removed what the save left.
+
+    The saver forgets the checkpoint, so that its next save keeps the older ones as before.
+
+    Args:
+      checkpoint: Path of the checkpoint that is written inside the context.
+      saver: Saver that writes it.
+
+    Raises:
+      SaveError: The checkpoint could not be written.
+    """
+    before = list(saver.last_checkpoints)
+    try:
+        yield
+    except SaveError:
+        raise
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        reason = disk_reason(error)
+        if reason is None and isinstance(error, _REFUSALS):
+            reason = error.message.splitlines()[0]
+        if reason is None:
+            raise
+        _clean_up(checkpoint, saver, before)
+        raise _save_error(checkpoint, reason) from error
+
+
+def saved_at(path: str) -> float:
+    """Returns the time at which a checkpoint was written, in seconds since the epoch."""
+    return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
+
+
+def _clean_up(checkpoint: str, saver: v1.train.Saver, before: list[str]) -> None:
+    """Removes the leftovers and restores the saver's list. A disk in trouble may refuse both."""
+    folder = checkpoint.rpartition("/")[0]
+    with contextlib.suppress(tf.errors.OpError):
+        remove_failed_save(checkpoint)
+        withdraw(folder)
+    with contextlib.suppress(tf.errors.OpError):
+        if saver.last_checkpoints != before and checkpoint not in listed_checkpoints(folder):
+            saver.set_last_checkpoints_with_time([(path, saved_at(path)) for path in before])
+
+
+def _save_error(checkpoint: str, reason: str) -> SaveError:
+    folder = checkpoint.rpartition("/")[0]
+    if not tf.io.gfile.isdir(folder):
+        return SaveError(
+            f"Cannot save {checkpoint}: {folder} was removed or replaced while training ran "
+            f"({reason}).",
+            "Bring the directory back, or give another model_dir, and start again.",
+        )
+    free = free_bytes(folder)
+    room = "" if free is None else f" ({free:,} bytes free)"
+    remedy = "Make room" if any(text in reason for text in _ROOM) else "Make it writable"
+    return SaveError(
+        f"Cannot save {checkpoint}: {reason}{room}. The checkpoints before it are whole.",
+        f"{remedy} and start again to continue from the newest one.",
+    )
