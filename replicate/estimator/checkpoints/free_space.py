@@ -71,12 +71,12 @@ def free_bytes(folder: str) -> int | None:
 
 def saved_bytes(graph: Graph, saver: v1.train.Saver) -> int:
     """Returns the bytes of the tensors that a saver writes, without those of unknown size."""
-    name = saver.as_saver_def().save_tensor_name
-    if not name:
+    definition = saver.as_saver_def()
+    if definition is None:  # Of a saver without variables.
         return 0
     tensors = [
         tensor
-        for operation in _save_operations(graph.get_tensor_by_name(name).op)
+        for operation in _save_operations(graph.get_tensor_by_name(definition.save_tensor_name).op)
         for tensor in operation.inputs[_TENSORS_OF_SAVE:]
     ]
     return sum(map(_tensor_bytes, tensors))

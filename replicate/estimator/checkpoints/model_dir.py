@@ -86,13 +86,18 @@ def remove_failed_save(checkpoint: str) -> None:
     """
     gfile = tf.io.gfile
     folder, _, name = checkpoint.rpartition("/")
-    own = "" if checkpoint in listed_checkpoints(folder) else rf"{re.escape(name)}(\..*|_temp.*)|"
-    left = re.compile(own + r"checkpoint\.tmp.*")
+    is_listed = checkpoint in listed_checkpoints(folder)
+    files = re.compile(
+        r"checkpoint\.tmp.*" if is_listed else rf"checkpoint\.tmp.*|{re.escape(name)}\..*"
+    )
     with contextlib.suppress(tf.errors.OpError):
-        names = [each.rstrip("/") for each in gfile.listdir(folder)]
-        for path in (f"{folder}/{each}" for each in names if left.fullmatch(each)):
+        for each in (each.rstrip("/") for each in gfile.listdir(folder)):
+            path = f"{folder}/{each}"
             with contextlib.suppress(tf.errors.OpError):
-                (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)
+                if each.startswith(f"{name}_temp") and gfile.isdir(path):
+                    gfile.rmtree(path)
+                elif files.fullmatch(each) and not gfile.isdir(path):
+                    gfile.remove(path)
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -27,7 +27,7 @@ def free(monkeypatch):
 
 @pytest.mark.parametrize("sharded", [True, False])
 def test_size_of_the_tensors_is_that_of_the_data_file(graph, tmp_path, sharded):
-    with tf.device("/cpu:1"):
+    with v1.device("/cpu:1"):
         v1.get_variable("a", [10, 5], tf.float64)
     v1.get_variable("b", [7], tf.float16)
     v1.get_variable("not_saved", [1000])

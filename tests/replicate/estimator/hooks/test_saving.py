@@ -232,21 +232,27 @@ def step_calls(step):
     return [f"before {step}", f"after {step}"]
 
 
-def test_retry_keeps_the_list_when_only_the_state_file_fails(tmp_path, monkeypatch):
-    def fail_once(*args, **kwargs):
-        monkeypatch.undo()
-        raise tf.errors.ResourceExhaustedError(None, None, "/checkpoint; No space left on device")
+def test_retry_keeps_the_older_checkpoints_when_only_the_state_file_fails(tmp_path, caplog):
+    state, kept = tmp_path / "checkpoint", tmp_path / "kept"
+    found = {}
 
-    class FailState(Recorder):
+    class Swap(Recorder):
         def before_save(self, session, global_step_value):
+            found[global_step_value] = sorted(path.stem for path in tmp_path.glob("*.index"))
             if global_step_value == 4:
-                monkeypatch.setattr(tf.io.gfile.GFile, "flush", fail_once)
+                state.rename(kept)
+                (state / "a").mkdir(parents=True)
+            elif kept.exists():
+                shutil.rmtree(state)
+                kept.rename(state)
 
-    run(tmp_path, 8, FailState(), on_save_error="retry", keep_checkpoint_max=2)
-    assert [each for each in names(tmp_path) if each.endswith(".index")] == [
-        "model.ckpt-6.index",
-        "model.ckpt-8.index",
-    ]
+    run(tmp_path, 8, Swap(), on_save_error="retry", keep_checkpoint_max=2)
+    assert caplog.text.count("Training goes on") == 1
+    assert found[6] == ["model.ckpt-0", "model.ckpt-2"]
+    listed = v1.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
+    assert list(listed) == [f"{tmp_path}/model.ckpt-{step}" for step in (6, 8)]
+    for path in listed:
+        assert int(v1.train.load_variable(path, "global_step")) == int(path[-1])
 
 
 @pytest.mark.parametrize("mode", ["stop", "retry"])
