@@ -34,11 +34,8 @@ class Report(v1.train.SessionRunHook):
     def begin(self):
         self._step = v1.train.get_global_step()
 
-    def before_run(self, run_context):
-        return v1.train.SessionRunArgs(self._step)
-
     def after_run(self, run_context, run_values):
-        step = int(run_values.results)
+        step = int(run_context.session.run(self._step))
         print(f"step {step}", flush=True)
         gate = os.path.join(self._gates, f"go-{step}")
         while step > SAVE_STEPS and step % SAVE_STEPS == 5 and not os.path.exists(gate):
@@ -63,7 +60,9 @@ def model_fn(features, labels, mode, params):
     weights = v1.get_variable("weights", [WEIGHTS], tf.float64, v1.zeros_initializer())
     loss = tf.reduce_mean(weights) * tf.reduce_mean(features)
     step = v1.train.get_or_create_global_step()
-    scaffold = v1.train.Scaffold(saver=SlowSaver() if params["slow_secs"] else None)
+    scaffold = v1.train.Scaffold(
+        saver=SlowSaver(max_to_keep=2, save_relative_paths=True) if params["slow_secs"] else None
+    )
     train_op = tf.group(v1.assign_add(weights, tf.ones([WEIGHTS], tf.float64)), step.assign_add(1))
     return replicate.EstimatorSpec(
         mode, loss=loss, predictions=loss, train_op=train_op, scaffold=scaffold
@@ -76,7 +75,7 @@ def input_fn():
 
 def receiver_fn():
     features = v1.placeholder(tf.float64, [None])
-    return replicate.export.ServingInputReceiver(features, features)
+    return replicate.export.TensorServingInputReceiver(features, features)
 
 
 def main():

@@ -228,7 +228,7 @@ def test_retry_saves_again_when_there_is_room(mount, train):
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])
 def test_last_save_is_an_error_with_retry_too(mount, train, number):
     disk = mount(TMPFS)
-    trainer = begin(train, disk.folder, "--on_save_error=retry", "--steps=30", disk=disk)
+    trainer = begin(train, disk.folder, "--on_save_error=retry", "--steps=27", disk=disk)
     disk.fill(0)
     if number is not None:
         trainer.send(number)
@@ -236,7 +236,7 @@ def test_last_save_is_an_error_with_retry_too(mount, train, number):
         check_stop(trainer, "model.ckpt-15: it needs")
     else:
         trainer.open_gates(15, 25)
-        check_stop(trainer, "model.ckpt-30: it needs")
+        check_stop(trainer, "model.ckpt-27: it needs")
         assert sum("Training goes on and saves" in line for line in trainer.lines) == 1
     check_checkpoint(disk.seen, 10)
 
@@ -280,7 +280,7 @@ def test_names_that_are_taken_by_directories(train, tmp_path, name):
     trainer = begin(train, folder)
     (folder / name / "a").mkdir(parents=True)
     trainer.open_gates(15)
-    check_stop(trainer, rf"model.ckpt-20: .*{name}.*(Is a directory|Directory not empty)")
+    check_stop(trainer, r"model.ckpt-20: .*(Is a directory|Directory not empty)")
     check_checkpoint(folder, 10)
     shutil.rmtree(folder / name)
     check_continues(train, folder)
@@ -319,24 +319,23 @@ def test_files_that_training_does_without(train, tmp_path):
     assert any(f"{folder}/eval/events.out.tfevents.* cannot" in line for line in trainer.lines)
 
 
-def test_event_file_on_a_full_disk(mount, train):
-    disk = mount(TMPFS)
-    trainer = begin(train, disk.folder, "--steps=20", "--on_save_error=retry", disk=disk)
-    disk.fill(0)
-    trainer.open_gates(15)
-    check_stop(trainer, "model.ckpt-20: it needs")
+def test_training_goes_on_without_these_files_on_a_read_only_disk(mount, train):
+    disk = mount(EXT4)
+    trainer = begin(train, disk.folder, "--steps=30", "--on_save_error=retry", disk=disk)
+    disk.run("mount", "-o", "remount,abort", disk.folder)
+    trainer.open_gates(15, 25)
+    check_stop(trainer, "model.ckpt-30: .*Read-only file system")
     warnings = [line for line in trainer.lines if "cannot be written" in line]
-    assert [name for name in ("metrics.jsonl", "events.out.tfevents.") if name in str(warnings)]
-    assert len(warnings) == len(set(warnings)) <= 2
+    for name in ("metrics.jsonl", "events.out.tfevents.*"):
+        assert sum(f"{disk.folder}/{name} cannot" in line for line in warnings) == 1, name
+    check_checkpoint(disk.seen, 10)
 
 
 def test_export_that_does_not_fit(mount, train):
-    disk = mount("mount -t tmpfs -o size=5400k none {folder}")
-    trainer = begin(train, disk.folder, "--export", disk=disk)
-    trainer.open_gates(15, 25, 35)
+    disk = mount("mount -t tmpfs -o size=3000k none {folder}")
+    trainer = train(disk.folder, "--export", disk=disk)
     check_stop(trainer, r"export/latest: .*No space left on device\. There is no new export")
-    newest = tf.train.latest_checkpoint(str(disk.seen))
-    check_checkpoint(disk.seen, int(newest.rpartition("-")[2]))
+    check_checkpoint(disk.seen, 10)
     assert not list((disk.seen / "export" / "latest").glob("temp-*"))
 
 

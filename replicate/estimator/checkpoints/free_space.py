@@ -17,7 +17,10 @@ from replicate.estimator.checkpoints.reading import checkpoint_files
 v1 = tf.compat.v1
 
 SMALL_FILES_BYTES = 16 << 10
-"""Room for what a save writes besides the tensors, when there is no checkpoint to compare with."""
+"""Room for the state file, the note of the save, and an index, each a block or more."""
+
+_BLOCK = 4096
+"""Usual size of a block of a disk: a file takes whole blocks."""
 
 _TENSORS_OF_SAVE = 3
 """Index of the first tensor among the inputs of a SaveV2 operation."""
@@ -43,7 +46,7 @@ def check_free_space(
     if free is None:
         return
     needed = 0 if previous is None else _size_of_files(previous)
-    needed = needed or saved_bytes(graph, saver) + SMALL_FILES_BYTES
+    needed = SMALL_FILES_BYTES + (needed or saved_bytes(graph, saver))
     if free < needed:
         raise SaveError(
             f"Cannot save {checkpoint}: it needs {needed:,} bytes, and {folder} has {free:,} bytes "
@@ -103,8 +106,9 @@ def _tensor_bytes(tensor: Any) -> int:
 
 
 def _size_of_files(checkpoint: str) -> int:
-    """Returns the bytes of the files of a checkpoint; 0 if they cannot be read."""
+    """Returns the bytes that the files of a checkpoint take; 0 if they cannot be read."""
     try:
-        return sum(int(tf.io.gfile.stat(path).length) for path in checkpoint_files(checkpoint))
+        sizes = [int(tf.io.gfile.stat(path).length) for path in checkpoint_files(checkpoint)]
+        return sum(-(-size // _BLOCK) * _BLOCK for size in sizes)
     except tf.errors.OpError:
         return 0

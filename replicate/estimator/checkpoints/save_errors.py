@@ -48,8 +48,9 @@ def save_errors(checkpoint: str, saver: v1.train.Saver) -> Iterator[None]:
             reason = error.message.splitlines()[0]
         if reason is None:
             raise
+        failure = _save_error(checkpoint, reason)  # Before room is made: it names the free bytes.
         _clean_up(checkpoint, saver, before)
-        raise _save_error(checkpoint, reason) from error
+        raise failure from error
 
 
 def saved_at(path: str) -> float:

@@ -64,14 +64,14 @@ def test_first_save_needs_the_tensors(graph, tmp_path, free, spare, fails):
 
 @pytest.mark.parametrize(("spare", "fails"), [(0, False), (-1, True)])
 def test_later_saves_need_what_the_last_checkpoint_took(graph, tmp_path, free, spare, fails):
-    for name, size in (("index", 30), ("data-00000-of-00001", 500), ("meta", 70), ("other", 9)):
+    for name, size in (("index", 30), ("data-00000-of-00001", 5000), ("meta", 4096), ("other", 9)):
         (tmp_path / f"model.ckpt-1.{name}").write_bytes(bytes(size))
-    free(600 + spare)
+    free(4 * 4096 + SMALL_FILES_BYTES + spare)
     arguments = (f"{tmp_path}/model.ckpt-3", graph, None, f"{tmp_path}/model.ckpt-1")
     if not fails:
         check_free_space(*arguments)
         return
-    with pytest.raises(SaveError, match="needs 600 bytes"):
+    with pytest.raises(SaveError, match="needs 32,768 bytes"):
         check_free_space(*arguments)
 
 
