@@ -352,3 +352,32 @@ def test_slow_disk_and_a_signal_while_it_writes(train, tmp_path, number):
     assert (code, errors) == (143 if number == signal.SIGTERM else -number, [])
     check_checkpoint(folder, 20 if number == signal.SIGTERM else 10)
     check_continues(train, folder)
+
+
+@pytest.mark.parametrize("mode", ["single_machine", "estimator"])
+@pytest.mark.parametrize("fault", ["full", "limit"])
+def test_example_programs_end_with_one_line(mount, tmp_path, mode, fault):
+    disk = mount("mount -t tmpfs -o size=256k none {folder}" if fault == "full" else TMPFS)
+    limit = "" if fault == "full" else "ulimit -f 60 && "  # Blocks of 512 bytes.
+    program = (
+        f"{limit}exec {sys.executable} -m examples.convnet --mode={mode} --optimizer=momentum"
+        f" --model_dir={disk.folder} --train_steps=60 --eval_every_steps=60 --save_every_steps=5"
+        " --batch_size=16"
+    )
+    ended = subprocess.run(
+        [*disk.enter, "sh", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECS,
+        check=False,
+    )
+    print(ended.stdout, ended.stderr)
+    assert ended.returncode == 2
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("examples.convnet: ")]
+    print(f"fault       | {lines}")
+    assert len(lines) == 1
+    assert "Traceback" not in ended.stderr
+    found = "bytes free|No space left" if fault == "full" else "File too large"
+    assert re.search(found, lines[0])

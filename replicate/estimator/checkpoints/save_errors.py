@@ -79,7 +79,7 @@ def _save_error(checkpoint: str, reason: str) -> SaveError:
         )
     free = free_bytes(folder)
     room = "" if free is None else f" ({free:,} bytes free)"
-    remedy = "Make room" if any(text in reason for text in _ROOM) else "Make it writable"
+    remedy = "Make room" if any(text in reason for text in _ROOM) else "Correct that"
     return SaveError(
         f"Cannot save {checkpoint}: {reason}{room}. The checkpoints before it are whole.",
         f"{remedy} and start again to continue from the newest one.",
