@@ -109,7 +109,7 @@ def test_directory_that_is_gone_is_exit_code_2_and_one_line(tmp_path, capsys):
     assert end.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "Training stopped, since a file cannot be written: " in line
-    assert "ot a directory. Checkpoints that were complete before are whole." in line
+    assert "irectory. Checkpoints that were complete before are whole." in line
     newest = str(tmp_path / "away" / "model.ckpt-2")
     assert int(tf.train.load_variable(newest, "global_step")) == 2
 
