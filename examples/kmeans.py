@@ -75,7 +75,8 @@ def train(estimator: replicate.KMeansClustering, examples: mnist.Examples) -> No
     """Trains up to --train_steps, and writes config.json first."""
     checkpoint = estimator.latest_checkpoint()
     step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    cli.record_config(estimator.model_dir, step, run_config=estimator.config)
+    with cli.bad_input():
+        cli.record_config(estimator.model_dir, step, run_config=estimator.config)
     cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
     batch_size = len(examples.labels) if FLAGS.full_batch else FLAGS.batch_size
     estimator.train(

@@ -433,9 +433,10 @@ def _record(estimator: replicate.Estimator) -> int:
     """Writes config.json and returns the step at which the run starts."""
     is_begun = estimator.latest_checkpoint() is not None
     step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
-    cli.record_config(
-        estimator.model_dir, step, params=estimator.params, run_config=estimator.config
-    )
+    with cli.bad_input():
+        cli.record_config(
+            estimator.model_dir, step, params=estimator.params, run_config=estimator.config
+        )
     return step
 
 

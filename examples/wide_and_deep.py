@@ -113,7 +113,8 @@ def train_and_evaluate(
 
     checkpoint = estimator.latest_checkpoint()
     step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    cli.record_config(estimator.model_dir, step, run_config=estimator.config)
+    with cli.bad_input():
+        cli.record_config(estimator.model_dir, step, run_config=estimator.config)
     cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
     every, train_steps = FLAGS.eval_every_steps, FLAGS.train_steps
     if step >= train_steps:

@@ -5,6 +5,7 @@ to `training.py`, `evaluating.py`, `predicting.py` or `exporting.py`. Graphs and
 the call; the model directory keeps the results.
 """
 
+import contextlib
 import copy
 import functools
 import os
@@ -15,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import ModelFn, Nest, Path
+from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
@@ -180,7 +182,8 @@ class Estimator:
             prepare_model_dir(self.model_dir)
         with writing(self._config) as files:
             if files is not None:
-                set_aside_damaged(files)
+                with self._removal_errors():
+                    set_aside_damaged(files)
             if max_steps is not None and self._trained_steps() >= max_steps:
                 log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             else:
@@ -394,11 +397,12 @@ class Estimator:
         files: ModelFiles | None,
     ) -> None:
         """Cleans the model directory if this process may, builds the model and trains it."""
-        if self._config.is_chief:
-            withdraw_end(self.model_dir)
-        if files is not None:
-            remove_unlisted(files)
-            remove_remains(files)
+        with self._removal_errors():
+            if self._config.is_chief:
+                withdraw_end(self.model_dir)
+            if files is not None:
+                remove_unlisted(files)
+                remove_remains(files)
         with tf.Graph().as_default(), training_scope(self._config):
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
             self._start_warm(self.latest_checkpoint())
@@ -445,6 +449,13 @@ class Estimator:
         """Warns, once, about random operations that prevent an exact resume of a seeded run."""
         if self._config.is_chief and self._config.tf_random_seed is not None:
             self._has_warned = self._has_warned or warn_of_random_ops(spec.train_op)
+
+    def _removal_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context that reports files of an earlier run that cannot be removed."""
+        return disk_errors(
+            f"Cannot train in {self.model_dir}: the remains of an earlier run cannot be removed",
+            "The checkpoints are as they were. Make the directory writable and start again.",
+        )
 
     def _trained_steps(self) -> int:
         checkpoint = self.latest_checkpoint()

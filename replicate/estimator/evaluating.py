@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
-from replicate.estimator.hooks.events import event_writer
+from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
@@ -101,16 +101,15 @@ def write_results(eval_dir: str, results: dict[str, Any]) -> None:
     Numbers become scalars and arrays become tensors, under the names of their metrics. Bytes are
     taken as a serialised Summary, whose values get the tags "metric/0", "metric/1" and so on.
     Other results are left out with a warning. Numbers are also written as a metric line, with the
-    name of the directory as "evaluation".
+    name of the directory as "evaluation". What cannot be written is a warning: the caller has the
+    results.
     """
     metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}
     summary = v1.Summary()
     for name, value in metrics.items():
         if value is not None:
             summary.value.extend(_summary_values(name, value))
-    with tf.Graph().as_default():
-        writer = event_writer(eval_dir)
-    with contextlib.closing(writer):
+    with contextlib.closing(EventFile(eval_dir)) as writer:
         writer.add_summary(summary, results["global_step"])
     name = os.path.basename(eval_dir.rstrip("/"))
     append_metrics(eval_dir, results["global_step"], {"evaluation": name, **metrics})

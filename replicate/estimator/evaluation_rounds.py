@@ -161,7 +161,8 @@ def follow_checkpoints(
       eval_spec: Holds the delay before the first round and the time between rounds.
 
     Raises:
-      CheckpointError: The newest checkpoint cannot be read, after several attempts.
+      CheckpointError: The newest checkpoint cannot be read or exported, or the directory in which
+        there were checkpoints is gone, after several attempts.
     """
     model_dir = estimator.model_dir
     time.sleep(eval_spec.start_delay_secs)
@@ -170,11 +171,17 @@ def follow_checkpoints(
     while True:
         is_final = has_ended(model_dir)  # Before the search, which then finds the last one.
         newest = next(reversed(listed_checkpoints(model_dir)), None)
-        if newest is None or (newest == last and not is_final):
+        is_gone = newest is None and last is not None and not tf.io.gfile.isdir(model_dir)
+        if not is_gone and (newest is None or (newest == last and not is_final)):
             time.sleep(POLL_SECS)
             continue
         started = time.monotonic()
         try:
+            if newest is None:
+                raise CheckpointError(
+                    f"Cannot evaluate any more: {model_dir}, which held {last}, was removed or "
+                    "replaced. Bring the directory back and start again."
+                )
             step = int(read_variable(newest, "global_step"))
             is_final = is_final or (max_steps is not None and step >= max_steps)
             rounds.run(newest, is_final)

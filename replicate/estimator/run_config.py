@@ -115,6 +115,9 @@ class RunConfig:
         Training waits 1, 2, 4 ... 60 seconds before each new session.
       steal_model_dir: If True, a training run takes the model directory over from another training
         job that writes there, even a living one. That job saves nothing more, and stops.
+      on_save_error: "stop" ends training with a CheckpointError if a checkpoint cannot be written.
+        "retry" logs a warning, trains on, and saves at the next interval. If the last save of a run
+        fails, at its end or after a signal, both raise the error. Older checkpoints stay.
       cluster: The cluster and the task of this process. None reads TF_CONFIG.
     """
 
@@ -142,6 +145,7 @@ class RunConfig:
     step_timeout_secs = _ReadOnly[float | None]()
     max_restarts = _ReadOnly[int]()
     steal_model_dir = _ReadOnly[bool]()
+    on_save_error = _ReadOnly[str]()
     cluster = _ReadOnly[ClusterConfig]()
 
     cluster_spec = _ReadOnly[v1.train.ClusterSpec](
@@ -186,6 +190,7 @@ class RunConfig:
         step_timeout_secs: float | None = None,
         max_restarts: int = 10,
         steal_model_dir: bool = False,
+        on_save_error: str = "stop",
         cluster: ClusterConfig | None = None,
     ):
         """Checks and keeps every setting; see the attributes of the class.

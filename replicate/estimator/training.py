@@ -21,7 +21,8 @@ from replicate.estimator.cluster.recovery import RecoveringSessionCreator
 from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, session_options
 from replicate.estimator.end_marker import TrainingEnd
-from replicate.estimator.hooks.events import event_hooks, event_writer
+from replicate.estimator.hooks.event_file import EventFile
+from replicate.estimator.hooks.events import event_hooks
 from replicate.estimator.hooks.finite import FiniteVariablesListener
 from replicate.estimator.hooks.graph_files import GraphFiles, WrittenGraph
 from replicate.estimator.hooks.profiling import ProfileHook
@@ -130,11 +131,12 @@ def _run_chief(
     creator = _chief_session_creator(scaffold, saver, inputs, config)
     readings = StepReadings(spec.train_op, spec.loss)
     progress = _progress_hook(inputs, readings, config, request)
-    writer = event_writer(str(config.model_dir))
+    writer = EventFile(str(config.model_dir))
     graph_files = _graph_files(inputs, saver, writer, config, written)
     profiles = _profile_hooks(readings, config)
     with contextlib.ExitStack() as stack:
-        for closable in (writer, progress, *profiles):
+        closables: tuple[Any, ...] = (writer, progress, *profiles)
+        for closable in closables:
             stack.callback(closable.close)
         interruption = stack.enter_context(interruptions())
         conditions = StopConditions(interruption, readings, config, check_writer=files.check_notice)
@@ -218,7 +220,7 @@ def _profile_hooks(readings: StepReadings, config: RunConfig) -> list[ProfileHoo
 def _graph_files(
     inputs: Inputs,
     saver: v1.train.Saver,
-    writer: v1.summary.FileWriter,
+    writer: EventFile,
     config: RunConfig,
     written: WrittenGraph | None,
 ) -> GraphFiles:

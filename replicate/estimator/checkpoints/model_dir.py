@@ -5,6 +5,7 @@ killed runs. It never changes a complete checkpoint. `estimator.py` prepares the
 trains.
 """
 
+import contextlib
 import pathlib
 import re
 import uuid
@@ -73,6 +74,29 @@ def remove_remains(files: ModelFiles) -> list[str]:
     if removed:
         log.info("Removed what a killed run left in %s: %s", files.model_dir, removed)
     return removed
+
+
+def remove_failed_save(checkpoint: str, files: ModelFiles) -> None:
+    """Removes the files of a checkpoint that could not be written, as far as the disk lets it.
+
+    A checkpoint in the state file is complete and stays.
+
+    Args:
+      checkpoint: Path of the checkpoint.
+      files: The model directory.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
+    """
+    folder, _, name = checkpoint.rpartition("/")
+    pattern = r"checkpoint\.tmp.*"
+    if checkpoint not in listed_checkpoints(folder):
+        pattern += rf"|{re.escape(name)}(\..*|_temp.*)"
+    with contextlib.suppress(tf.errors.OpError):
+        for each in (each.rstrip("/") for each in tf.io.gfile.listdir(folder)):
+            with contextlib.suppress(tf.errors.OpError):
+                if re.fullmatch(pattern, each):
+                    files.remove(f"{folder}/{each}")
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:

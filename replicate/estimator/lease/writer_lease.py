@@ -6,6 +6,7 @@ leases.
 
 import contextlib
 import dataclasses
+import errno
 import os
 import threading
 import time
@@ -125,9 +126,11 @@ class WriterLease:
         """Returns True if the file of the lease exists and is that of this process.
 
         Raises:
-          OSError: The file cannot be read.
+          OSError: The file cannot be read, or somebody has removed it without taking over.
         """
         content = read_content(self._path, self.number)
+        if content is None and newest_number(self._path) <= self.number:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.folder)
         return content is not None and self._record.token.encode() in content
 
     def _held_secs(self) -> int:

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from replicate.estimator import Estimator, RunConfig
-from replicate.estimator.hooks.events import event_writer
+from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.graph_files import (
     GraphFiles,
     WrittenGraph,
@@ -153,7 +153,7 @@ def write(folder, initial=1.0, **settings):
         }
         for name, value in own.items():
             v1.add_to_collection(f"collection of {name}", value)
-        writer = event_writer(str(folder))
+        writer = EventFile(str(folder))
         files = GraphFiles(str(folder), saver, writer, (), **settings)
         for _ in range(2):
             with v1.Session() as session:
@@ -264,6 +264,16 @@ def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
     write(tmp_path, for_checkpoints=True)
     assert "graph.pbtxt cannot be written: No space left on device" in caplog.text
     assert (tmp_path / "a.meta").exists()
+
+
+def test_a_meta_file_that_cannot_be_written_is_one_warning(tmp_path, caplog):
+    files, graph = write(tmp_path, for_checkpoints=True)
+    for name in ("b", "c"):
+        (tmp_path / f"{name}.meta").mkdir()
+        files.write_meta(graph, f"{tmp_path}/{name}", f"{tmp_path}/{name}")
+    assert caplog.text.count("*.meta cannot be written: ") == 1
+    files.write_meta(graph, f"{tmp_path}/d")
+    assert (tmp_path / "d.meta").read_bytes() == (tmp_path / "a.meta").read_bytes()
 
 
 def test_meta_is_built_again_if_the_previous_one_is_missing(tmp_path):
