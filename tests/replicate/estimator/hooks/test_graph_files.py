@@ -272,7 +272,7 @@ def test_a_meta_file_that_cannot_be_written_is_one_warning(tmp_path, caplog):
         (tmp_path / f"{name}.meta").mkdir()
         files.write_meta(graph, f"{tmp_path}/{name}", f"{tmp_path}/{name}")
     assert caplog.text.count("*.meta cannot be written: ") == 1
-    files.write_meta(graph, f"{tmp_path}/d")
+    files.write_meta(graph, f"{tmp_path}/d", f"{tmp_path}/d")
     assert (tmp_path / "d.meta").read_bytes() == (tmp_path / "a.meta").read_bytes()
 
 
