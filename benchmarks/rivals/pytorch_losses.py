@@ -27,7 +27,6 @@ MODELS = {
 
 RMSPROP_GRAFTING = 3
 """Value of `LayerWiseGrafting.RMSPROP`, which pytorch_optimizer does not export."""
-_SINGD: dict[str, Any] = {"damping": 0.1, "T": 5, "lr_cov": 0.1, "normalize_lr_cov": True}
 
 
 class Program:
@@ -52,7 +51,8 @@ class Program:
         for steps in (race["warm_up"], 0):
             torch.manual_seed(race["seed"])
             self._network = make(digits.start)
-            self._optimizer = OPTIMIZERS[optimizer](self._network, setting)
+            options = race["options"].get(optimizer, {})
+            self._optimizer = OPTIMIZERS[optimizer](self._network, setting, **options)
             self._step = 0
             self.run(steps)
             self.loss()
@@ -128,14 +128,29 @@ def make_shampoo(network: torch.nn.Module, rate: float) -> Any:
     )
 
 
-def make_singd(network: torch.nn.Module, rate: float) -> Any:
-    """Returns SINGD with dense factors and the update that resembles K-FAC."""
+def make_singd(network: torch.nn.Module, rate: float, damping: float, lr_cov: float) -> Any:
+    """Returns SINGD with dense factors and the update that resembles K-FAC.
+
+    Args:
+      network: Model to train.
+      rate: Learning rate.
+      damping: Damping of the factors.
+      lr_cov: Normalized rate of the factors, which are updated in every fifth step.
+    """
     from singd.optim.optimizer import SINGD  # noqa: PLC0415
 
-    return SINGD(network, lr=rate, kfac_like=True, **_SINGD)
+    return SINGD(
+        network,
+        lr=rate,
+        damping=damping,
+        lr_cov=lr_cov,
+        normalize_lr_cov=True,
+        T=5,
+        kfac_like=True,
+    )
 
 
-OPTIMIZERS: Mapping[str, Callable[[torch.nn.Module, float], Any]] = {
+OPTIMIZERS: Mapping[str, Callable[..., Any]] = {
     "momentum": make_momentum,
     "adam": make_adam,
     "muon": make_muon,

@@ -22,6 +22,7 @@ from benchmarks.rivals import environments
 from benchmarks.time_to_loss.race_settings import (
     BASELINE,
     BLOCK,
+    RIVAL_OPTIONS,
     RIVAL_SETTINGS,
     SGD,
     Problem,
@@ -164,6 +165,7 @@ def race_rival(
         "warm_up": loss_programs.WARM_UP,
         "grid": races,
         "blocks": {optimizer: BLOCK[optimizer] for optimizer in races[0]},
+        "options": {key: options[problem.name] for key, options in RIVAL_OPTIONS.items()},
         "rounds": steps // BLOCK[BASELINE],
     }
     purpose = f"race {name}, {problem.name}, seed {seed}"

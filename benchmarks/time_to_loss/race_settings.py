@@ -100,6 +100,18 @@ RIVAL_SETTINGS: Mapping[str, Settings] = {
 }
 """Settings of the rivals, by name of the rival."""
 
+_SINGD_DIGITS = {"damping": 0.1, "lr_cov": 0.1}
+_SINGD_MNIST = {"damping": 1.0, "lr_cov": 0.01}  # With the other two the autoencoder diverges.
+RIVAL_OPTIONS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
+    "singd": {
+        "autoencoder": _SINGD_DIGITS,
+        "convnet": _SINGD_DIGITS,
+        "autoencoder, MNIST": _SINGD_MNIST,
+        "convnet, MNIST": _SINGD_MNIST,
+    },
+}
+"""Further arguments of rivals' optimizers, by optimizer and name of the problem."""
+
 BLOCK = {
     SGD: 40,
     BASELINE: 40,

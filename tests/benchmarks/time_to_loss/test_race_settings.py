@@ -23,6 +23,11 @@ def test_rivals_have_our_adam_and_problems(name):
     assert models == set.intersection(*map(set, table.values())) & set(race_settings.MODELS)
 
 
+def test_options_cover_every_problem_of_an_optimizer():
+    for optimizer, options in race_settings.RIVAL_OPTIONS.items():
+        assert options.keys() == race_settings.RIVAL_SETTINGS["pytorch"][optimizer].keys()
+
+
 def test_yardsticks_are_adam_and_sgd():
     assert race_settings.yardsticks(race_settings.SETTINGS) == {"adam", "momentum"}
     assert race_settings.yardsticks(TABLES["kfac-jax"]) == {"adam"}
