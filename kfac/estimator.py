@@ -345,7 +345,10 @@ class FisherEstimator:
             # Nothing has to travel for it.
             devices = [self._sums.variables[index].device for index in indices]
         factors = [self.factors[index] for index in indices]
-        finite = [f.is_finite(s) for f, s in zip(factors, statistics, strict=True)]
+        finite = []
+        for factor, statistic, device in zip(factors, statistics, devices, strict=True):
+            with v1.device(device):
+                finite.append(factor.is_finite(statistic))
         accept = tf.reduce_all([is_finite, *finite])
         averages = []
         for factor, statistic, device in zip(factors, statistics, devices, strict=True):

@@ -73,7 +73,9 @@ def propagate_back(
             "the rest of the model uses, and the loss that is computed from them."
         )
     is_finite = tf.reduce_all([tensor_ops.all_finite(value) for value in values])
-    return BackwardPass(gradients, of_variables, is_finite, step + 1)
+    with v1.device(step.device):
+        next_step = step + 1
+    return BackwardPass(gradients, of_variables, is_finite, next_step)
 
 
 def _differentiate(

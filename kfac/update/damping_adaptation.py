@@ -320,7 +320,8 @@ class AdaptedDamping(DampingRule):
         return Verdict(state, tf.logical_and(prediction.due, rejected))
 
     def _is_due(self, step: Tensor) -> Tensor:
-        return tf.equal(step % self._settings.interval, 0)
+        with v1.device(step.device):
+            return tf.equal(step % self._settings.interval, 0)
 
     def _judged(
         self, prediction: StepPrediction, loss: Tensor, damping: Tensor
