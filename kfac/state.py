@@ -200,10 +200,12 @@ def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
     """
 
     def wanted() -> Tensor:
-        with v1.control_dependencies([make_op()]):
+        with v1.control_dependencies([make_op()]), v1.device(CPU):
             return tf.constant(True)
 
-    return group(value_if(condition, wanted, tf.constant(False)))
+    with v1.device(CPU):
+        otherwise = tf.constant(False)
+    return group(value_if(condition, wanted, otherwise))
 
 
 def known_after(condition: Tensor, done: Operation) -> Tensor:

@@ -72,7 +72,7 @@ def propagate_back(
             f"layer outputs: {', '.join(unreached)}. Register as outputs the very tensors that "
             "the rest of the model uses, and the loss that is computed from them."
         )
-    is_finite = tf.reduce_all([tensor_ops.all_finite(value) for value in values])
+    is_finite = tensor_ops.all_true([tensor_ops.all_finite(value) for value in values])
     with v1.device(step.device):
         next_step = step + 1
     return BackwardPass(gradients, of_variables, is_finite, next_step)

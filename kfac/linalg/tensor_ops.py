@@ -51,6 +51,12 @@ def all_finite(tensor: Tensor) -> Tensor:
         return tf.reduce_all(tf.math.is_finite(tensor))
 
 
+def all_true(conditions: Sequence[Tensor]) -> Tensor:
+    """Returns bool [], true if all conditions [] are; computed where the first one is."""
+    with tf.compat.v1.device(conditions[0].device):
+        return tf.reduce_all(tf.stack(conditions))
+
+
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
     """Returns one of two Tensors of the same shape as a whole, by a bool [].
 

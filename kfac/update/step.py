@@ -248,11 +248,12 @@ class KfacStep:
         step = self._rules.momentum.step(inputs)
         changes = vectors.scale(step.rate, step.raw)
         checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
-        is_finite = tf.reduce_all(
+        is_finite = tensor_ops.all_true(
             [tensor_ops.all_finite(vectors.entries(change)) for change in checked]
             + [tensor_ops.all_finite(value) for value in _other_values(step)]
         )
-        is_made = tf.logical_and(is_finite, makes_step)
+        with v1.device(is_finite.device):
+            is_made = tf.logical_and(is_finite, makes_step)
         new_velocities = [
             Assignment(velocity, vectors.choose(is_made, new, old))
             for velocity, new, old in zip(
@@ -306,11 +307,13 @@ class KfacStep:
         return [done, self._estimator.times.end("apply", update.start, done)]
 
     def _counts(self, update: _Update, rejected: Tensor) -> list[Assignment]:
-        increments = {
-            "counter": tf.convert_to_tensor(update.makes_step),
-            "skipped_steps": tf.logical_and(update.makes_step, tf.logical_not(update.is_finite)),
-            "rejected_steps": rejected,
-        }
+        with v1.device(CPU):
+            skipped = tf.logical_and(update.makes_step, tf.logical_not(update.is_finite))
+            increments = {
+                "counter": tf.convert_to_tensor(update.makes_step),
+                "skipped_steps": skipped,
+                "rejected_steps": rejected,
+            }
         counts = []
         for name, increment in increments.items():
             before = read(self.counter(name))
