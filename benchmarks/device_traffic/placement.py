@@ -22,16 +22,20 @@ Devices: TypeAlias = Mapping[Operation, str]
 """Device of each operation: "CPU:0", "GPU:1"."""
 
 CPU = "CPU:0"
-DEFAULT = "GPU:0"
 _METADATA = frozenset({"Rank", "Shape", "Size"})
 
 
-def place(operations: Sequence[Operation], has_gpu_kernel: Callable[[Operation], bool]) -> Devices:
+def place(
+    operations: Sequence[Operation],
+    has_gpu_kernel: Callable[[Operation], bool],
+    default: str = "GPU:0",
+) -> Devices:
     """Returns the device of each operation of a graph.
 
     Args:
       operations: All operations of the graph.
       has_gpu_kernel: Function that returns True for an operation that a GPU can run.
+      default: Device of operations that request none.
     """
     groups = _groups(operations)
     placed: dict[Operation, str] = {}
@@ -39,7 +43,7 @@ def place(operations: Sequence[Operation], has_gpu_kernel: Callable[[Operation],
     for group in groups:
         requested = _requested(group)
         on_gpu = all(has_gpu_kernel(operation) for operation in group)
-        device = (requested or DEFAULT) if on_gpu else CPU
+        device = (requested or default) if on_gpu else CPU
         placed.update(dict.fromkeys(group, device))
         if requested is None and len(group) == 1:
             free.extend(group)

@@ -7,7 +7,7 @@ session runs these graphs.
 import contextlib
 import dataclasses
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -40,6 +40,7 @@ class Step:
       images: True for images as features, False for words.
       settings: Arguments of `TowerOptimizer`.
       variables: Argument of `replicate_model_fn`.
+      judged: True to hand each tower's batch to K-FAC, which judges its steps by it.
     """
 
     optimizer: Callable[[], Any]
@@ -47,19 +48,20 @@ class Step:
     images: bool = True
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variables: str = "local"
+    judged: bool = False
 
 
 def traffic(name: str, towers: int, with_summaries: bool = False) -> Traffic:
     """Builds the graph of a step and returns its traffic.
 
     Args:
-      name: A name in `STEPS` or `CLONES`.
+      name: One of `NAMES`.
       towers: Number of towers or clones, each on its own GPU.
       with_summaries: True for a step that writes summaries.
     """
     with _control_flow_in_graph(), _listed_gpus(towers), tf.Graph().as_default() as graph:
         v1.train.get_or_create_global_step()
-        fetches = _clones(towers) if name in CLONES else _towers(STEPS[name], towers)
+        fetches = _clones(towers) if name == CLONES else _towers(STEPS[name], towers)
         if with_summaries:
             fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
         return measure(graph.get_operations(), fetches)
@@ -104,8 +106,10 @@ def _control_flow_in_graph() -> Iterator[None]:
 
 def _towers(step: Step, count: int) -> list[Any]:
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
-        loss = step.model(features, labels)
         optimizer = replicate.TowerOptimizer(step.optimizer, **step.settings)
+        loss = step.model(features, labels)
+        if step.judged:
+            optimizer.wrapped.add_tower_batch((features, labels))
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
@@ -219,6 +223,13 @@ def _kfac(**arguments: Any) -> Callable[[], Any]:
 
 
 _QMODEL = {"momentum_type": "qmodel", "learning_rate": None, "momentum": None}
+_ADAPTED = {
+    **_QMODEL,
+    "invert_every": 5,
+    "adapt_damping": True,
+    "calibrate_damping": True,
+    "loss_fn": lambda batch: _convnet(*batch),
+}
 _SCALED = {"loss_scale": replicate.DynamicLossScale()}
 
 STEPS: Mapping[str, Step] = types.MappingProxyType(
@@ -242,6 +253,9 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
             optimizer=_momentum, model=_embedding, images=False, variables="round_robin"
         ),
         "batch norm": Step(optimizer=_momentum, model=_batch_norm),
+        "batch norm, skipping": Step(
+            optimizer=_momentum, model=_batch_norm, settings={"skip_nonfinite": 3}
+        ),
         "kfac": Step(optimizer=_kfac(momentum_type="regular"), model=_registered_convnet()),
         "kfac, variables in turn": Step(
             optimizer=_kfac(momentum_type="regular"),
@@ -251,10 +265,7 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
         "kfac, adam": Step(optimizer=_kfac(momentum_type="adam"), model=_registered_convnet()),
         "kfac, qmodel": Step(optimizer=_kfac(**_QMODEL), model=_registered_convnet()),
         "kfac, adapted damping": Step(
-            optimizer=_kfac(
-                **_QMODEL, adapt_damping=True, update_damping_immediately=False
-            ),
-            model=_registered_convnet(),
+            optimizer=_kfac(**_ADAPTED), model=_registered_convnet(), judged=True
         ),
         **{
             f"kfac, {approx}": Step(optimizer=_kfac(), model=_registered_convnet(approx))
@@ -275,5 +286,19 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
 )
 """Steps of replicated towers, by name."""
 
-CLONES = ("clones",)
-"""Names of the steps of `model_deploy`."""
+CLONES = "clones"
+"""Name of the step of `model_deploy`."""
+
+NAMES = (*STEPS, CLONES)
+"""Names of all steps."""
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Checks names of steps.
+
+    Raises:
+      SystemExit: There is no step of that name.
+    """
+    for name in names:
+        if name not in NAMES:
+            raise SystemExit(f"There is no step {name!r}. Accepted are {', '.join(NAMES)}.")

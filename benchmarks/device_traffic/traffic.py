@@ -56,19 +56,19 @@ class Crossing(NamedTuple):
 
 
 class Stray(NamedTuple):
-    """Operation that requests a GPU but runs on the CPU, because a kernel is missing.
+    """Operation that requests a GPU but has no kernel for it, so it runs on the CPU.
+
+    All operations that are colocated with it run there, too.
 
     Attributes:
       name: Its name.
       kind: Its type.
       device: The GPU that it requests.
-      lacks_kernel: False if only another operation of its colocation group has no kernel.
     """
 
     name: str
     kind: str
     device: str
-    lacks_kernel: bool
 
 
 class Traffic(NamedTuple):
@@ -77,7 +77,7 @@ class Traffic(NamedTuple):
     Attributes:
       operations: Number of operations of the step by device.
       crossings: What crosses, in the order of the graph.
-      strays: Operations that are on the CPU for lack of a kernel.
+      strays: Operations that request a GPU but have no kernel for it.
       rounds: Largest number of waits that follow each other.
     """
 
@@ -312,5 +312,5 @@ def _strays(
 ) -> Iterable[Stray]:
     for operation in executed:
         requested = placement.requested_device(operation)
-        if requested not in (None, placed[operation]):
-            yield Stray(operation.name, operation.type, requested, found[operation] is None)
+        if requested not in (None, placed[operation]) and found[operation] is None:
+            yield Stray(operation.name, operation.type, requested)

@@ -43,9 +43,10 @@ def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return tensor_ops.with_shape(tf.convert_to_tensor(gradient), variable.shape)
-    indices, position = tf.unique(gradient.indices)
-    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(indices))
-    shape = tf.constant(variable.shape.as_list(), indices.dtype)
+    with v1.device(gradient.values.device):
+        indices, position = tf.unique(gradient.indices)
+        values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(indices))
+        shape = tf.constant(variable.shape.as_list(), indices.dtype)
     slices = tf.IndexedSlices(values, indices, shape)
     return slices if keep_sparse else as_dense(slices)
 
@@ -54,7 +55,8 @@ def as_dense(vector: Vector) -> Tensor:
     """Returns a part with all its rows."""
     if not isinstance(vector, tf.IndexedSlices):
         return vector
-    return tf.scatter_nd(vector.indices[:, tf.newaxis], vector.values, vector.dense_shape)
+    with v1.device(vector.values.device):
+        return tf.scatter_nd(vector.indices[:, tf.newaxis], vector.values, vector.dense_shape)
 
 
 def entries(vector: Vector) -> Tensor:
