@@ -273,7 +273,7 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
         },
         **{
             f"kfac, dense {approx}": Step(optimizer=_kfac(), model=_registered_dense(approx))
-            for approx in ("diagonal", "ekfac")
+            for approx in ("kron", "diagonal", "ekfac")
         },
         "kfac, embedding": Step(optimizer=_kfac(), model=_registered_embedding, images=False),
         "kfac, accumulated": Step(
