@@ -120,8 +120,7 @@ def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[str, ...]]:
     descriptions = (entry.descriptions for same in groups.values() for entry in same)
     with v1.device(CPU):
         flags = [
-            tf.math.is_finite(_joined([entry.totals for entry in same]))
-            for same in groups.values()
+            tf.math.is_finite(_joined([entry.totals for entry in same])) for same in groups.values()
         ]
         return _joined(flags), tuple(itertools.chain.from_iterable(descriptions))
 

@@ -118,9 +118,7 @@ def _kernels_message() -> Any:
                 field.type_name = f".device_traffic.{_MESSAGES[name]}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("device_traffic.Kernels")
-    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("device_traffic.Kernels"))
 
 
 def _type_names(allowed: bytes) -> list[str]:

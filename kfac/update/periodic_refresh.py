@@ -19,7 +19,6 @@ from kfac.estimator import FisherEstimator
 from kfac.placement import assign_by_cost
 from kfac.schedules import called_once, is_due
 from kfac.state import (
-    CPU,
     Assignment,
     assign_all,
     group,

@@ -26,9 +26,32 @@ def test_lines_show_bytes_and_waits():
 
 def test_details_name_tensors():
     crossing, wait, stray = device_traffic.details(MEASURED)
-    assert crossing.split() == "crosses CPU:0 > GPU:0 4000 B Split batch:0 for a, b".split()
-    assert wait.split() == "wait GPU:0 > CPU:0 1 B All all:0 for switch".split()
-    assert stray.split() == "no kernel GPU:0 AsString text".split()
+    assert crossing.split() == [
+        "crosses",
+        "CPU:0",
+        ">",
+        "GPU:0",
+        "4000",
+        "B",
+        "Split",
+        "batch:0",
+        "for",
+        "a,",
+        "b",
+    ]
+    assert wait.split() == [
+        "wait",
+        "GPU:0",
+        ">",
+        "CPU:0",
+        "1",
+        "B",
+        "All",
+        "all:0",
+        "for",
+        "switch",
+    ]
+    assert stray.split() == ["no", "kernel", "GPU:0", "AsString", "text"]
 
 
 @pytest.mark.slow
