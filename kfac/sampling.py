@@ -1,10 +1,10 @@
 """Seeds and random signs.
 
-Every draw is a function of a seed, which TensorFlow reads on the CPU, so seeds are made there. The optimizer makes its seeds from a name, a tower and a step
-that it saves, so a resumed run draws what an uninterrupted one would have drawn. Losses that are
-evaluated by hand get seeds that are drawn anew in each run of a session. What to draw from a
-predicted distribution is in `kfac.loss_functions`. Called by losses, the loss table and the
-estimation modes.
+Every draw is a function of a seed, which is made on the CPU, where TensorFlow reads it. The
+optimizer makes its seeds from a name, a tower and a step that it saves, so a resumed run draws what
+an uninterrupted one would have drawn. Losses that are evaluated by hand get seeds that are drawn
+anew in each run of a session. What to draw from a predicted distribution is in
+`kfac.loss_functions`. Called by losses, the loss table and the estimation modes.
 """
 
 import numbers

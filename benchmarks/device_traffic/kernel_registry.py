@@ -51,8 +51,9 @@ def gpu_kernels() -> dict[str, list[dict[str, Any]]]:
     types. Kernels that only a label selects are left out.
 
     Returns:
-      For each op type, its kernels. The first that accepts the types counts. "types" maps attributes to the names of accepted data types,
-      "host" lists the arguments that are in the memory of the CPU.
+      For each op type, its kernels. The first that accepts the types counts. "types" maps
+      attributes to the names of accepted data types, "host" lists the arguments that are in the
+      memory of the CPU.
     """
     by_device: dict[str, dict[str, list[Kernel]]] = {"GPU": {}, "DEFAULT": {}}
     for kernel in _registered():
