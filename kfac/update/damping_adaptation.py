@@ -325,7 +325,7 @@ class AdaptedDamping(DampingRule):
             return Verdict(state, tf.logical_and(prediction.due, rejected))
 
     def _is_due(self, step: Tensor) -> Tensor:
-        with v1.device(step.device):
+        with v1.device(CPU):
             return tf.equal(step % self._settings.interval, 0)
 
     def _judged(

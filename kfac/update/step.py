@@ -317,7 +317,7 @@ class KfacStep:
         counts = []
         for name, increment in increments.items():
             before = read(self.counter(name))
-            with v1.device(before.device):
+            with v1.device(CPU):
                 after = before + tf.cast(increment, tf.int64)
             counts.append(Assignment(self.counter(name), after))
         return counts
