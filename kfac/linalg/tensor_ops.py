@@ -1,6 +1,6 @@
 """Small tensor functions for all of K-FAC: scalars, dtypes, second moments of rows.
 
-No state, no layers, no devices.
+No state, no layers.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,15 @@ def statistics_dtype(dtype: DType) -> DType:
 
 
 def all_finite(tensor: Tensor) -> Tensor:
-    """Returns bool [], true if every entry of `tensor` is finite."""
-    return tf.reduce_all(tf.math.is_finite(tensor))
+    """Returns bool [], true if every entry of `tensor` is finite; computed where `tensor` is."""
+    with tf.compat.v1.device(tensor.device):
+        return tf.reduce_all(tf.math.is_finite(tensor))
+
+
+def all_true(conditions: Sequence[Tensor]) -> Tensor:
+    """Returns bool [], true if all conditions [] are; computed where the first one is."""
+    with tf.compat.v1.device(conditions[0].device):
+        return tf.reduce_all(tf.stack(conditions))
 
 
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:

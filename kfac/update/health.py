@@ -7,6 +7,7 @@ by the optimizer; how to read the curves is in docs/howto/kfac_tuning.md.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -41,7 +42,7 @@ def summarize(
             **scalars,
             "refused_statistics": tf.add_n(refused),
             **{f"{name}_inverses": n for name, n in zip(RARE_PATHS, rare_paths, strict=True)},
-            **{f"{factor.name}/trace": factor.trace() for factor in factors},
+            **{f"{factor.name}/trace": _trace_of_factor(factor) for factor in factors},
             **_conditions(factors),
         }
         _show(shown)
@@ -71,9 +72,12 @@ def _conditions(factors: Sequence[FisherFactor]) -> dict[str, Tensor]:
     for factor in factors:
         for slot in factor.inverses:
             if slot.request.leaf == "inverse":
-                matrix = factor.get_cov_as_linear_operator().to_dense()
-                halves = [tf.nn.l2_loss(tf.cast(x, tf.float32)) for x in (matrix, slot.read())]
-                squares[f"{slot.name}_condition"] = halves
+                with _device_of(factor):
+                    matrix = factor.get_cov_as_linear_operator().to_dense()
+                    average = tf.nn.l2_loss(tf.cast(matrix, tf.float32))
+                with v1.device(slot.variables[0].device):
+                    inverse = tf.nn.l2_loss(tf.cast(slot.read(), tf.float32))
+                squares[f"{slot.name}_condition"] = [average, inverse]
     if not squares:
         return {}
     norms = tf.sqrt(2 * tf.reshape(tf.stack(tf.nest.flatten(list(squares.values()))), [-1, 2]))
@@ -99,6 +103,18 @@ def mean_curvature(blocks: Sequence[FisherBlock]) -> Tensor:
 def _trace(block: FisherBlock) -> Tensor:
     """Returns the trace of a block; that of c·A⊗G is c·tr A·tr G."""
     if not isinstance(block, TwoFactorBlock):
-        return tf.add_n([factor.trace() for factor in block.factors])
-    a, g = (tf.cast(f.trace(), tf.float64) for f in (block.input_factor, block.output_factor))
+        return tf.add_n([_trace_of_factor(factor) for factor in block.factors])
+    factors = (block.input_factor, block.output_factor)
+    a, g = (tf.cast(_trace_of_factor(factor), tf.float64) for factor in factors)
     return tensor_ops.as_scalar(block.replications(), tf.float64) * a * g
+
+
+def _trace_of_factor(factor: FisherFactor) -> Tensor:
+    """Returns the trace of a factor, computed where its average is."""
+    with _device_of(factor):
+        return factor.trace()
+
+
+def _device_of(factor: FisherFactor) -> Any:
+    """Returns a scope with the device of a factor's average."""
+    return v1.device(factor.get_cov_vars()[0].device)
