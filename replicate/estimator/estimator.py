@@ -29,6 +29,7 @@ from replicate.estimator.cluster.waiting_session import check_trains, training_s
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
+from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
@@ -89,6 +90,7 @@ class Estimator:
         self._warm_start = warm_start_settings(warm_start_from)
         self._has_warned = False
         self._written = WrittenGraph()
+        self._evaluation_events = EventFiles()
         self._start = StartHook(self._config, self._params)
 
     @functools.cached_property
@@ -223,7 +225,7 @@ class Estimator:
             inputs, spec = self._build(ModeKeys.EVAL, input_fn)
             self._start_warm(checkpoint)
             results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
-        write_results(self.eval_dir(name), results)
+        write_results(self.eval_dir(name), results, self._evaluation_events)
         return results
 
     def predict(

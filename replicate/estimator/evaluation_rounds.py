@@ -5,6 +5,7 @@ Owns the times of the rounds. `RoundsHook` makes rounds between two steps of a t
 other processes train. `train_and_evaluate` starts both.
 """
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -26,6 +27,9 @@ v1 = tf.compat.v1
 
 POLL_SECS = 1.0
 """Seconds between two searches for a new checkpoint."""
+
+_COLLECT_SECS = 30.0
+"""Least seconds between two collections of garbage, each of which takes some tenths of a second."""
 
 _PATIENCE = 10
 """Attempts to read a checkpoint before the failure counts as an error."""
@@ -61,6 +65,7 @@ class EvaluationRounds:
         self._estimator = estimator
         self._spec = eval_spec
         self._evaluated: str | None = None
+        self._collect_at = time.monotonic() + _COLLECT_SECS
 
     def clean(self) -> None:
         """Removes the files of killed exports. No other process may export there."""
@@ -89,6 +94,16 @@ class EvaluationRounds:
             )
             for exporter in spec.exporters
         ]
+        self._collect_garbage()
+
+    def _collect_garbage(self) -> None:
+        """Frees the graphs of past rounds, which are cycles of Python objects, every now and then.
+
+        Python itself would wait until a quarter of all objects are new: some 50 MB of graphs.
+        """
+        if time.monotonic() >= self._collect_at:
+            gc.collect()
+            self._collect_at = time.monotonic() + _COLLECT_SECS
 
     def _folder(self, exporter: Any) -> str:
         return os.path.join(self._estimator.model_dir, "export", exporter.name)

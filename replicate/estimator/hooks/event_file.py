@@ -1,4 +1,4 @@
-"""EventFile: an event file for TensorBoard whose failures are seen.
+"""EventFile and EventFiles: event files for TensorBoard whose failures are seen.
 
 TensorFlow's own writer loses events on a full disk without a word. This one writes the same format,
 one record per event. After a failure it warns, leaves the torn file as it is, and starts another
@@ -119,3 +119,19 @@ class EventFile:
         if writer is not None:
             with contextlib.suppress(OSError, tf.errors.OpError):
                 writer.close()
+
+
+@final
+class EventFiles:
+    """Event files of several directories, one each, which stay open."""
+
+    def __init__(self) -> None:
+        """Starts without files."""
+        self._files: dict[str, EventFile] = {}
+
+    def of(self, folder: str) -> EventFile:
+        """Returns the file of a directory; a new one if there is none, or somebody removed it."""
+        file = self._files.get(folder)
+        if file is None or not tf.io.gfile.exists(file.path):
+            file = self._files[folder] = EventFile(folder)
+        return file

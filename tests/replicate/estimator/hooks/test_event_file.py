@@ -1,5 +1,6 @@
 """Event files: the format that TensorBoard reads, and what happens when the disk refuses them."""
 
+import os
 import shutil
 
 import pytest
@@ -7,7 +8,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replicate.estimator.hooks import event_file
-from replicate.estimator.hooks.event_file import EventFile
+from replicate.estimator.hooks.event_file import EventFile, EventFiles
 
 v1 = tf.compat.v1
 
@@ -104,3 +105,21 @@ def test_a_removed_file_is_replaced(tmp_path, caplog):
     file.add_summary(summary(2.0), 2)
     file.close()
     assert values(tmp_path / "a") == [(2, 2.0)]
+
+
+def test_each_directory_has_one_file_that_stays_open(tmp_path):
+    files = EventFiles()
+    for step in (1, 2):
+        for name in ("a", "b"):
+            files.of(f"{tmp_path}/{name}").add_summary(v1.Summary(), step)
+            files.of(f"{tmp_path}/{name}").flush()
+    for name in ("a", "b"):
+        (path,) = (tmp_path / name).iterdir()
+        assert [event.step for event in v1.train.summary_iterator(str(path))] == [0, 1, 2]
+
+
+def test_a_removed_file_of_a_directory_is_followed_by_another(tmp_path):
+    files = EventFiles()
+    first = files.of(str(tmp_path))
+    os.remove(first.path)
+    assert files.of(str(tmp_path)).path != first.path
