@@ -3,6 +3,7 @@
 No state, no layers, no devices.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +48,13 @@ def statistics_dtype(dtype: DType) -> DType:
 
 def all_finite(tensor: Tensor) -> Tensor:
     """Returns bool [], true if every entry of `tensor` is finite."""
-    return tf.reduce_all(tf.math.is_finite(tensor))
+    finite = tf.math.is_finite(tensor)
+    return finite if tensor.shape.rank == 0 else tf.reduce_all(finite)
+
+
+def all_true(conditions: Sequence[Tensor]) -> Tensor:
+    """Returns bool [], true if all of some bool [] are, or if there are none."""
+    return functools.reduce(tf.logical_and, conditions) if conditions else tf.constant(True)
 
 
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
