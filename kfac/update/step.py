@@ -330,10 +330,9 @@ class KfacStep:
                 **self._rules.damping.summaries,
                 **self._rules.momentum.summaries,
                 **counters,
-                "mean_curvature": health.mean_curvature(self._estimator.blocks),
-                "layers_without_inverse": health.count_without_inverse(self._estimator.blocks),
             }
-            health.summarize(scalars, self._estimator.factors, self._estimator.times)
+            estimator = self._estimator
+            health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
 
 
 @typing.final

@@ -368,6 +368,6 @@ def test_worker_ignores_the_end_marker_of_an_earlier_run(
     monkeypatch.setattr(end_marker, "OLD_SECS", 0)
     role = start_servers(chief=1, worker=1, ps=1)["worker", 0]
     announce_end(str(tmp_path))
-    worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=2)
-    with pytest.raises(ClusterError, match="waited 2 seconds for chief 0"):
+    worker = linear.make_estimator(tmp_path, cluster=role, session_creation_timeout_secs=1)
+    with pytest.raises(ClusterError, match="waited 1 seconds for chief 0"):
         worker.train(linear.input_fn)
