@@ -89,14 +89,17 @@ def remove_failed_save(checkpoint: str, files: ModelFiles) -> None:
       ModelDirInUseError: Another process took over.
     """
     folder, _, name = checkpoint.rpartition("/")
-    pattern = r"checkpoint\.tmp.*"
-    if checkpoint not in listed_checkpoints(folder):
-        pattern += rf"|{re.escape(name)}(\..*|_temp.*)"
+    is_listed = checkpoint in listed_checkpoints(folder)
+    own_file = r"checkpoint\.tmp.*" if is_listed else rf"checkpoint\.tmp.*|{re.escape(name)}\..*"
     with contextlib.suppress(tf.errors.OpError):
         for each in (each.rstrip("/") for each in tf.io.gfile.listdir(folder)):
+            path = f"{folder}/{each}"
+            is_folder = tf.io.gfile.isdir(path)
             with contextlib.suppress(tf.errors.OpError):
-                if re.fullmatch(pattern, each):
-                    files.remove(f"{folder}/{each}")
+                if each.startswith(f"{name}_temp") or (
+                    re.fullmatch(own_file, each) and not is_folder
+                ):
+                    files.remove(path)
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:

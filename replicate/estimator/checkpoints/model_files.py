@@ -129,9 +129,13 @@ class ModelFiles:
             self._lease.clear()
 
     def _publish(self, folder: str, checkpoint: str) -> None:
-        """Moves the files in a folder to their places, in place of an older checkpoint's."""
+        """Moves the files in a folder to their places, in place of an older checkpoint's.
+
+        A directory of such a name is not ours: it stays, and the move fails.
+        """
         for path in checkpoint_files(checkpoint):
-            self.remove(path)
+            if not tf.io.gfile.isdir(path):
+                self.remove(path)
         names = sorted(tf.io.gfile.listdir(folder), key=lambda name: (".index" in name, name))
         for name in names:
             tf.io.gfile.rename(f"{folder}/{name}", f"{self.model_dir}/{name}", overwrite=True)
