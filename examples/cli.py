@@ -42,6 +42,13 @@ CLUSTER_TROUBLE = 138
 CONFIG_FILE = "config.json"
 _PURPOSE_FILE = "trained_for.txt"
 _LONGEST = 900
+_LONGEST_WORD = 100
+LARGEST_SIZE = 2**16
+"""Upper bound of the sizes of batches and layers, so that a slip does not take all memory."""
+
+_LARGEST_SEED = 2**62
+"""Leaves room in 64 bits for the number of a worker, which is added."""
+
 FLAGS = flags.FLAGS
 
 flags.DEFINE_bool("help", False, "Show this help.", short_name="h")
@@ -60,6 +67,10 @@ def parse_flags() -> None:
         extra = FLAGS(sys.argv)[1:]
     except flags.Error as error:
         fail(_with_accepted(error), BAD_INPUT)
+    except ValueError as error:  # absl raises no class of its own for "--noflag=value".
+        fail(str(error), BAD_INPUT)
+    except RecursionError:  # absl looks for a flag with a similar name.
+        fail(f"Unknown command line flag: {max(sys.argv[1:], key=len)}", BAD_INPUT)
     if FLAGS["help"].value:
         print(sys.modules["__main__"].__doc__)
         print(FLAGS.main_module_help())
@@ -94,11 +105,18 @@ def _leave(code: object) -> NoReturn:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Prints one line to standard error and exits. Cuts the middle out of long messages."""
+    """Prints one line to standard error and exits.
+
+    Cuts the middle out of long messages, and escapes characters that are not printable.
+    """
     line = " ".join(message.split())
+    line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
     if len(line) > _LONGEST:
         head, tail = line[: _LONGEST * 2 // 3], line[-_LONGEST // 3 :]
-        line = f"{head.rpartition(' ')[0]} … {tail.partition(' ')[2]}"
+        # A word that is cut is left out, unless it is so long that little else would stay.
+        head = re.sub(rf" \S{{0,{_LONGEST_WORD}}}$", "", head)
+        tail = re.sub(rf"^\S{{0,{_LONGEST_WORD}}} ", "", tail)
+        line = f"{head} … {tail}"
     print(f"{program_name()}: {line}", file=sys.stderr)
     sys.exit(code)
 
@@ -223,7 +241,7 @@ def define_run_flags(
     flags.DEFINE_string("model_dir", model_dir, "Where checkpoints, events and pictures go.")
     flags.DEFINE_integer("num_towers", None, "Default: one for each GPU, but at least 2.", 1)
     flags.DEFINE_list("devices", None, "One for each tower. Default: GPUs if enough, else CPUs.")
-    flags.DEFINE_integer("batch_size", batch_size, "Images in a step, over all towers together.", 1)
+    define_batch_size(batch_size, "Images in a step, over all towers together.")
     flags.DEFINE_integer("train_steps", train_steps, "The step to train to.", 1)
     flags.DEFINE_integer(
         "eval_every_steps",
@@ -238,7 +256,7 @@ def define_run_flags(
         "in a plain graph, every ten minutes.",
         1,
     )
-    flags.DEFINE_integer("seed", 0, "Of the first weights, the order of the images and sampling.")
+    define_seed("Of the first weights, the order of the images and sampling.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
     flags.DEFINE_string(
         "profile_steps", None, "First and last step to trace for TensorBoard, such as 20:24."
@@ -257,6 +275,28 @@ def define_run_flags(
 def define_steal() -> None:
     """Defines the flag --steal."""
     flags.DEFINE_bool("steal", False, "Take the model directory over from a job that trains there.")
+
+
+def define_batch_size(default: int | None, text: str) -> None:
+    """Defines the flag --batch_size."""
+    flags.DEFINE_integer("batch_size", default, text, 1, LARGEST_SIZE)
+
+
+def define_hidden_units(default: list[str]) -> None:
+    """Defines the flag --hidden_units, a list of numbers."""
+    flags.DEFINE_list("hidden_units", default, "Units of each hidden layer.")
+    flags.register_validator("hidden_units", _are_sizes, "must be numbers above 0, such as 32,16")
+
+
+def _are_sizes(texts: list[str]) -> bool:
+    """Returns True if there are texts, and each is a whole number from 1 to LARGEST_SIZE."""
+    short = all(text.isdecimal() and len(text) <= len(str(LARGEST_SIZE)) for text in texts)
+    return bool(texts) and short and all(0 < int(text) <= LARGEST_SIZE for text in texts)
+
+
+def define_seed(text: str) -> None:
+    """Defines the flag --seed."""
+    flags.DEFINE_integer("seed", 0, text, -_LARGEST_SEED, _LARGEST_SEED)
 
 
 def define_positive(name: str, default: float | None, text: str) -> None:
@@ -321,10 +361,13 @@ def claim_model_dir(model_dir: str, purpose: str) -> None:
       purpose: One line that differs between runs whose checkpoints do not fit each other.
 
     Raises:
-      ValueError: The directory is a file, is not writable, or holds checkpoints of another purpose.
+      ValueError: The directory is a file, is not writable, is not of this machine, or holds
+        checkpoints of another purpose.
     """
     folder = Path(model_dir)
     note = folder / _PURPOSE_FILE
+    if "://" in model_dir:
+        raise ValueError(f"--model_dir={model_dir} must be a directory of this machine")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         in_use = note.exists() and (folder / "checkpoint").exists()

@@ -136,7 +136,7 @@ def draw_samples(estimator: replicate.Estimator, count: int, seed: int) -> np.nd
     Returns:
       float32 array [count, height, width, 1].
     """
-    noise = np.random.default_rng(seed).standard_normal((count, NOISE), np.float32)
+    noise = np.random.default_rng(abs(seed)).standard_normal((count, NOISE), np.float32)
     predictions = estimator.predict(lambda: tf.data.Dataset.from_tensor_slices(noise).batch(_BATCH))
     return np.stack([prediction["image"] for prediction in predictions])
 

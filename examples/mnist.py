@@ -300,7 +300,12 @@ def _examples(images_path: Path, labels_path: Path) -> Examples:
             f"Cannot use {labels_path}: it has {len(labels)} labels, expected {len(images)}, as "
             f"many as there are images in {images_path}."
         )
-    if not images.size or labels.max() >= CLASSES:
-        found = f"a label {labels.max()}" if labels.size else "no labels"
-        raise ValueError(f"Cannot use {labels_path}: it has {found}, expected labels 0 to 9.")
+    if not images.size:
+        raise ValueError(
+            f"Cannot use {images_path}: it has no pixels, its shape is {images.shape}."
+        )
+    if labels.max() >= CLASSES:
+        raise ValueError(
+            f"Cannot use {labels_path}: it has a label {labels.max()}, expected labels 0 to 9."
+        )
     return Examples((images / np.float32(255))[..., np.newaxis], labels.astype(np.int32))

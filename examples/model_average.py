@@ -99,7 +99,9 @@ def define_flags() -> None:
     cli.define_run_flags(
         model_dir="runs/model_average", batch_size=64, train_steps=30, eval_every_steps=10
     )
-    flags.DEFINE_integer("interval_steps", 10, "Local steps from one averaging to the next.", 1)
+    flags.DEFINE_integer(
+        "interval_steps", 10, "Local steps from one averaging to the next.", 1, 2**31 - 1
+    )
     flags.DEFINE_enum("optimizer", "kfac", list(LEARNING_RATES), "What makes the local steps.")
     cli.define_learning_rate(LEARNING_RATES)
     cli.define_momentum(0.9, "Of the optimizer.")

@@ -16,6 +16,8 @@ import replicate
 from examples import cli, mnist
 from examples.cli import RunSettings
 from replicate.disk_errors import disk_errors
+from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
+from replicate.estimator.checkpoints.model_files import ModelFiles
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
@@ -135,12 +137,32 @@ def _session(loss: Any, settings: RunSettings) -> v1.train.MonitoredSession:
 
 def _begin(settings: RunSettings, params: Mapping[str, Any]) -> int:
     """Writes config.json, prints the step at which the run starts, and returns it."""
-    checkpoint = tf.train.latest_checkpoint(settings.model_dir)
+    checkpoint = _newest_checkpoint(settings.model_dir)
     step = int(tf.train.load_variable(checkpoint, v1.GraphKeys.GLOBAL_STEP)) if checkpoint else 0
     with cli.bad_input():
         cli.record_config(settings.model_dir, step, params=params)
     cli.show_start(checkpoint, step, settings.model_dir, settings.train_steps)
     return step
+
+
+def _newest_checkpoint(model_dir: str) -> str | None:
+    """Returns the checkpoint that the session will restore, None at a fresh start.
+
+    The session would start at step 0 if it could not read the state file. Exits with one line
+    instead, and if no checkpoint can be read.
+    """
+    try:
+        set_aside_damaged(ModelFiles(model_dir))
+        checkpoint = newest_checkpoint(model_dir)
+    except replicate.CheckpointError as error:
+        cli.fail(str(error), cli.BAD_INPUT)
+    with cli.bad_input():
+        if checkpoint != tf.train.latest_checkpoint(model_dir):
+            raise ValueError(
+                f"{model_dir}/checkpoint is damaged, and a plain graph cannot do without it: write "
+                f'the line model_checkpoint_path: "{checkpoint}" into it'
+            )
+    return checkpoint
 
 
 def _accuracies(

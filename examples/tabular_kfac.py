@@ -103,21 +103,14 @@ def define_flags() -> None:
     flags.DEFINE_string("model_dir", "runs/tabular_kfac", "A folder for each optimizer goes there.")
     flags.DEFINE_integer("num_towers", None, "Default: one for each GPU, but at least 2.", 1)
     flags.DEFINE_list("devices", None, "One for each tower. Default: GPUs if enough, else CPUs.")
-    flags.DEFINE_list("hidden_units", ["32", "16"], "Units of each hidden layer.")
-    flags.register_validator(
-        "hidden_units",
-        lambda units: units and all(each.isdecimal() and int(each) > 0 for each in units),
-        "must be whole numbers above 0, such as 32,16",
-    )
+    cli.define_hidden_units(["32", "16"])
     cli.define_positive("learning_rate", 0.1, "Of K-FAC.")
     cli.define_positive("damping", 0.1, "Of K-FAC.")
     cli.define_positive("adagrad_learning_rate", 0.2, "Of Adagrad.")
-    flags.DEFINE_integer(
-        "batch_size", None, "Rows in a step, over all towers together. Default: all rows.", 1
-    )
+    cli.define_batch_size(None, "Rows in a step, over all towers together. Default: all rows.")
     flags.DEFINE_integer("train_steps", 40, "The step to train to.", 1)
     flags.DEFINE_integer("eval_every_steps", 5, "Steps between two evaluations.", 1)
-    flags.DEFINE_integer("seed", 0, "Of the first weights and the order of the rows.")
+    cli.define_seed("Of the first weights and the order of the rows.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
     cli.define_steal()
 

@@ -21,6 +21,7 @@ from examples.cli import RunSettings
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
+_MOST_CPU_TOWERS = 256
 _SUMMARY_STEPS = 5
 _ROUNDING = 1e-4
 Params = Mapping[str, Any]
@@ -82,7 +83,8 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
       devices: A device for each tower, or None to choose them here.
 
     Raises:
-      ValueError: The two do not fit together, or a device does not exist.
+      ValueError: The two do not fit together, a device does not exist, or there are more towers
+        than the CPU is divided into.
     """
     if devices and num_towers not in (None, len(devices)):
         raise ValueError(
@@ -93,6 +95,10 @@ def plan_towers(num_towers: int | None, devices: Sequence[str] | None) -> model_
     count = len(devices or ()) or num_towers or max(2, len(gpus))
     if not devices and count <= len(gpus):
         return model_deploy.device_plan(gpus[:count])
+    if count > _MOST_CPU_TOWERS:
+        raise ValueError(
+            f"--num_towers={count} is more than the {_MOST_CPU_TOWERS} that the CPU is divided into"
+        )
     _divide_cpu(count)
     cpus = model_deploy.local_devices("CPU")
     return model_deploy.device_plan(devices or [cpus[tower % len(cpus)] for tower in range(count)])

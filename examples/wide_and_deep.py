@@ -160,19 +160,14 @@ def define_flags() -> None:
     flags.DEFINE_string("model_dir", "runs/wide_and_deep", "For checkpoints, events and pictures.")
     flags.DEFINE_integer("num_towers", None, "Default: one for each GPU, but at least 2.", 1)
     flags.DEFINE_list("devices", None, "One for each tower. Default: GPUs if enough, else CPUs.")
-    flags.DEFINE_list("hidden_units", ["16"], "Units of each hidden layer.")
-    flags.register_validator(
-        "hidden_units",
-        lambda units: units and all(each.isdecimal() and int(each) > 0 for each in units),
-        "must be whole numbers above 0, such as 32,16",
-    )
+    cli.define_hidden_units(["16"])
     cli.define_positive("learning_rate", 0.05, "Of Adagrad, for the network.")
     cli.define_positive("linear_learning_rate", 0.05, "Of FTRL, for the linear model.")
     flags.DEFINE_float("l1", 0.01, "L1 penalty of the linear model, as FTRL scales it.", 0.0)
-    flags.DEFINE_integer("batch_size", 64, "Rows in a step, over all towers together.", 1)
+    cli.define_batch_size(64, "Rows in a step, over all towers together.")
     flags.DEFINE_integer("train_steps", 300, "The step to train to.", 1)
     flags.DEFINE_integer("eval_every_steps", 100, "Steps between two evaluations.", 1)
-    flags.DEFINE_integer("seed", 0, "Of the first weights and the order of the rows.")
+    cli.define_seed("Of the first weights and the order of the rows.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
     cli.define_steal()
 

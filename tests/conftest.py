@@ -56,6 +56,7 @@ gc.freeze()
 def pytest_addoption(parser):
     """Adds what the tests of reliability are repeated with."""
     parser.addoption("--seed", type=int, default=0, help="seed of random faults and inputs")
+    parser.addoption("--case", type=int, help="number of the one fuzzed input to play again")
     parser.addoption("--minutes", type=float, help="duration of the chaos run and of the soak")
 
 

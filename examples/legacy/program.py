@@ -34,7 +34,7 @@ class Program(NamedTuple):
 
 def parse_flags() -> None:
     """Defines the flags as those of the calling program, parses them, and imports TensorFlow."""
-    flags.DEFINE_integer("towers", 1, "Towers to train on, on the CPU.", 1)
+    flags.DEFINE_integer("towers", 1, "Towers to train on, on the CPU.", 1, 256)
     flags.DEFINE_integer("steps", 200, "The step to train to.", 1)
     flags.DEFINE_string("model_dir", None, "For checkpoints and events. Default: a new folder.")
     flags.DEFINE_string("export_dir", None, "For the exported model. Default: none is exported.")
@@ -59,8 +59,11 @@ def run(program: Program) -> None:
 
 
 def _train_evaluate_export(program: Program) -> None:
+    from replicate.estimator.checkpoints.model_dir import prepare_model_dir  # noqa: PLC0415
 
-    classifier = make_estimator(program, FLAGS.model_dir, FLAGS.towers)
+    with cli.bad_input():
+        classifier = make_estimator(program, FLAGS.model_dir, FLAGS.towers)
+        prepare_model_dir(classifier.model_dir)
     with cli.training_errors(classifier):
         classifier.train(program.train_input_fn, max_steps=FLAGS.steps)
         results = classifier.evaluate(program.eval_input_fn)

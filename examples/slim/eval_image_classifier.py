@@ -24,7 +24,7 @@ data_flags.define(
 string("checkpoint_path", "/tmp/tfmodel/", "A checkpoint, or the folder of them.")  # noqa: S108
 string("eval_dir", "/tmp/tfmodel/", "Events go into the folder eval in it.")  # noqa: S108
 integer("max_num_batches", None, "Batches to evaluate. Default: all images.", 1)
-integer("eval_image_size", None, "Side of the images in pixels. Default: the network's own.", 1)
+data_flags.define_image_size("eval_image_size")
 data_flags.define_number(
     "eval_interval_secs", 0, "Above 0: go on with newer checkpoints, one in so many seconds."
 )
@@ -43,6 +43,7 @@ def main() -> None:
     from examples.slim.datasets.dataset import Reading  # noqa: PLC0415
     from examples.slim.image_classifier import checkpoints, cluster, evaluation, problem  # noqa: PLC0415
     from examples.slim.image_classifier.clones import Network  # noqa: PLC0415
+    from examples.slim.image_classifier.input_errors import input_errors  # noqa: PLC0415
 
     with cli.bad_input():
         cli.refuse_unused_flags(
@@ -71,11 +72,12 @@ def main() -> None:
     def evaluate(checkpoint: str) -> None:
         if FLAGS.moving_average_decay is not None:
             evaluation.check_averages(checkpoint)
-        results = estimator.evaluate(
-            lambda: posed.batches(Reading(training=False), FLAGS.batch_size),
-            steps=FLAGS.max_num_batches,
-            checkpoint_path=checkpoint,
-        )
+        with input_errors(posed.dataset):
+            results = estimator.evaluate(
+                lambda: posed.batches(Reading(training=False), FLAGS.batch_size),
+                steps=FLAGS.max_num_batches,
+                checkpoint_path=checkpoint,
+            )
         numbers = (f"{name} {results[name]:.4f}" for name in evaluation.METRICS)
         cli.show(f"step {results['global_step']}", "   ".join([*numbers, checkpoint]))
 

@@ -30,19 +30,19 @@ number("save_summaries_secs", 600, "Seconds between two summaries; 0 for none.")
 number("save_interval_secs", 600, "Seconds between two checkpoints.", above=True)
 integer("max_number_of_steps", None, "The step to train to. Default: no end.", 1)
 cli.define_steal()
-integer("seed", 0, "Of the first weights, the order of the images, and what is random in them.")
+cli.define_seed("Of the first weights, the order of the images, and what is random in them.")
 
 # Devices and the cluster.
-integer("worker_replicas", 1, "Processes that train; for --master.", 1)
-integer("num_ps_tasks", 0, "Parameter servers; for --master.", 0)
+integer("worker_replicas", 1, "Processes that train; for --master.", 1, cli.LARGEST_SIZE)
+integer("num_ps_tasks", 0, "Parameter servers; for --master.", 0, cli.LARGEST_SIZE)
 flags.DEFINE_list("worker_hosts", None, "Addresses of the workers, host:port, the chief first.")
 flags.DEFINE_list("ps_hosts", None, "Addresses of the parameter servers, host:port.")
 flags.DEFINE_enum("job_name", "worker", ["worker", "ps"], "What this process is; for the hosts.")
 
 # Images and network.
 data_flags.define(split_name="train", batch_size=32, progress_of="each clone trains on in a step")
-integer("num_readers", 4, "Files that are read at the same time.", 1)
-integer("train_image_size", None, "Side of the images in pixels. Default: the network's own.", 1)
+integer("num_readers", 4, "Files that are read at the same time.", 1, cli.LARGEST_SIZE)
+data_flags.define_image_size("train_image_size")
 
 # The optimizer.
 OPTIMIZERS = ["adadelta", "adagrad", "adam", "ftrl", "kfac", "momentum", "rmsprop", "sgd"]
@@ -65,8 +65,8 @@ number("kfac_damping", 0.01, "Of kfac: added to the curvature.", above=True)
 number("kfac_momentum", 0.9, "Of kfac.")
 number("kfac_cov_ema_decay", 0.95, "Weight of the past in the curvature of kfac.")
 number("kfac_norm_constraint", 0.001, "Bound of the squared Fisher norm of a step.", above=True)
-integer("kfac_invert_every", 10, "Steps between two inversions.", 1)
-integer("kfac_cov_update_every", 1, "Steps between two updates of the curvature.", 1)
+integer("kfac_invert_every", 10, "Steps between two inversions.", 1, 2**31 - 1)
+integer("kfac_cov_update_every", 1, "Steps between two updates of the curvature.", 1, 2**31 - 1)
 data_flags.define_gone("quantize_delay", -1, "TensorFlow 2 cannot rewrite a graph to quantize it.")
 boolean("summarize_gradients", False, "Whether TensorBoard shows the gradients.")
 
@@ -82,7 +82,7 @@ number("label_smoothing", 0.0, "Share of the targets that is spread over all cla
 
 # Replicas that wait for each other.
 boolean("sync_replicas", False, "Whether the replicas make a step together.")
-integer("replicas_to_aggregate", 1, "How many of them a step waits for.", 1)
+integer("replicas_to_aggregate", 1, "How many of them a step waits for.", 1, 2**31 - 1)
 
 # Fine-tuning.
 string("checkpoint_path", None, "What to begin with: a checkpoint, or a directory of them.")
@@ -177,6 +177,7 @@ def train(config: Any) -> None:
     import replicate  # noqa: PLC0415
     from examples.slim.datasets.dataset import Reading  # noqa: PLC0415
     from examples.slim.image_classifier import cluster, problem, training  # noqa: PLC0415
+    from examples.slim.image_classifier.input_errors import input_errors  # noqa: PLC0415
 
     with cli.bad_input():
         deployment = cluster.deployment(config, FLAGS.num_clones, FLAGS.clone_on_cpu)
@@ -206,7 +207,7 @@ def train(config: Any) -> None:
     cli.show_start(begun, step, estimator.model_dir, FLAGS.max_number_of_steps)
     if begun and FLAGS.checkpoint_path:
         cli.show("fine-tuning", "not again: this run goes on from its own checkpoint")
-    with cli.training_errors(estimator):
+    with cli.training_errors(estimator), input_errors(posed.dataset):
         cluster.train(
             estimator, lambda: posed.batches(reading, batch_rows), FLAGS.max_number_of_steps
         )

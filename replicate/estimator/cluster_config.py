@@ -23,7 +23,10 @@ _EXAMPLE = (
     '"ps": ["10.0.0.3:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
 _STRINGS = ("model_dir", "session_master", "eval_session_master")
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+_NOT_TEXT = r"\x00\ud800-\udfff"
+_ADDRESS = re.compile(
+    rf"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]{_NOT_TEXT}]+):(?P<port>[0-9]{{1,5}})"
+)
 
 
 class TaskType:
@@ -204,6 +207,11 @@ def _string(config: dict[str, Any], key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         advice = "give a path" if key == "model_dir" else 'give an address, "grpc://host:port"'
         raise _error(f'"{key}" must be a string, got {_shown(value)}', advice)
+    if value and re.search(f"[{_NOT_TEXT}]", value):
+        raise _error(
+            f'"{key}" holds a character that no path or address has, in {_shown(value)}',
+            "look for a NUL and for half of a character",
+        )
     return value or None
 
 
@@ -220,21 +228,29 @@ def _check_task_alone(task: dict[str, Any]) -> None:
 def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     for job in cluster:
         if job not in _TASK_TYPES:
-            raise _error(f'"cluster" holds a job {job!r}', f"the jobs are {list(_TASK_TYPES)}")
+            raise _error(
+                f'"cluster" holds a job {_shown(job)}', f"the jobs are {list(_TASK_TYPES)}"
+            )
     listed = [job for job in _TASK_TYPES if job in cluster and cluster[job] != []]
     jobs = {job: _checked_tasks(job, cluster[job]) for job in listed}
     _check_one_chief(jobs)
-    seen: dict[str, str] = {}
+    seen: dict[tuple[str, int], str] = {}
     for job, addresses in jobs.items():
         for index, address in enumerate(addresses):
-            place = f"{job} {index}"
-            if address in seen:
+            place, endpoint = f"{job} {index}", _endpoint(address)
+            if endpoint in seen:
                 raise _error(
-                    f"{seen[address]} and {place} have the same address {address!r}",
+                    f"{seen[endpoint]} and {place} have the same address {_shown(address)}",
                     "give every task its own port",
                 )
-            seen[address] = place
+            seen[endpoint] = place
     return jobs
+
+
+def _endpoint(address: str) -> tuple[str, int]:
+    """Returns host and port of an address, the same for all spellings of both."""
+    host, _, port = address.rpartition(":")
+    return host.lower(), int(port)
 
 
 def _checked_tasks(job: str, addresses: Any) -> tuple[str, ...]:
@@ -264,7 +280,7 @@ def _check_one_chief(jobs: Mapping[str, tuple[str, ...]]) -> None:
     (job,) = chiefs
     if len(jobs[job]) > 1:
         raise _error(
-            f'"{job}" has {len(jobs[job])} tasks: {list(jobs[job])}',
+            f'"{job}" has {len(jobs[job])} tasks: {_shown(jobs[job])}',
             'keep one and list the others as "worker"',
         )
 
@@ -283,11 +299,12 @@ def _checked_task(task: dict[str, Any], jobs: Mapping[str, tuple[str, ...]]) -> 
         )
     if index is None:
         raise _error(f"the task index is {_shown(task.get('index'))}", "write a whole number")
-    count = len(jobs.get(task_type, ())) or index + 1
-    if not 0 <= index < count:
+    count = len(jobs.get(task_type, ()))  # 0 for an evaluator, which the cluster need not list.
+    if index < 0 or 0 < count <= index:
+        listed = f": {task_type!r} has {count} tasks" if count else ""
         raise _error(
-            f"the task index {index} is out of range: {task_type!r} has {count} tasks",
-            f"use 0 to {count - 1}" if count > 0 else "use 0 or more",
+            f"the task index {_shown(index)} is out of range{listed}",
+            f"use 0 to {count - 1}" if count else "use 0 or more",
         )
     return str(task_type), index
 

@@ -17,7 +17,7 @@ from replicate._types import Variable
 from replicate.checkpoint_names import former_names, saved_objects, saved_variables
 from replicate.errors import ArgumentTypeError, CheckpointError
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
-from replicate.estimator.checkpoints.reading import open_checkpoint
+from replicate.estimator.checkpoints.reading import damage_in, open_checkpoint
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
@@ -105,11 +105,12 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
       settings: Checkpoint and variables.
 
     Raises:
-      CheckpointError: There is no such checkpoint, or it does not fit the model.
+      CheckpointError: There is no such checkpoint, it is damaged, or it does not fit the model.
       ValueError: No trainable variable has a name that vars_to_warm_start matches.
     """
     _check_something_matches(settings.vars_to_warm_start)
     path = _checkpoint(settings.ckpt_to_initialize_from)
+    _check_whole(path)
     settings = _with_former_names(_of_averages(settings), path)
     log.info("Warm start from %s", path)
     try:
@@ -247,6 +248,16 @@ def _check_something_matches(pattern: Any) -> None:
         raise ValueError(
             f"Cannot warm-start the model: vars_to_warm_start {pattern!r} matches none of the "
             f"trainable variables, {names}. Correct the pattern, or list the variables' names."
+        )
+
+
+def _check_whole(path: str) -> None:
+    """Raises CheckpointError if a checkpoint is damaged: its values are read in a session later."""
+    open_checkpoint(path)
+    damage = damage_in(path)
+    if damage is not None:
+        raise CheckpointError(
+            f"Cannot warm-start the model from {path}: {damage}. Choose another checkpoint."
         )
 
 

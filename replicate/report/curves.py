@@ -8,7 +8,9 @@ import importlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
 
 TRAINING = "training"
 """Name of the run in the model directory itself; all other runs are evaluations."""
@@ -40,6 +42,9 @@ def read_curves(folder: Path) -> Runs:
 
     Returns:
       The runs that have at least one scalar, training first.
+
+    Raises:
+      ValueError: An event file is damaged so that TensorBoard cannot read past it.
     """
     reader = importlib.import_module(_READER)
     # TensorBoard would warn of several graphs in one run.
@@ -47,10 +52,25 @@ def read_curves(folder: Path) -> Runs:
     folders = {TRAINING: folder} | {path.name: path for path in sorted(folder.glob("eval*/"))}
     runs = {}
     for run, run_folder in folders.items():
-        events = reader.EventAccumulator(str(run_folder), size_guidance={"scalars": 0}).Reload()
+        accumulator = reader.EventAccumulator(str(run_folder), size_guidance={"scalars": 0})
+        events = _loaded(accumulator, run_folder)
         found = {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
         runs[run] = {
             tag: Curve(tuple(p.step for p in points), tuple(p.value for p in points))
             for tag, points in found.items()
         }
     return {run: curves for run, curves in runs.items() if curves}
+
+
+def _loaded(accumulator: Any, folder: Path) -> Any:
+    """Reads the event files of a folder.
+
+    Raises:
+      ValueError: TensorBoard cannot read one of them.
+    """
+    try:
+        return accumulator.Reload()
+    except DecodeError as error:
+        raise ValueError(
+            f"cannot read the event files in {folder}: one is damaged ({error}): move it away"
+        ) from error

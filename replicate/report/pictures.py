@@ -7,6 +7,7 @@ Okabe and Ito, which colour-blind readers can tell apart. Curves of few points a
 import importlib
 import itertools
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ def draw(panels: Sequence[Panel], path: Path, title: str) -> None:
     figure.suptitle(title, fontweight="bold", parse_math=False)
     for place, panel in enumerate(panels):
         _fill(figure.add_subplot(rows, columns, place + 1), panel)
-    figure.savefig(path)
+    with warnings.catch_warnings():
+        # A name may have characters that the font lacks; they become boxes.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(path)
 
 
 def _fill(axes: Any, panel: Panel) -> None:

@@ -68,6 +68,9 @@ def test_help_shows_the_docstring_and_the_flags_and_exits_with_0(tmp_path, flag)
         (["--number=x"], "'x'; it takes a non-negative integer"),
         (["--number=-1"], "-1"),
         (["--numbr=1"], "numbr"),
+        ([f"--numbe{'x' * 5000}"], "Unknown command line flag: --numbexxx"),
+        (["--nohelp=1"], "--nohelp=1 does not take an argument"),
+        (["--number=\x7f"], r"--number=\x7f"),
         (["stray"], "stray"),
     ],
 )
@@ -179,6 +182,7 @@ def run_flags():
         cli.define_positive("limit", None, "A limit.")
         cli.define_momentum(0.9, "A momentum.")
         cli.define_learning_rate({"adam": 0.01, "sgd": 0.5})
+        cli.define_hidden_units(["16"])
         yield flags.FLAGS
 
 
@@ -217,6 +221,10 @@ def test_the_flags_are_listed_as_those_of_the_caller(run_flags):
         "momentum=nan",
         "seed=x",
         "profile_steps=20",
+        "batch_size=65537",
+        "seed=9223372036854775807",
+        "hidden_units=8,70000",
+        f"hidden_units={'9' * 5000}",
     ],
 )
 def test_numbers_out_of_range_are_refused(run_flags, wrong):
@@ -282,6 +290,15 @@ def test_checkpoints_keep_their_purpose(tmp_path):
     with pytest.raises(ValueError, match=f"{tmp_path} holds checkpoints of one, and .* another"):
         cli.claim_model_dir(str(tmp_path), "another")
     assert (tmp_path / "trained_for.txt").read_text() == "one"
+
+
+def test_a_directory_of_another_machine_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ValueError, match="--model_dir=gs://x/y must be a directory of this machine"
+    ):
+        cli.claim_model_dir("gs://x/y", "one")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("below", ["", "below"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import numpy as np
@@ -72,6 +73,36 @@ def test_trains_prints_evaluates_and_goes_on(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "complete at step 5, nothing to train up to step 5" in printed
     assert "training  " not in printed
+
+
+def test_damaged_newest_checkpoint_is_set_aside(tmp_path, capsys):
+    for last in (3, 4):
+        run(tmp_path, train_steps=last)
+    with (tmp_path / "model.ckpt-4.index").open("ab") as file:
+        file.truncate(20)
+    run(tmp_path, train_steps=4)
+    assert "model.ckpt-3: continuing at step 3" in capsys.readouterr().out
+    assert (tmp_path / "model.ckpt-4.index.corrupt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("checkpoint", "/checkpoint is damaged, and .* model_checkpoint_path: .*/model.ckpt-3"),
+        ("model.ckpt-3.index", "none of them can be read"),
+    ],
+)
+def test_plain_graph_never_starts_anew_beside_checkpoints(tmp_path, capsys, name, message):
+    run(tmp_path, train_steps=3)
+    for path in tmp_path.glob("model.ckpt-0.*"):
+        path.unlink()
+    (tmp_path / name).write_bytes(b"garbage {")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(SystemExit) as end:
+        run(tmp_path, train_steps=3)
+    assert end.value.code == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

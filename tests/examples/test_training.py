@@ -66,6 +66,12 @@ def test_a_plain_graph_refuses_towers(num_towers, devices, wrong):
         training.plan_one_device(settings(num_towers, devices))
 
 
+@pytest.mark.parametrize("count", [257, 2**31, 2**63])
+def test_absurd_number_of_towers_is_refused(count):
+    with pytest.raises(ValueError, match=f"--num_towers={count} is more than the 256"):
+        training.plan_towers(count, None)
+
+
 def test_towers_use_existing_logical_devices():
     towers = training.plan_towers(3, None).towers
     assert towers == ("/device:CPU:0", "/device:CPU:1", "/device:CPU:2")

@@ -44,9 +44,9 @@ def define(*, split_name: str, batch_size: int, progress_of: str) -> None:
         "preprocessing_name", None, "Of examples/slim/preprocessing. Default: the network's own."
     )
     flags.DEFINE_bool("use_grayscale", False, "Whether colour images are made grey.")
-    integer("num_preprocessing_threads", 4, "Images that are prepared at the same time.", 1)
-    integer("batch_size", batch_size, f"Images that {progress_of}.", 1)
-    integer("num_clones", 1, "Copies of the model in this process, one for each GPU.", 1)
+    integer("num_preprocessing_threads", 4, "Images that are prepared at the same time.", 1, 1024)
+    cli.define_batch_size(batch_size, f"Images that {progress_of}.")
+    integer("num_clones", 1, "Copies of the model in this process, one for each GPU.", 1, 256)
     flags.DEFINE_bool("clone_on_cpu", False, "Whether the clones are on the CPU, GPUs or not.")
     flags.DEFINE_float(
         "moving_average_decay", None, "Weight of the past in averages of the variables. None: none."
@@ -54,6 +54,12 @@ def define(*, split_name: str, batch_size: int, progress_of: str) -> None:
     flags.register_validator(
         "moving_average_decay", lambda x: x is None or 0 <= x < 1, "must be at least 0 and below 1"
     )
+
+
+def define_image_size(name: str) -> None:
+    """Defines a flag for the side of the images that the network gets."""
+    text = "Side of the images in pixels. Default: the network's own."
+    flags.DEFINE_integer(name, None, text, 1, 2**12)
 
 
 def define_number(

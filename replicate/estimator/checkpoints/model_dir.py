@@ -19,6 +19,9 @@ from replicate.estimator.log import log
 CHECKPOINT_NAME = "model.ckpt"
 """File name of every checkpoint, before its step."""
 
+_FILES = ("checkpoint", "checkpoint.saving", "graph.pbtxt", "training_ended")
+"""Names of files that a run writes or removes."""
+
 _HALF_WRITTEN = re.compile(
     rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*"
     r"|(checkpoint|graph\.pbtxt|run\.json)\.tmp.*"
@@ -32,7 +35,8 @@ def prepare_model_dir(model_dir: str) -> None:
     """Makes the directory if it is absent, and checks that files can be written in it.
 
     Raises:
-      ValueError: The path is a file, or nothing can be written there.
+      ValueError: The path is a file, nothing can be written there, or a directory has the name of a
+        file that training writes.
     """
     gfile = tf.io.gfile
     if gfile.exists(model_dir) and not gfile.isdir(model_dir):
@@ -51,6 +55,12 @@ def prepare_model_dir(model_dir: str) -> None:
             f"Cannot train in model_dir {model_dir!r}: no file can be written there "
             f"({error.message}). Give a directory that this user may write to."
         ) from error
+    for name in _FILES:
+        if gfile.isdir(f"{model_dir}/{name}"):
+            raise ValueError(
+                f"Cannot train in model_dir {model_dir!r}: {name} in it is a directory, and must "
+                "be a file. Move it away."
+            )
 
 
 def remove_remains(files: ModelFiles) -> list[str]:

@@ -22,6 +22,9 @@ SUFFIX = ".input_position"
 
 _UNFINISHED = f"{SUFFIX}.tempstate0"
 _FORMAT = 1
+_CHECKSUM = "crc32"
+_LONGEST = 100
+_MOST_ELEMENTS = 2**62
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +48,9 @@ class SavedPosition:
 
 def write_position(checkpoint: str, position: SavedPosition) -> None:
     """Writes the position of a checkpoint, in place of an older file."""
-    numbers = {
+    numbers: dict[str, Any] = {
         "format": _FORMAT,
+        "checkpoint": _name(checkpoint),
         "elements": position.elements,
         "skipped": position.skipped,
         "seed": position.seed,
@@ -54,6 +58,7 @@ def write_position(checkpoint: str, position: SavedPosition) -> None:
         "state_crc32": zlib.crc32(position.state),
         "pipeline": position.record.as_json(),
     }
+    numbers[_CHECKSUM] = _checksum(numbers)
     content = json.dumps(numbers).encode() + b"\n" + position.state
     write_whole(checkpoint + SUFFIX, content, checkpoint + _UNFINISHED)
 
@@ -69,12 +74,16 @@ def read_position(checkpoint: str) -> SavedPosition | None:
             line, _, state = file.read().partition(b"\n")
     except tf.errors.NotFoundError:
         return None
+    except tf.errors.FailedPreconditionError as error:
+        raise ValueError(f"Cannot read {checkpoint}{SUFFIX}: it is no file.") from error
     try:
-        return _parsed(json.loads(line), state)
-    except (KeyError, TypeError, ValueError) as error:
+        numbers = json.loads(line)
+        _check_numbers(numbers, checkpoint)
+        return _parsed(numbers, state)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(
             f"Cannot read {checkpoint}{SUFFIX}: it is damaged, or another version wrote it "
-            f"({error!r})."
+            f"({type(error).__name__}: {str(error)[:_LONGEST]})."
         ) from error
 
 
@@ -82,6 +91,29 @@ def remove_position(checkpoint: str) -> None:
     """Removes the position of a checkpoint, if there is one."""
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(checkpoint + SUFFIX)
+
+
+def _name(checkpoint: str) -> str:
+    return checkpoint.rpartition("/")[2]
+
+
+def _checksum(numbers: dict[str, Any]) -> int:
+    others = {name: value for name, value in numbers.items() if name != _CHECKSUM}
+    return zlib.crc32(json.dumps(others, sort_keys=True).encode())
+
+
+def _check_numbers(numbers: Any, checkpoint: str) -> None:
+    """Raises ValueError for damaged numbers, and for those of another checkpoint.
+
+    Files of older versions have no checksum and do not name their checkpoint.
+    """
+    if numbers.get(_CHECKSUM, _checksum(numbers)) != _checksum(numbers):
+        raise ValueError("checksum of the numbers")
+    owner = numbers.get("checkpoint", _name(checkpoint))
+    if owner != _name(checkpoint):
+        raise ValueError(f"it belongs to {owner}")
+    if not 0 <= numbers["skipped"] <= numbers["elements"] <= _MOST_ELEMENTS:
+        raise ValueError(f"{numbers['elements']} elements, {numbers['skipped']} skipped")
 
 
 def _parsed(numbers: Any, state: bytes) -> SavedPosition:

@@ -23,6 +23,7 @@ v1 = tf.compat.v1
 _READ_ERRORS = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
 _DAMAGE_ERRORS = (
     tf.errors.DataLossError,
+    tf.errors.FailedPreconditionError,  # A directory is in the place of a file.
     tf.errors.InternalError,
     tf.errors.InvalidArgumentError,
     tf.errors.NotFoundError,
@@ -107,11 +108,19 @@ def damage_in(path: str) -> str | None:
 
     Args:
       path: Path of a checkpoint.
+
+    Raises:
+      CheckpointError: The file system cannot say what one of its files is.
     """
     if not tf.io.gfile.exists(f"{path}.index"):
         return f"{path}.index does not exist"
     files = [file for file in checkpoint_files(path) if not file.endswith(SUFFIX)]
-    stats = [tf.io.gfile.stat(file) for file in files]
+    try:
+        stats = [tf.io.gfile.stat(file) for file in files]
+    except tf.errors.NotFoundError as error:
+        return f"a link leads nowhere ({error.message})"
+    except tf.errors.UnknownError as error:
+        raise _damage_error(path, ", ".join(files), error) from error
     if max(stat.mtime_nsec for stat in stats) > time.time_ns() - _CLOCK_TICK:
         return _read_damage(path)
     return _cached_damage(path, tuple((stat.length, stat.mtime_nsec) for stat in stats))
@@ -226,7 +235,7 @@ def _damage_error(path: str, files: str, error: Exception) -> CheckpointError:
 
 def _describe_damage(files: str, error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = "TensorBundle|sstable|Read less bytes|checksum|decode"
+    telling = "TensorBundle|sstable|Read less bytes|checksum|decode|Is a directory|symbolic links"
     told = [line for line in lines if re.search(telling, line)]
     return f"damaged file {files} ({told[0] if told else type(error).__name__})"
 

@@ -1,3 +1,4 @@
+import pathlib
 import shutil
 
 import numpy as np
@@ -112,6 +113,15 @@ def test_only_the_first_start_is_warm(linear, source, begin, tmp_path):
     )
     again.train(linear.input_fn, max_steps=3)
     assert again.get_variable_value("global_step") == 3
+
+
+def test_damaged_checkpoint_is_an_error(source, begin):
+    (path,) = pathlib.Path(source.model_dir).glob("model.ckpt-4.data-*")
+    content = bytearray(path.read_bytes())
+    content[3] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(CheckpointError, match=r"Cannot warm-start .*model.ckpt-4: damaged file"):
+        begin(f"{source.model_dir}/model.ckpt-4")
 
 
 @pytest.fixture

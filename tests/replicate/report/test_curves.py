@@ -40,5 +40,12 @@ def test_damaged_files_have_no_curves(tmp_path, content):
     assert read_curves(tmp_path) == {}
 
 
+def test_event_that_is_no_event_is_refused(tmp_path):
+    with tf.io.TFRecordWriter(str(tmp_path / "events.out.tfevents.1.x")) as writer:
+        writer.write(b"\xff")
+    with pytest.raises(ValueError, match=f"cannot read the event files in {tmp_path}: one is dam"):
+        read_curves(tmp_path)
+
+
 def test_a_folder_without_events_has_no_runs(tmp_path):
     assert read_curves(tmp_path) == {}

@@ -1,4 +1,5 @@
 import struct
+import warnings
 
 import pytest
 
@@ -20,3 +21,10 @@ def test_picture_size_follows_the_number_of_panels(tmp_path, count, columns, row
     content = (tmp_path / "a.png").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert struct.unpack(">II", content[16:24]) == (506 * columns, 363 * rows)
+
+
+def test_name_that_the_font_lacks_is_drawn_without_a_warning(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw([Panel("日本語", {"🦆": Curve((1,), (1.0,))}, False)], tmp_path / "a.png", "title")
+    assert (tmp_path / "a.png").exists()

@@ -39,10 +39,6 @@ def saved(written, tmp_path):
     return shutil.copytree(written, tmp_path / "saved")
 
 
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def flip(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
@@ -90,6 +86,20 @@ def test_indexed_checkpoints_are_ordered_by_step(tmp_path):
     assert names == ["other", "model.ckpt-20", "model.ckpt-100"]
 
 
+def put_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def put_link_to_nowhere(path):
+    path.unlink()
+    path.symlink_to("/absent/file")
+
+
+def contents(folder):
+    return {p.name: p.read_bytes() if p.is_file() else p.lstat().st_ino for p in folder.iterdir()}
+
+
 FILE_DAMAGE = {
     "bit flip in data": (flip, DATA),
     "bit flip in index": (flip, INDEX),
@@ -97,6 +107,10 @@ FILE_DAMAGE = {
     "empty": (empty, DATA),
     "missing data": (remove, DATA),
     "missing index": (remove, INDEX),
+    "directory as data": (put_directory, DATA),
+    "directory as index": (put_directory, INDEX),
+    "link as data": (put_link_to_nowhere, DATA),
+    "link as index": (put_link_to_nowhere, INDEX),
 }
 STATE_DAMAGE = {"empty state": empty, "garbage state": garble, "missing state": remove}
 
@@ -158,6 +172,17 @@ def test_all_damaged_is_an_error_and_nothing_is_changed(saved, damage, suffix, s
         with pytest.raises(CheckpointError, match=r"Cannot continue in .*model\.ckpt-10"):
             search(where(str(saved)))
     assert contents(saved) == before
+
+
+def test_circle_of_links_is_an_error(saved):
+    path = saved / f"model.ckpt-10{DATA}"
+    path.unlink()
+    path.symlink_to(path.name)
+    with pytest.raises(
+        CheckpointError, match=r"model\.ckpt-10: .*Too many levels of symbolic links"
+    ):
+        set_aside_damaged(str(saved))
+    assert path.is_symlink()
 
 
 @pytest.mark.parametrize("state", [b"", b'model_checkpoint_path: "model.ckpt-77"'])

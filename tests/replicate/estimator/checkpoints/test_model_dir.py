@@ -19,6 +19,13 @@ def test_model_dir_that_is_a_file_is_refused(tmp_path):
     assert (tmp_path / "file").read_text() == "kept"
 
 
+@pytest.mark.parametrize("name", ["checkpoint", "checkpoint.saving", "training_ended"])
+def test_refuses_a_directory_in_the_place_of_a_file(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=f"{name} in it is a directory, and must be a file"):
+        prepare_model_dir(str(tmp_path))
+
+
 def test_refuses_a_directory_that_cannot_be_made():
     with pytest.raises(ValueError, match="no file can be written there"):
         prepare_model_dir("/proc/model")

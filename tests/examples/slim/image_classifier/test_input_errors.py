@@ -1,0 +1,91 @@
+"""Errors of the input pipeline become errors of the data; all others stay as they are."""
+
+import pytest
+import tensorflow as tf
+
+from examples.slim.datasets.dataset import Reading
+from examples.slim.datasets.tfrecords import tfrecords
+from examples.slim.image_classifier import input_pipeline
+from examples.slim.image_classifier.data_flags import FlagError
+from examples.slim.image_classifier.input_errors import input_errors
+from replicate.step_checks import user_errors
+
+v1 = tf.compat.v1
+
+
+def record(encoded, label):
+    features = {
+        "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded])),
+        "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """Returns a function that makes a dataset of one file with these records."""
+
+    def make(*records):
+        with tf.io.TFRecordWriter(str(tmp_path / "train.tfrecord")) as writer:
+            for each in records:
+                writer.write(each)
+        (tmp_path / "labels.txt").write_text("0:zero\n1:one\n")
+        return tfrecords("train", str(tmp_path))
+
+    return make
+
+
+def read(dataset):
+    def preprocess(image, height, width, seed):
+        return tf.image.resize(tf.cast(image, tf.float32), [height, width])
+
+    with tf.Graph().as_default(), v1.Session() as session, input_errors(dataset):
+        batches = input_pipeline.input_fn(
+            dataset, Reading(training=False), preprocess, image_size=2, batch_size=1
+        )
+        following = v1.data.make_one_shot_iterator(batches).get_next()
+        with user_errors():
+            return session.run(following)
+
+
+def png():
+    return tf.io.encode_png(tf.zeros([3, 3, 3], tf.uint8)).numpy()
+
+
+def test_whole_record_is_read(dataset):
+    assert read(dataset(record(png(), 1)))[1].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lambda: b"no example", "Could not parse"),
+        (lambda: record(png(), 1)[1:] + b"\0\n", "Could not parse example input$"),
+        (lambda: record(b"no image", 1), "Unknown image file format"),
+        (lambda: record(png(), 7), "Found a label 7, expected 0 to 1"),
+    ],
+    ids=["example", "cut example", "image", "label"],
+)
+def test_wrong_record_is_named_in_one_line(dataset, content, message):
+    with pytest.raises(
+        FlagError, match=f"^Cannot read the train images of tfrecords: .*{message}"
+    ) as e:
+        read(dataset(content()))
+    assert len(str(e.value).splitlines()) == 1
+    assert "node" not in str(e.value)
+
+
+def test_damaged_record_is_named(dataset, tmp_path):
+    made = dataset(record(png(), 1))
+    content = bytearray((tmp_path / "train.tfrecord").read_bytes())
+    content[40] ^= 1
+    (tmp_path / "train.tfrecord").write_bytes(bytes(content))
+    with pytest.raises(FlagError, match="corrupted record at"):
+        read(made)
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), tf.errors.DataLossError(None, None, "it")])
+def test_other_errors_pass(dataset, error):
+    with pytest.raises(type(error)) as caught, input_errors(dataset(record(png(), 1))):
+        raise error
+    assert caught.value is error
