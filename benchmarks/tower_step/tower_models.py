@@ -26,9 +26,13 @@ class Model:
     parameters: Mapping[str, np.ndarray]
     batch: tuple[np.ndarray, np.ndarray]
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean loss of the examples, shape []."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits of the classes, [batch, classes]."""
         raise NotImplementedError
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy of the examples, shape []."""
+        return mean_cross_entropy(self.logits(parameters, features), labels)
 
 
 class ConvNet(Model):
@@ -44,14 +48,14 @@ class ConvNet(Model):
         }
         self.batch = (_uniform(batch_size, side, side, 1), _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         for name in ("conv1", "conv2"):
             outputs = tf.nn.conv2d(features, parameters[f"{name}/weights"], 1, "SAME")
             outputs = tf.nn.relu(tf.nn.bias_add(outputs, parameters[f"{name}/bias"]))
             features = tf.nn.max_pool2d(outputs, 3, 2, "SAME")
         flat = tf.reshape(features, [-1, self._features])
-        return _cross_entropy(parameters, "linear", flat, labels)
+        return _linear(parameters, "linear", flat)
 
 
 class Mlp(Model):
@@ -66,12 +70,11 @@ class Mlp(Model):
         }
         self.batch = (_uniform(batch_size, 784), _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         for name in ("hidden1", "hidden2"):
-            outputs = features @ parameters[f"{name}/weights"] + parameters[f"{name}/bias"]
-            features = tf.nn.relu(outputs)
-        return _cross_entropy(parameters, "linear", features, labels)
+            features = tf.nn.relu(_linear(parameters, name, features))
+        return _linear(parameters, "linear", features)
 
 
 class Embedding(Model):
@@ -83,10 +86,10 @@ class Embedding(Model):
         ids = np.random.default_rng(0).integers(rows, size=[batch_size, words], dtype=np.int32)
         self.batch = (ids, _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         vectors = tf.nn.embedding_lookup(parameters["table"], features)
-        return _cross_entropy(parameters, "linear", tf.reduce_mean(vectors, axis=1), labels)
+        return _linear(parameters, "linear", tf.reduce_mean(vectors, axis=1))
 
 
 class Network(Model):
@@ -101,12 +104,17 @@ class Network(Model):
         self.parameters = {}
         self.batch = (_uniform(batch_size, side, side, 3), _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         del parameters
         logits, _ = self._network(features)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        return tf.reduce_mean(losses)
+        return logits
+
+
+def mean_cross_entropy(logits: Any, labels: Any) -> Any:
+    """Returns the mean over the examples of the cross entropy, shape []."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
 
 
 def _layer(name: str, *shape: int) -> dict[str, np.ndarray]:
@@ -116,10 +124,8 @@ def _layer(name: str, *shape: int) -> dict[str, np.ndarray]:
     return {f"{name}/weights": weights, f"{name}/bias": np.zeros(shape[-1:], np.float32)}
 
 
-def _cross_entropy(parameters: Parameters, layer: str, features: Any, labels: Any) -> Any:
-    logits = features @ parameters[f"{layer}/weights"] + parameters[f"{layer}/bias"]
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
+def _linear(parameters: Parameters, layer: str, features: Any) -> Any:
+    return features @ parameters[f"{layer}/weights"] + parameters[f"{layer}/bias"]
 
 
 def _uniform(*shape: int) -> np.ndarray:
