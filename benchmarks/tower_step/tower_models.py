@@ -42,9 +42,9 @@ class ConvNet(Model):
         """Takes the side of the images in pixels, a multiple of 4, and the batch size."""
         self._features = (side // 4) ** 2 * 16
         self.parameters = {
-            **_layer("conv1", 5, 5, 1, 16),
-            **_layer("conv2", 5, 5, 16, 16),
-            **_layer("linear", self._features, 10),
+            **initial_layer("conv1", 5, 5, 1, 16),
+            **initial_layer("conv2", 5, 5, 16, 16),
+            **initial_layer("linear", self._features, 10),
         }
         self.batch = (_uniform(batch_size, side, side, 1), _labels(batch_size))
 
@@ -55,7 +55,7 @@ class ConvNet(Model):
             outputs = tf.nn.relu(tf.nn.bias_add(outputs, parameters[f"{name}/bias"]))
             features = tf.nn.max_pool2d(outputs, 3, 2, "SAME")
         flat = tf.reshape(features, [-1, self._features])
-        return _linear(parameters, "linear", flat)
+        return linear(parameters, "linear", flat)
 
 
 class Mlp(Model):
@@ -64,17 +64,17 @@ class Mlp(Model):
     def __init__(self, batch_size: int) -> None:
         """Takes the batch size."""
         self.parameters = {
-            **_layer("hidden1", 784, 256),
-            **_layer("hidden2", 256, 128),
-            **_layer("linear", 128, 10),
+            **initial_layer("hidden1", 784, 256),
+            **initial_layer("hidden2", 256, 128),
+            **initial_layer("linear", 128, 10),
         }
         self.batch = (_uniform(batch_size, 784), _labels(batch_size))
 
     def logits(self, parameters: Parameters, features: Any) -> Any:
         """Returns the logits, [batch, 10]."""
         for name in ("hidden1", "hidden2"):
-            features = tf.nn.relu(_linear(parameters, name, features))
-        return _linear(parameters, "linear", features)
+            features = tf.nn.relu(linear(parameters, name, features))
+        return linear(parameters, "linear", features)
 
 
 class Embedding(Model):
@@ -82,14 +82,17 @@ class Embedding(Model):
 
     def __init__(self, rows: int, width: int, words: int, batch_size: int) -> None:
         """Takes the rows and width of the table, the words of an example, and the batch size."""
-        self.parameters = {"table": _uniform(rows, width) - 0.5, **_layer("linear", width, 10)}
+        self.parameters = {
+            "table": _uniform(rows, width) - 0.5,
+            **initial_layer("linear", width, 10),
+        }
         ids = np.random.default_rng(0).integers(rows, size=[batch_size, words], dtype=np.int32)
         self.batch = (ids, _labels(batch_size))
 
     def logits(self, parameters: Parameters, features: Any) -> Any:
         """Returns the logits, [batch, 10]."""
         vectors = tf.nn.embedding_lookup(parameters["table"], features)
-        return _linear(parameters, "linear", tf.reduce_mean(vectors, axis=1))
+        return linear(parameters, "linear", tf.reduce_mean(vectors, axis=1))
 
 
 class Network(Model):
@@ -117,14 +120,15 @@ def mean_cross_entropy(logits: Any, labels: Any) -> Any:
     return tf.reduce_mean(losses)
 
 
-def _layer(name: str, *shape: int) -> dict[str, np.ndarray]:
-    """Weights with variance 1 / inputs and zero biases."""
+def initial_layer(name: str, *shape: int) -> dict[str, np.ndarray]:
+    """Returns weights with variance 1 / inputs, and zero biases, by name."""
     inputs = np.prod(shape[:-1])
     weights = np.random.default_rng(0).normal(0.0, inputs**-0.5, shape).astype(np.float32)
     return {f"{name}/weights": weights, f"{name}/bias": np.zeros(shape[-1:], np.float32)}
 
 
-def _linear(parameters: Parameters, layer: str, features: Any) -> Any:
+def linear(parameters: Parameters, layer: str, features: Any) -> Any:
+    """Returns the outputs of a linear layer, [batch, units]."""
     return features @ parameters[f"{layer}/weights"] + parameters[f"{layer}/bias"]
 
 
