@@ -79,9 +79,14 @@ def choose_devices(gpus: Sequence[Gpu]) -> Devices:
 
 
 def set_up(devices: Devices) -> None:
-    """Makes the logical devices of this process. Call this before TensorFlow runs anything."""
+    """Makes the logical devices of this process. Call this before TensorFlow runs anything.
+
+    Ops without a kernel for GPUs then run on the CPU, as they do in an Estimator. Sessions without
+    options refuse them otherwise.
+    """
     import tensorflow as tf  # noqa: PLC0415
 
+    tf.config.set_soft_device_placement(True)
     if not devices.are_gpus:
         harness.divide_cpu(len(devices.names))
     elif devices.is_split:

@@ -29,6 +29,11 @@ def no_tensor_float_32():
     tf.config.experimental.enable_tensor_float_32_execution(was_enabled)
 
 
+def new_session():
+    """Returns a session in which ops without a kernel for GPUs run on the CPU."""
+    return v1.Session(config=v1.ConfigProto(allow_soft_placement=True))
+
+
 def gpus():
     """Returns two to four GPU names, the first one twice if it is alone."""
     names = model_deploy.local_devices("GPU")
@@ -90,7 +95,7 @@ def train(devices, optimizer="momentum", ahead=False, steps=STEPS, **params):
         features, labels = iterator.get_next()
         replicated = replicate.replicate_model_fn(model_fn, devices=devices)
         spec = replicated(features, labels, "train", {"optimizer": optimizer, **params})
-        with v1.Session() as session:
+        with new_session() as session:
             session.run(v1.global_variables_initializer())
             session.run([iterator.initializer, v1.tables_initializer()])
             for _ in range(steps):
@@ -130,7 +135,7 @@ def test_loss_scale_skips_overflows_and_trains_in_float16():
 
 
 def test_towers_run_on_their_gpus():
-    with tf.Graph().as_default(), v1.Session() as session:
+    with tf.Graph().as_default(), new_session() as session:
         spec = replicate.replicate_model_fn(model_fn, devices=gpus())(
             *v1.data.make_one_shot_iterator(batches()).get_next(),
             "train",

@@ -1,3 +1,5 @@
+from typing import NamedTuple
+
 import pytest
 import tensorflow as tf
 
@@ -28,7 +30,8 @@ def test_line_for_a_terminal():
 
 
 def test_set_up_splits_one_gpu(monkeypatch):
-    made = []
+    made, soft = [], []
+    monkeypatch.setattr(tf.config, "set_soft_device_placement", soft.append)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"physical {kind}"])
     monkeypatch.setattr(
         tf.config, "set_logical_device_configuration", lambda *arguments: made.append(arguments)
@@ -38,5 +41,23 @@ def test_set_up_splits_one_gpu(monkeypatch):
     devices.set_up(choose_devices([]))
     (gpu, parts), (cpu, cpus) = made
     assert (gpu, cpu) == ("physical GPU", "physical CPU")
+    assert soft == [True] * 3
     assert [part.memory_limit for part in parts] == [4096, 4096]
     assert len(cpus) == 2
+
+
+class Listed(NamedTuple):
+    """Device in the list of a session."""
+
+    device_type: str
+    memory_limit_bytes: int
+
+
+def test_gpus_are_found_with_name_and_memory(monkeypatch):
+    details = {"one": {"device_name": "T4", "compute_capability": (7, 5)}, "two": {}}
+    listed = [Listed("CPU", 1), Listed("GPU", 10), Listed("GPU", 20)]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: list(details))
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, grows: None)
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", details.get)
+    monkeypatch.setattr(tf.compat.v1.Session, "list_devices", lambda session: listed)
+    assert devices._find_gpus_here() == [Gpu("T4", (7, 5), 10), Gpu("unknown GPU", (), 20)]
