@@ -60,6 +60,12 @@ def pytest_addoption(parser):
     parser.addoption("--minutes", type=float, help="duration of the chaos run and of the soak")
 
 
+def pytest_runtest_setup(item):
+    """Skips tests that need a GPU where there is none."""
+    if item.get_closest_marker("gpu") and not tf.config.list_physical_devices("GPU"):
+        pytest.skip("no GPU: TensorFlow sees none")
+
+
 @pytest.fixture
 def seed(request):
     """Seed of random faults and inputs."""
