@@ -13,7 +13,7 @@ READY_TF215 := .venv-tf215/.ready-tf215
 READY_DOCS := .venv-docs/.ready-docs
 TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
 
-.PHONY: help setup train test test-tf215 docs bench lint audit build lock clean
+.PHONY: help setup train test test-tf215 docs bench gpu-check lint audit build lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
@@ -36,6 +36,9 @@ docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; warnings an
 
 bench: setup  ## run the benchmarks into runs/bench; NAME=tower_step runs one
 	$(BIN)/python -m benchmarks $(if $(NAME),--name=$(NAME)) $(ARGS)
+
+gpu-check: setup  ## check towers and K-FAC on the GPUs of this machine, into runs/gpu_check
+	$(BIN)/python -m benchmarks.gpu_check $(ARGS)
 
 lint: setup  ## check style, format, types, import rules and spelling
 	$(BIN)/python -m ruff check .

@@ -1,17 +1,14 @@
 """Runs the benchmarks one after the other, each in its own process with a time limit.
 
 Each benchmark prints its table and writes NAME.json, NAME.png and, with its standard error,
-NAME.log to a folder. If one fails, the others still run, and the exit code is 1. `cluster_points`
-draws no picture: `scaling` draws its measurements.
+NAME.log to a folder. If one fails, the others still run, and the exit code is 1. `device_traffic`
+draws no picture, nor does `cluster_points`: `scaling` draws its measurements.
 
     python -m benchmarks --name=tower_step --folder=runs/bench
 """
 
-import contextlib
 import os
 import pathlib
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +21,6 @@ from benchmarks import harness
 PYTHON_TF215 = harness.ROOT / ".venv-tf215" / "bin" / "python"
 JSON = "--json={file}.json"
 PICTURE = "--picture={file}.png"
-GRACE_SECS = 10.0
-"""Time for a stopped benchmark to end its child processes."""
 
 
 class Plan(NamedTuple):
@@ -74,6 +69,7 @@ PLANS: Mapping[str, Plan] = {
     "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),
+    "device_traffic": Plan("device_traffic", 10, files=(JSON,)),
     "cluster_points": Plan("scaling.cluster_points", 15, files=(JSON,)),
     "scaling": Plan("scaling", 5, files=("--points={folder}/cluster_points.json", PICTURE)),
 }
@@ -103,42 +99,6 @@ def command(plan: Plan, name: str, folder: pathlib.Path, python_tf215: str) -> l
     ]
 
 
-def run(arguments: Sequence[str], log: pathlib.Path, seconds: float) -> str:
-    """Runs a program with a time limit. Ends all its processes if it exceeds the limit.
-
-    Args:
-      arguments: Command line.
-      log: File for standard error. Standard output goes to the terminal.
-      seconds: Time limit.
-
-    Returns:
-      An error text, or "" if the program succeeded.
-    """
-    with log.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(  # noqa: S603  # the programs are those of this package
-            arguments, cwd=harness.ROOT, stderr=file, start_new_session=True
-        )
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return f"stopped after {seconds:.0f} s; see {log}"
-        finally:
-            _end(process)
-    return f"exit code {code}; see {log}" if code else ""
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a running program and its child processes."""
-    if process.poll() is not None:
-        return
-    os.killpg(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE_SECS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
 def run_all(names: Sequence[str], folder: pathlib.Path, python_tf215: str) -> dict[str, Outcome]:
     """Runs benchmarks one after the other and returns their outcomes by name."""
     outcomes = {}
@@ -152,7 +112,7 @@ def run_all(names: Sequence[str], folder: pathlib.Path, python_tf215: str) -> di
             )
         else:
             arguments = command(plan, name, folder, python_tf215)
-            trouble = run(arguments, folder / f"{name}.log", 60 * plan.minutes)
+            trouble = harness.run_in_time(arguments, folder / f"{name}.log", 60 * plan.minutes)
         outcomes[name] = Outcome(time.monotonic() - started, trouble)
         print(trouble, flush=True)
     return outcomes

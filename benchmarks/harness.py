@@ -4,12 +4,14 @@ Importing this module does not import TensorFlow or Matplotlib, so that `--help`
 quick and a child process can set up its devices first.
 """
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
 import os
 import pathlib
 import resource
+import signal
 import statistics
 import subprocess
 import time
@@ -19,6 +21,8 @@ from typing import Any, Protocol
 ROOT = pathlib.Path(__file__).parents[1]
 _SHOWN_CHARACTERS = 2000
 """Length of the end of a failed program's standard error that is shown."""
+_GRACE_SECS = 10.0
+"""Time for a stopped program to end its child processes."""
 _DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow", "numpy", "replicate-model-fn")
 
 
@@ -54,6 +58,42 @@ def read_json(command: Sequence[str], purpose: str, seconds: float | None = None
     return json.loads(run_program(command, purpose, seconds).splitlines()[-1])
 
 
+def run_in_time(arguments: Sequence[str], log: pathlib.Path, seconds: float) -> str:
+    """Runs a program with a time limit. Ends all its processes if it exceeds the limit.
+
+    Args:
+      arguments: Command line.
+      log: File for standard error. Standard output goes to the terminal.
+      seconds: Time limit.
+
+    Returns:
+      An error text, or "" if the program succeeded.
+    """
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(  # noqa: S603  # the programs are those of this package
+            arguments, cwd=ROOT, stderr=file, start_new_session=True
+        )
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return f"stopped after {seconds:.0f} s; see {log}"
+        finally:
+            _end(process)
+    return f"exit code {code}; see {log}" if code else ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a running program and its child processes."""
+    if process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_SECS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 class Program(Protocol):
     """Program whose steps are timed."""
 
@@ -61,11 +101,21 @@ class Program(Protocol):
         """Runs some steps and returns the mean seconds per step."""
 
 
-def mean_seconds(step: Callable[[], Any], steps: int) -> float:
-    """Calls `step` `steps` times and returns the mean seconds per call."""
+def mean_seconds(
+    step: Callable[[], Any], steps: int, finish: Callable[[], Any] | None = None
+) -> float:
+    """Calls `step` `steps` times and returns the mean seconds per call.
+
+    Args:
+      step: Function to time.
+      steps: Number of calls.
+      finish: Waits for work that the calls have left running; None if they leave none.
+    """
     start = time.perf_counter()
     for _ in range(steps):
         step()
+    if finish is not None:
+        finish()
     return (time.perf_counter() - start) / steps
 
 

@@ -84,7 +84,7 @@ def main(_: Sequence[str]) -> int:
 
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    environments.define_flags(list(environments.RIVALS))
+    environments.define_flags("steps", environments.with_programs("steps"))
     flags.adopt_module_key_flags(environments)
     flags.DEFINE_multi_enum(
         "model", list(kfac_step.MODELS), kfac_step.MODELS, "Model to train; may be repeated."

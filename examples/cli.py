@@ -228,6 +228,7 @@ class RunSettings:
     progress: str
     profile_steps: tuple[int, int] | None = None
     dry_run: bool = False
+    steal: bool = False
 
 
 def define_run_flags(
@@ -268,6 +269,12 @@ def define_run_flags(
     flags.DEFINE_bool(
         "dry_run", False, "Only compare one step of all towers with that of one tower."
     )
+    define_steal()
+
+
+def define_steal() -> None:
+    """Defines the flag --steal."""
+    flags.DEFINE_bool("steal", False, "Take the model directory over from a job that trains there.")
 
 
 def define_batch_size(default: int | None, text: str) -> None:
@@ -443,6 +450,11 @@ def _as_json(value: Any) -> Any:
     return getattr(value, "__qualname__", str(value))
 
 
+def fail_in_use(error: replicate.ModelDirInUseError) -> NoReturn:
+    """Ends the program because another job has its model directory; names the flag --steal."""
+    fail(str(error).replace("RunConfig(steal_model_dir=True)", "--steal"), BAD_INPUT)
+
+
 @contextlib.contextmanager
 def training_errors(estimator: replicate.Estimator) -> Iterator[None]:
     """Ends the program with one line and an exit code if training inside stops early."""
@@ -456,5 +468,7 @@ def training_errors(estimator: replicate.Estimator) -> Iterator[None]:
         fail(f"training diverged: {error}", DIVERGED)
     except replicate.CheckpointError as error:
         fail(str(error), BAD_INPUT)
+    except replicate.ModelDirInUseError as error:
+        fail_in_use(error)
     except replicate.ClusterError as error:
         fail(str(error), CLUSTER_TROUBLE)

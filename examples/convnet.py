@@ -29,6 +29,7 @@ MODES_OF_FLAGS = {
     "progress": ["estimator", "distributed_sync_replicas"],
     "profile_steps": ["estimator", "distributed_sync_replicas"],
     "dry_run": ["estimator"],
+    "steal": ["estimator", "distributed_sync_replicas"],
 }
 FLAGS_OF_KFAC = [
     "damping",

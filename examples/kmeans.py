@@ -64,7 +64,9 @@ def make_estimator(
         FLAGS.distance_metric,
         use_mini_batch=not FLAGS.full_batch,
         mini_batch_steps_per_iteration=-(-num_images // FLAGS.batch_size),
-        config=replicate.RunConfig(tf_random_seed=FLAGS.seed, progress=progress),
+        config=replicate.RunConfig(
+            tf_random_seed=FLAGS.seed, progress=progress, steal_model_dir=FLAGS.steal
+        ),
         devices=devices,
     )
 
@@ -132,6 +134,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("train_steps", 120, "The step to train to.", 1)
     cli.define_seed("Of the first centers and the order of the images.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
+    cli.define_steal()
 
 
 def main() -> None:

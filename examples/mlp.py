@@ -157,7 +157,7 @@ def main() -> None:
     with cli.bad_input():
         cli.refuse_unused_flags(
             cli.flags_without_effect(
-                ["progress", "profile_steps", "dry_run"],
+                ["progress", "profile_steps", "dry_run", "steal"],
                 needs="--mode=estimator",
                 met=FLAGS.mode == "estimator",
             )

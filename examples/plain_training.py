@@ -15,10 +15,16 @@ import tensorflow as tf
 import replicate
 from examples import cli, mnist
 from examples.cli import RunSettings
+from replicate.disk_errors import disk_errors
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
+from replicate.estimator.checkpoints.model_files import ModelFiles
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
+_STOPPED = "Training stopped, since a file cannot be written"
+_ADVICE = (
+    "Checkpoints that were complete before are whole. Start again to continue from the newest one."
+)
 Predict = Callable[[Any], Any]
 """Images [batch, height, width, 1] -> digits [batch], by the variables of the graph."""
 
@@ -54,7 +60,8 @@ def steps(
       The values of each step: "step", "loss" and "accuracy".
     """
     while not session.should_stop():
-        values = session.run(fetches)
+        with disk_errors(_STOPPED, _ADVICE):  # Before the session sees an error of its own kind.
+            values = session.run(fetches)
         if is_shown(int(values["step"])):
             text = "step {step}   loss {loss:.4f}   accuracy {accuracy:.3f}".format(**values)
             cli.show("training", text)
@@ -72,7 +79,8 @@ def run(
 ) -> None:
     """Trains the default graph up to a step and prints the accuracies.
 
-    Exits with the right code where training is stopped by a signal, after saving, or diverges.
+    Exits with the right code where training is stopped by a signal, after saving, or diverges, or
+    where a file of the model directory cannot be written.
 
     Args:
       train_op: Makes a step and counts it in the global step.
@@ -92,13 +100,19 @@ def run(
     last, every = settings.train_steps, settings.eval_every_steps
     step = _begin(settings, params)
     try:
-        with cli.stop_signals() as stopped, _session(loss, settings) as session:
+        with (
+            cli.stop_signals() as stopped,
+            disk_errors(_STOPPED, _ADVICE),
+            _session(loss, settings) as session,
+        ):
             made = steps(session, fetches, lambda step: step % every == 0 or step >= last)
             while step < last and not stopped:
                 step = int(next(made)["step"])
             accuracies = {} if stopped else _accuracies(session, images, digits, data)
     except v1.train.NanLossDuringTrainingError as error:
         cli.fail(f"training diverged: {error}", cli.DIVERGED)
+    except replicate.CheckpointError as error:
+        cli.fail(str(error), cli.BAD_INPUT)
     checkpoint = tf.train.latest_checkpoint(settings.model_dir)
     if stopped:
         cli.show("saved", checkpoint)
@@ -138,7 +152,7 @@ def _newest_checkpoint(model_dir: str) -> str | None:
     instead, and if no checkpoint can be read.
     """
     try:
-        set_aside_damaged(model_dir)
+        set_aside_damaged(ModelFiles(model_dir))
         checkpoint = newest_checkpoint(model_dir)
     except replicate.CheckpointError as error:
         cli.fail(str(error), cli.BAD_INPUT)

@@ -60,7 +60,9 @@ def make_estimator(
         model_dir,
         n_classes=table.classes,
         optimizer=optimizer,
-        config=replicate.RunConfig(tf_random_seed=FLAGS.seed, progress=progress),
+        config=replicate.RunConfig(
+            tf_random_seed=FLAGS.seed, progress=progress, steal_model_dir=FLAGS.steal
+        ),
         devices=devices,
     )
 
@@ -110,6 +112,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("eval_every_steps", 5, "Steps between two evaluations.", 1)
     cli.define_seed("Of the first weights and the order of the rows.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
+    cli.define_steal()
 
 
 def main() -> None:

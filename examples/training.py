@@ -192,6 +192,7 @@ def make_estimator(
         progress=settings.progress,
         profile_steps=settings.profile_steps,
         continue_input=True,  # A second run reads on where the first one stopped.
+        steal_model_dir=settings.steal,
     )
     save_every = _save_every(settings, in_cluster=bool(config.cluster.jobs))
     if save_every is not None:

@@ -88,6 +88,7 @@ def make_estimator(
             save_checkpoints_steps=FLAGS.eval_every_steps,  # Each checkpoint is evaluated.
             progress=progress,
             continue_input=True,  # A second run reads on where the first one stopped.
+            steal_model_dir=FLAGS.steal,
         ),
         devices=devices,
     )
@@ -168,6 +169,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("eval_every_steps", 100, "Steps between two evaluations.", 1)
     cli.define_seed("Of the first weights and the order of the rows.")
     flags.DEFINE_enum("progress", "auto", ["auto", "bar", "log", "off"], "How progress is shown.")
+    cli.define_steal()
 
 
 def main() -> None:

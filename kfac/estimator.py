@@ -333,7 +333,7 @@ class FisherEstimator:
         if self._sums is None:
             plan = self._instantiate()
             gradients = substitutes(plan.backward, backward)
-            statistics, is_finite = [], backward.is_finite
+            statistics, is_finite = [], [backward.is_finite]
             devices = [plan.placement.cov[index].compute for index in indices]
             for index, device in zip(indices, devices, strict=True):
                 with v1.device(device):
@@ -341,12 +341,15 @@ class FisherEstimator:
             used = [Assignment(plan.sample_step, backward.next_step)]
         else:
             statistics, used = self._sums.taken(indices)
-            is_finite = True
+            is_finite = []
             # Nothing has to travel for it.
             devices = [self._sums.variables[index].device for index in indices]
         factors = [self.factors[index] for index in indices]
-        finite = [f.is_finite(s) for f, s in zip(factors, statistics, strict=True)]
-        accept = tf.reduce_all([is_finite, *finite])
+        finite = []
+        for factor, statistic, device in zip(factors, statistics, devices, strict=True):
+            with v1.device(device):
+                finite.append(factor.is_finite(statistic))
+        accept = tensor_ops.all_true([*is_finite, *finite])
         averages = []
         for factor, statistic, device in zip(factors, statistics, devices, strict=True):
             with v1.device(device):

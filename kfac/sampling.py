@@ -1,10 +1,10 @@
 """Seeds and random signs.
 
-Every draw is a function of a seed. The optimizer makes its seeds from a name, a tower and a step
-that it saves, so a resumed run draws what an uninterrupted one would have drawn. Losses that are
-evaluated by hand get seeds that are drawn anew in each run of a session. What to draw from a
-predicted distribution is in `kfac.loss_functions`. Called by losses, the loss table and the
-estimation modes.
+Every draw is a function of a seed, which is made on the CPU, where TensorFlow reads it. The
+optimizer makes its seeds from a name, a tower and a step that it saves, so a resumed run draws what
+an uninterrupted one would have drawn. Losses that are evaluated by hand get seeds that are drawn
+anew in each run of a session. What to draw from a predicted distribution is in
+`kfac.loss_functions`. Called by losses, the loss table and the estimation modes.
 """
 
 import numbers
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
+from kfac.state import CPU
 
 v1 = tf.compat.v1
 
@@ -29,7 +30,8 @@ def stateless_seed(source: str, step: Scalar) -> Tensor:
       step: Which draw of this source it is, a number or an int Tensor [].
     """
     number = zlib.crc32(source.encode())
-    return tf.stack([tf.constant(number, tf.int64), tf.cast(step, tf.int64)])
+    with v1.device(CPU):
+        return tf.stack([tf.constant(number, tf.int64), tf.cast(step, tf.int64)])
 
 
 def fresh_numbers(shape: Sequence[int], seed: int | None) -> Tensor:
@@ -42,7 +44,7 @@ def fresh_numbers(shape: Sequence[int], seed: int | None) -> Tensor:
       shape: Of the result.
       seed: Seeds the sequence; None means that of the graph, or else that no two sessions agree.
     """
-    with v1.device("/cpu:0"):  # Stateless ops read their seeds on the host.
+    with v1.device(CPU):
         return v1.random.uniform(shape, maxval=2**63 - 1, dtype=tf.int64, seed=seed)
 
 

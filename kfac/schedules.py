@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kfac._types import Scalar, Tensor
 from kfac.linalg import tensor_ops
+from kfac.state import CPU
 
 
 def called_once(value: Scalar) -> Scalar:
@@ -40,13 +41,18 @@ def current(value: Scalar) -> Scalar:
 def is_due(step: Tensor, period: Scalar) -> Tensor | bool:
     """Returns whether something that is done every `period` steps is due; Python's True if always.
 
+    It is found on the CPU, which decides what runs.
+
     Args:
       step: int64 [], from 0, at which it is due.
       period: Steps, ≥ 1; smaller Tensors stand for 1.
     """
-    if isinstance(period, int):
-        return True if period == 1 else tf.equal(step % period, 0)
-    return tf.equal(step % tf.maximum(tensor_ops.as_scalar(period, step.dtype), 1), 0)
+    if isinstance(period, int) and period == 1:
+        return True
+    with tf.compat.v1.device(CPU):
+        if isinstance(period, int):
+            return tf.equal(step % period, 0)
+        return tf.equal(step % tf.maximum(tensor_ops.as_scalar(period, step.dtype), 1), 0)
 
 
 def decay_per_update(decay: Scalar, steps: int) -> Scalar:

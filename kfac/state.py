@@ -17,10 +17,15 @@ from kfac._types import DType, Operation, Tensor, Variable
 
 v1 = tf.compat.v1
 
+CPU = "/device:CPU:0"
+"""Device of counters and conditions. The CPU decides which ops of a step run."""
+
 Nest = Any
 """A Tensor, or a nested structure of Tensors."""
 
 ROOT = "kfac"
+
+_CONDITION_OPS = frozenset({"Identity", "Merge", "Switch"})
 
 _EMPTY_DTYPES = (tf.float32, tf.float64, tf.int64)
 """Dtypes of which every device makes zeros by one operation."""
@@ -87,8 +92,24 @@ def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
 
 
 def make_counter(name: str, device: str = "") -> Variable:
-    """Makes an int64 variable [] that starts at zero, called `kfac/<name>`."""
-    return make_variable(name, [], tf.int64, device)
+    """Makes an int64 variable [] that starts at zero, called `kfac/<name>`.
+
+    Args:
+      name: Path below `kfac/`.
+      device: Where to put it; "" means the CPU, where ops are chosen by it.
+    """
+    return make_variable(name, [], tf.int64, device or CPU)
+
+
+def group(*operations: Operation, name: str | None = None) -> Operation:
+    """Returns one op that follows others. It is on the CPU, so that no device waits for the first.
+
+    Args:
+      *operations: Operations, or Tensors.
+      name: Its name.
+    """
+    with v1.device(CPU):
+        return tf.group(*operations, name=name)
 
 
 @contextlib.contextmanager
@@ -128,7 +149,7 @@ def assign_all(changes: Sequence[Change], name: str | None = None) -> Operation:
                 ops.append(v1.assign_add(change.variable, change.value, use_locking=True).op)
             else:
                 ops.append(v1.assign(change.variable, change.value).op)
-    return tf.group(*ops, name=name)
+    return group(*ops, name=name)
 
 
 def assign_if(
@@ -157,7 +178,7 @@ def assign_if(
     def values() -> list[Tensor]:
         changes = compute()
         kinds.extend(type(change) for change in changes)
-        with v1.control_dependencies([finish(tf.group(*(value for _, value in changes)))]):
+        with v1.control_dependencies([finish(group(*(value for _, value in changes)))]):
             return [tf.identity(value) for _, value in changes]
 
     def unchanged() -> list[Tensor]:
@@ -179,10 +200,12 @@ def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
     """
 
     def wanted() -> Tensor:
-        with v1.control_dependencies([make_op()]):
+        with v1.control_dependencies([make_op()]), v1.device(CPU):
             return tf.constant(True)
 
-    return tf.group(value_if(condition, wanted, tf.constant(False)))
+    with v1.device(CPU):
+        otherwise = tf.constant(False)
+    return group(value_if(condition, wanted, otherwise))
 
 
 def known_after(condition: Tensor, done: Operation) -> Tensor:
@@ -194,10 +217,11 @@ def known_after(condition: Tensor, done: Operation) -> Tensor:
       condition: bool [].
       done: The operation.
     """
-    otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition)
-    with v1.control_dependencies([done]):
-        wanted = tf.identity(wanted)
-    return tf.raw_ops.Merge(inputs=[otherwise, wanted]).output
+    with v1.device(_conditions_on_cpu):
+        otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition)
+        with v1.control_dependencies([done]):
+            wanted = tf.identity(wanted)
+        return tf.raw_ops.Merge(inputs=[otherwise, wanted]).output
 
 
 def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) -> Nest:
@@ -212,7 +236,8 @@ def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) ->
     """
     # Ordering goes through the condition. TensorFlow drops control dependencies of a branch whose
     # other inputs have them, and then lets reads inside of the branch run too early.
-    condition = tf.identity(condition)
+    with v1.device(_conditions_on_cpu):
+        condition = tf.identity(condition)
 
     def wanted() -> Nest:
         # A functional branch names its ops afresh. Without a scope these could take the names of
@@ -220,4 +245,19 @@ def value_if(condition: Tensor, compute: Callable[[], Nest], otherwise: Nest) ->
         with v1.name_scope(f"{ROOT}_branch"):
             return tf.nest.map_structure(tf.identity, compute())
 
-    return tf.cond(condition, wanted, otherwise if callable(otherwise) else lambda: otherwise)
+    with v1.device(_conditions_on_cpu):
+        return tf.cond(condition, wanted, otherwise if callable(otherwise) else lambda: otherwise)
+
+
+def _conditions_on_cpu(operation: Operation) -> str:
+    """Returns the CPU for an op that only hands on conditions and has no device yet.
+
+    TensorFlow would put it on the first GPU, and what is chosen by it would wait for that.
+    """
+    device = str(operation.device)
+    is_condition = operation.type in _CONDITION_OPS and all(
+        tensor.dtype == tf.bool and tensor.shape.rank == 0 for tensor in operation.inputs
+    )
+    if not is_condition or v1.DeviceSpec.from_string(device).device_type:
+        return device
+    return device + CPU

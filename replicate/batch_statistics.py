@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from model_deploy.local_variables import on_task
 from replicate._types import Operation, Tensor, Variable
 from replicate.arguments import check_choice
@@ -135,8 +136,9 @@ class BatchStatistics:
         if not updates:
             return None
         with v1.name_scope("batch_statistics"):
-            updated = v1.group(*updates)
-            is_skipped = tf.reduce_any(tf.stack(skipped)) if skipped else None
+            with v1.device(CPU):
+                updated = v1.group(*updates)
+                is_skipped = tf.reduce_any(tf.stack(skipped)) if skipped else None
             packs = [self._in_towers(pack) for pack in self._packs()]
             packs = [pack for pack in packs if len(pack) > 1 or skipped]
             with v1.control_dependencies([updated]):
@@ -146,7 +148,9 @@ class BatchStatistics:
                 for pack in packs
                 for assignment in self._merge_pack(pack, values, is_skipped, task)
             ]
-            return v1.group(updated, *assign_all(assigned), name="update")
+            assignments = assign_all(assigned)
+            with v1.device(CPU):
+                return v1.group(updated, *assignments, name="update")
 
     def _packs(self) -> list[list[Variable]]:
         """Groups statistics of one type, shape and device, which are merged together."""

@@ -3,12 +3,16 @@
 The operations stay in the graph itself, instead of in a `tf.cond` branch. In the other steps their
 control inputs are dead, so they do not run. They may therefore assign reference variables, add
 summaries to the graph's collection and make variables. `TowerOptimizer` and its parts use this.
+
+The CPU decides which operations of a step run, so conditions are evaluated there. Otherwise
+TensorFlow would put them on the first GPU, and each would wait for that GPU.
 """
 
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from replicate._types import Operation, Tensor
 
 v1 = tf.compat.v1
@@ -25,14 +29,14 @@ def run_if(condition: Tensor | None, make: Callable[[], Operation]) -> Operation
     """
     if condition is None:
         return make()
-    with v1.name_scope("run_if"):
+    with v1.name_scope("run_if"), v1.device(CPU):
         otherwise, chosen = tf.raw_ops.Switch(data=condition, pred=condition)
     return _gated(chosen, otherwise, make)
 
 
 def run_unless(condition: Tensor, make: Callable[[], Operation]) -> Operation:
     """Does the same as `run_if`, in the steps that do not meet the condition."""
-    with v1.name_scope("run_unless"):
+    with v1.name_scope("run_unless"), v1.device(CPU):
         chosen, otherwise = tf.raw_ops.Switch(data=condition, pred=condition)
     return _gated(chosen, otherwise, make)
 
@@ -47,11 +51,11 @@ def _gated(chosen: Tensor, otherwise: Tensor, make: Callable[[], Operation]) -> 
     """
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
     before = len(summaries)
-    with v1.name_scope("run_if"):
+    with v1.name_scope("run_if"), v1.device(CPU):
         chosen = tf.identity(chosen)
     with v1.control_dependencies([chosen]):
         done = make()
-    with v1.name_scope("run_if"):
+    with v1.name_scope("run_if"), v1.device(CPU):
         summaries[before:] = _empty_where_dead(summaries[before:], otherwise)
         with v1.control_dependencies([done]):
             finished = tf.identity(chosen)

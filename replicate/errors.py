@@ -50,6 +50,29 @@ class CheckpointError(RuntimeError):
     code = ExitCode.BAD_INPUT.value
 
 
+class ModelDirInUseError(RuntimeError):
+    """Another training job writes to the model directory, or has taken it over. Nothing was lost.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 2, since another start would not help.
+    """
+
+    code = ExitCode.BAD_INPUT.value
+
+
+class SaveError(CheckpointError):
+    """A checkpoint could not be written. `RunConfig(on_save_error="retry")` trains on after it.
+
+    Attributes:
+      fault: The first part of the message: the checkpoint and the fault.
+    """
+
+    def __init__(self, fault: str, advice: str):
+        """Makes a message of a sentence about the fault, and of advice to start again."""
+        super().__init__(f"{fault} {advice}")
+        self.fault = fault
+
+
 class ClusterConfigError(ValueError):
     """TF_CONFIG does not describe a cluster and a task in it.
 

@@ -1,8 +1,8 @@
 """Search for losses and gradients that are NaN or infinite.
 
 If any element of a tensor is NaN or infinite, then so is the sum of its elements. So each tower
-sends one number per tensor. A sum that overflows counts as infinite. `step_acceptance` decides if
-the step then fails or is skipped.
+sends one number per tensor to the CPU. A sum that overflows counts as infinite. `step_acceptance`
+decides if the step then fails or is skipped.
 """
 
 import itertools
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from replicate._types import Operation, Tensor
 from replicate.conditional import run_unless
 from replicate.described_operations import DescribedOperations
@@ -105,7 +106,7 @@ def _sums(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[str, ...]]:
-    """Finds out which watched tensors are finite.
+    """Finds out on the CPU which watched tensors are finite.
 
     Args:
       entries: Watched tensors, at least one.
@@ -116,11 +117,12 @@ def finite_flags(entries: Iterable[Watched]) -> tuple[Tensor, tuple[str, ...]]:
     groups: dict[object, list[Watched]] = {}
     for entry in sorted(entries, key=lambda entry: not entry.is_loss):
         groups.setdefault((entry.is_loss, entry.totals.dtype), []).append(entry)
-    flags = [
-        tf.math.is_finite(_joined([entry.totals for entry in same])) for same in groups.values()
-    ]
     descriptions = (entry.descriptions for same in groups.values() for entry in same)
-    return _joined(flags), tuple(itertools.chain.from_iterable(descriptions))
+    with v1.device(CPU):
+        flags = [
+            tf.math.is_finite(_joined([entry.totals for entry in same])) for same in groups.values()
+        ]
+        return _joined(flags), tuple(itertools.chain.from_iterable(descriptions))
 
 
 def _joined(vectors: Sequence[Tensor]) -> Tensor:
@@ -134,7 +136,8 @@ def require_finite(entries: Sequence[Watched]) -> Operation:
     def fail() -> Operation:
         return failure_unless(tf.constant(value=False), not_finite(descriptions, first_bad(flags)))
 
-    return run_unless(tf.reduce_all(flags), fail)
+    with v1.device(CPU):
+        return run_unless(tf.reduce_all(flags), fail)
 
 
 def first_bad(flags: Tensor) -> Tensor:

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
+from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.conditional import run_if
 
@@ -48,7 +50,8 @@ class PendingUpdate:
         if not self.totals:
             return applied
         with v1.control_dependencies([applied]):
-            zeros = [v1.assign(total, tf.zeros(total.shape, total.dtype)) for total in self.totals]
+            zeros = [_set_to_zero(total) for total in self.totals]
+        with v1.device(CPU):
             return v1.group(*zeros)
 
 
@@ -84,14 +87,16 @@ class GradientAccumulation:
             return PendingUpdate(gradients_and_variables, accepted)
         variables = [variable for _, variable in gradients_and_variables]
         with v1.variable_scope(None, default_name="gradient_accumulation"):
-            step_count = _zeros("steps", [], tf.int64)
+            with v1.device(CPU):
+                step_count = _zeros("steps", [], tf.int64)
             totals = [_total_of(variable) for variable in variables]
         gradients = [gradient for gradient, _ in gradients_and_variables]
         added = run_if(accepted, lambda: self._add_step(totals, gradients, step_count))
         with v1.control_dependencies([added]):
-            complete = tf.equal(step_count.read_value() % self.steps, 0)
-            due = complete if accepted is None else tf.logical_and(accepted, complete)
-            values = [tf.identity(total.read_value()) for total in totals]
+            with v1.device(CPU):
+                complete = tf.equal(step_count.read_value() % self.steps, 0)
+                due = complete if accepted is None else tf.logical_and(accepted, complete)
+            values = [_value_of(total) for total in totals]
         return PendingUpdate(list(zip(values, variables, strict=True)), due, totals)
 
     def _add_step(
@@ -103,7 +108,8 @@ class GradientAccumulation:
         ]
         if self.accumulate_statistics is not None:
             added.append(self.accumulate_statistics())
-        return v1.group(*added, v1.assign_add(step_count, 1))
+        with v1.device(CPU):
+            return v1.group(*added, v1.assign_add(step_count, 1))
 
 
 def _total_of(variable: Variable) -> Variable:
@@ -116,6 +122,19 @@ def _zeros(name: str, shape: Any, dtype: tf.DType) -> Variable:
 
 
 def _add(total: Variable, gradient: Gradient, scale: float) -> Operation:
-    if isinstance(gradient, tf.IndexedSlices):
-        return v1.scatter_add(total, gradient.indices, gradient.values * scale)
-    return v1.assign_add(total, gradient * scale)
+    values = gradient_values(gradient)
+    with v1.device(values.device):
+        part = with_values(gradient, values * scale)
+    if isinstance(part, tf.IndexedSlices):
+        return v1.scatter_add(total, part.indices, part.values)
+    return v1.assign_add(total, part)
+
+
+def _value_of(total: Variable) -> Tensor:
+    with v1.device(total.device):
+        return tf.identity(total.read_value())
+
+
+def _set_to_zero(total: Variable) -> Operation:
+    with v1.device(total.device):
+        return v1.assign(total, tf.zeros(total.shape, total.dtype))

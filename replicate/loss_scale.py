@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 
@@ -73,7 +74,7 @@ class LossScaling:
         return factor if given is None else factor * given
 
     def unscaled(self, gradient: Gradient, variable: Variable) -> Gradient:
-        """Divides a gradient by the factor, in the variable's type.
+        """Divides a gradient by the factor, in the variable's type and on the gradient's device.
 
         Args:
           gradient: Gradient of the scaled loss.
@@ -105,19 +106,24 @@ class LossScaling:
 
 
 def all_finite(gradients_and_variables: Sequence[tuple[Gradient, Variable]]) -> Tensor:
-    """Returns True if all gradients are finite, a boolean scalar."""
-    finite = [
-        tf.reduce_all(tf.math.is_finite(gradient_values(gradient)))
-        for gradient, _ in gradients_and_variables
-    ]
-    return tf.reduce_all(tf.stack(finite))
+    """Returns True if all gradients are finite, a boolean scalar on the CPU."""
+    finite = [_is_finite(gradient_values(gradient)) for gradient, _ in gradients_and_variables]
+    with v1.device(CPU):
+        return tf.reduce_all(tf.stack(finite))
+
+
+def _is_finite(values: Tensor) -> Tensor:
+    with v1.device(values.device):
+        return tf.reduce_all(tf.math.is_finite(values))
 
 
 def _scalar(name: str, dtype: tf.DType, value: float) -> Variable:
     initializer = tf.constant_initializer(value)
-    return v1.get_variable(name, [], dtype, initializer, trainable=False)
+    with v1.device(CPU):
+        return v1.get_variable(name, [], dtype, initializer, trainable=False)
 
 
 def _divided(gradient: Gradient, factor: Tensor, dtype: tf.DType) -> Gradient:
-    values = tf.cast(gradient_values(gradient), dtype) / tf.cast(factor, dtype)
-    return with_values(gradient, values)
+    values = gradient_values(gradient)
+    with v1.device(values.device):
+        return with_values(gradient, tf.cast(values, dtype) / tf.cast(factor, dtype))

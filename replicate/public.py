@@ -54,6 +54,7 @@ from replicate.errors import (
     CheckpointError,
     ClusterConfigError,
     ClusterError,
+    ModelDirInUseError,
     NonFiniteError,
     TrainingInterrupted,
 )
@@ -159,6 +160,7 @@ __all__ = [
     "ModeKeys",
     "ModelAverageCustomGetter",
     "ModelAverageOptimizer",
+    "ModelDirInUseError",
     "MultiClassHead",
     "MultiHead",
     "MultiLabelHead",

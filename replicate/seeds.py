@@ -8,6 +8,7 @@ draws the same numbers as an uninterrupted one.
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from replicate._types import Tensor
 from replicate.towers import current_tower
 
@@ -42,4 +43,5 @@ def step_seed(op_seed: int) -> Tensor:
         )
     tower = current_tower()
     place = op_seed * 2**16 + (tower.index if tower else 0)
-    return tf.stack([tf.constant(place, tf.int64), tf.cast(step.read_value(), tf.int64)])
+    with v1.device(CPU):  # Stateless operations on GPUs read their seeds in the CPU's memory.
+        return tf.stack([tf.constant(place, tf.int64), tf.cast(step.read_value(), tf.int64)])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from replicate._types import Operation, Tensor, Variable
 from replicate.finite_gradients import Watched, finite_flags, first_bad, not_finite
 from replicate.step_checks import failure_unless
@@ -99,4 +100,5 @@ class NonFiniteSkipping:
 
 
 def _counter(name: str) -> Variable:
-    return v1.get_variable(name, [], tf.int64, tf.zeros_initializer(), trainable=False)
+    with v1.device(CPU):
+        return v1.get_variable(name, [], tf.int64, tf.zeros_initializer(), trainable=False)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.conditional import run_if
@@ -111,11 +112,11 @@ class SkipOverflow(StepAcceptance):
     ) -> Tensor:
         """Returns True if all sums are finite, a boolean scalar."""
         del towers
-        return tf.identity(all_finite(summed))
+        return all_finite(summed)
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
         """Returns an operation that runs `train_op`, then updates the loss scale."""
-        with v1.control_dependencies([train_op]):
+        with v1.control_dependencies([train_op]), v1.device(CPU):
             return v1.group(self._scaling.update(accepted))
 
 
@@ -143,16 +144,14 @@ class SkipNonFinite(StepAcceptance):
         """Returns True if all losses, gradients and sums are finite, a boolean scalar."""
         entries = _watched(towers)
         if len(towers) > 1:
-            entries += watched_all(
-                (gradient_values(gradient), f"Summed over towers, gradient of {variable.op.name}")
-                for gradient, variable in summed
-            )
-        may_overflow = None if self._scaling is None else self._scaling.can_shrink()
-        return self._skipping.judge(entries, may_overflow)
+            entries += _watched_sums(summed)
+        with v1.device(CPU):
+            may_overflow = None if self._scaling is None else self._scaling.can_shrink()
+            return self._skipping.judge(entries, may_overflow)
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
         """Returns an operation that runs `train_op`, then updates the counters and the scale."""
-        with v1.control_dependencies([train_op]):
+        with v1.control_dependencies([train_op]), v1.device(CPU):
             return v1.group(self._skipping.count(accepted), *self._scale_updates(accepted))
 
     def _scale_updates(self, accepted: Tensor | None) -> list[Operation]:
@@ -166,3 +165,17 @@ class SkipNonFinite(StepAcceptance):
 
 def _watched(towers: Sequence[TowerGradients]) -> list[Watched]:
     return [entry for tower in towers for entry in tower.watched]
+
+
+def _watched_sums(summed: Sequence[tuple[Gradient, Variable]]) -> list[Watched]:
+    """Watches the sums of gradients, each on its device."""
+    by_device: dict[str, list[tuple[Tensor, str]]] = {}
+    for gradient, variable in summed:
+        values = gradient_values(gradient)
+        description = f"Summed over towers, gradient of {variable.op.name}"
+        by_device.setdefault(values.device, []).append((values, description))
+    entries: list[Watched] = []
+    for device, described in by_device.items():
+        with v1.device(device):
+            entries += watched_all(described)
+    return entries

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.finite_gradients import Watched, watched, watched_all
@@ -215,7 +216,7 @@ class TowerOptimizer(v1.train.Optimizer):
         with build.outside_towers(towers[0]):
             train_op = stages.build(towers)
         if skipping is not None:
-            with v1.control_dependencies([train_op]):
+            with v1.control_dependencies([train_op]), v1.device(CPU):
                 build.skipped.append(tf.identity(skipping.skipped))
         return train_op
 

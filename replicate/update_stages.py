@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradient_accumulation import GradientAccumulation, GradientsAndVariables
@@ -38,7 +39,9 @@ class GradientClipping:
         if self.norm is None:
             return gradients_and_variables
         gradients, variables = zip(*gradients_and_variables, strict=True)
-        clipped, _ = tf.clip_by_global_norm(gradients, self.norm)
+        # The norm is summed where the first gradient is. The gradients stay on their devices.
+        with v1.device(gradient_values(gradients[0]).device):
+            clipped, _ = tf.clip_by_global_norm(gradients, self.norm)
         return list(zip(clipped, variables, strict=True))
 
 
@@ -103,7 +106,9 @@ class UpdateStages:
         """
         summed = self.gradient_sum.sum(towers)
         computed = [*_other_ends(towers), *values_of(summed), *self.acceptance.requirements(towers)]
-        with v1.control_dependencies([v1.group(*computed)]):
+        with v1.device(CPU):
+            all_computed = v1.group(*computed)
+        with v1.control_dependencies([all_computed]):
             with v1.name_scope("gradient_aggregating"):
                 accepted = self.acceptance.judge(towers, summed)
             v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)

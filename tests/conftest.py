@@ -22,6 +22,8 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator import run_config
+from replicate.estimator.cluster import recovery, waiting_session
+from replicate.estimator.cluster import servers as servers_module
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_settings import default_session_config
 from replicate.launch.plan import free_ports
@@ -58,6 +60,12 @@ def pytest_addoption(parser):
     parser.addoption("--minutes", type=float, help="duration of the chaos run and of the soak")
 
 
+def pytest_runtest_setup(item):
+    """Skips tests that need a GPU where there is none."""
+    if item.get_closest_marker("gpu") and not tf.config.list_physical_devices("GPU"):
+        pytest.skip("no GPU: TensorFlow sees none")
+
+
 @pytest.fixture
 def seed(request):
     """Seed of random faults and inputs."""
@@ -65,11 +73,14 @@ def seed(request):
 
 
 @pytest.fixture
-def start_servers():
+def start_servers(monkeypatch):
     """Starts the servers of a cluster in this process, with two CPU devices each.
 
-    Returns their roles, by name and index.
+    Returns their roles, by name and index. Who waits for one of them looks again soon.
     """
+    for module in (recovery, servers_module, waiting_session):
+        monkeypatch.setattr(module, "POLL_SECS", 0.02)
+    monkeypatch.setattr(recovery, "MAX_PAUSE_SECS", 0.1)
 
     def start(**counts):
         left = (f"127.0.0.1:{port}" for port in free_ports(sum(counts.values())))

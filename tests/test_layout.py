@@ -107,6 +107,7 @@ PUBLIC = {
         "ModeKeys",
         "ModelAverageCustomGetter",
         "ModelAverageOptimizer",
+        "ModelDirInUseError",
         "MultiClassHead",
         "MultiHead",
         "MultiLabelHead",

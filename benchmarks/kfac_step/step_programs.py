@@ -22,7 +22,12 @@ class Program:
     """A model and an optimizer in their own graph and session."""
 
     def __init__(
-        self, model: str, optimizer: str, batch_size: int, momentum_type: str = "regular"
+        self,
+        model: str,
+        optimizer: str,
+        batch_size: int,
+        momentum_type: str = "regular",
+        device: str = "",
     ) -> None:
         """Builds the graph and initializes the variables.
 
@@ -31,9 +36,10 @@ class Program:
           optimizer: "momentum" or "kfac".
           batch_size: Examples in a batch.
           momentum_type: K-FAC argument of that name.
+          device: Device of the model and the optimizer. "" leaves the choice to TensorFlow.
         """
         graph = tf.Graph()
-        with graph.as_default():
+        with graph.as_default(), v1.device(device):
             v1.set_random_seed(1)
             build = {"convnet": build_convnet, "autoencoder": build_autoencoder}[model]
             loss, layers = build(_random_images(batch_size))

@@ -1,1 +1,1 @@
-"""Other implementations of K-FAC, which run in virtual environments of their own."""
+"""Other K-FACs and other matrix optimizers, which run in virtual environments of their own."""

@@ -1,4 +1,4 @@
-"""Virtual environments of the other K-FACs.
+"""Virtual environments of the rivals: other K-FACs, and matrix optimizers in PyTorch.
 
 Each rival is installed with pip into its own environment, which is created once. This project never
 imports a rival. The programs that run in the environments are the other modules of this folder;
@@ -19,7 +19,7 @@ FOLDER = harness.ROOT / "runs" / "bench" / "venvs"
 
 
 class Rival(NamedTuple):
-    """Another implementation of K-FAC.
+    """A framework with other optimizers.
 
     Attributes:
       prefix: Prefix of the names of its programs.
@@ -27,6 +27,8 @@ class Rival(NamedTuple):
       models: Models that it trains here.
       packages: Requirements for pip.
       alone: Requirements that pip installs afterwards without their dependencies.
+      kinds: Kinds of its programs: "steps", "losses".
+      missing: Sentences about optimizers that belong here but cannot run.
     """
 
     prefix: str
@@ -34,6 +36,8 @@ class Rival(NamedTuple):
     models: tuple[str, ...]
     packages: tuple[str, ...]
     alone: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("steps", "losses")
+    missing: tuple[str, ...] = ()
 
 
 RIVALS = {
@@ -49,6 +53,14 @@ RIVALS = {
         "cpu",
         ("autoencoder",),  # A step of the ConvNet takes many seconds on two cores.
         ("jax==0.8.3", "kfac-jax==0.0.8"),
+    ),
+    "pytorch": Rival(
+        "pytorch",
+        "cpu",
+        ("convnet", "autoencoder"),
+        ("torch==2.13.0", "pytorch-optimizer==4.1.0", "singd==0.0.5"),
+        kinds=("losses",),
+        missing=("kfac-pytorch does not race: pip finds no distribution of that name.",),
     ),
 }
 
@@ -76,17 +88,23 @@ def install(name: str, folder: str) -> str:
     return python
 
 
-def define_flags(chosen: Sequence[str] | None = None) -> None:
-    """Defines --environments and, if `chosen` is given, --rival.
+def with_programs(kind: str) -> list[str]:
+    """Returns the names of the rivals that have programs of a kind."""
+    return [name for name, rival in RIVALS.items() if kind in rival.kinds]
+
+
+def define_flags(kind: str = "", chosen: Sequence[str] = ()) -> None:
+    """Defines --environments and, if `kind` is given, --rival.
 
     A program that adopts the key flags of this module shows them in --help.
 
     Args:
-      chosen: Default of --rival, or None to leave that flag out.
+      kind: Kind of the rivals' programs, or "" to leave out --rival.
+      chosen: Default of --rival.
     """
     flags.DEFINE_string("environments", str(FOLDER), "Folder of the rivals' environments.")
-    if chosen is not None:
-        flags.DEFINE_multi_enum("rival", chosen, list(RIVALS), "Another K-FAC; may be repeated.")
+    if kind:
+        flags.DEFINE_multi_enum("rival", chosen, with_programs(kind), "Rival; may be repeated.")
 
 
 def command(name: str, python: str, kind: str, *arguments: str) -> list[str]:

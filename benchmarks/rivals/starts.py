@@ -27,11 +27,13 @@ class Digits(NamedTuple):
       images: Intensities in [0, 1], [examples, height, width, 1].
       labels: Digits, [examples].
       start: Initial [weights, bias, weights, bias, ...], layer by layer.
+      rows: Examples in the batch of each step, [steps, batch].
     """
 
     images: np.ndarray
     labels: np.ndarray
     start: list[np.ndarray]
+    rows: np.ndarray
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -42,6 +44,6 @@ class Digits(NamedTuple):
 def load(path: str) -> Digits:
     """Loads the file that `benchmarks.time_to_loss.loss_race` wrote for a problem and a seed."""
     with np.load(path) as arrays:
-        count = len(arrays.files) - 2
+        count = len(arrays.files) - 3
         start = [arrays[f"start_{index}"] for index in range(count)]
-        return Digits(arrays["images"], arrays["labels"], start)
+        return Digits(arrays["images"], arrays["labels"], start, arrays["rows"])

@@ -45,8 +45,10 @@ def race(
     grid: Sequence[Mapping[str, float]],
     blocks: Mapping[str, int],
     rounds: int,
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     """Trains with each optimizer and setting, in alternating blocks.
+
+    An optimizer that cannot start, for example because its package does not work here, is left out.
 
     Args:
       start: Creates a program from an optimizer's name and setting.
@@ -55,12 +57,19 @@ def race(
       rounds: Number of blocks of each optimizer.
 
     Returns:
-      A dict for each run: "optimizer", "setting", and lists "steps", "seconds", "losses" with one
-      entry before the first block and one after each block.
+      {"runs", "troubles"}. A run is a dict with "optimizer", "setting", and lists "steps",
+      "seconds", "losses" with one entry before the first block and one after each block. Troubles
+      are error texts by optimizer.
     """
     curves: list[dict[str, Any]] = []
+    troubles: dict[str, str] = {}
     for settings in grid:
-        programs = {name: start(name, setting) for name, setting in settings.items()}
+        programs: dict[str, Racer] = {}
+        for name, setting in settings.items():
+            try:
+                programs[name] = start(name, setting)
+            except Exception as error:  # Any failure of a package concerns one optimizer only.
+                troubles[name] = f"{type(error).__name__}: {error}"
         runs: dict[str, dict[str, Any]] = {
             name: {
                 "optimizer": name,
@@ -78,11 +87,11 @@ def race(
                 run["steps"].append(run["steps"][-1] + blocks[name])
                 run["losses"].append(program.loss())
         curves.extend(runs.values())
-    return curves
+    return {"runs": curves, "troubles": troubles}
 
 
 def print_race(program: Callable[..., Racer], arguments: Sequence[str]) -> None:
-    """Runs a race given by a command line and prints the runs as JSON.
+    """Runs a race given by a command line and prints what `race` returns as JSON.
 
     Args:
       program: Creates a program from `starts.Digits`, the settings of the race, an optimizer's name

@@ -2,61 +2,66 @@
 
 Each optimizer has the same seeds and the same number of settings to choose from. All optimizers
 train in one process, in short alternating blocks, so that other load on the machine slows all of
-them. The loss over all training data is computed between the blocks and is not timed.
+them. The loss over the training data is computed between the blocks and is not timed.
 
-With --rival, other K-FAC implementations race against Adam in their own framework and environment.
-If one fails, the others still run.
+With --rival, other K-FACs, or matrix optimizers in PyTorch, race against Adam in their own
+framework and environment. If one fails, the others still run. With --data_dir, all train on MNIST.
 
-    python -m benchmarks.time_to_loss --seeds=3 --rival=tensorflow-kfac
+    python -m benchmarks.time_to_loss --seeds=3 --rival=tensorflow-kfac --rival=pytorch
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from absl import app, flags
 
 from benchmarks import harness
 from benchmarks.rivals import environments
-from benchmarks.time_to_loss import loss_race
+from benchmarks.time_to_loss import loss_race, race_settings
+from benchmarks.time_to_loss.race_settings import BASELINE, RIVAL_SETTINGS, SETTINGS, Problem
 
 OURS = "ours"
 
 FLAGS = flags.FLAGS
 
 
-def race_ours(problem: str) -> list[loss_race.Curve]:
+def race_ours(problem: Problem) -> list[loss_race.Curve]:
     """Trains with the optimizers of this project and of TensorFlow on a problem."""
-    chosen = {loss_race.BASELINE, *FLAGS.optimizer}
-    grid = [
-        {name: setting for name, setting in settings.items() if name in chosen}
-        for settings in loss_race.grid(problem)
-    ]
     return [
         curve
         for seed in range(1, FLAGS.seeds + 1)
-        for settings in grid
+        for settings in loss_race.grid(problem, SETTINGS, {BASELINE, *FLAGS.optimizer})
         for curve in loss_race.race(problem, settings, seed, FLAGS.steps)
     ]
 
 
-def race_rival(name: str, problem: str) -> list[loss_race.Curve]:
-    """Trains with a rival on a problem. Installs the rival first if needed."""
-    python = environments.install(name, FLAGS.environments)
-    return [
-        curve
-        for seed in range(1, FLAGS.rival_seeds + 1)
-        for curve in loss_race.race_rival(name, python, problem, seed, FLAGS.steps, FLAGS.seconds)
-    ]
+def race_rival(name: str, problem: Problem) -> tuple[list[loss_race.Curve], list[str]]:
+    """Trains with a rival on a problem. Installs the rival first if needed.
+
+    Returns:
+      The training runs, and what went wrong. If the rival itself fails, there are no runs.
+    """
+    curves, troubles = [], []
+    try:
+        rival = name, environments.install(name, FLAGS.environments)
+        for seed in range(1, FLAGS.rival_seeds + 1):
+            runs, said = loss_race.race_rival(
+                rival, problem, FLAGS.rival_optimizer, seed, FLAGS.steps, FLAGS.seconds
+            )
+            curves += runs
+            troubles += said
+    except harness.ChildError as error:
+        return [], [str(error)]
+    return curves, troubles
 
 
-def race_all(problem: str) -> Iterator[tuple[str, list[loss_race.Curve]]]:
-    """Yields (name, runs) of our optimizers and each rival; no runs for a rival that failed."""
-    yield OURS, race_ours(problem)
-    for name in (n for n in FLAGS.rival if problem in loss_race.DAMPING[n]):
-        try:
-            yield name, race_rival(name, problem)
-        except harness.ChildError as error:
-            print(error, flush=True)
-            yield name, []
+def race_all(problem: Problem) -> Iterator[tuple[str, list[loss_race.Curve], list[str]]]:
+    """Yields (name, runs, troubles) of our optimizers and of each rival with this problem."""
+    yield OURS, race_ours(problem), []
+    for name in FLAGS.rival:
+        if all(problem.name in settings for settings in RIVAL_SETTINGS[name].values()):
+            yield name, *race_rival(name, problem)
+        else:
+            print(f"{name} does not train on {problem.name} here.")
 
 
 def main(_: Sequence[str]) -> int:
@@ -64,18 +69,18 @@ def main(_: Sequence[str]) -> int:
     curves: dict[str, list[loss_race.Curve]] = {name: [] for name in (OURS, *FLAGS.rival)}
     found: dict[str, dict[str, loss_race.Result]] = {}
     is_complete = True
-    for problem in FLAGS.problem:
-        for name, runs in race_all(problem):
+    for problem in (Problem(model, FLAGS.data_dir) for model in FLAGS.problem):
+        for name, runs, troubles in race_all(problem):
+            print("\n".join([name, *troubles]), flush=True)
             curves[name].extend(runs)
+            is_complete = is_complete and not troubles
             if not runs:
-                is_complete = False
                 continue
             results = loss_race.results(runs)
-            print("\n".join([name, *loss_race.table(problem, results)]), flush=True)
-            if name == OURS:
-                found[problem] = results
-            else:
-                found[problem][name] = results["kfac"]
+            print("\n".join(loss_race.table(problem.name, results)), flush=True)
+            found.setdefault(problem.name, {}).update(drawn(name, results))
+    for line in (line for name in FLAGS.rival for line in environments.RIVALS[name].missing):
+        print(line)
     if FLAGS.json:
         dictionaries = {name: [run._asdict() for run in runs] for name, runs in curves.items()}
         harness.write_record(FLAGS.json, dictionaries)
@@ -86,25 +91,51 @@ def main(_: Sequence[str]) -> int:
     return int(not is_complete)
 
 
+def drawn(name: str, results: Mapping[str, loss_race.Result]) -> dict[str, loss_race.Result]:
+    """Returns the results to draw: all of ours, and a rival's without its Adam and SGD.
+
+    Other K-FACs have the name of the rival.
+    """
+    if name == OURS:
+        return dict(results)
+    yardsticks = race_settings.yardsticks(RIVAL_SETTINGS[name])
+    return {
+        name if optimizer == "kfac" else optimizer: result
+        for optimizer, result in results.items()
+        if optimizer not in yardsticks
+    }
+
+
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
-    environments.define_flags([])
+    environments.define_flags("losses")
     flags.adopt_module_key_flags(environments)
     flags.DEFINE_multi_enum(
         "problem",
-        list(loss_race.PROBLEMS),
-        loss_race.PROBLEMS,
+        list(race_settings.MODELS),
+        race_settings.MODELS,
         "Problem to train on; may be repeated.",
     )
-    optimizers = list(loss_race.SETTINGS)
+    optimizers = list(SETTINGS)
     flags.DEFINE_multi_enum(
         "optimizer", optimizers, optimizers, "Optimizer besides Adam; may be repeated."
     )
+    theirs = [
+        name
+        for settings in RIVAL_SETTINGS.values()
+        for name in settings
+        if name not in race_settings.yardsticks(settings)
+    ]
+    theirs = list(dict.fromkeys(theirs))
+    flags.DEFINE_multi_enum(
+        "rival_optimizer", theirs, theirs, "Optimizer of the rivals besides Adam; may be repeated."
+    )
+    flags.DEFINE_string(
+        "data_dir", "", "Folder of MNIST's IDX files; empty: scikit-learn's digits."
+    )
     flags.DEFINE_integer("seeds", 3, "Number of seeds.", lower_bound=1)
     flags.DEFINE_integer("rival_seeds", 3, "Number of seeds of the rivals.", lower_bound=1)
-    flags.DEFINE_integer(
-        "steps", 2000, "Steps of Adam.", lower_bound=loss_race.BLOCK[loss_race.BASELINE]
-    )
+    flags.DEFINE_integer("steps", 2000, "Steps of Adam.", lower_bound=race_settings.BLOCK[BASELINE])
     flags.DEFINE_float("seconds", 200, "Time limit of a rival's races with one seed.")
     flags.DEFINE_string("json", None, "File to write all curves to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the curves to.")

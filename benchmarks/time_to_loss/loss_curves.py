@@ -11,7 +11,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.time_to_loss.loss_race import BASELINE, Result
+from benchmarks.time_to_loss.loss_race import Result
+from benchmarks.time_to_loss.race_settings import BASELINE
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart. The dashes differ too.
 _STYLES: dict[str, dict[str, Any]] = {
@@ -21,6 +22,10 @@ _STYLES: dict[str, dict[str, Any]] = {
     "kfac": {"color": "#0072B2", "linestyle": "-", "label": "K-FAC, adaptive"},
     "tensorflow-kfac": {"color": "#CC79A7", "linestyle": (0, (5, 1)), "label": "tensorflow/kfac"},
     "kfac-jax": {"color": "#E69F00", "linestyle": (0, (3, 1, 1, 1)), "label": "kfac-jax"},
+    "muon": {"color": "#56B4E9", "linestyle": "-", "label": "Muon, PyTorch"},
+    "soap": {"color": "#000000", "linestyle": "-", "label": "SOAP, PyTorch"},
+    "shampoo": {"color": "#56B4E9", "linestyle": "--", "label": "Shampoo, PyTorch"},
+    "singd": {"color": "#000000", "linestyle": ":", "label": "SINGD, PyTorch"},
 }
 _PIXELS_PER_INCH = 120
 _LOGARITHMIC_ABOVE = 100  # first loss / target

@@ -1,23 +1,34 @@
-"""Training programs for the races to a loss, on scikit-learn's digits.
+"""Training programs for the races to a loss, on scikit-learn's digits or on MNIST.
 
 A `Program` trains one model with one optimizer, times its steps and evaluates its loss.
+`draw_rows` tells programs in other frameworks which examples its batches contain.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import kfac
 from benchmarks.kfac_step import registered_models
+from benchmarks.rivals import starts
+from benchmarks.time_to_loss.race_settings import Problem
 from examples import mnist
 
 v1 = tf.compat.v1
 
 BATCH_SIZE = 512
-ENCODER = (64, 100, 50, 25, 2)
-"""Units of the encoder. The decoder mirrors them."""
+UNITS = (100, 50, 25, 2)
+"""Units of the encoder's layers for the digits. The decoder mirrors them."""
+
+DEEP_UNITS = starts.ENCODER[1:]
+"""Units of the encoder's layers for MNIST."""
+
+EVALUATED = 10_000
+"""Most training examples that the loss is evaluated on."""
 
 WARM_UP = 6
 """Untimed steps. K-FAC computes inverses in the first and the sixth."""
@@ -49,11 +60,11 @@ class Program:
     Programs with the same problem and seed have the same initial weights and batches.
     """
 
-    def __init__(self, problem: str, optimizer: str, setting: float, seed: int) -> None:
+    def __init__(self, problem: Problem, optimizer: str, setting: float, seed: int) -> None:
         """Builds the graph, runs some warm-up steps, and initializes the variables again.
 
         Args:
-          problem: "autoencoder" or "convnet".
+          problem: Model and data.
           optimizer: "momentum", "adam", "kfac" or "kfac fixed".
           setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping as a
             multiple of the mean curvature. "kfac fixed": norm constraint.
@@ -62,7 +73,7 @@ class Program:
         graph = tf.Graph()
         with graph.as_default():
             v1.set_random_seed(seed)
-            data = _data()
+            data = _data(problem)
             batch = _draw(data, seed)
             layers = kfac.LayerCollection()
             loss = _loss(problem, batch, layers)
@@ -71,7 +82,7 @@ class Program:
                 with v1.variable_scope(v1.get_variable_scope(), reuse=True):
                     return _loss(problem, examples)
 
-            whole_loss = loss_of(data)
+            whole_loss = loss_of(_evaluated(data))
             self._weights = v1.trainable_variables()
             adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
             train = _make_optimizer(optimizer, setting, adaptation).minimize(loss)
@@ -92,7 +103,7 @@ class Program:
         return time.perf_counter() - start
 
     def loss(self) -> float:
-        """Returns the mean loss over all training data."""
+        """Returns the mean loss over the first `EVALUATED` training examples."""
         return float(self._whole_loss())
 
     def weights(self) -> list[Any]:
@@ -104,9 +115,20 @@ class Program:
         self._session.close()
 
 
-def _data() -> tuple[Any, Any]:
+def draw_rows(problem: Problem, seed: int, steps: int) -> np.ndarray:
+    """Returns the examples in the batches that a `Program` trains on, [steps, BATCH_SIZE]."""
+    count = len(mnist.load(problem.data_dir).train.labels)
+    with tf.Graph().as_default():
+        v1.set_random_seed(seed)
+        rows = _random_rows(count, seed)
+        with v1.Session() as session:
+            draw = session.make_callable(rows)
+            return np.stack([draw() for _ in range(WARM_UP + steps)])[WARM_UP:]
+
+
+def _data(problem: Problem) -> tuple[Any, Any]:
     """Returns all images and labels from variables, which prevents constant folding."""
-    train = mnist.load_digits().train
+    train = mnist.load(problem.data_dir).train
     images, labels = (
         v1.get_variable(name, initializer=values, trainable=False).read_value()
         for name, values in (("images", train.images), ("labels", train.labels))
@@ -117,15 +139,29 @@ def _data() -> tuple[Any, Any]:
 def _draw(data: tuple[Any, Any], seed: int) -> tuple[Any, Any]:
     """Samples a new batch, with replacement, in each run."""
     images, labels = data
-    rows = tf.random.uniform([BATCH_SIZE], maxval=images.shape[0], dtype=tf.int32, seed=seed)
+    rows = _random_rows(images.shape[0], seed)
     return tf.gather(images, rows), tf.gather(labels, rows)
 
 
-def _loss(problem: str, batch: tuple[Any, Any], layers: kfac.LayerCollection | None = None) -> Any:
+def _random_rows(count: int, seed: int) -> Any:
+    return tf.random.uniform([BATCH_SIZE], maxval=count, dtype=tf.int32, seed=seed)
+
+
+def _evaluated(data: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Returns the examples that the loss is evaluated on."""
+    images, labels = data
+    return data if images.shape[0] <= EVALUATED else (images[:EVALUATED], labels[:EVALUATED])
+
+
+def _loss(
+    problem: Problem, batch: tuple[Any, Any], layers: kfac.LayerCollection | None = None
+) -> Any:
     images, labels = batch
-    if problem == "convnet":
+    if problem.model == "convnet":
         return registered_models.convnet_loss(images, labels, layers)
-    return registered_models.autoencoder_loss(images, ENCODER, tf.tanh, layers=layers)
+    units = DEEP_UNITS if problem.data_dir else UNITS
+    encoder = (math.prod(images.shape[1:]), *units)
+    return registered_models.autoencoder_loss(images, encoder, tf.tanh, layers=layers)
 
 
 def _make_optimizer(name: str, setting: float, adaptation: Mapping[str, Any]) -> Any:

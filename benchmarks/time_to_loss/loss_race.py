@@ -1,8 +1,8 @@
-"""Races of optimizers to a training loss: settings, runs and results.
+"""Races of optimizers to a training loss: runs and results.
 
 Each optimizer chooses among the same number of settings. The target is the lowest training loss of
-Adam. Other K-FAC implementations race against Adam in their own framework and environment, from the
-same initial weights, on the same digits, with batches sampled in the same way.
+Adam. Rivals race against Adam in their own framework and environment, from the same initial
+weights, on the same data, with batches sampled in the same way.
 
 Importing this module does not import TensorFlow.
 """
@@ -12,45 +12,37 @@ import math
 import pathlib
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks import harness
 from benchmarks.rivals import environments
+from benchmarks.time_to_loss.race_settings import (
+    BASELINE,
+    BLOCK,
+    RIVAL_OPTIONS,
+    RIVAL_SETTINGS,
+    SGD,
+    Problem,
+    Settings,
+    yardsticks,
+)
 from examples import mnist
-
-PROBLEMS = ("autoencoder", "convnet")
-BASELINE = "adam"
-"""Optimizer whose lowest loss is the target of the others."""
-SETTINGS = {
-    "momentum": {"autoencoder": (0.01, 0.03, 0.1), "convnet": (0.02, 0.05, 0.1)},
-    BASELINE: {"autoencoder": (0.005, 0.01, 0.02), "convnet": (0.005, 0.01, 0.02)},
-    "kfac fixed": {"autoencoder": (0.01, 0.003, 0.001), "convnet": (0.01, 0.003, 0.001)},
-    "kfac": {"autoencoder": (0.1, 0.03, 0.01), "convnet": (0.1, 0.03, 0.01)},
-}
-"""Settings by optimizer and problem. `loss_programs.Program` says what a setting means."""
-BLOCK = {"momentum": 40, BASELINE: 40, "kfac fixed": 5, "kfac": 5}
-"""Steps between two evaluations. K-FAC makes an eighth as many steps in all."""
-DAMPING = {
-    "tensorflow-kfac": {"autoencoder": (0.01, 0.001, 0.0001), "convnet": (0.1, 0.03, 0.01)},
-    "kfac-jax": {"autoencoder": (1.0, 0.1, 0.01)},
-}
-"""Initial damping of each rival's K-FAC, which adapts it later, by problem."""
 
 
 class Curve(NamedTuple):
     """One training run.
 
     Attributes:
-      problem: One of `PROBLEMS`.
-      optimizer: A key of `SETTINGS`.
+      problem: Name of the problem.
+      optimizer: A key of `BLOCK`.
       setting: One of its settings.
       seed: Seed of weights and batches.
       steps: Steps before each evaluation, starting at 0.
       seconds: Training time before each evaluation.
-      losses: Mean loss over all training data at each evaluation.
+      losses: Mean loss over the training data at each evaluation.
     """
 
     problem: str
@@ -63,8 +55,13 @@ class Curve(NamedTuple):
 
     @property
     def lowest(self) -> float:
-        """The lowest finite loss, or infinity if no loss is finite."""
+        """Lowest finite loss, or infinity if no loss is finite."""
         return min(filter(math.isfinite, self.losses), default=math.inf)
+
+    @property
+    def step_seconds(self) -> list[float]:
+        """Seconds per step of each block."""
+        return list(np.diff(self.seconds) / np.diff(self.steps))
 
     def reaches(self, target: float) -> tuple[float, float]:
         """Returns steps and seconds at the first loss <= `target`, or infinities if none."""
@@ -81,24 +78,34 @@ class Result(NamedTuple):
       curves: Training runs.
       steps: Steps to Adam's lowest loss with the same seed, or infinity if not reached.
       seconds: Training time to that loss, or infinity.
+      step_ratios: Time of a step / time of a step of SGD, for each block of all runs, whatever
+        the setting. Empty if SGD did not race.
     """
 
     curves: list[Curve]
     steps: list[float]
     seconds: list[float]
+    step_ratios: list[float]
 
 
-def grid(problem: str) -> Iterator[dict[str, float]]:
-    """Yields the settings of all optimizers, for each race on a problem."""
-    rows = zip(*(settings[problem] for settings in SETTINGS.values()), strict=True)
-    return (dict(zip(SETTINGS, row, strict=True)) for row in rows)
+def grid(problem: Problem, settings: Settings, chosen: Collection[str]) -> list[dict[str, float]]:
+    """Returns the settings of some optimizers, for each race on a problem.
+
+    Args:
+      problem: Model and data.
+      settings: Settings by optimizer and name of the problem.
+      chosen: Optimizers to race.
+    """
+    names = [name for name in settings if name in chosen]
+    rows = zip(*(settings[name][problem.name] for name in names), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def race(problem: str, settings: Mapping[str, float], seed: int, steps: int) -> list[Curve]:
+def race(problem: Problem, settings: Mapping[str, float], seed: int, steps: int) -> list[Curve]:
     """Trains with each optimizer, in alternating blocks.
 
     Args:
-      problem: One of `PROBLEMS`.
+      problem: Model and data.
       settings: Setting of each optimizer.
       seed: Seed of weights and batches.
       steps: Steps of Adam, rounded down to a multiple of its block.
@@ -107,7 +114,7 @@ def race(problem: str, settings: Mapping[str, float], seed: int, steps: int) -> 
 
     programs = {name: Program(problem, name, x, seed) for name, x in settings.items()}
     curves = {
-        name: Curve(problem, name, settings[name], seed, [0], [0.0], [program.loss()])
+        name: Curve(problem.name, name, settings[name], seed, [0], [0.0], [program.loss()])
         for name, program in programs.items()
     }
     for _ in range(steps // BLOCK[BASELINE]):
@@ -121,58 +128,71 @@ def race(problem: str, settings: Mapping[str, float], seed: int, steps: int) -> 
     return list(curves.values())
 
 
-def rival_grid(name: str, problem: str) -> Iterator[dict[str, float]]:
-    """Yields the settings of Adam and of a rival's K-FAC, for each race on a problem."""
-    rates = SETTINGS[BASELINE][problem]
-    for rate, damping in zip(rates, DAMPING[name][problem], strict=True):
-        yield {BASELINE: rate, "kfac": damping}
-
-
 def race_rival(
-    name: str, python: str, problem: str, seed: int, steps: int, seconds: float
-) -> list[Curve]:
-    """Trains a rival's K-FAC and Adam in the rival's environment, in alternating blocks.
+    rival: tuple[str, str],
+    problem: Problem,
+    chosen: Collection[str],
+    seed: int,
+    steps: int,
+    seconds: float,
+) -> tuple[list[Curve], list[str]]:
+    """Trains a rival's optimizers and Adam in the rival's environment, in alternating blocks.
 
     Args:
-      name: Key of `environments.RIVALS`.
-      python: Interpreter of the rival's environment.
-      problem: One of `PROBLEMS`.
+      rival: Key of `environments.RIVALS`, and interpreter of its environment.
+      problem: Model and data.
+      chosen: Optimizers to race besides Adam and, if the rival has it, SGD.
       seed: Seed of weights and batches.
       steps: Steps of Adam, rounded down to a multiple of its block.
       seconds: Time limit of the rival's process.
 
+    Returns:
+      The training runs, and a sentence for each optimizer that could not start.
+
     Raises:
-      harness.ChildError: The rival's process failed or exceeded the limit.
+      harness.ChildError: The rival's process failed or exceeded the limit, or Adam did not start.
     """
     from benchmarks.time_to_loss import loss_programs  # noqa: PLC0415
 
-    optimizers = (BASELINE, "kfac")
+    name, python = rival
+    settings = RIVAL_SETTINGS[name]
+    races = grid(problem, settings, yardsticks(settings) | set(chosen))
     task = {
-        "problem": problem,
+        "problem": problem.model,
         "seed": seed,
         "batch_size": loss_programs.BATCH_SIZE,
+        "evaluated": loss_programs.EVALUATED,
         "warm_up": loss_programs.WARM_UP,
-        "grid": list(rival_grid(name, problem)),
-        "blocks": {optimizer: BLOCK[optimizer] for optimizer in optimizers},
+        "grid": races,
+        "blocks": {optimizer: BLOCK[optimizer] for optimizer in races[0]},
+        "options": {key: options[problem.name] for key, options in RIVAL_OPTIONS.items()},
         "rounds": steps // BLOCK[BASELINE],
     }
+    purpose = f"race {name}, {problem.name}, seed {seed}"
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "digits.npz"
-        _write_start(path, problem, seed)
+        path = pathlib.Path(folder) / "start.npz"
+        _write_start(path, problem, seed, max(steps, loss_programs.WARM_UP))
         command = environments.command(name, python, "losses", str(path), json.dumps(task))
-        runs = harness.read_json(command, f"race {name}, {problem}, seed {seed}", seconds)
-    return [Curve(problem=problem, seed=seed, **run) for run in runs]
+        found = harness.read_json(command, purpose, seconds)
+    troubles = [
+        f"{optimizer} does not race on {problem.name}: {text}"
+        for optimizer, text in found["troubles"].items()
+    ]
+    if BASELINE in found["troubles"]:
+        raise harness.ChildError(f"Could not {purpose}: {' '.join(troubles)}")
+    return [Curve(problem=problem.name, seed=seed, **run) for run in found["runs"]], troubles
 
 
-def _write_start(path: pathlib.Path, problem: str, seed: int) -> None:
-    """Writes the digits and the initial weights of our programs."""
+def _write_start(path: pathlib.Path, problem: Problem, seed: int, steps: int) -> None:
+    """Writes the data, and the initial weights and batches of our programs."""
     from benchmarks.time_to_loss import loss_programs  # noqa: PLC0415
 
-    program = loss_programs.Program(problem, "momentum", 0.0, seed)
+    program = loss_programs.Program(problem, SGD, 0.0, seed)
     start = {f"start_{index}": value for index, value in enumerate(program.weights())}
     program.close()
-    train = mnist.load_digits().train
-    np.savez(path, images=train.images, labels=train.labels, **start)
+    train = mnist.load(problem.data_dir).train
+    rows = loss_programs.draw_rows(problem, seed, steps)
+    np.savez(path, images=train.images, labels=train.labels, rows=rows, **start)
 
 
 def results(curves: Sequence[Curve]) -> dict[str, Result]:
@@ -189,14 +209,25 @@ def results(curves: Sequence[Curve]) -> dict[str, Result]:
     targets = {curve.seed: curve.lowest for curve in baseline}
     found = {}
     present = {curve.optimizer for curve in curves}
-    for name in filter(present.__contains__, SETTINGS):
+    for name in filter(present.__contains__, BLOCK):
         chosen = baseline
         if name != BASELINE:
             chosen = _best(curves, name, lambda c: (c.reaches(targets[c.seed])[1], c.lowest))
         reached = [curve.reaches(targets[curve.seed]) for curve in chosen]
         steps, seconds = (list(column) for column in zip(*reached, strict=True))
-        found[name] = Result(chosen, steps, seconds)
+        found[name] = Result(chosen, steps, seconds, _step_ratios(curves, name))
     return found
+
+
+def _step_ratios(curves: Sequence[Curve], optimizer: str) -> list[float]:
+    """Compares steps with those of SGD in the same race. The n-th runs of both are of one race."""
+    ours = [curve for curve in curves if curve.optimizer == optimizer]
+    theirs = [curve for curve in curves if curve.optimizer == SGD]
+    return [
+        ratio
+        for pair in zip(ours, theirs, strict=False)
+        for ratio in _ratios(*(curve.step_seconds for curve in pair))
+    ]
 
 
 def _best(
@@ -214,10 +245,13 @@ def _best(
 
 
 def table(problem: str, found: Mapping[str, Result]) -> Iterator[str]:
-    """Yields the lines of a table: "median [smallest, largest]" over the seeds."""
+    """Yields the lines of a table: "median [smallest, largest]".
+
+    The values of a cell are those of the seeds, and in the last column those of all blocks.
+    """
     yield (
-        f"{problem:<13}{'setting':>9}{'lowest loss':>30}{'steps':>21}{'seconds':>21}"
-        f"{'steps/Adam':>22}{'seconds/Adam':>22}"
+        f"{problem:<19}{'setting':>9}{'lowest loss':>30}{'steps':>21}{'seconds':>21}"
+        f"{'steps/Adam':>22}{'seconds/Adam':>22}{'step/SGD':>22}"
     )
     baseline = found[BASELINE]
     for name, result in found.items():
@@ -227,12 +261,13 @@ def table(problem: str, found: Mapping[str, Result]) -> Iterator[str]:
             (result.seconds, ".2f"),
             (_ratios(result.steps, baseline.steps), ".3f"),
             (_ratios(result.seconds, baseline.seconds), ".3f"),
+            (result.step_ratios, ".2f"),
         )
-        widths = (30, 21, 21, 22, 22)
+        widths = (30, 21, 21, 22, 22, 22)
         cells = [
             f"{_spread(*column):>{width}}" for column, width in zip(columns, widths, strict=True)
         ]
-        yield f"{name:<13}{result.curves[0].setting:>9g}" + "".join(cells)
+        yield f"{name:<19}{result.curves[0].setting:>9g}" + "".join(cells)
 
 
 def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
@@ -240,6 +275,9 @@ def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def _spread(values: Sequence[float], form: str) -> str:
+    if not values:
+        return "–"
+
     def show(x: float) -> str:
         return f"{x:{form}}" if math.isfinite(x) else "–"
 

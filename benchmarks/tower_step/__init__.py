@@ -2,3 +2,5 @@
 
 Other benchmarks use its models and its ways of training too.
 """
+
+WAYS = ("replicated", "by hand", "one tower", "MirroredStrategy")

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from absl import app, flags
 
 from benchmarks import harness
+from benchmarks.tower_step import WAYS
 
 MODELS = ("ConvNet 8x8", "ConvNet 28x28", "MLP", "embedding")
-WAYS = ("replicated", "by hand", "one tower", "MirroredStrategy")
 EMBEDDING = {"rows": 100_000, "width": 64, "words": 20}
 
 Times: TypeAlias = Mapping[str, Sequence[float]]
@@ -43,15 +43,15 @@ def time_here(model_name: str, towers: int) -> dict[str, Any]:
         model = tower_models.Mlp(size)
     else:
         model = tower_models.ConvNet(int(model_name.rpartition("x")[2]), size)
-    builds = (tower_programs.replicated, tower_programs.by_hand, tower_programs.one_tower)
-    graphs = [tower_programs.GraphProgram(model, devices, build) for build in builds]
-    every: list[harness.Program] = [*graphs, tower_programs.MirroredProgram(model, devices)]
-    programs = dict(zip(WAYS, every, strict=True))
+    programs = tower_programs.all_ways(model, devices)
     times = harness.take_turns(programs, FLAGS.rounds, FLAGS.block, warm_up=2 * FLAGS.block)
     found: dict[str, Any] = {"times": times}
     if model_name == "embedding":
-        sizes = [program.largest_tensor() for program in graphs]
-        found["largest_tensor"] = dict(zip(WAYS, sizes, strict=False))
+        found["largest_tensor"] = {
+            way: program.largest_tensor()
+            for way, program in programs.items()
+            if isinstance(program, tower_programs.GraphProgram)
+        }
     return found
 
 

@@ -26,9 +26,13 @@ class Model:
     parameters: Mapping[str, np.ndarray]
     batch: tuple[np.ndarray, np.ndarray]
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean loss of the examples, shape []."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits of the classes, [batch, classes]."""
         raise NotImplementedError
+
+    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
+        """Returns the mean cross entropy of the examples, shape []."""
+        return mean_cross_entropy(self.logits(parameters, features), labels)
 
 
 class ConvNet(Model):
@@ -38,20 +42,20 @@ class ConvNet(Model):
         """Takes the side of the images in pixels, a multiple of 4, and the batch size."""
         self._features = (side // 4) ** 2 * 16
         self.parameters = {
-            **_layer("conv1", 5, 5, 1, 16),
-            **_layer("conv2", 5, 5, 16, 16),
-            **_layer("linear", self._features, 10),
+            **initial_layer("conv1", 5, 5, 1, 16),
+            **initial_layer("conv2", 5, 5, 16, 16),
+            **initial_layer("linear", self._features, 10),
         }
         self.batch = (_uniform(batch_size, side, side, 1), _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         for name in ("conv1", "conv2"):
             outputs = tf.nn.conv2d(features, parameters[f"{name}/weights"], 1, "SAME")
             outputs = tf.nn.relu(tf.nn.bias_add(outputs, parameters[f"{name}/bias"]))
             features = tf.nn.max_pool2d(outputs, 3, 2, "SAME")
         flat = tf.reshape(features, [-1, self._features])
-        return _cross_entropy(parameters, "linear", flat, labels)
+        return linear(parameters, "linear", flat)
 
 
 class Mlp(Model):
@@ -60,18 +64,17 @@ class Mlp(Model):
     def __init__(self, batch_size: int) -> None:
         """Takes the batch size."""
         self.parameters = {
-            **_layer("hidden1", 784, 256),
-            **_layer("hidden2", 256, 128),
-            **_layer("linear", 128, 10),
+            **initial_layer("hidden1", 784, 256),
+            **initial_layer("hidden2", 256, 128),
+            **initial_layer("linear", 128, 10),
         }
         self.batch = (_uniform(batch_size, 784), _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         for name in ("hidden1", "hidden2"):
-            outputs = features @ parameters[f"{name}/weights"] + parameters[f"{name}/bias"]
-            features = tf.nn.relu(outputs)
-        return _cross_entropy(parameters, "linear", features, labels)
+            features = tf.nn.relu(linear(parameters, name, features))
+        return linear(parameters, "linear", features)
 
 
 class Embedding(Model):
@@ -79,14 +82,17 @@ class Embedding(Model):
 
     def __init__(self, rows: int, width: int, words: int, batch_size: int) -> None:
         """Takes the rows and width of the table, the words of an example, and the batch size."""
-        self.parameters = {"table": _uniform(rows, width) - 0.5, **_layer("linear", width, 10)}
+        self.parameters = {
+            "table": _uniform(rows, width) - 0.5,
+            **initial_layer("linear", width, 10),
+        }
         ids = np.random.default_rng(0).integers(rows, size=[batch_size, words], dtype=np.int32)
         self.batch = (ids, _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         vectors = tf.nn.embedding_lookup(parameters["table"], features)
-        return _cross_entropy(parameters, "linear", tf.reduce_mean(vectors, axis=1), labels)
+        return linear(parameters, "linear", tf.reduce_mean(vectors, axis=1))
 
 
 class Network(Model):
@@ -101,25 +107,29 @@ class Network(Model):
         self.parameters = {}
         self.batch = (_uniform(batch_size, side, side, 3), _labels(batch_size))
 
-    def loss(self, parameters: Parameters, features: Any, labels: Any) -> Any:
-        """Returns the mean cross entropy."""
+    def logits(self, parameters: Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, 10]."""
         del parameters
         logits, _ = self._network(features)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        return tf.reduce_mean(losses)
+        return logits
 
 
-def _layer(name: str, *shape: int) -> dict[str, np.ndarray]:
-    """Weights with variance 1 / inputs and zero biases."""
+def mean_cross_entropy(logits: Any, labels: Any) -> Any:
+    """Returns the mean over the examples of the cross entropy, shape []."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
+
+
+def initial_layer(name: str, *shape: int) -> dict[str, np.ndarray]:
+    """Returns weights with variance 1 / inputs, and zero biases, by name."""
     inputs = np.prod(shape[:-1])
     weights = np.random.default_rng(0).normal(0.0, inputs**-0.5, shape).astype(np.float32)
     return {f"{name}/weights": weights, f"{name}/bias": np.zeros(shape[-1:], np.float32)}
 
 
-def _cross_entropy(parameters: Parameters, layer: str, features: Any, labels: Any) -> Any:
-    logits = features @ parameters[f"{layer}/weights"] + parameters[f"{layer}/bias"]
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
+def linear(parameters: Parameters, layer: str, features: Any) -> Any:
+    """Returns the outputs of a linear layer, [batch, units]."""
+    return features @ parameters[f"{layer}/weights"] + parameters[f"{layer}/bias"]
 
 
 def _uniform(*shape: int) -> np.ndarray:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import replicate
 from benchmarks import harness
+from benchmarks.tower_step import WAYS
 from benchmarks.tower_step.tower_models import Model, Parameters
 
 v1 = tf.compat.v1
@@ -44,7 +45,7 @@ class GraphBuild:
 
 
 class GraphProgram:
-    """Train op in its own graph and session, on logical CPU devices."""
+    """Train op in its own graph and session, on the logical devices of this process."""
 
     def __init__(self, model: Model, devices: Sequence[str], build: Build) -> None:
         """Builds the graph and initializes the variables."""
@@ -54,9 +55,7 @@ class GraphProgram:
             initializer = v1.group(
                 v1.global_variables_initializer(), v1.local_variables_initializer()
             )
-        count = max(int(device.rpartition(":")[2]) for device in devices) + 1
-        options = v1.ConfigProto(device_count={"CPU": count}, allow_soft_placement=True)
-        self._session = v1.Session(graph=self.graph, config=options)
+        self._session = v1.Session(graph=self.graph)
         self._session.run(initializer)
 
     def run(self, steps: int) -> float:
@@ -85,26 +84,36 @@ class GraphProgram:
         )
 
 
-def _build_in_graph(model: Model, devices: Sequence[str], build: Build) -> Any:
-    v1.train.create_global_step()
+def read_batch(model: Model) -> tuple[Any, Any]:
+    """Returns features and labels, read from variables, which prevents constant folding."""
     features, labels = (
         v1.get_variable(name, initializer=array, trainable=False).read_value()
         for name, array in zip(("features", "labels"), model.batch, strict=True)
     )
-    return build(model, devices, features, labels)
+    return features, labels
+
+
+def get_variables(model: Model) -> Parameters:
+    """Returns the variables of a model in the current scope. Creates them if they do not exist."""
+    return {n: v1.get_variable(n, initializer=value) for n, value in model.parameters.items()}
+
+
+def _build_in_graph(model: Model, devices: Sequence[str], build: Build) -> Any:
+    v1.train.create_global_step()
+    return build(model, devices, *read_batch(model))
 
 
 def one_tower(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
     """Trains on the whole batch on the first device."""
     with v1.device(devices[0]):
-        return _optimizer().minimize(model.loss(_get_variables(model), features, labels))
+        return _optimizer().minimize(model.loss(get_variables(model), features, labels))
 
 
 def replicated(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
     """Trains with `replicate_model_fn` and `TowerOptimizer`."""
 
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
-        loss = model.loss(_get_variables(model), features, labels)
+        loss = model.loss(get_variables(model), features, labels)
         train_op = replicate.TowerOptimizer(_optimizer).minimize(loss)
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
@@ -124,7 +133,7 @@ def by_hand(model: Model, devices: Sequence[str], features: Any, labels: Any) ->
     updates: list[Any] = []
     for index, (device, shard) in enumerate(zip(devices, shards, strict=True)):
         with v1.device(device), v1.variable_scope("model", reuse=index > 0):
-            loss = model.loss(_get_variables(model), *shard)
+            loss = model.loss(get_variables(model), *shard)
             towers.append(optimizer.compute_gradients(loss))
             updates = updates or v1.get_collection(v1.GraphKeys.UPDATE_OPS)
     with v1.device(devices[0]), v1.control_dependencies(updates):
@@ -138,9 +147,16 @@ def by_hand(model: Model, devices: Sequence[str], features: Any, labels: Any) ->
 class MirroredProgram:
     """Custom training loop with `tf.distribute.MirroredStrategy` and one `tf.function`."""
 
-    def __init__(self, model: Model, devices: Sequence[str]) -> None:
-        """Creates the variables. The first step traces the function."""
-        self._strategy = tf.distribute.MirroredStrategy(devices)
+    def __init__(self, model: Model, devices: Sequence[str], cross_device_ops: Any = None) -> None:
+        """Creates the variables. The first step traces the function.
+
+        Args:
+          model: Model to train.
+          devices: Device of each replica.
+          cross_device_ops: Argument of `MirroredStrategy`. Its default on GPUs is NCCL, which needs
+            a GPU for each replica.
+        """
+        self._strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops)
         with self._strategy.scope():
             self._parameters = {n: tf.Variable(value) for n, value in model.parameters.items()}
             self._velocities = [
@@ -151,8 +167,12 @@ class MirroredProgram:
         self._step = tf.function(self._make_step)
 
     def run(self, steps: int) -> float:
-        """Runs some steps and returns the mean seconds per step."""
-        return harness.mean_seconds(lambda: self._step(*self._shard), steps)
+        """Runs some steps and returns the mean seconds per step.
+
+        A call may return while GPUs still compute, so the time ends when they have finished.
+        """
+        finish = tf.test.experimental.sync_devices
+        return harness.mean_seconds(lambda: self._step(*self._shard), steps, finish)
 
     def parameters(self) -> list[np.ndarray]:
         """Returns the trained values."""
@@ -183,6 +203,22 @@ class MirroredProgram:
             strategy.extended.update(variable, _momentum_step, (velocity, total))
 
 
+def all_ways(
+    model: Model, devices: Sequence[str], cross_device_ops: Any = None
+) -> dict[str, GraphProgram | MirroredProgram]:
+    """Returns a program for each of `WAYS`. A process can do this once.
+
+    Args:
+      model: Model of all programs.
+      devices: Devices of the towers.
+      cross_device_ops: Argument of `MirroredProgram`.
+    """
+    builds = (replicated, by_hand, one_tower)
+    graphs = [GraphProgram(model, devices, build) for build in builds]
+    mirrored = MirroredProgram(model, devices, cross_device_ops)
+    return dict(zip(WAYS, (*graphs, mirrored), strict=True))
+
+
 def _momentum_step(variable: Any, velocity: Any, gradient: Any) -> None:
     if isinstance(gradient, tf.IndexedSlices):
         rows, positions = tf.unique(gradient.indices)
@@ -207,7 +243,3 @@ def _momentum_step(variable: Any, velocity: Any, gradient: Any) -> None:
 
 def _optimizer() -> Any:
     return v1.train.MomentumOptimizer(RATE, MOMENTUM)
-
-
-def _get_variables(model: Model) -> Parameters:
-    return {n: v1.get_variable(n, initializer=value) for n, value in model.parameters.items()}

@@ -29,6 +29,7 @@ integer("log_every_n_steps", 10, "Steps between two lines on the terminal.", 1)
 number("save_summaries_secs", 600, "Seconds between two summaries; 0 for none.")
 number("save_interval_secs", 600, "Seconds between two checkpoints.", above=True)
 integer("max_number_of_steps", None, "The step to train to. Default: no end.", 1)
+cli.define_steal()
 cli.define_seed("Of the first weights, the order of the images, and what is random in them.")
 
 # Devices and the cluster.
@@ -116,6 +117,7 @@ def main() -> None:
             save_summary_steps=None,  # They go by seconds: see `summaries.py`.
             save_checkpoints_secs=FLAGS.save_interval_secs,
             log_step_count_steps=FLAGS.log_every_n_steps,
+            steal_model_dir=FLAGS.steal,
             progress="off",  # `reports.py` prints a line every so many steps.
         )
     cli.show("role", cluster.describe(config))
@@ -126,6 +128,8 @@ def main() -> None:
             train(config)
     except (data_flags.FlagError, replicate.CheckpointError) as error:
         cli.fail(str(error), cli.BAD_INPUT)
+    except replicate.ModelDirInUseError as error:
+        cli.fail_in_use(error)
     except replicate.ClusterError as error:
         cli.fail(str(error), cli.CLUSTER_TROUBLE)
 

@@ -75,7 +75,8 @@ class BatchSums:
         for factor, place in zip(self._factors, self._places, strict=True):
             with v1.device(place.compute):
                 moments.append(factor.batch_moment(substitutes))
-        accept = tf.reduce_all([is_finite, *(tensor_ops.all_finite(m.total) for m in moments)])
+        finite = [tensor_ops.all_finite(moment.total) for moment in moments]
+        accept = tensor_ops.all_true([is_finite, *finite])
         changes: list[Change] = []
         for variable, moment, place in zip(self.variables, moments, self._places, strict=True):
             with v1.device(place.compute):
@@ -83,7 +84,8 @@ class BatchSums:
                 entries = tf.concat([tf.reshape(moment.total, [-1]), count[tf.newaxis]], axis=0)
                 wanted = tf.math.multiply_no_nan(entries, tf.cast(accept, entries.dtype))
                 changes.append(Addition(variable, wanted))
-        refused = tf.cast(tf.logical_not(accept), tf.int64)
+        with v1.device(accept.device):
+            refused = tf.cast(tf.logical_not(accept), tf.int64)
         return [*changes, Addition(self.refused, refused)]
 
     def taken(self, indices: Sequence[int]) -> tuple[list[Tensor], list[Change]]:

@@ -16,6 +16,7 @@ from kfac.curvature.pooled_gradients import mask_before_unpooling
 from kfac.fisher_factors.base import Substitutes
 from kfac.linalg import tensor_ops
 from kfac.registration.loss_table import RegisteredLosses
+from kfac.state import CPU
 
 v1 = tf.compat.v1
 
@@ -72,8 +73,10 @@ def propagate_back(
             f"layer outputs: {', '.join(unreached)}. Register as outputs the very tensors that "
             "the rest of the model uses, and the loss that is computed from them."
         )
-    is_finite = tf.reduce_all([tensor_ops.all_finite(value) for value in values])
-    return BackwardPass(gradients, of_variables, is_finite, step + 1)
+    is_finite = tensor_ops.all_true([tensor_ops.all_finite(value) for value in values])
+    with v1.device(CPU):
+        next_step = step + 1
+    return BackwardPass(gradients, of_variables, is_finite, next_step)
 
 
 def _differentiate(

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
-from kfac.state import read, value_if
+from kfac.state import CPU, read, value_if
 
 v1 = tf.compat.v1
 
@@ -42,7 +42,7 @@ class PhaseTimes:
           phase: One of `PHASES`.
           after: Operations and Tensors that it begins after, beside active control dependencies.
         """
-        with v1.name_scope("kfac/monitor/"), v1.control_dependencies(after):
+        with v1.name_scope("kfac/monitor/"), v1.control_dependencies(after), v1.device(CPU):
             start = self._now()
         if phase not in self._seconds:
             with tf.init_scope(), v1.name_scope(None), v1.device(None), v1.device(start.device):

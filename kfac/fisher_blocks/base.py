@@ -15,6 +15,7 @@ import tensorflow as tf
 from kfac._types import Parameters, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
+from kfac.linalg import tensor_ops
 from kfac.moved_names import with_moved_attributes
 
 
@@ -188,7 +189,7 @@ class FisherBlock(abc.ABC):
 
     def has_inverse(self) -> Tensor:
         """Returns bool [], true once the inverse has been computed; before, it is zero."""
-        return tf.reduce_all(tf.stack([factor.has_inverse() for factor in self.factors]))
+        return tensor_ops.all_true([factor.has_inverse() for factor in self.factors])
 
     def multiply_inverse(self, vector: Parameters) -> Parameters:
         """Returns the inverse of the damped block times a vector."""

@@ -160,7 +160,7 @@ class FisherFactor(abc.ABC):
         known = [slot.is_computed() for slot in self.inverses]
         if not self.keeps_inverses:
             known.append(self._average.read_weight() > 0)
-        return tf.reduce_all(tf.stack([tf.constant(True), *known]))
+        return tensor_ops.all_true(known)
 
     def get_inv_vars(self) -> tuple[Variable, ...]:
         """Returns the variables of all registered functions, in order of registration."""

@@ -129,7 +129,8 @@ class MatrixSlot:
 
         The variable starts with zeros, and no function has a first column of zeros.
         """
-        return tf.reduce_any(tf.not_equal(self.read()[:, 0], 0))
+        with tf.compat.v1.device(self._matrix.device):
+            return tf.reduce_any(tf.not_equal(self.read()[:, 0], 0))
 
     def read_rare_paths(self) -> Tensor:
         """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""

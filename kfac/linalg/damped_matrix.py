@@ -240,4 +240,4 @@ def _eigen_root(matrix: Tensor, damping: Tensor) -> Tensor:
     values, vectors = tf.linalg.eigh(matrix)
     root = vectors * tf.sqrt(tf.maximum(values, 0) + damping)
     upper = tf.linalg.qr(tf.transpose(root)).r
-    return tf.transpose(upper) * tf.sign(tf.linalg.diag_part(upper))
+    return tf.transpose(upper) * tf.sign(diagonal(upper))

@@ -6,7 +6,7 @@ Called by factors whose statistic is summed over towers on several devices.
 import tensorflow as tf
 
 from kfac._types import Tensor
-from kfac.linalg.tensor_ops import static_size
+from kfac.linalg.tensor_ops import diagonal, static_size
 
 
 def pack_symmetric(matrix: Tensor) -> Tensor:
@@ -22,11 +22,13 @@ def pack_symmetric(matrix: Tensor) -> Tensor:
     """
     size = static_size(matrix, 0)
     half = (size + 1) // 2
-    even = tf.pad(matrix, [[0, 2 * half - size]] * 2)
-    lower = tf.linalg.band_part(even[:half, :half], -1, 0)
-    upper = tf.linalg.band_part(even[half:, half:], 0, -1)
+    even = tf.pad(matrix, [[0, 1], [0, 1]]) if size % 2 else matrix
+    top, bottom = tf.split(even, 2)
+    corner, last = tf.split(bottom, 2, axis=1)
+    lower = tf.linalg.band_part(top[:, :half], -1, 0)
+    upper = tf.linalg.band_part(last, 0, -1)
     triangles = tf.pad(lower, [[0, 0], [0, 1]]) + tf.pad(upper, [[0, 0], [1, 0]])
-    return tf.concat([even[half:, :half], triangles], axis=1)
+    return tf.concat([corner, triangles], axis=1)
 
 
 def unpack_symmetric(packed: Tensor, size: int) -> Tensor:
@@ -40,16 +42,17 @@ def unpack_symmetric(packed: Tensor, size: int) -> Tensor:
       [n, n], exactly symmetric.
     """
     half = (size + 1) // 2
-    corner, triangles = packed[:, :half], packed[:, half:]
+    corner, triangles = tf.split(packed, [half, half + 1], axis=1)
     lower = tf.linalg.band_part(triangles[:, :half], -1, 0)
     upper = tf.linalg.band_part(triangles[:, 1:], 0, -1)
     first, last = _mirror(lower), _mirror(upper)
     top = tf.concat([first, tf.transpose(corner)], axis=1)
     bottom = tf.concat([corner, last], axis=1)
-    return tf.concat([top, bottom], axis=0)[:size, :size]
+    even = tf.concat([top, bottom], axis=0)
+    return even[:size, :size] if size % 2 else even
 
 
 def _mirror(triangle: Tensor) -> Tensor:
     """Returns the symmetric matrix with this lower or upper triangle."""
-    diagonal = tf.linalg.diag(tf.linalg.diag_part(triangle))
-    return triangle + tf.transpose(triangle) - diagonal
+    doubled = triangle + tf.transpose(triangle)
+    return tf.raw_ops.MatrixSetDiag(input=doubled, diagonal=diagonal(triangle))

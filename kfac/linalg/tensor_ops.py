@@ -1,8 +1,9 @@
 """Small tensor functions for all of K-FAC: scalars, dtypes, second moments of rows.
 
-No state, no layers, no devices.
+No state, no layers.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,8 +47,21 @@ def statistics_dtype(dtype: DType) -> DType:
 
 
 def all_finite(tensor: Tensor) -> Tensor:
-    """Returns bool [], true if every entry of `tensor` is finite."""
-    return tf.reduce_all(tf.math.is_finite(tensor))
+    """Returns bool [], true if every entry of `tensor` is finite; computed where `tensor` is."""
+    with tf.compat.v1.device(tensor.device):
+        finite = tf.math.is_finite(tensor)
+        return finite if tensor.shape.rank == 0 else tf.reduce_all(finite)
+
+
+def all_true(conditions: Sequence[Tensor]) -> Tensor:
+    """Returns bool [], true if all of some bool [] are, or if there are none.
+
+    It is computed where the first one is.
+    """
+    if not conditions:
+        return tf.constant(True)
+    with tf.compat.v1.device(conditions[0].device):
+        return functools.reduce(tf.logical_and, conditions)
 
 
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:

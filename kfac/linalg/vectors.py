@@ -2,7 +2,8 @@
 
 A part is a Tensor of the variable's shape, or IndexedSlices: the rows of a table that a batch
 looked up, all others being zero. Parts stay sparse as long as the operations on them allow it.
-Frequent operations use the joined parts, which takes one op instead of one per part. Called by the
+Frequent operations use the joined parts, which takes one op instead of one per part. Others are on
+the device of each part, so that it crosses to no other. Called by the
 optimizer and its momentum rules.
 """
 
@@ -13,6 +14,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor, Variable
 from kfac.linalg import tensor_ops
+
+v1 = tf.compat.v1
 
 Vector: TypeAlias = Any
 """A Tensor, or IndexedSlices without repeated indices."""
@@ -40,9 +43,10 @@ def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return tensor_ops.with_shape(tf.convert_to_tensor(gradient), variable.shape)
-    indices, position = tf.unique(gradient.indices)
-    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(indices))
-    shape = tf.constant(variable.shape.as_list(), indices.dtype)
+    with v1.device(gradient.values.device):
+        indices, position = tf.unique(gradient.indices)
+        values = tf.math.unsorted_segment_sum(gradient.values, position, tf.size(indices))
+        shape = tf.constant(variable.shape.as_list(), indices.dtype)
     slices = tf.IndexedSlices(values, indices, shape)
     return slices if keep_sparse else as_dense(slices)
 
@@ -51,7 +55,8 @@ def as_dense(vector: Vector) -> Tensor:
     """Returns a part with all its rows."""
     if not isinstance(vector, tf.IndexedSlices):
         return vector
-    return tf.scatter_nd(vector.indices[:, tf.newaxis], vector.values, vector.dense_shape)
+    with v1.device(vector.values.device):
+        return tf.scatter_nd(vector.indices[:, tf.newaxis], vector.values, vector.dense_shape)
 
 
 def entries(vector: Vector) -> Tensor:
@@ -60,10 +65,11 @@ def entries(vector: Vector) -> Tensor:
 
 
 def map_entries(function: Callable[[Tensor], Tensor], vector: Vector) -> Vector:
-    """Applies a function that keeps zero to every entry."""
-    if not isinstance(vector, tf.IndexedSlices):
-        return function(vector)
-    return tf.IndexedSlices(function(vector.values), vector.indices, vector.dense_shape)
+    """Applies a function that keeps zero to every entry, where the entries are."""
+    with v1.device(entries(vector).device):
+        if not isinstance(vector, tf.IndexedSlices):
+            return function(vector)
+        return tf.IndexedSlices(function(vector.values), vector.indices, vector.dense_shape)
 
 
 def choose(condition: Tensor, first: Vector, second: Vector) -> Vector:
@@ -87,11 +93,12 @@ def scale(coefficient: Tensor, vectors: Sequence[Vector]) -> list[Vector]:
 
 
 def add_scaled(first: Sequence[Vector], factor: Tensor, second: Sequence[Vector]) -> list[Tensor]:
-    """Returns x + c·y, dense, c being of shape []."""
-    return [
-        as_dense(x) + tf.cast(factor, y.dtype) * as_dense(y)
-        for x, y in zip(first, second, strict=True)
-    ]
+    """Returns x + c·y, dense, c being of shape []; computed where the parts of y are."""
+    sums = []
+    for x, y in zip(first, second, strict=True):
+        with v1.device(entries(y).device):
+            sums.append(as_dense(x) + tf.cast(factor, y.dtype) * as_dense(y))
+    return sums
 
 
 def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.schedules import current
-from kfac.state import Assignment
+from kfac.state import Assignment, group
 
 v1 = tf.compat.v1
 
@@ -90,7 +90,7 @@ class DampingRule(abc.ABC):
           mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
         """
         del counter, mean_curvature
-        return v1.no_op()
+        return group()
 
     def check_variables(self, variables: Sequence[Variable]) -> None:
         """Checks that the model's variables are of a kind that the rule can work with.

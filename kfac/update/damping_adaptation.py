@@ -18,7 +18,7 @@ import tensorflow as tf
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number, check_period
 from kfac.linalg import tensor_ops
-from kfac.state import Assignment, assign_all, make_variable, read, value_if
+from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
 from kfac.update.damping import NAN, DampingRule, GivenDamping, StepPrediction, Verdict
 from kfac.update.training_loss import TrainingLoss
 
@@ -164,10 +164,10 @@ class AdaptedDamping(DampingRule):
         damping = self._initial
         if not isinstance(damping, tf.Variable):
             damping = make_variable(
-                "damping", [], self._dtype, initial=lambda: self._as_scalar(self._initial)
+                "damping", [], self._dtype, CPU, initial=lambda: self._as_scalar(self._initial)
             )
         names = ("rho", "prev_loss", "qmodel_change")
-        kept = (make_variable(name, [], self._dtype, initial=NAN) for name in names)
+        kept = (make_variable(name, [], self._dtype, CPU, initial=NAN) for name in names)
         self._variables = (damping, *kept)
 
     def _as_scalar(self, value: Scalar) -> Tensor:
@@ -251,17 +251,20 @@ class AdaptedDamping(DampingRule):
         self, damping: Tensor, counter: Tensor, mean_curvature: Callable[[], Tensor]
     ) -> Tensor:
         """Returns λ times the mean eigenvalue if this is the first step and that is positive."""
-        is_first = tf.equal(counter, 0)
-        one = tf.ones_like(damping)
+        with v1.device(CPU):
+            is_first = tf.equal(counter, 0)
+            one = tf.ones_like(damping)
         mean = value_if(is_first, lambda: tf.cast(mean_curvature(), damping.dtype), one)
-        usable = tf.logical_and(tf.math.is_finite(mean), mean > 0)
-        calibrated = within_limits(damping * mean, self._settings)
-        return tf.where(tf.logical_and(is_first, usable), calibrated, damping)
+        with v1.device(CPU):
+            usable = tf.logical_and(tf.math.is_finite(mean), mean > 0)
+            calibrated = within_limits(damping * mean, self._settings)
+            return tf.where(tf.logical_and(is_first, usable), calibrated, damping)
 
     def _judge_last_step(self, damping: Tensor, counter: Tensor) -> tuple[Tensor, list[Assignment]]:
         """Judges the step before, once: what was kept of it is then forgotten."""
         loss, model_change = read(self._prev_loss), read(self.model_change)
-        due = tf.logical_and(self._is_due(counter), tf.math.is_finite(loss))
+        with v1.device(CPU):
+            due = tf.logical_and(self._is_due(counter), tf.math.is_finite(loss))
         prediction = StepPrediction(due, loss, model_change)
         new_loss = value_if(due, lambda: self._losses.on_previous_batch(loss.dtype), loss)
         damping, rho = self._judged(prediction, new_loss, damping)
@@ -281,7 +284,8 @@ class AdaptedDamping(DampingRule):
         """
         if not self._settings.is_chief:
             return None
-        due = tf.logical_and(accepted, self._is_due(counter + 1))
+        with v1.device(CPU):
+            due = tf.logical_and(accepted, self._is_due(counter + 1))
         unknown = tf.constant(NAN, dtype)
         return StepPrediction(
             due=due,
@@ -316,24 +320,27 @@ class AdaptedDamping(DampingRule):
         threshold = self._settings.rejection_threshold
         if threshold is None:
             return Verdict(state, None)
-        rejected = is_rejected(loss - prediction.loss, prediction.model_change, threshold)
-        return Verdict(state, tf.logical_and(prediction.due, rejected))
+        with v1.device(CPU):
+            rejected = is_rejected(loss - prediction.loss, prediction.model_change, threshold)
+            return Verdict(state, tf.logical_and(prediction.due, rejected))
 
     def _is_due(self, step: Tensor) -> Tensor:
-        return tf.equal(step % self._settings.interval, 0)
+        with v1.device(CPU):
+            return tf.equal(step % self._settings.interval, 0)
 
     def _judged(
         self, prediction: StepPrediction, loss: Tensor, damping: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns λ and ρ after a step with loss L(θ+δ); λ as it was if the step is not due."""
-        loss_change = loss - prediction.loss
-        rho = loss_change / prediction.model_change
-        wide = tf.cast(damping, rho.dtype)
-        new = adapted_damping(wide, loss_change, prediction.model_change, self._settings)
-        new = tf.where(prediction.due, new, wide)
-        if self._settings.print_logs:
-            new = value_if(prediction.due, lambda: self._logged(new, rho), new)
-        return tf.cast(new, damping.dtype), rho
+        with v1.device(CPU):
+            loss_change = loss - prediction.loss
+            rho = loss_change / prediction.model_change
+            wide = tf.cast(damping, rho.dtype)
+            new = adapted_damping(wide, loss_change, prediction.model_change, self._settings)
+            new = tf.where(prediction.due, new, wide)
+            if self._settings.print_logs:
+                new = value_if(prediction.due, lambda: self._logged(new, rho), new)
+            return tf.cast(new, damping.dtype), rho
 
     def _logged(self, damping: Tensor, rho: Tensor) -> Tensor:
         seconds = [word for phase, time in self._seconds().items() for word in (phase, time, "s")]

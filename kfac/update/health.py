@@ -6,7 +6,8 @@ conditioned. All but the durations is computed only in the steps whose summaries
 by the optimizer; how to read the curves is in docs/howto/kfac_tuning.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,15 +24,20 @@ v1 = tf.compat.v1
 
 
 def summarize(
-    scalars: Mapping[str, Scalar], factors: Sequence[FisherFactor], times: PhaseTimes
+    scalars: Mapping[str, Scalar],
+    blocks: Sequence[FisherBlock],
+    factors: Sequence[FisherFactor],
+    times: PhaseTimes,
 ) -> None:
     """Adds the summaries to the graph.
 
     Args:
       scalars: More values to show, by name.
-      factors: All factors, with their variables.
+      blocks: All blocks.
+      factors: All factors, those of the blocks among them, with their variables.
       times: How long the phases took.
     """
+    traces = _read_traces(factors)
     refused = [read(factor.get_cov_vars()[-1]) for factor in factors]
     slots = [slot for factor in factors for slot in factor.inverses]
     none = tf.zeros([len(RARE_PATHS)], tf.int64)
@@ -39,9 +45,11 @@ def summarize(
     with v1.name_scope("kfac/monitor/"):
         shown = {
             **scalars,
+            "mean_curvature": _mean_eigenvalue(blocks, traces),
+            "layers_without_inverse": _count_without_inverse(blocks),
             "refused_statistics": tf.add_n(refused),
             **{f"{name}_inverses": n for name, n in zip(RARE_PATHS, rare_paths, strict=True)},
-            **{f"{factor.name}/trace": factor.trace() for factor in factors},
+            **{f"{name}/trace": trace for name, trace in traces.items()},
             **_conditions(factors),
         }
         _show(shown)
@@ -71,16 +79,19 @@ def _conditions(factors: Sequence[FisherFactor]) -> dict[str, Tensor]:
     for factor in factors:
         for slot in factor.inverses:
             if slot.request.leaf == "inverse":
-                matrix = factor.get_cov_as_linear_operator().to_dense()
-                halves = [tf.nn.l2_loss(tf.cast(x, tf.float32)) for x in (matrix, slot.read())]
-                squares[f"{slot.name}_condition"] = halves
+                with _device_of(factor):
+                    matrix = factor.get_cov_as_linear_operator().to_dense()
+                    average = tf.nn.l2_loss(tf.cast(matrix, tf.float32))
+                with v1.device(slot.variables[0].device):
+                    inverse = tf.nn.l2_loss(tf.cast(slot.read(), tf.float32))
+                squares[f"{slot.name}_condition"] = [average, inverse]
     if not squares:
         return {}
     norms = tf.sqrt(2 * tf.reshape(tf.stack(tf.nest.flatten(list(squares.values()))), [-1, 2]))
     return dict(zip(squares, tf.unstack(tf.reduce_prod(norms, axis=1)), strict=True))
 
 
-def count_without_inverse(blocks: Sequence[FisherBlock]) -> Tensor:
+def _count_without_inverse(blocks: Sequence[FisherBlock]) -> Tensor:
     """Returns how many blocks have no inverse yet; int32 []."""
     return tf.reduce_sum(tf.stack([tf.cast(~block.has_inverse(), tf.int32) for block in blocks]))
 
@@ -91,14 +102,41 @@ def mean_curvature(blocks: Sequence[FisherBlock]) -> Tensor:
     Args:
       blocks: With their averages; NaN before the first of these.
     """
-    traces = [tf.cast(_trace(block), tf.float64) for block in blocks]
+    return _mean_eigenvalue(blocks, _read_traces(f for block in blocks for f in block.factors))
+
+
+def _read_traces(factors: Iterable[FisherFactor]) -> dict[str, Tensor]:
+    """Returns the trace of each factor by its name. Blocks may share factors."""
+    return {name: _trace_of_factor(each) for name, each in {f.name: f for f in factors}.items()}
+
+
+def _mean_eigenvalue(blocks: Sequence[FisherBlock], factor_traces: Mapping[str, Tensor]) -> Tensor:
+    """Returns the mean eigenvalue of all blocks together; float64 [].
+
+    Args:
+      blocks: The blocks.
+      factor_traces: Traces of their factors by name.
+    """
+    traces = [tf.cast(_trace(block, factor_traces), tf.float64) for block in blocks]
     sizes = [param.shape.num_elements() for block in blocks for param in as_tuple(block.params)]
     return tf.add_n(traces) / tf.constant(float(sum(sizes)), tf.float64)
 
 
-def _trace(block: FisherBlock) -> Tensor:
+def _trace(block: FisherBlock, traces: Mapping[str, Tensor]) -> Tensor:
     """Returns the trace of a block; that of c·A⊗G is c·tr A·tr G."""
     if not isinstance(block, TwoFactorBlock):
-        return tf.add_n([factor.trace() for factor in block.factors])
-    a, g = (tf.cast(f.trace(), tf.float64) for f in (block.input_factor, block.output_factor))
+        return tf.add_n([traces[factor.name] for factor in block.factors])
+    pair = block.input_factor, block.output_factor
+    a, g = (tf.cast(traces[factor.name], tf.float64) for factor in pair)
     return tensor_ops.as_scalar(block.replications(), tf.float64) * a * g
+
+
+def _trace_of_factor(factor: FisherFactor) -> Tensor:
+    """Returns the trace of a factor, computed where its average is."""
+    with _device_of(factor):
+        return factor.trace()
+
+
+def _device_of(factor: FisherFactor) -> Any:
+    """Returns a scope with the device of a factor's average."""
+    return v1.device(factor.get_cov_vars()[0].device)

@@ -21,6 +21,7 @@ from kfac.schedules import called_once, is_due
 from kfac.state import (
     Assignment,
     assign_all,
+    group,
     is_resource,
     known_after,
     make_counter,
@@ -143,7 +144,7 @@ class PeriodicRefresh(RefreshPolicy):
     def update_op(self) -> Operation:
         """Returns an op that updates averages, then inverses, each when it is due."""
         updates = self._updates()
-        return tf.group(updates.averages, updates.inverses)
+        return group(updates.averages, updates.inverses)
 
     def _updates(self) -> _Updates:
         due = self._due()
@@ -201,7 +202,7 @@ class PeriodicRefresh(RefreshPolicy):
         for number, indices in enumerate(self._shares()):
             due = _both(makes_step, tf.logical_or(is_first, tf.equal(phase, number)))
             updates.append(self._updated_inverses(due, averages, indices))
-        return tf.group(*updates)
+        return group(*updates)
 
     def _updated_inverses(
         self, due: Tensor | bool, averages: Operation, indices: Sequence[int] | None = None

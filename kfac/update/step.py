@@ -17,7 +17,7 @@ from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.vectors import Vector
-from kfac.state import Assignment, assign_all, make_counter, read, run_if
+from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
 from kfac.update import health
 from kfac.update.damping import DampingRule, StepPrediction
 from kfac.update.momentum import Momentum, Step, StepInputs
@@ -169,7 +169,8 @@ class KfacStep:
             self.make_variables()
             with v1.name_scope(f"{self._name}/before_step"):
                 # A run that makes no step must not pass for the first one, nor end an interval.
-                step = tf.where(makes_step, self.read_counter(), -1)
+                with v1.device(CPU):
+                    step = tf.where(makes_step, self.read_counter(), -1)
                 self._before_step = self._rules.damping.before_step(
                     step, lambda: health.mean_curvature(self._estimator.blocks)
                 )
@@ -247,13 +248,14 @@ class KfacStep:
         step = self._rules.momentum.step(inputs)
         changes = vectors.scale(step.rate, step.raw)
         checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
-        is_finite = tf.reduce_all(
+        is_finite = tensor_ops.all_true(
             [tensor_ops.all_finite(vectors.entries(change)) for change in checked]
             + [tensor_ops.all_finite(value) for value in _other_values(step)]
         )
-        is_made = tf.logical_and(is_finite, makes_step)
+        with v1.device(is_finite.device):
+            is_made = tf.logical_and(is_finite, makes_step)
         new_velocities = [
-            Assignment(velocity, tensor_ops.choose(is_made, new, old))
+            Assignment(velocity, vectors.choose(is_made, new, old))
             for velocity, new, old in zip(
                 velocities, step.velocities, inputs.velocities, strict=True
             )
@@ -291,7 +293,7 @@ class KfacStep:
           changed: Operations that change the weights.
         """
         # As one, so that the ops that wait for them have one edge each and not hundreds.
-        with v1.control_dependencies([tf.group(*changed)]):
+        with v1.control_dependencies([group(*changed)]):
             verdict = self._rules.damping.verdict(update.prediction)
             state, taken_back = update.state, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
@@ -301,19 +303,24 @@ class KfacStep:
                 taken_back.append(run_if(rejected, take_back))
             counts = self._counts(update, rejected)
             bookkeeping = assign_all([*state, *verdict.state, *counts])
-        done = tf.group(*changed, *taken_back, bookkeeping)
+        done = group(*changed, *taken_back, bookkeeping)
         return [done, self._estimator.times.end("apply", update.start, done)]
 
     def _counts(self, update: _Update, rejected: Tensor) -> list[Assignment]:
-        increments = {
-            "counter": tf.convert_to_tensor(update.makes_step),
-            "skipped_steps": tf.logical_and(update.makes_step, tf.logical_not(update.is_finite)),
-            "rejected_steps": rejected,
-        }
-        return [
-            Assignment(self.counter(name), read(self.counter(name)) + tf.cast(n, tf.int64))
-            for name, n in increments.items()
-        ]
+        with v1.device(CPU):
+            skipped = tf.logical_and(update.makes_step, tf.logical_not(update.is_finite))
+            increments = {
+                "counter": tf.convert_to_tensor(update.makes_step),
+                "skipped_steps": skipped,
+                "rejected_steps": rejected,
+            }
+        counts = []
+        for name, increment in increments.items():
+            before = read(self.counter(name))
+            with v1.device(CPU):
+                after = before + tf.cast(increment, tf.int64)
+            counts.append(Assignment(self.counter(name), after))
+        return counts
 
     def _summarize(self, waits: bool) -> None:
         with v1.control_dependencies([] if waits else None):
@@ -323,10 +330,9 @@ class KfacStep:
                 **self._rules.damping.summaries,
                 **self._rules.momentum.summaries,
                 **counters,
-                "mean_curvature": health.mean_curvature(self._estimator.blocks),
-                "layers_without_inverse": health.count_without_inverse(self._estimator.blocks),
             }
-            health.summarize(scalars, self._estimator.factors, self._estimator.times)
+            estimator = self._estimator
+            health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
 
 
 @typing.final
@@ -359,6 +365,6 @@ def _zero_unless(condition: Tensor, tensor: Tensor) -> Tensor:
 def _unless(condition: Tensor, assignments: Sequence[Assignment]) -> list[Assignment]:
     """Returns assignments that leave the variables as they are if the condition holds."""
     return [
-        Assignment(variable, tensor_ops.choose(condition, read(variable), value))
+        Assignment(variable, vectors.choose(condition, read(variable), value))
         for variable, value in assignments
     ]

@@ -4,7 +4,13 @@ The runtime works on any EstimatorSpec and knows nothing of towers. The public n
 below. Start reading at `estimator.py`.
 """
 
-from replicate.errors import CheckpointError, ClusterConfigError, ClusterError, TrainingInterrupted
+from replicate.errors import (
+    CheckpointError,
+    ClusterConfigError,
+    ClusterError,
+    ModelDirInUseError,
+    TrainingInterrupted,
+)
 from replicate.estimator.added_metrics import add_metrics
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
 from replicate.estimator.cluster_config import TaskType
@@ -42,6 +48,7 @@ __all__ = [
     "FinalExporter",
     "InMemoryEvaluatorHook",
     "LatestExporter",
+    "ModelDirInUseError",
     "NextRun",
     "RunConfig",
     "ScheduledHook",

@@ -13,6 +13,8 @@ import uuid
 
 import tensorflow as tf
 
+from replicate.disk_errors import disk_errors
+
 OLD_SECS = 300
 """Seconds for which a worker waits for the chief to remove a marker older than the worker."""
 
@@ -21,8 +23,14 @@ _LINE = "Training has ended. Its evaluators end too, as long as this file exists
 
 
 def announce_end(model_dir: str) -> None:
-    """Writes the end marker. The last checkpoint must be written before."""
-    with tf.io.gfile.GFile(_path(model_dir), "w") as file:
+    """Writes the end marker. The last checkpoint must be written before.
+
+    Raises:
+      CheckpointError: The disk refuses it.
+    """
+    task = f"Cannot write {_path(model_dir)}, which tells the evaluators that training has ended"
+    advice = "The last checkpoint is whole. Start again when files can be written there."
+    with disk_errors(task, advice), tf.io.gfile.GFile(_path(model_dir), "w") as file:
         file.write(f"{_LINE}\nNumber of this note: {uuid.uuid4().hex}\n")
 
 

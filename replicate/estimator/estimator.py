@@ -5,6 +5,7 @@ to `training.py`, `evaluating.py`, `predicting.py` or `exporting.py`. Graphs and
 the call; the model directory keeps the results.
 """
 
+import contextlib
 import copy
 import functools
 import os
@@ -15,17 +16,20 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import ModelFn, Nest, Path
+from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
 from replicate.estimator.checkpoints.input_position import is_position_key
 from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.cluster.waiting_session import check_trains, training_scope
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
+from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
@@ -46,6 +50,7 @@ from replicate.estimator.warm_start import (
     apply_warm_start,
     warm_start_settings,
 )
+from replicate.estimator.writing import writing
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -85,6 +90,7 @@ class Estimator:
         self._warm_start = warm_start_settings(warm_start_from)
         self._has_warned = False
         self._written = WrittenGraph()
+        self._evaluation_events = EventFiles()
         self._start = StartHook(self._config, self._params)
 
     @functools.cached_property
@@ -158,6 +164,7 @@ class Estimator:
             there are listeners and no checkpoints are saved.
           TypeError: A hook or listener is of the wrong class.
           CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
+          ModelDirInUseError: Another training job writes to the model directory, or took it over.
           NonFiniteError: The loss became NaN or infinite.
           TrainingInterrupted: A signal asked for the end.
         """
@@ -175,21 +182,14 @@ class Estimator:
         training_end = None if self._config.is_chief else self.ending
         if self._config.is_chief:
             prepare_model_dir(self.model_dir)
-            set_aside_damaged(self.model_dir)
-        if max_steps is not None and self._trained_steps() >= max_steps:
-            log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
-            return self
-        if self._config.is_chief:
-            withdraw_end(self.model_dir)
-            remove_unlisted(self.model_dir)
-            remove_remains(self.model_dir)
-        with tf.Graph().as_default(), training_scope(self._config):
-            inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
-            self._start_warm(self.latest_checkpoint())
-            self._warn_of_random_ops(spec)
-            run_training(
-                inputs, spec, self._config, request, training_end, self._start, self._written
-            )
+        with writing(self._config) as files:
+            if files is not None:
+                with self._removal_errors():
+                    set_aside_damaged(files)
+            if max_steps is not None and self._trained_steps() >= max_steps:
+                log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
+            else:
+                self._train(input_fn, request, training_end, files)
         return self
 
     def evaluate(
@@ -225,7 +225,7 @@ class Estimator:
             inputs, spec = self._build(ModeKeys.EVAL, input_fn)
             self._start_warm(checkpoint)
             results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
-        write_results(self.eval_dir(name), results)
+        write_results(self.eval_dir(name), results, self._evaluation_events)
         return results
 
     def predict(
@@ -391,6 +391,35 @@ class Estimator:
         """
         return read_variable(self._existing_checkpoint(), name)
 
+    def _train(
+        self,
+        input_fn: Callable[..., Any],
+        request: TrainRequest,
+        training_end: TrainingEnd | None,
+        files: ModelFiles | None,
+    ) -> None:
+        """Cleans the model directory if this process may, builds the model and trains it."""
+        with self._removal_errors():
+            if self._config.is_chief:
+                withdraw_end(self.model_dir)
+            if files is not None:
+                remove_unlisted(files)
+                remove_remains(files)
+        with tf.Graph().as_default(), training_scope(self._config):
+            inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
+            self._start_warm(self.latest_checkpoint())
+            self._warn_of_random_ops(spec)
+            run_training(
+                inputs,
+                spec,
+                self._config,
+                request,
+                training_end,
+                self._start,
+                self._written,
+                files,
+            )
+
     def _build(self, mode: str, input_fn: Callable[..., Any]) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph."""
         v1.set_random_seed(self._config.tf_random_seed)
@@ -422,6 +451,13 @@ class Estimator:
         """Warns, once, about random operations that prevent an exact resume of a seeded run."""
         if self._config.is_chief and self._config.tf_random_seed is not None:
             self._has_warned = self._has_warned or warn_of_random_ops(spec.train_op)
+
+    def _removal_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context that reports files of an earlier run that cannot be removed."""
+        return disk_errors(
+            f"Cannot train in {self.model_dir}: the remains of an earlier run cannot be removed",
+            "The checkpoints are as they were. Make the directory writable and start again.",
+        )
 
     def _trained_steps(self) -> int:
         checkpoint = self.latest_checkpoint()

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
-from replicate.estimator.hooks.events import event_writer
+from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
@@ -95,23 +95,28 @@ def run_evaluation(
     return {**final.final_ops_values, "global_step": int(final.final_ops_values["global_step"])}
 
 
-def write_results(eval_dir: str, results: dict[str, Any]) -> None:
+def write_results(eval_dir: str, results: dict[str, Any], files: EventFiles) -> None:
     """Writes the results of one evaluation, at their global step, to an event file.
 
     Numbers become scalars and arrays become tensors, under the names of their metrics. Bytes are
     taken as a serialised Summary, whose values get the tags "metric/0", "metric/1" and so on.
     Other results are left out with a warning. Numbers are also written as a metric line, with the
-    name of the directory as "evaluation".
+    name of the directory as "evaluation". What cannot be written is a warning: the caller has the
+    results.
+
+    Args:
+      eval_dir: Directory of the evaluation.
+      results: Results by name, "global_step" among them.
+      files: Event files of the process; that of the directory is made when it is needed.
     """
     metrics = {name: value for name, value in sorted(results.items()) if name != "global_step"}
     summary = v1.Summary()
     for name, value in metrics.items():
         if value is not None:
             summary.value.extend(_summary_values(name, value))
-    with tf.Graph().as_default():
-        writer = event_writer(eval_dir)
-    with contextlib.closing(writer):
-        writer.add_summary(summary, results["global_step"])
+    writer = files.of(eval_dir)
+    writer.add_summary(summary, results["global_step"])
+    writer.flush()
     name = os.path.basename(eval_dir.rstrip("/"))
     append_metrics(eval_dir, results["global_step"], {"evaluation": name, **metrics})
 

@@ -5,6 +5,7 @@ Owns the times of the rounds. `RoundsHook` makes rounds between two steps of a t
 other processes train. `train_and_evaluate` starts both.
 """
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -26,6 +27,9 @@ v1 = tf.compat.v1
 
 POLL_SECS = 1.0
 """Seconds between two searches for a new checkpoint."""
+
+_COLLECT_SECS = 30.0
+"""Least seconds between two collections of garbage, each of which takes some tenths of a second."""
 
 _PATIENCE = 10
 """Attempts to read a checkpoint before the failure counts as an error."""
@@ -61,6 +65,7 @@ class EvaluationRounds:
         self._estimator = estimator
         self._spec = eval_spec
         self._evaluated: str | None = None
+        self._collect_at = time.monotonic() + _COLLECT_SECS
 
     def clean(self) -> None:
         """Removes the files of killed exports. No other process may export there."""
@@ -89,6 +94,16 @@ class EvaluationRounds:
             )
             for exporter in spec.exporters
         ]
+        self._collect_garbage()
+
+    def _collect_garbage(self) -> None:
+        """Frees the graphs of past rounds, which are cycles of Python objects, every now and then.
+
+        Python itself would wait until a quarter of all objects are new: some 50 MB of graphs.
+        """
+        if time.monotonic() >= self._collect_at:
+            gc.collect()
+            self._collect_at = time.monotonic() + _COLLECT_SECS
 
     def _folder(self, exporter: Any) -> str:
         return os.path.join(self._estimator.model_dir, "export", exporter.name)
@@ -161,7 +176,8 @@ def follow_checkpoints(
       eval_spec: Holds the delay before the first round and the time between rounds.
 
     Raises:
-      CheckpointError: The newest checkpoint cannot be read, after several attempts.
+      CheckpointError: The newest checkpoint cannot be read or exported, or the directory in which
+        there were checkpoints is gone, after several attempts.
     """
     model_dir = estimator.model_dir
     time.sleep(eval_spec.start_delay_secs)
@@ -170,11 +186,17 @@ def follow_checkpoints(
     while True:
         is_final = has_ended(model_dir)  # Before the search, which then finds the last one.
         newest = next(reversed(listed_checkpoints(model_dir)), None)
-        if newest is None or (newest == last and not is_final):
+        is_gone = newest is None and last is not None and not tf.io.gfile.isdir(model_dir)
+        if not is_gone and (newest is None or (newest == last and not is_final)):
             time.sleep(POLL_SECS)
             continue
         started = time.monotonic()
         try:
+            if newest is None:
+                raise CheckpointError(
+                    f"Cannot evaluate any more: {model_dir}, which held {last}, was removed or "
+                    "replaced. Bring the directory back and start again."
+                )
             step = int(read_variable(newest, "global_step"))
             is_final = is_final or (max_steps is not None and step >= max_steps)
             rounds.run(newest, is_final)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.log import log
@@ -111,8 +112,9 @@ class _SavedModelExporter(Exporter):
             checkpoint_path=checkpoint_path,
         )
         if self._keep is not None:
-            for version in sorted(_versions(folder))[: -self._keep]:
-                tf.io.gfile.rmtree(f"{folder}/{version}")
+            with disk_errors(f"Exported {os.fsdecode(path)}, but cannot delete the older exports"):
+                for version in sorted(_versions(folder))[: -self._keep]:
+                    tf.io.gfile.rmtree(f"{folder}/{version}")
         return path
 
     @abc.abstractmethod

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from replicate.disk_errors import disk_errors
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
@@ -88,12 +89,14 @@ def export_graphs(
     Raises:
       ValueError: There is no mode or an unknown one, an asset is missing, no signature can be
         made, or a mode has variables that the first one has not.
-      CheckpointError: The checkpoint does not fit the model.
+      CheckpointError: The checkpoint does not fit the model, or the disk refuses the export.
     """
     _check_modes(receiver_fns)
     assets = _checked_assets(assets_extra or {})
     remove_unfinished(export_dir_base, time.time() - _ABANDONED_SECS)
+    advice = "There is no new export, and the checkpoints are whole. Export again."
     with (
+        disk_errors(f"Cannot export the model to {export_dir_base}", advice),
         tempfile.TemporaryDirectory() as folder,
         _new_version(export_dir_base) as (unfinished, finished),
     ):
@@ -132,8 +135,9 @@ def remove_unfinished(export_dir_base: str, before: float) -> list[str]:
     names = gfile.listdir(base) if gfile.isdir(base) else []
     matches = [_UNFINISHED.fullmatch(name.rstrip("/")) for name in names]
     removed = sorted(match[0] for match in matches if match and int(match[1]) < before)
-    for name in removed:
-        gfile.rmtree(f"{base}/{name}")
+    with disk_errors(f"Cannot remove the unfinished exports {removed} from {base}"):
+        for name in removed:
+            gfile.rmtree(f"{base}/{name}")
     if removed:
         log.info("Removed what killed exports left in %s: %s", base, removed)
     return removed

@@ -18,6 +18,7 @@ from replicate.checkpoint_names import saved_objects, saved_variables
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
+from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import build_inputs
 from replicate.spec import ModeKeys, checked_hooks
 
@@ -78,6 +79,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         self._hooks = checked_hooks("InMemoryEvaluatorHook: hooks", hooks)
         self._name = name
         self._every = every_n_iter
+        self._events = EventFiles()
         self._variables: dict[str, Variable] = {}
         self._saver: Any = None
         self._runs = 0
@@ -117,7 +119,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
             spec = estimator.model_fn(inputs.features, inputs.labels, ModeKeys.EVAL, config)
             load = self._loader(session, spec.scaffold, folder)
             results = run_evaluation(inputs, spec, None, config, self._hooks, self._steps, load)
-        write_results(estimator.eval_dir(self._name), results)
+        write_results(estimator.eval_dir(self._name), results, self._events)
 
     def _loader(
         self, session: v1.Session, scaffold: v1.train.Scaffold, folder: str

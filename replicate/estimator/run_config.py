@@ -109,9 +109,15 @@ class RunConfig:
         when standard error is a terminal and lines otherwise, "off" shows nothing. The chief prints
         devices and model table first.
       step_timeout_secs: Seconds without a step after which training stops, if a process that takes
-        part in the step does not answer. None stands for `session_creation_timeout_secs`.
+        part in the step does not answer, or a connection to a parameter server is dead. None stands
+        for `session_creation_timeout_secs`.
       max_restarts: Number of sessions that may be lost in a row without a new highest step.
         Training waits 1, 2, 4 ... 60 seconds before each new session.
+      steal_model_dir: If True, a training run takes the model directory over from another training
+        job that writes there, even a living one. That job saves nothing more, and stops.
+      on_save_error: "stop" ends training with a CheckpointError if a checkpoint cannot be written.
+        "retry" logs a warning, trains on, and saves at the next interval. If the last save of a run
+        fails, at its end or after a signal, both raise the error. Older checkpoints stay.
       cluster: The cluster and the task of this process. None reads TF_CONFIG.
     """
 
@@ -138,6 +144,8 @@ class RunConfig:
     progress = _ReadOnly[str]()
     step_timeout_secs = _ReadOnly[float | None]()
     max_restarts = _ReadOnly[int]()
+    steal_model_dir = _ReadOnly[bool]()
+    on_save_error = _ReadOnly[str]()
     cluster = _ReadOnly[ClusterConfig]()
 
     cluster_spec = _ReadOnly[v1.train.ClusterSpec](
@@ -181,6 +189,8 @@ class RunConfig:
         progress: str = "auto",
         step_timeout_secs: float | None = None,
         max_restarts: int = 10,
+        steal_model_dir: bool = False,
+        on_save_error: str = "stop",
         cluster: ClusterConfig | None = None,
     ):
         """Checks and keeps every setting; see the attributes of the class.

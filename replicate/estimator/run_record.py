@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate.estimator.log import log
+from replicate.estimator.optional_files import OptionalFiles
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.whole_files import write_whole
 from replicate.recorded_plan import recorded_plan
@@ -100,10 +100,8 @@ def write_run_record(model_dir: str, record: Mapping[str, Any]) -> None:
     """
     path = f"{model_dir.rstrip('/')}/{RUN_FILE}"
     staged = f"{path}.tmp{os.getpid()}"
-    try:
+    with OptionalFiles().writing(path):
         write_whole(path, json.dumps(record, indent=1, allow_nan=False) + "\n", staged)
-    except tf.errors.OpError as error:
-        log.warning("The record of this run cannot be written to %s: %s", path, error.message)
 
 
 def _environment() -> dict[str, Any]:

@@ -24,6 +24,7 @@ from replicate.estimator.cluster_config import (
 v1 = tf.compat.v1
 
 PROGRESS_MODES = ("auto", "bar", "log", "off")
+SAVE_ERROR_MODES = ("stop", "retry")
 INTERVALS = ("save_checkpoints_steps", "save_checkpoints_secs")
 _DEFAULT_SAVE_SECS = 600
 _DEFAULT_KEEP_HOURS = 10000
@@ -222,12 +223,17 @@ def _profile_steps(name: str, value: Any) -> tuple[int, int] | None:
     return first, last
 
 
-def _progress(name: str, value: Any) -> str:
-    if value not in PROGRESS_MODES:
-        raise ValueError(
-            f"RunConfig: {name} must be one of {list(PROGRESS_MODES)}, got {value!r}. Correct it."
-        )
-    return str(value)
+def _one_of(accepted: tuple[str, ...]) -> Callable[[str, Any], str]:
+    """Returns the check of a setting that is one of some texts."""
+
+    def check(name: str, value: Any) -> str:
+        if value not in accepted:
+            raise ValueError(
+                f"RunConfig: {name} must be one of {list(accepted)}, got {value!r}. Correct it."
+            )
+        return str(value)
+
+    return check
 
 
 def _protocol(name: str, value: Any) -> Any:
@@ -277,9 +283,11 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "save_input_position": _flag,
     "continue_input": _flag,
     "profile_steps": _profile_steps,
-    "progress": _progress,
+    "progress": _one_of(PROGRESS_MODES),
     "step_timeout_secs": _positive(),
     "max_restarts": _restarts,
+    "steal_model_dir": _flag,
+    "on_save_error": _one_of(SAVE_ERROR_MODES),
     "cluster": _cluster,
 }
 """The check of each setting, by its name: fn(name, value) → the value to keep."""

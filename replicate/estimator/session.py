@@ -39,6 +39,20 @@ _CALLING = "replicate: a call to a server"
 """Name of the threads that call servers."""
 
 
+class SilentServerError(tf.errors.UnavailableError):
+    """A server of a new session did not answer in time."""
+
+    def __init__(self, secs: float):
+        """Makes the text of the error.
+
+        Args:
+          secs: Seconds that the server had.
+        """
+        super().__init__(
+            None, None, f"A server did not answer a new session within {secs:g} seconds."
+        )
+
+
 class ServerSession(v1.Session):
     """A session on a server whose first run and whose close have a time limit.
 
@@ -46,20 +60,24 @@ class ServerSession(v1.Session):
     lost.
     """
 
-    def first_run(self, fetch: Tensor) -> Any:
+    def first_run(self, fetch: Tensor, limit_secs: float | None = None) -> Any:
         """Returns the value of a Tensor; the session connects to its servers.
 
+        Args:
+          fetch: Tensor to run.
+          limit_secs: Seconds that the servers may take; None means `CONNECT_SECS`.
+
         Raises:
-          UnavailableError: A server did not answer in time.
+          SilentServerError: A server did not answer in time.
         """
+        limit_secs = CONNECT_SECS if limit_secs is None else limit_secs
         answers = queue.SimpleQueue[Any]()
         _start(_answer, self, fetch, answers)
         try:
-            value, error = answers.get(timeout=CONNECT_SECS)
+            value, error = answers.get(timeout=limit_secs)
         except queue.Empty:
             _return_before_the_end()
-            text = f"A server did not answer a new session within {CONNECT_SECS} seconds."
-            raise tf.errors.UnavailableError(None, None, text) from None
+            raise SilentServerError(limit_secs) from None
         if error is not None:
             raise error
         return value

@@ -6,7 +6,7 @@ The causes are signals, a cluster that is lost, and, for a worker, the end of th
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -40,6 +40,7 @@ class StopConditions:
         readings: StepReadings,
         config: RunConfig,
         training_end: TrainingEnd | None = None,
+        check_writer: Callable[[], Any] = bool,
     ):
         """Stores the sources of the conditions.
 
@@ -48,6 +49,8 @@ class StopConditions:
           readings: Step and loss of the run.
           config: Settings of this process.
           training_end: Tells a worker if the chief has ended training; None for the chief.
+          check_writer: Called after each step and in each wait; raises ModelDirInUseError if
+            another process writes the checkpoints now.
         """
         self.readings = readings
         self.config = config
@@ -56,6 +59,7 @@ class StopConditions:
         self.restarts = Restarts(config, readings)
         self._interruption = interruption
         self._training_end = training_end
+        self._check_writer = check_writer
         self._user_hooks: list[Any] = []
 
     def wrap_user_hooks(self, hooks: Sequence[Any]) -> list[Any]:
@@ -68,8 +72,13 @@ class StopConditions:
         return self._interruption.signum is not None
 
     def should_cancel_wait(self) -> bool:
-        """Returns True if a session should no longer wait for other processes."""
+        """Returns True if a session should no longer wait for other processes.
+
+        Raises:
+          ModelDirInUseError: Another process has taken over the model directory.
+        """
         self.watchdog.beat()
+        self._check_writer()
         return self.is_interrupted() or self.watchdog.error is not None or self._has_chief_ended()
 
     def continues_input(self) -> bool:
@@ -90,8 +99,10 @@ class StopConditions:
 
         Raises:
           NonFiniteError: The loss is NaN or infinite.
+          ModelDirInUseError: Another process has taken over the model directory.
         """
         self.watchdog.beat()
+        self._check_writer()
         require_finite_loss(self.readings)
 
     def _release_workers(self) -> None:

@@ -15,12 +15,14 @@ import tensorflow as tf
 from replicate.errors import TrainingInterrupted
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.input_position import InputPosition
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator
 from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, session_options
 from replicate.estimator.end_marker import TrainingEnd
-from replicate.estimator.hooks.events import event_hooks, event_writer
+from replicate.estimator.hooks.event_file import EventFile
+from replicate.estimator.hooks.events import event_hooks
 from replicate.estimator.hooks.finite import FiniteVariablesListener
 from replicate.estimator.hooks.graph_files import GraphFiles, WrittenGraph
 from replicate.estimator.hooks.profiling import ProfileHook
@@ -74,6 +76,7 @@ def run_training(
     training_end: TrainingEnd | None,
     start: StartHook,
     written: WrittenGraph | None = None,
+    files: ModelFiles | None = None,
 ) -> None:
     """Trains the model of the default graph, and saves its last step in a checkpoint.
 
@@ -85,11 +88,13 @@ def run_training(
       training_end: Tells a worker if the chief has ended training; None for the chief.
       start: Shows and saves devices and variables.
       written: The graph that runs before this one have written; None for no such runs.
+      files: The model directory with the lease of this process; None for no lease.
 
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
       NonFiniteError: The loss or a variable is not finite; the newest checkpoint is.
       CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
+      ModelDirInUseError: Another process has taken over the model directory.
       ClusterError: Another process of the cluster is lost, or took too long.
       ValueError: A number of steps is given, and nothing in the graph increases the global step; or
         there are listeners, and no checkpoints are saved.
@@ -105,7 +110,8 @@ def run_training(
     if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
         _check_step_moves()
     if config.is_chief:
-        _run_chief(inputs, spec, config, request, start, written)
+        files = ModelFiles(str(config.model_dir)) if files is None else files
+        _run_chief(inputs, spec, config, request, start, written, files)
     else:
         _run_worker(inputs, spec, config, request, start, training_end)
 
@@ -117,6 +123,7 @@ def _run_chief(
     request: TrainRequest,
     start: StartHook,
     written: WrittenGraph | None,
+    files: ModelFiles,
 ) -> None:
     """Trains, and writes checkpoints and event files."""
     scaffold = spec.scaffold
@@ -124,14 +131,15 @@ def _run_chief(
     creator = _chief_session_creator(scaffold, saver, inputs, config)
     readings = StepReadings(spec.train_op, spec.loss)
     progress = _progress_hook(inputs, readings, config, request)
-    writer = event_writer(str(config.model_dir))
+    writer = EventFile(str(config.model_dir))
     graph_files = _graph_files(inputs, saver, writer, config, written)
     profiles = _profile_hooks(readings, config)
     with contextlib.ExitStack() as stack:
-        for closable in (writer, progress, *profiles):
+        closables: tuple[Any, ...] = (writer, progress, *profiles)
+        for closable in closables:
             stack.callback(closable.close)
         interruption = stack.enter_context(interruptions())
-        conditions = StopConditions(interruption, readings, config)
+        conditions = StopConditions(interruption, readings, config, check_writer=files.check_notice)
         hooks = [
             *conditions.wrap_user_hooks(
                 [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
@@ -142,7 +150,7 @@ def _run_chief(
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            *_checkpoint_hooks(inputs, saver, graph_files, request.listeners, conditions),
+            *_checkpoint_hooks(inputs, saver, graph_files, request.listeners, conditions, files),
         ]
         _run_loop(creator, hooks, conditions, inputs.position)
     _raise_if_interrupted(interruption, config)
@@ -212,7 +220,7 @@ def _profile_hooks(readings: StepReadings, config: RunConfig) -> list[ProfileHoo
 def _graph_files(
     inputs: Inputs,
     saver: v1.train.Saver,
-    writer: v1.summary.FileWriter,
+    writer: EventFile,
     config: RunConfig,
     written: WrittenGraph | None,
 ) -> GraphFiles:
@@ -233,6 +241,7 @@ def _checkpoint_hooks(
     graph_files: GraphFiles,
     listeners: Sequence[Any],
     conditions: StopConditions,
+    files: ModelFiles,
 ) -> list[CheckpointHook]:
     """Returns the hook that saves checkpoints, if the config asks for them."""
     config = conditions.config
@@ -247,6 +256,7 @@ def _checkpoint_hooks(
         [FiniteVariablesListener(), *listeners],
         conditions.continues_input,
         graph_files,
+        files,
     )
     return [hook]
 

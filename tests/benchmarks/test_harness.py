@@ -1,5 +1,7 @@
 import json
 import sys
+import time
+from pathlib import Path
 
 import matplotlib.image
 import pytest
@@ -33,6 +35,38 @@ def test_slow_program_is_ended():
         harness.run_program(program("import time; time.sleep(100)"), "wait", seconds=0.1)
 
 
+def test_run_reports_failure_and_keeps_log(tmp_path):
+    log = tmp_path / "said.log"
+    assert harness.run_in_time(program("pass"), log, 60) == ""
+    failing = program("import sys; print('why', file=sys.stderr); sys.exit(3)")
+    trouble = harness.run_in_time(failing, log, 60)
+    assert trouble == f"exit code 3; see {log}"
+    assert log.read_text() == "why\n"
+
+
+def test_run_ends_slow_program_and_its_children(tmp_path):
+    told = tmp_path / "child"
+    endless = program(
+        "import pathlib, subprocess, sys, time;"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)']);"
+        f"pathlib.Path({str(told)!r}).write_text(str(child.pid));"
+        "time.sleep(100)"
+    )
+    started = time.monotonic()
+    assert "stopped after 3 s" in harness.run_in_time(endless, tmp_path / "log", 3)
+    assert time.monotonic() - started < 30
+    deadline = time.monotonic() + 30
+    while _runs(int(told.read_text())):  # A process that is killed takes its time to end.
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _runs(pid):
+    """Returns True if a process runs. A zombie counts as ended."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 class Clock:
     """Program whose steps take a second more in each block."""
 
@@ -52,6 +86,16 @@ def test_mean_seconds(monkeypatch):
     steps = []
     assert harness.mean_seconds(lambda: steps.append(None), 3) == 2.0
     assert len(steps) == 3
+
+
+def test_mean_seconds_waits_for_work_left_running(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: now[0])
+
+    def finish():
+        now[0] += 6.0
+
+    assert harness.mean_seconds(lambda: None, 3, finish) == 2.0
 
 
 def test_programs_take_turns():

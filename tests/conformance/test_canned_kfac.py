@@ -96,6 +96,10 @@ def combined(model_dir=None, *, optimizer, **kwargs):
 
 CASES["combined"] = (combined, CLASSES)
 
+GUARDED_BY_OTHERS = ("two_classes", "numbers")
+"""Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first, "two_heads" the other's
+head."""
+
 
 def initialize(session):
     """Gives variables the same values in every graph: kernels and tables are drawn."""
@@ -146,7 +150,10 @@ def check_same(got, expected):
         assert difference <= TOLERANCE * largest, name
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * (case in GUARDED_BY_OTHERS)) for case in CASES],
+)
 def test_two_towers_train_as_one(case):
     make, labels = CASES[case]
     losses, _ = reference(case)
@@ -165,6 +172,8 @@ def test_replicated_model_fn_trains_as_one_tower():
         uneven="weighted",
     )
     got = trained(lambda x, y: replicated(x, y, "train", None, estimator.config), labels)
+    losses, _ = reference("two_classes")
+    assert losses[-1] < 0.95 * losses[0]
     check_same(got, reference("two_classes"))
 
 

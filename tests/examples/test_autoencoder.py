@@ -69,8 +69,8 @@ def test_reaches_a_loss_and_draws_reconstructions(run_program, tmp_path):
     done = run_program(
         "autoencoder",
         f"--model_dir={tmp_path}",
-        "--train_steps=25",
-        "--eval_every_steps=25",
+        "--train_steps=10",
+        "--eval_every_steps=10",
         "--batch_size=128",
         "--num_towers=1",
         "--progress=off",
@@ -78,7 +78,7 @@ def test_reaches_a_loss_and_draws_reconstructions(run_program, tmp_path):
     assert done.code == 0, done.err
     assert "128 = 1 x 128" in done.out
     train, test = re.findall(r"loss ([\d.]+) error", done.out)
-    assert float(train) < 22.5
-    assert float(test) < 23
+    assert float(train) < 25
+    assert float(test) < 25.5
     assert f"{tmp_path}/autoencoder.png\n" in done.out
     assert (tmp_path / "autoencoder.png").read_bytes()[:4] == b"\x89PNG"

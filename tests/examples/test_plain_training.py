@@ -121,6 +121,30 @@ def test_signal_saves_and_prints_the_command_to_resume(tmp_path, capsys, number,
     assert 0 < int(tf.train.latest_checkpoint(tmp_path).rpartition("-")[2]) < 1000
 
 
+def test_directory_that_is_gone_is_exit_code_2_and_one_line(tmp_path, capsys):
+    made = iter(range(100))
+
+    def lose():
+        if next(made) == 3:
+            (tmp_path / "run").rename(tmp_path / "away")
+            (tmp_path / "run").write_text("")
+        return np.int32(0)
+
+    with pytest.raises(SystemExit) as end:
+        run(
+            tmp_path / "run",
+            effect=lambda: tf.numpy_function(lose, [], tf.int32),
+            train_steps=9,
+            save_every_steps=2,
+        )
+    assert end.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "Training stopped, since a file cannot be written: " in line
+    assert "irectory. Checkpoints that were complete before are whole." in line
+    newest = str(tmp_path / "away" / "model.ckpt-2")
+    assert int(tf.train.load_variable(newest, "global_step")) == 2
+
+
 def test_divergence_is_exit_code_3(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         run(tmp_path, loss=np.nan)

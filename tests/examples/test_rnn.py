@@ -53,15 +53,15 @@ def test_reaches_an_accuracy_on_two_towers(run_program, tmp_path):
     done = run_program(
         "rnn",
         f"--model_dir={tmp_path}",
-        "--train_steps=80",
-        "--eval_every_steps=80",
+        "--train_steps=40",
+        "--eval_every_steps=40",
         "--progress=off",
     )
     assert done.code == 0, done.err
     assert "2 towers" in done.out
     assert "approx=kron_series_2" in done.out
     accuracy = float(re.search(r"^test accuracy +(\S+)", done.out, re.MULTILINE)[1])
-    assert accuracy >= 0.93
+    assert accuracy >= 0.8
 
 
 def test_an_unknown_approximation_is_refused(run_program):

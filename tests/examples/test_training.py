@@ -87,6 +87,13 @@ def test_towers_take_turns_on_devices_that_are_fixed():
     assert towers[count - 1 :] == (f"/device:CPU:{count - 1}", "/device:CPU:0", "/device:CPU:1")
 
 
+@pytest.mark.parametrize("steal", [False, True])
+def test_a_run_takes_the_model_directory_over_if_it_is_told_to(tmp_path, steal):
+    run = settings(model_dir=str(tmp_path), steal=steal)
+    estimator = training.make_estimator(one_weight([]), plan(1), run, {})
+    assert estimator.config.steal_model_dir == steal
+
+
 def test_metrics_are_those_of_the_model():
     result = {"loss": 1.0, "global_step": 7, "fooled": 0.5, "accuracy": 0.25}
     assert training.metrics(result) == [("accuracy", 0.25), ("fooled", 0.5)]

@@ -25,12 +25,12 @@ def number(out, label):
 
 def test_program_learns_and_draws(run_program, tmp_path):
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--table=wine")
-    done = run_program("wide_and_deep", *arguments, "--train_steps=80")
+    done = run_program("wide_and_deep", *arguments, "--train_steps=30")
     assert done.code == 0, done.err
     assert "2 towers" in done.out
     assert "106 rows to train on, 72 to test on, 13 columns" in done.out
     assert "none in" in done.out
-    assert "step 80 " in done.out
+    assert "step 30 " in done.out
     assert number(done.out, "train accuracy") > 0.95
     assert number(done.out, "test accuracy") > 0.85
     assert number(done.out, "scikit-learn") > 0.95

@@ -366,7 +366,7 @@ def test_variables_are_the_same_whoever_makes_them(behavior, caplog):
         # What a worker with gradients has not used here, its session uses.
         assert bool(told) == role.computes_gradients
     assert len(kinds) == 1
-    assert places == {"/job:ps/task:0"}
+    assert places == {"/job:ps/task:0", "/job:ps/task:0/device:CPU:0"}
 
 
 def variables_of(role):

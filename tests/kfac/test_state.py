@@ -190,3 +190,31 @@ def test_what_is_asked_of_a_read_value_waits_for_the_read(graph, session):
         if variable.op.name in node.input
     ]
     assert takers == ["Identity"]
+
+
+def test_counters_and_groups_are_on_the_cpu(graph):
+    with v1.device("/device:GPU:1"):
+        counter = state.make_counter("counter")
+        given = state.make_counter("given", "/device:GPU:2")
+        done = state.group(counter.initializer, given.initializer)
+    assert [each.device for each in (counter, given, done)] == [
+        "/device:CPU:0",
+        "/device:GPU:2",
+        "/device:CPU:0",
+    ]
+
+
+def test_predicate_is_on_the_cpu_and_branch_where_it_was(graph):
+    v1.disable_control_flow_v2()
+    try:
+        with v1.device("/job:worker"):
+            condition = v1.placeholder(tf.bool, [])
+            before = set(graph.get_operations())
+            found = state.value_if(condition, lambda: tf.ones([2]) + 1, tf.zeros([2]))
+    finally:
+        v1.enable_control_flow_v2()
+    made = set(graph.get_operations()) - before
+    predicates = {each.device for each in made if each.type == "Switch" and "pred" in each.name}
+    predicates |= {each.device for each in made if each.name.endswith("pred_id")}
+    assert predicates == {"/job:worker/device:CPU:0"}
+    assert found.device == "/job:worker"

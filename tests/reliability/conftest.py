@@ -4,6 +4,7 @@ All that the processes print is printed here as well, so that pytest shows it wh
 """
 
 import contextlib
+import importlib.util
 import os
 import re
 import sys
@@ -15,6 +16,52 @@ import pytest
 from replicate.launch import Supervisor, cluster_plan
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(name):
+    """Returns a module of this directory, which is no package."""
+    spec = importlib.util.spec_from_file_location(
+        f"reliability_{name}", Path(__file__).with_name(f"{name}.py")
+    )
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def network():
+    """The module `proxy.py`."""
+    return load("proxy")
+
+
+@pytest.fixture(scope="session")
+def faulty():
+    """The module `faults.py`."""
+    return load("faults")
+
+
+@pytest.fixture(scope="session")
+def chaos():
+    """The module `chaos.py`."""
+    return load("chaos")
+
+
+@pytest.fixture
+def proxies(network):
+    """Makes links through proxies."""
+    with network.Proxies() as links:
+        yield links
+
+
+@pytest.fixture
+def proxied_plan(proxies):
+    """Plans a cluster whose tasks reach each other through proxies."""
+
+    def plan(workers=2, ps=1, evaluator=False):
+        plain = cluster_plan(workers, ps, evaluator=evaluator)
+        return load("proxied_plan").ProxiedPlan(plain, proxies)
+
+    return plan
 
 
 class Journal:
@@ -103,10 +150,10 @@ def cluster(journal, request):
     """
     is_slow = request.node.get_closest_marker("slow")
 
-    def make(*arguments, workers=2, ps=1, evaluator=True, environment=None, **settings):
+    def make(*arguments, workers=2, ps=1, evaluator=True, environment=None, plan=None, **settings):
         outer = {name: v for name, v in os.environ.items() if not name.lower().endswith("_proxy")}
         return Supervisor(
-            cluster_plan(workers, ps, evaluator=evaluator),
+            plan or cluster_plan(workers, ps, evaluator=evaluator),
             [sys.executable, *map(str, arguments)],
             journal,
             backend=None if is_slow else ForkBackend(request.getfixturevalue("start_python")),

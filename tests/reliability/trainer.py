@@ -1,11 +1,12 @@
 """A training program whose weights tell how many updates they had, for clusters that lose tasks.
 
-    python trainer.py async|sync|lockstep MODEL_DIR STEPS PHASE_STEPS
+    python trainer.py async|sync|lockstep|average MODEL_DIR STEPS PHASE_STEPS
 
 Trains up to STEPS in the role that TF_CONFIG gives. Each process prints "imported" at its start and
 "step N" after each of its steps, the evaluator "evaluated N". When the step is PHASE_STEPS, 2 *
 PHASE_STEPS ..., it waits for the file MODEL_DIR/go-1, go-2 ..., so that whoever kills tasks has the
-time to. In lockstep every worker sends one gradient for each synchronous step. Training ends before
+time to. In lockstep every worker sends one gradient for each synchronous step. With average, each
+worker makes two steps of its own for each step, which is then an averaging. Training ends before
 STEPS when there is a file MODEL_DIR/end. A process waits before it does anything as long as there
 is a file MODEL_DIR/away-TASK-INDEX.
 
@@ -28,6 +29,10 @@ MOMENTUM = 0.5
 TARGET = (1.0, -2.0, 3.0)
 SAVE_STEPS = 10
 TIMEOUT_SECS = float(os.environ.get("TIMEOUT_SECS", "120"))
+STEP_TIMEOUT_SECS = float(os.environ.get("STEP_TIMEOUT_SECS", TIMEOUT_SECS))
+PATIENCE_SECS = float(os.environ.get("PATIENCE_SECS", "300"))
+REPLICAS = int(os.environ.get("REPLICAS", "0"))
+INTERVAL_STEPS = 2
 
 
 class Report(v1.train.SessionRunHook):
@@ -66,24 +71,43 @@ class ReportEvaluation(v1.train.SessionRunHook):
 
 
 def model_fn(features, labels, mode, params, config):
-    total = v1.get_variable("total", [], tf.float64, v1.zeros_initializer())
-    weights = v1.get_variable("weights", [len(TARGET)], tf.float64, v1.zeros_initializer())
+    averages = params == "average" and mode == replicate.ModeKeys.TRAIN
+    getter = replicate.ModelAverageCustomGetter.of(config) if averages else None
+    with v1.variable_scope("", custom_getter=getter):
+        total = v1.get_variable("total", [], tf.float64, v1.zeros_initializer())
+        weights = v1.get_variable("weights", [len(TARGET)], tf.float64, v1.zeros_initializer())
     target = tf.constant(TARGET, tf.float64) * tf.reduce_mean(features)
     loss = total + tf.reduce_sum((weights - target) ** 2) / 2
     step = v1.train.get_or_create_global_step()
-    if params != "async":
-        optimizer = v1.train.SyncReplicasOptimizer(
-            v1.train.MomentumOptimizer(RATE, MOMENTUM),
-            replicas_to_aggregate=config.num_worker_replicas or 1,
-        )
-        tokens = 0 if params == "lockstep" else -1
-        hooks = [optimizer.make_session_run_hook(config.is_chief, num_tokens=tokens)]
-    else:
-        optimizer, hooks = v1.train.GradientDescentOptimizer(RATE, use_locking=True), []
     if mode != replicate.ModeKeys.TRAIN:
         return replicate.EstimatorSpec(mode, loss=loss)
+    optimizer, hooks = make_optimizer(params, config, getter)
     train_op = optimizer.minimize(loss, step)
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
+
+
+def make_optimizer(mode, config, getter):
+    """Returns the optimizer of a way of training, and its hooks."""
+    descent = v1.train.GradientDescentOptimizer(RATE, use_locking=True)
+    if mode == "async":
+        return descent, []
+    if mode == "average":
+        optimizer = replicate.ModelAverageOptimizer(
+            descent,
+            num_worker=config.num_worker_replicas,
+            is_chief=config.is_chief,
+            ma_custom_getter=getter,
+            interval_steps=INTERVAL_STEPS,
+            patience_secs=PATIENCE_SECS,
+        )
+        return optimizer, [optimizer.make_session_run_hook()]
+    optimizer = v1.train.SyncReplicasOptimizer(
+        v1.train.MomentumOptimizer(RATE, MOMENTUM),
+        replicas_to_aggregate=REPLICAS or config.num_worker_replicas or 1,
+        total_num_replicas=config.num_worker_replicas or 1,
+    )
+    tokens = 0 if mode == "lockstep" else -1
+    return optimizer, [optimizer.make_session_run_hook(config.is_chief, num_tokens=tokens)]
 
 
 def input_fn():
@@ -104,6 +128,7 @@ def main(mode, folder, steps, phase_steps):
         config=replicate.RunConfig(
             save_checkpoints_steps=SAVE_STEPS,
             session_creation_timeout_secs=TIMEOUT_SECS,
+            step_timeout_secs=STEP_TIMEOUT_SECS,
             progress="off",
         ),
         params=mode,
@@ -127,7 +152,7 @@ def main(mode, folder, steps, phase_steps):
 
 if __name__ == "__main__":
     print("imported", flush=True)
-    v1.logging.set_verbosity(v1.logging.ERROR)
+    v1.logging.set_verbosity(os.environ.get("VERBOSITY", "ERROR"))
     try:
         main(*sys.argv[1:])
     except replicate.ClusterError as error:

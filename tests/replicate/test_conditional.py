@@ -103,3 +103,14 @@ def test_unless_runs_in_the_other_steps(graph, behavior):
     op = run_unless(wanted, lambda: count.assign_add(1).op)
     history = run(op, wanted, [True, False, False, True])
     assert [values["count"] for values, _ in history] == [0, 1, 2, 2]
+
+
+def test_conditions_are_on_the_cpu_and_operations_where_they_were(graph):
+    made = []
+    with v1.device("/device:GPU:1"):
+        wanted = v1.placeholder_with_default(True, [])
+        before = set(graph.get_operations())
+        run_if(wanted, lambda: made.append(v1.no_op()) or made[0])
+    plumbing = set(graph.get_operations()) - before - set(made)
+    assert {operation.device for operation in plumbing} == {"/device:CPU:0"}
+    assert made[0].device == "/device:GPU:1"

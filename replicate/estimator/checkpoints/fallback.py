@@ -12,9 +12,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from replicate.errors import CheckpointError
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import checkpoint_files, damage_in
+from replicate.estimator.checkpoints.state_file import STATE_FILE, write_state
 from replicate.estimator.log import log
-from replicate.estimator.whole_files import write_whole
 
 v1 = tf.compat.v1
 
@@ -46,21 +47,25 @@ def newest_checkpoint(model_dir: str) -> str | None:
     return found.path
 
 
-def set_aside_damaged(model_dir: str) -> list[str]:
+def set_aside_damaged(files: ModelFiles) -> list[str]:
     """Renames the damaged checkpoints that are newer than the newest readable one to *.corrupt.
 
     Nothing is renamed if no checkpoint is readable.
+
+    Args:
+      files: The model directory.
 
     Returns:
       The paths of the damaged checkpoints.
 
     Raises:
       CheckpointError: There was a checkpoint once, and none is left that can be read.
+      ModelDirInUseError: Another process took over.
     """
-    found = _search(model_dir)
+    found = _search(files.model_dir)
     for path, damage in found.damaged.items():
         for file in checkpoint_files(path):
-            tf.io.gfile.rename(file, f"{file}.corrupt", overwrite=True)
+            files.move(file, f"{file}.corrupt")
         log.warning(
             "Set checkpoint %s aside as %s.*.corrupt: %s. Training continues from %s.",
             path,
@@ -69,7 +74,9 @@ def set_aside_damaged(model_dir: str) -> list[str]:
             found.path,
         )
     if found.damaged and found.path is not None:
-        _write_state(model_dir, found.path)
+        whole = indexed_checkpoints(files.model_dir)
+        listed = [path for path in listed_checkpoints(files.model_dir) if path in whole]
+        write_state(files, [*(path for path in listed if path != found.path), found.path])
     return list(found.damaged)
 
 
@@ -139,21 +146,10 @@ def _check_nothing_was_lost(model_dir: str, damaged: dict[str, str]) -> None:
         )
 
 
-def _write_state(model_dir: str, newest: str) -> None:
-    """Writes a state file with the newest checkpoint and the older complete ones."""
-    whole = indexed_checkpoints(model_dir)
-    before = [path for path in listed_checkpoints(model_dir) if path in whole and path != newest]
-    names = [path.rpartition("/")[2] for path in [*before, newest]]
-    lines = [f'model_checkpoint_path: "{names[-1]}"']
-    lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-    path = _state_file(model_dir)
-    write_whole(path, "\n".join(lines) + "\n", f"{path}.tmp_rewritten")
-
-
 def _step_in_name(path: str) -> int:
     found = re.search(r"-(\d+)$", path)
     return int(found[1]) if found else -1
 
 
 def _state_file(model_dir: str) -> str:
-    return f"{model_dir.rstrip('/')}/checkpoint"
+    return f"{model_dir.rstrip('/')}/{STATE_FILE}"

@@ -5,14 +5,15 @@ killed runs. It never changes a complete checkpoint. `estimator.py` prepares the
 trains.
 """
 
+import contextlib
 import pathlib
 import re
-import shutil
 import uuid
 
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.log import log
 
 CHECKPOINT_NAME = "model.ckpt"
@@ -62,27 +63,53 @@ def prepare_model_dir(model_dir: str) -> None:
             )
 
 
-def remove_remains(model_dir: str) -> list[str]:
+def remove_remains(files: ModelFiles) -> list[str]:
     """Removes half-written and half-deleted files of killed runs; returns their names.
 
     These are temporary files of a save, and data and input positions of checkpoints that have no
     index and are not in the state file. Symbolic links are not followed. Directories that are not
     on a local file system are left unchanged.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
     """
-    folder = pathlib.Path(model_dir)
+    folder = pathlib.Path(files.model_dir)
     if not folder.is_dir():
         return []
     half_written = (path for path in folder.iterdir() if _HALF_WRITTEN.fullmatch(path.name))
     found = sorted([*half_written, *_half_deleted(folder)])
     for path in found:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        files.remove(str(path))
     removed = [path.name for path in found]
     if removed:
-        log.info("Removed what a killed run left in %s: %s", model_dir, removed)
+        log.info("Removed what a killed run left in %s: %s", files.model_dir, removed)
     return removed
+
+
+def remove_failed_save(checkpoint: str, files: ModelFiles) -> None:
+    """Removes the files of a checkpoint that could not be written, as far as the disk lets it.
+
+    A checkpoint in the state file is complete and stays.
+
+    Args:
+      checkpoint: Path of the checkpoint.
+      files: The model directory.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
+    """
+    folder, _, name = checkpoint.rpartition("/")
+    is_listed = checkpoint in listed_checkpoints(folder)
+    own_file = r"checkpoint\.tmp.*" if is_listed else rf"checkpoint\.tmp.*|{re.escape(name)}\..*"
+    with contextlib.suppress(tf.errors.OpError):
+        for each in (each.rstrip("/") for each in tf.io.gfile.listdir(folder)):
+            path = f"{folder}/{each}"
+            is_folder = tf.io.gfile.isdir(path)
+            with contextlib.suppress(tf.errors.OpError):
+                if each.startswith(f"{name}_temp") or (
+                    re.fullmatch(own_file, each) and not is_folder
+                ):
+                    files.remove(path)
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -1,76 +1,173 @@
-"""Retention: deletes surplus checkpoints of a save that was killed half-way.
+"""Retention: the checkpoints of a training run that count against its limit, and their deletion.
 
-Owns a small note in the model directory that exists while a checkpoint is written. It holds the
-names of the new checkpoint and of those that the save deletes. A kill between the steps of a save
-(rename the files, update the state file, delete the oldest checkpoint) can leave a complete
-checkpoint that the state file does not list. No later run would delete it. The note distinguishes
-it from checkpoints that are kept on purpose. `hooks/saving.py` writes the note, `estimator.py`
-reads it.
+Owns the rules of `tf.compat.v1.train.Saver` for old checkpoints, and a small note in the model
+directory that exists while a checkpoint is written. It holds the names of the new checkpoint and of
+those that the save deletes. A kill between the steps of a save (publish the files, update the state
+file, delete the oldest checkpoint) can leave a complete checkpoint that the state file does not
+list. No later run would delete it. The note distinguishes it from checkpoints that are kept on
+purpose. `hooks/saving.py` writes the note, `estimator.py` reads it.
 """
 
-import contextlib
 import re
+import time
 from collections.abc import Sequence
+from typing import NamedTuple, final
 
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import checkpoint_files
+from replicate.estimator.checkpoints.state_file import write_state
 from replicate.estimator.log import log
-from replicate.estimator.whole_files import write_whole
 
 v1 = tf.compat.v1
 
 _NOTE = "checkpoint.saving"
-_UNFINISHED_NOTE = "checkpoint.tmp_saving"
+_SECS_PER_HOUR = 3600
 
 
-def dropped_by(saver: v1.train.Saver) -> list[str]:
-    """Returns the checkpoints that the next save of a saver may delete."""
-    limit = saver.saver_def.max_to_keep
-    kept = saver.last_checkpoints
-    return list(kept[: max(0, len(kept) + 1 - limit)]) if limit else []
+class _Kept(NamedTuple):
+    """A checkpoint that counts against the limit, and the time of its save."""
+
+    path: str
+    saved_at: float
 
 
-def announce(model_dir: str, paths: Sequence[str]) -> None:
-    """Writes the note: after a kill, delete these checkpoints unless the state file lists them."""
+@final
+class KeptCheckpoints:
+    """Checkpoints that count against the limit of a saver, oldest first.
+
+    The saver's own list is kept equal, for programs that read it.
+    """
+
+    def __init__(self, saver: v1.train.Saver, files: ModelFiles):
+        """Starts without checkpoints.
+
+        Args:
+          saver: Holds the limit, and the hours after which one more checkpoint is kept for ever.
+          files: The model directory.
+        """
+        self._saver = saver
+        self._files = files
+        self._limit = saver.saver_def.max_to_keep
+        self._secs_between = saver.saver_def.keep_checkpoint_every_n_hours * _SECS_PER_HOUR
+        self._next_for_ever = time.time() + self._secs_between
+        self._kept: list[_Kept] = []
+
+    def start(self, paths: Sequence[str]) -> None:
+        """Takes the checkpoints that an earlier run has left, oldest first.
+
+        A checkpoint whose index is a link to nowhere does not count.
+        """
+        times = [(path, _saved_at(path)) for path in paths]
+        self._set([_Kept(path, saved_at) for path, saved_at in times if saved_at is not None])
+
+    def due_with(self, path: str) -> list[str]:
+        """Returns the checkpoints that the save of a checkpoint deletes."""
+        dropped = self._plan(path)[1]
+        return [] if dropped is None or self._stays(dropped) else [dropped.path]
+
+    def add(self, path: str) -> None:
+        """Lists a checkpoint that was saved, and deletes what is then above the limit.
+
+        Raises:
+          ModelDirInUseError: Another process took over.
+          tf.errors.OpError: The state file cannot be written.
+        """
+        kept, dropped = self._plan(path)
+        listed = [each.path for each in kept if each.path != path]
+        write_state(self._files, [*listed, path])
+        self._set(kept)
+        if dropped is None:
+            return
+        if self._stays(dropped):
+            self._next_for_ever += self._secs_between
+            return
+        try:
+            for file in checkpoint_files(dropped.path):
+                self._files.remove(file)
+        except tf.errors.OpError as error:  # The new checkpoint is whole.
+            log.warning("Cannot delete the old checkpoint %s: %s", dropped.path, error.message)
+
+    def _plan(self, path: str) -> tuple[list[_Kept], _Kept | None]:
+        """Returns what counts after the save of a checkpoint, and what no longer does."""
+        if not self._limit:
+            return self._kept, None
+        kept = [each for each in self._kept if each.path != path]
+        kept.append(_Kept(path, time.time()))
+        return (kept[1:], kept[0]) if len(kept) > self._limit else (kept, None)
+
+    def _stays(self, dropped: _Kept) -> bool:
+        """Returns True if a checkpoint is kept for ever."""
+        return dropped.saved_at > self._next_for_ever
+
+    def _set(self, kept: list[_Kept]) -> None:
+        self._kept = kept
+        self._saver.set_last_checkpoints_with_time([tuple(each) for each in kept])
+
+
+def announce(files: ModelFiles, paths: Sequence[str]) -> None:
+    """Writes the note: after a kill, delete these checkpoints unless the state file lists them.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
+      tf.errors.OpError: It cannot be written.
+    """
     names = [path.rpartition("/")[2] for path in paths]
-    write_whole(_in(model_dir, _NOTE), "\n".join(names), _in(model_dir, _UNFINISHED_NOTE))
+    files.write(_NOTE, "\n".join(names))
 
 
-def withdraw(model_dir: str) -> None:
-    """Removes the note: the save is complete."""
-    with contextlib.suppress(tf.errors.NotFoundError):
-        tf.io.gfile.remove(_in(model_dir, _NOTE))
+def withdraw(files: ModelFiles) -> None:
+    """Removes the note: the save is complete.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
+    """
+    files.remove(f"{files.model_dir}/{_NOTE}")
 
 
-def remove_unlisted(model_dir: str) -> list[str]:
+def remove_unlisted(files: ModelFiles) -> list[str]:
     """Completes a save that was killed: deletes the noted checkpoints that are not listed.
 
     Nothing is deleted as long as the state file is unusable.
 
+    Args:
+      files: The model directory.
+
     Returns:
       The names of the deleted checkpoints.
+
+    Raises:
+      ModelDirInUseError: Another process took over.
     """
+    model_dir = files.model_dir
     listed = {path.rpartition("/")[2] for path in listed_checkpoints(model_dir)}
-    if not listed or not tf.io.gfile.exists(_in(model_dir, _NOTE)):
+    if not listed or not tf.io.gfile.exists(f"{model_dir}/{_NOTE}"):
         return []
-    with tf.io.gfile.GFile(_in(model_dir, _NOTE)) as file:
+    with tf.io.gfile.GFile(f"{model_dir}/{_NOTE}") as file:
         noted = file.read().split()
     pattern = rf"{re.escape(CHECKPOINT_NAME)}-\d+"
     removed = []
     for name in noted:
-        files = checkpoint_files(_in(model_dir, name)) if re.fullmatch(pattern, name) else []
-        if files and name not in listed:
-            for file in files:
-                tf.io.gfile.remove(file)
+        found = checkpoint_files(f"{model_dir}/{name}") if re.fullmatch(pattern, name) else []
+        if found and name not in listed:
+            for file in found:
+                files.remove(file)
             removed.append(name)
-    withdraw(model_dir)
+    withdraw(files)
     if removed:
         log.info("Removed what a killed save left in %s: %s", model_dir, removed)
     return removed
 
 
-def _in(model_dir: str, name: str) -> str:
-    return f"{model_dir.rstrip('/')}/{name}"
+def _saved_at(path: str) -> float | None:
+    """Returns the time at which a checkpoint was written, in seconds since the epoch.
+
+    Returns None if its index is a link to nowhere or to itself.
+    """
+    try:
+        return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
+    except (tf.errors.NotFoundError, tf.errors.UnknownError):
+        return None

@@ -7,22 +7,26 @@ a session, `watchdog.py` finds steps that hang.
 """
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from replicate.errors import ClusterError
+from replicate.estimator.cluster.connections import dead_connection
 from replicate.estimator.cluster.servers import POLL_SECS, WaitCancelled, wait_for_parameter_servers
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session import SilentServerError
 
 v1 = tf.compat.v1
 
 MAX_PAUSE_SECS = 60
 
 _GRAPH_ERROR = "Graph execution error:"
+_ORIGIN = re.compile(r"(?:[A-Z_]+: )?From /job:(?P<job>\w+)/replica:0/task:(?P<task>\d+):")
 _LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
@@ -43,7 +47,7 @@ class Restarts:
         try:
             yield
         except _LOST as error:
-            self._cause = _describe(error)
+            self._cause = _describe(error, self._config)
             raise
 
     def pause(self, should_cancel: Callable[[], bool]) -> None:
@@ -111,7 +115,8 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
         """Returns a session that is ready to train.
 
         Raises:
-          ClusterError: A server is absent, or too many sessions were lost.
+          ClusterError: A server is absent, a connection to one is dead, or too many sessions were
+            lost.
           WaitCancelled: `should_cancel` returned True.
         """
         while True:
@@ -120,11 +125,37 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
             self._is_first = False
             wait_for_parameter_servers(self._config, self._should_cancel)
             with contextlib.suppress(*_LOST), self._restarts.record_cause():
-                return self._creator.create_session()
+                try:
+                    return self._creator.create_session()
+                except SilentServerError:
+                    self._require_live_connections()
+                    raise
+
+    def _require_live_connections(self) -> None:
+        """Raises ClusterError if a connection to a parameter server is dead.
+
+        A new session of this process would use the same connection.
+        """
+        dead = dead_connection(self._config)
+        if dead is not None:
+            raise ClusterError(
+                f"{self._config.task_type} {self._config.task_id} gets no answer to a new session, "
+                f"and {dead.advice}; training continues from the newest checkpoint."
+            )
 
 
-def _describe(error: tf.errors.OpError) -> str:
-    """Returns the name of an error and the first line of its message that has letters."""
+def _describe(error: tf.errors.OpError, config: RunConfig) -> str:
+    """Returns the name of an error and the first line of its message that has letters.
+
+    If that line only tells from which task the error comes, the task is named with its address, and
+    the next line follows.
+    """
     lines = [line for line in error.message.splitlines() if line and line != _GRAPH_ERROR]
-    telling = (line for line in lines if any(map(str.isalpha, line)))
-    return f"{type(error).__name__}: {next(telling, 'no message')}"
+    telling = [line for line in lines if any(map(str.isalpha, line))] or ["no message"]
+    origin = _ORIGIN.fullmatch(telling[0])
+    if origin is not None and len(telling) > 1:
+        job, index = origin["job"], int(origin["task"])
+        addresses = config.cluster.jobs.get(job, ())
+        address = f" at {addresses[index]!r}" if index < len(addresses) else ""
+        telling = [f"{job} {index}{address}: {telling[1]}"]
+    return f"{type(error).__name__}: {telling[0]}"

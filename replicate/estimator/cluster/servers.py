@@ -2,13 +2,15 @@
 
 Owns the TensorFlow server of this process, the wait for the parameter servers, the check for absent
 tasks, and a small queue on each parameter server. Each task that trains puts its number into the
-queues when it is done, so that the parameter servers can end. `train_and_evaluate`, the session
+queues when it is done, so that the parameter servers can end, or a number below 0 if the server's
+connection to the task is dead. `train_and_evaluate`, the session
 creators and the watchdog call this module.
 
 TensorFlow's servers know no passwords and listen on all network interfaces, whatever address the
 cluster gives: anyone who reaches the port can run code. A cluster belongs on a private network.
 """
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -23,7 +25,7 @@ from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import complete_config
+from replicate.estimator.session import ServerSession, complete_config
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.exit_codes import signal_exit_code
 
@@ -51,6 +53,7 @@ _TELL_SECS = 10
 _ANSWER_SECS = 5
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _CHIEF = 0
+_DEAD = -1  # This number and those below: -1 - the number of a task whose connection is dead.
 
 
 class WaitCancelled(Exception):  # noqa: N818
@@ -109,20 +112,20 @@ def delay_worker(config: RunConfig, should_cancel: Callable[[], bool] = bool) ->
 
 
 def wait_for_parameter_servers(config: RunConfig, should_cancel: Callable[[], bool] = bool) -> None:
-    """Waits until every parameter server of the cluster accepts connections.
+    """Waits until every parameter server of the cluster answers.
 
     Args:
       config: Settings of this process.
       should_cancel: Called repeatedly; True cancels the wait.
 
     Raises:
-      ClusterError: A server accepts none within `session_creation_timeout_secs`.
+      ClusterError: A server does not answer within `session_creation_timeout_secs`.
       WaitCancelled: `should_cancel` returned True.
     """
     started = time.monotonic()
     has_said = False
     for index, address in _addresses(config, TaskType.PS):
-        while not is_listening(address, _ANSWER_SECS):
+        while not _answers(address):
             waited = time.monotonic() - started
             if should_cancel():
                 raise WaitCancelled(f"No longer waiting for ps {index}.")
@@ -130,8 +133,8 @@ def wait_for_parameter_servers(config: RunConfig, should_cancel: Callable[[], bo
                 raise ClusterError(
                     f"{config.task_type} {config.task_id} has waited "
                     f"{config.session_creation_timeout_secs:g} seconds for ps {index} at "
-                    f"{address!r}, which accepts no connection. Start it, or correct its address "
-                    "in TF_CONFIG."
+                    f"{address!r}, which does not answer. Start it, correct its address in "
+                    "TF_CONFIG, or look for a fault of the network between the two."
                 )
             if waited > SAY_SECS and not has_said:
                 has_said = True
@@ -158,23 +161,45 @@ def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:
 def tell_parameter_servers(target: str, config: RunConfig) -> None:
     """Tells the parameter servers that this process is done; those that have ended are skipped."""
     for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):
-        if address and not is_listening(address, _ANSWER_SECS):
+        if address and not _answers(address):
             continue  # A session would wait for this server without a limit.
-        with tf.Graph().as_default():
-            done = _done_queue(index, config).enqueue(config.global_id_in_cluster)
-            options = _options(config, f"/job:{TaskType.PS}/task:{index}", own_device(config))
-            options.operation_timeout_in_ms = _TELL_SECS * 1000
-            try:
-                with v1.Session(target, config=options) as session:
-                    session.run(done)
-            except tf.errors.OpError as error:
-                log.warning(
-                    "ps %d was not told that %s %d is done, and leaves later by itself: %s.",
-                    index,
-                    config.task_type,
-                    config.task_id,
-                    type(error).__name__,
-                )
+        try:
+            _tell(target, config, index, config.global_id_in_cluster or 0)
+        except tf.errors.OpError as error:
+            log.warning(
+                "ps %d was not told that %s %d is done, and leaves later by itself: %s.",
+                index,
+                config.task_type,
+                config.task_id,
+                type(error).__name__,
+            )
+
+
+def report_dead_connection(target: str, config: RunConfig, index: int) -> None:
+    """Tells a parameter server that its connection to this process is dead: the server then ends.
+
+    Args:
+      target: Address of the server that runs the sessions of this process.
+      config: Settings of this process.
+      index: Number of the parameter server. Nothing happens if it cannot be told.
+    """
+    with contextlib.suppress(tf.errors.OpError):
+        _tell(target, config, index, _DEAD - (config.global_id_in_cluster or 0))
+
+
+def _tell(target: str, config: RunConfig, index: int, number: int) -> None:
+    """Puts a number into the queue of a parameter server.
+
+    Raises:
+      OpError: The server does not take it in time.
+    """
+    with tf.Graph().as_default() as graph:
+        put = _done_queue(index, config).enqueue(number)
+        device = f"/job:{TaskType.PS}/task:{index}"
+        options = restricted_options(config, device, own_device(config))
+        options.operation_timeout_in_ms = int(1000 * _TELL_SECS)
+        with contextlib.closing(ServerSession(target, graph, options)) as session:
+            session.first_run(put, 1.2 * _TELL_SECS)  # TensorFlow's own limit comes before, mostly.
 
 
 def serve_until_done(target: str, config: RunConfig) -> None:
@@ -192,13 +217,13 @@ def serve_until_done(target: str, config: RunConfig) -> None:
     Raises:
       SystemExit: A signal asked for the end; the code is 128 + signal.
       ClusterError: No chief or worker that is not done could be reached for
-        `session_creation_timeout_secs`.
+        `session_creation_timeout_secs`, or one of them has found that the connection to it is dead.
     """
     plan = f"staying until chief and workers have ended, {STOP_SECS:g} seconds at most"
     with interruptions(plan) as interruption, tf.Graph().as_default():
         queue = _done_queue(config.task_id, config)
         size, taken = queue.size(), queue.dequeue()
-        with v1.Session(target, config=_options(config, own_device(config))) as session:
+        with v1.Session(target, config=restricted_options(config, own_device(config))) as session:
             _wait_for_all(session, size, taken, config, interruption)
     if interruption.signum is not None:
         raise SystemExit(signal_exit_code(interruption.signum))
@@ -213,7 +238,7 @@ def _wait_for_all(
     seen_at = looked_at = time.monotonic()
     while missing and time.monotonic() < deadline:
         if session.run(size):
-            missing.pop(int(session.run(taken)), None)
+            missing.pop(_done_task(int(session.run(taken)), config), None)
             if _CHIEF not in missing and deadline == float("inf"):
                 deadline = time.monotonic() + LEAVE_SECS
             continue
@@ -226,7 +251,7 @@ def _wait_for_all(
         if time.monotonic() - looked_at < min(LOOK_SECS, config.session_creation_timeout_secs):
             continue
         looked_at = time.monotonic()
-        if any(is_listening(address, _ANSWER_SECS) for _, address in missing.values()):
+        if any(_answers(address) for _, address in missing.values()):
             seen_at = looked_at
         elif _CHIEF not in missing or training_end.is_new():
             return
@@ -234,9 +259,26 @@ def _wait_for_all(
             names = ", ".join(f"{name} at {address!r}" for name, address in missing.values())
             raise ClusterError(
                 f"ps {config.task_id} has waited {config.session_creation_timeout_secs:g} seconds "
-                f"for chief and workers: {names} accept no connection and have not said that they "
-                "are done. Start them, or look for their errors."
+                f"for chief and workers: {names} do not answer and have not said that they are "
+                "done. Start them, or look for their errors."
             )
+
+
+def _done_task(number: int, config: RunConfig) -> int:
+    """Returns the number of the task that is done, as the queue of this parameter server holds it.
+
+    Raises:
+      ClusterError: The number says instead that the connection from here to a task is dead.
+    """
+    if number > _DEAD:
+        return number
+    name, address = _trainers(config)[_DEAD - number]
+    raise ClusterError(
+        f"ps {config.task_id} ends because {name} has found the connection from here to {name} at "
+        f"{address!r} dead: no value comes over it, and neither end was told. Start ps "
+        f"{config.task_id} again, so that it connects anew; training continues from the newest "
+        "checkpoint."
+    )
 
 
 def _trainers(config: RunConfig) -> list[tuple[str, str]]:
@@ -266,7 +308,7 @@ def own_device(config: RunConfig) -> str:
     return f"/job:{config.task_type}/task:{config.task_id}"
 
 
-def _options(config: RunConfig, *devices: str) -> Any:
+def restricted_options(config: RunConfig, *devices: str) -> Any:
     """Returns session options that connect only to the processes of some devices."""
     options = v1.ConfigProto()
     if config.session_config is not None:

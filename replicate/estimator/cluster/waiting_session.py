@@ -24,7 +24,7 @@ from replicate.estimator.cluster.servers import (
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.run_settings import device_filters
-from replicate.estimator.session import ServerSession, complete_config
+from replicate.estimator.session import ServerSession, SilentServerError, complete_config
 
 v1 = tf.compat.v1
 
@@ -128,6 +128,7 @@ class WaitingSessionCreator(v1.train.SessionCreator):
 
         Raises:
           ClusterError: The chief has not initialised the model in time.
+          SilentServerError: A server that accepts connections did not answer the session.
           WaitCancelled: `should_cancel` returned True.
         """
         limit = self._config.session_creation_timeout_secs
@@ -153,6 +154,9 @@ class WaitingSessionCreator(v1.train.SessionCreator):
         try:
             if self._is_ready(session):
                 return session
+        except SilentServerError:
+            session.close()
+            raise
         except _NOT_YET:
             pass
         except BaseException:

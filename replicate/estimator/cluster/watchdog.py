@@ -4,8 +4,9 @@ Owns a thread beside the training loop of a process in a cluster. The loss of a 
 a step, and `recovery.py` makes a new session. But a step can also wait for ever: for a worker that
 is lost, in synchronous training, or for a machine that no longer answers. If a step takes long, the
 watchdog asks the tasks that take part in it, logs those that do not answer, and finally stops
-training with an error that names them. If all tasks answer, it does nothing. After a signal it ends
-the wait of a synchronous step.
+training with an error that names them. If all tasks answer, it looks for a dead connection to a
+parameter server, and stops training if there is one. After a signal it ends the wait of a
+synchronous step.
 """
 
 import contextlib
@@ -20,7 +21,8 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.errors import ClusterError
-from replicate.estimator.cluster.servers import absent_tasks
+from replicate.estimator.cluster.connections import DeadConnection, dead_connection
+from replicate.estimator.cluster.servers import absent_tasks, report_dead_connection
 from replicate.estimator.cluster.sync_replicas import is_synchronous
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -123,21 +125,29 @@ class Watchdog(ScheduledHook):
             look_after = silence + LOOK_SECS
             if silence < self._limit:
                 look_after = min(look_after, self._limit)
-            absent = absent_tasks(self._config, self._jobs)
-            if self._beat_at != beat_at or not absent:
+            absent = "; ".join(absent_tasks(self._config, self._jobs))
+            is_late = silence >= self._limit
+            dead = dead_connection(self._config) if is_late and not absent else None
+            if self._beat_at != beat_at:
                 continue
-            if silence >= self._limit:
-                self._stop(absent, silence)
+            if is_late and (absent or dead):
+                self._stop(absent, dead, silence)
                 return
-            log.warning("No step for %d seconds: waiting for %s.", silence, "; ".join(absent))
+            if absent:
+                log.warning("No step for %d seconds: waiting for %s.", silence, absent)
 
-    def _stop(self, absent: list[str], silence: float) -> None:
+    def _stop(self, absent: str, dead: DeadConnection | None, silence: float) -> None:
         """Ends the training loop by closing its session, or ends the process if that fails."""
         config = self._config
+        if dead is None:
+            cause = f"there is no answer from {absent}. Start it again, or look for its error"
+        else:
+            cause = dead.advice
+            if not dead.is_own:
+                report_dead_connection(config.master, config, dead.server)
         self.error = ClusterError(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds, and "
-            f"there is no answer from {'; '.join(absent)}. Start it again, or look for its error; "
-            "training continues from the newest checkpoint."
+            f"{cause}; training continues from the newest checkpoint."
         )
         if self._session is not None:
             self._session.close()

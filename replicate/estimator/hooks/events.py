@@ -2,7 +2,8 @@
 
 Owns the tags "loss" and "global_step/sec" and the hooks that write them, together with the
 summaries of the model, at their intervals. Evaluation writes its own files (`evaluating.py`).
-`metric_lines.py` owns the format of a metric line, `progress.py` the output on the terminal.
+`event_file.py` owns the format of an event file, `metric_lines.py` that of a metric line, and
+`progress.py` the output on the terminal.
 """
 
 import time
@@ -10,9 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+from replicate.estimator.optional_files import OptionalFiles
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -21,20 +24,8 @@ _LOSS = "loss"
 _SPEED = "global_step/sec"
 
 
-def event_writer(folder: str) -> v1.summary.FileWriter:
-    """Returns a writer of a new event file.
-
-    TensorFlow names event files after the second, and would overwrite a file of the same second.
-    The name of this file has nanoseconds.
-
-    Args:
-      folder: Directory of the file, made when absent.
-    """
-    return v1.summary.FileWriter(folder, filename_suffix=f".{time.time_ns()}")
-
-
 def event_hooks(
-    writer: v1.summary.FileWriter,
+    writer: EventFile,
     scaffold: v1.train.Scaffold,
     readings: StepReadings,
     config: RunConfig,
@@ -65,7 +56,7 @@ class SummaryHook(ScheduledHook):
 
     def __init__(
         self,
-        writer: v1.summary.FileWriter,
+        writer: EventFile,
         readings: StepReadings,
         scaffold: v1.train.Scaffold,
         every_steps: int,
@@ -114,10 +105,11 @@ class SpeedHook(ScheduledHook):
     It writes once per interval, and at the end of training for the incomplete interval.
     """
 
-    def __init__(self, writer: v1.summary.FileWriter, readings: StepReadings, every_steps: int):
+    def __init__(self, writer: EventFile, readings: StepReadings, every_steps: int):
         """Stores the writer, and the number of steps between two events."""
         self._writer = writer
         self._readings = readings
+        self._optional = OptionalFiles()
         self._every_steps = every_steps
         self._since_step = 0
         self._since_time = 0.0
@@ -149,7 +141,7 @@ class SpeedHook(ScheduledHook):
         summary = v1.Summary(value=[v1.Summary.Value(tag=_SPEED, simple_value=speed)])
         self._writer.add_summary(summary, step)
         values = {_LOSS: self._readings.loss, "steps_per_sec": float(f"{speed:.4g}")}
-        append_metrics(self._writer.get_logdir(), step, values)
+        append_metrics(self._writer.get_logdir(), step, values, self._optional)
         self._restart()
 
     def _restart(self) -> None:

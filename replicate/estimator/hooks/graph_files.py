@@ -7,6 +7,7 @@ the same graph write graph.pbtxt and the event of the graph once. `saving.py` as
 beside each checkpoint.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import math
@@ -19,9 +20,10 @@ import tensorflow as tf
 
 from replicate._types import Graph
 from replicate.estimator.checkpoints.input_position import COUNTING_OP
+from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.graph_text import graph_text
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
-from replicate.estimator.log import log
+from replicate.estimator.optional_files import OptionalFiles
 from replicate.estimator.whole_files import write_whole
 
 v1 = tf.compat.v1
@@ -68,7 +70,7 @@ class GraphFiles(ScheduledHook):
         self,
         model_dir: str,
         saver: v1.train.Saver,
-        writer: v1.summary.FileWriter,
+        writer: EventFile,
         input_operations: Iterable[str],
         for_checkpoints: bool,
         written: WrittenGraph | None = None,
@@ -89,6 +91,7 @@ class GraphFiles(ScheduledHook):
         self._input_operations = frozenset(input_operations)
         self._for_checkpoints = for_checkpoints
         self._written = WrittenGraph() if written is None else written
+        self._optional = OptionalFiles()
         self._is_written = False
         self._unsaved_meta: bytes | None = None
         self._newest_meta: str | None = None
@@ -116,28 +119,40 @@ class GraphFiles(ScheduledHook):
             self._unsaved_meta = self._meta_graph(session.graph, graph_def)
         self._is_written = True
 
-    def write_meta(self, graph: Graph, checkpoint: str) -> None:
+    def write_meta(self, graph: Graph, staged: str, checkpoint: str) -> None:
         """Writes the *.meta file of a checkpoint, unless `for_checkpoints` is False.
 
-        All *.meta files of a run are equal; each is a copy of the one before it.
+        All *.meta files of a run are equal; each is a copy of the one before it. A failure gives a
+        warning, since no run reads the file.
 
         Args:
           graph: Graph of the run.
-          checkpoint: Path of the checkpoint, without ".meta".
+          staged: Path to write to, without ".meta".
+          checkpoint: Path of the checkpoint when it is complete.
         """
         if not self._for_checkpoints:
             return
-        path = f"{checkpoint}.meta"
+        path = f"{staged}.meta"
+        with self._optional.writing(f"{self._model_dir.rstrip('/')}/*.meta"):
+            try:
+                self._write_meta(graph, path)
+            except tf.errors.OpError:
+                with contextlib.suppress(tf.errors.OpError):
+                    tf.io.gfile.remove(path)
+                raise
+            self._newest_meta, self._unsaved_meta = f"{checkpoint}.meta", None
+
+    def _write_meta(self, graph: Graph, path: str) -> None:
+        """Writes a *.meta file: a copy of the newest one, if that is still there."""
         if self._newest_meta is not None and tf.io.gfile.exists(self._newest_meta):
             tf.io.gfile.copy(self._newest_meta, path, overwrite=True)
-        else:
-            content = self._unsaved_meta
-            if content is None:
-                graph_def = graph_without_data(graph, self._input_operations)
-                content = self._meta_graph(graph, graph_def)
-            with tf.io.gfile.GFile(path, "wb") as file:
-                file.write(content)
-        self._newest_meta, self._unsaved_meta = path, None
+            return
+        content = self._unsaved_meta
+        if content is None:
+            graph_def = graph_without_data(graph, self._input_operations)
+            content = self._meta_graph(graph, graph_def)
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(content)
 
     def _is_in_files(self, digest: bytes) -> bool:
         """Returns True if the files of the run before hold this graph, and nobody changed them."""
@@ -154,9 +169,7 @@ class GraphFiles(ScheduledHook):
         event = v1.Event(wall_time=time.time(), graph_def=graph_def.SerializeToString())
         self._writer.add_event(event)
         self._writer.flush()
-        # The writer does not tell its path. The names of event files begin with their time.
-        paths = tf.io.gfile.glob(f"{self._writer.get_logdir()}/events.out.tfevents.*")
-        self._written.event_file = max(paths, default=None)
+        self._written.event_file = self._writer.path
 
     @property
     def _text_path(self) -> str:
@@ -165,16 +178,9 @@ class GraphFiles(ScheduledHook):
     def _write_text(self, graph_def: Any) -> None:
         """Writes graph.pbtxt; a failure gives a warning, since training does not need the file."""
         self._written.text_file = None
-        try:
+        with self._optional.writing(self._text_path):
             write_whole(self._text_path, graph_text(graph_def), f"{self._text_path}.tmp")
             self._written.text_file = _version(self._text_path)
-        except tf.errors.OpError as error:
-            log.warning(
-                "%s/%s cannot be written: %s. Training continues without it.",
-                self._model_dir,
-                GRAPH_FILE,
-                error.message,
-            )
 
     def _meta_graph(self, graph: Graph, graph_def: Any) -> bytes:
         with graph.as_default():

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate.estimator.log import log
+from replicate.estimator.optional_files import OptionalFiles
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -23,26 +23,27 @@ _NOT_REAL = "SUOcmM"
 """Kinds of NumPy types: texts, objects, complex numbers, times."""
 
 
-def append_metrics(folder: str, step: int, values: Mapping[str, Any]) -> None:
+def append_metrics(
+    folder: str, step: int, values: Mapping[str, Any], optional: OptionalFiles | None = None
+) -> None:
     """Adds a line with the step, the time in seconds since 1970, and some values.
 
-    If the line cannot be written, a warning says so, and training continues.
+    If the line cannot be written, a warning says so, and the run goes on.
 
     Args:
       folder: An existing directory.
       step: Global step of the values.
       values: Values by name. Numbers and texts are written; NaN and infinity, which JSON does not
         have, become null. Other values, such as arrays and bytes, are left out.
+      optional: Gives the warning; None for a new one, which warns of this line in any case.
     """
     plain = {name: _plain(value) for name, value in values.items() if _is_plain(value)}
     line = json.dumps({"step": int(step), "time": round(time.time(), 3), **plain}, allow_nan=False)
     path = f"{folder.rstrip('/')}/{METRICS_FILE}"
-    try:
+    with (optional or OptionalFiles()).writing(path):
         start = "" if _is_complete(path) else "\n"
         with tf.io.gfile.GFile(path, "a") as file:
             file.write(f"{start}{line}\n")
-    except tf.errors.OpError as error:
-        log.warning("Cannot write the metrics of step %d to %s: %s", step, path, error.message)
 
 
 def _is_complete(path: str) -> bool:

@@ -17,6 +17,7 @@ from replicate.estimator.hooks.op_costs import OpCost, add_costs, cost_table
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
+from replicate.estimator.optional_files import OptionalFiles
 
 v1 = tf.compat.v1
 
@@ -44,6 +45,7 @@ class ProfileHook(ScheduledHook):
         self._first, self._last = steps
         self._end = 2 * self._last - self._first + 1
         self._stream = stream
+        self._optional = OptionalFiles()
         self._is_tracing = False
         self._marker: Any = None
         self._graph: Graph = None
@@ -99,8 +101,9 @@ class ProfileHook(ScheduledHook):
     def _stop(self) -> None:
         if self._is_tracing:
             self._is_tracing = False
-            tf.profiler.experimental.stop()
-            log.info("Wrote a trace: tensorboard --logdir %s", self._log_dir)
+            with self._optional.writing(f"{self._log_dir.rstrip('/')}/plugins/profile"):
+                tf.profiler.experimental.stop()
+                log.info("Wrote a trace: tensorboard --logdir %s", self._log_dir)
 
     def _end_marker(self) -> None:
         if self._marker is not None:

@@ -5,8 +5,6 @@ nothing, at every interval, and at the end. The position of the input is written
 checkpoint, and removed when the run ends without an interruption. This module loads nothing.
 """
 
-import contextlib
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,16 +13,21 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.checkpoint_names import saved_objects
-from replicate.errors import CheckpointError
+from replicate.disk_errors import disk_errors
+from replicate.errors import SaveError
 from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
+from replicate.estimator.checkpoints.free_space import check_free_space
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
-from replicate.estimator.checkpoints.position_file import remove_position
-from replicate.estimator.checkpoints.retention import announce, dropped_by, withdraw
+from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.position_file import SUFFIX, remove_position
+from replicate.estimator.checkpoints.retention import KeptCheckpoints, announce, withdraw
+from replicate.estimator.checkpoints.save_errors import save_errors
 from replicate.estimator.checkpoints.state_saver import StateSaver
 from replicate.estimator.hooks.graph_files import GraphFiles
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.optional_state import optional_states
 
@@ -73,6 +76,7 @@ class CheckpointHook(ScheduledHook):
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
         continues_input: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
+        files: ModelFiles | None = None,
     ):
         """Keeps the settings.
 
@@ -80,12 +84,13 @@ class CheckpointHook(ScheduledHook):
           model_dir: Directory of the checkpoints.
           saver: Saver of the training graph.
           readings: Hold the step.
-          config: Holds the interval between two saves.
+          config: Holds the interval between two saves, and what follows from a failed save.
           position: Position of the input, saved with each checkpoint.
           listeners: Called before and after every save.
           continues_input: Called at the end; True if the next run continues at the position of the
             input that this run has reached.
           graph_files: Writes the *.meta file of each checkpoint; None for no such files.
+          files: The directory with the lease of this process; None for no lease.
         """
         self._model_dir = model_dir
         self._saver = saver
@@ -93,9 +98,12 @@ class CheckpointHook(ScheduledHook):
         self._position = position
         self._listeners = listeners
         self._graph_files = graph_files
+        self._files = ModelFiles(model_dir) if files is None else files
+        self._kept = KeptCheckpoints(saver, self._files)
         self._continues_input = continues_input
         self._every_steps = config.save_checkpoints_steps
         self._every_secs = config.save_checkpoints_secs
+        self._retries = config.on_save_error == "retry"
         self._next = NextRun()
         self._global_step: Tensor = None
         self._saved_step: int | None = None
@@ -115,7 +123,7 @@ class CheckpointHook(ScheduledHook):
         del coord
         step = self._readings.step
         kept = _kept_checkpoints(self._model_dir)
-        self._saver.set_last_checkpoints_with_time(list(kept.items()))
+        self._kept.start(kept)
         if self._path(step) in kept:
             self._saved_step = step
             self._start_interval(step)
@@ -136,9 +144,13 @@ class CheckpointHook(ScheduledHook):
         step = int(session.run(self._global_step))
         continues_input = self._continues_input()
         if step != self._saved_step:
-            self._save(session, step, with_position=continues_input)
+            self._save(session, step, with_position=continues_input, is_last=True)
         elif not continues_input:
-            remove_position(self._path(step))
+            with disk_errors(
+                f"Cannot remove the input position of {self._path(step)}",
+                "The checkpoint is whole; the next call of train would continue the input.",
+            ):
+                self._files.remove(self._path(step) + SUFFIX)
         for listener in self._listeners:
             listener.end(session, step)
 
@@ -163,57 +175,57 @@ class CheckpointHook(ScheduledHook):
     def _path(self, step: int) -> str:
         return f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}-{step}"
 
-    def _save(self, session: v1.Session, step: int, with_position: bool = True) -> bool:
+    def _save(
+        self, session: v1.Session, step: int, with_position: bool = True, is_last: bool = False
+    ) -> bool:
         """Saves one step; returns whether a listener asks for training to stop."""
+        self._files.check()
         self._start_interval(step)
         for listener in self._listeners:
             listener.before_save(session, step)
-        self._write(session, step, with_position)
+        try:
+            self._write(session, step, with_position)
+        except SaveError as error:
+            if is_last or not self._retries:
+                raise
+            log.warning("%s Training goes on and saves at the next interval.", error.fault)
+            return False
         self._saved_step = step
         answers = [listener.after_save(session, step) for listener in self._listeners]
         return any(answers)
 
     def _write(self, session: v1.Session, step: int, with_position: bool) -> None:
-        prefix = f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}"
-        dropped = dropped_by(self._saver)
-        try:
-            announce(self._model_dir, [self._path(step), *dropped])
-            if with_position and self._position is not None:
-                self._position.save(session, self._path(step))
-            else:
-                remove_position(self._path(step))
-            if self._graph_files is not None:
-                self._graph_files.write_meta(session.graph, self._path(step))
-            self._saver.save(session, prefix, global_step=step, write_meta_graph=False)
-            for path in dropped:
-                if not tf.io.gfile.exists(f"{path}.index"):
-                    remove_position(path)
-            withdraw(self._model_dir)
-        except (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError) as error:
-            raise CheckpointError(
-                f"Cannot save {self._path(step)}: {error.message.splitlines()[0]}"
-                f"{_free_space(self._model_dir)}. The checkpoints before it are whole. Make room "
-                "and start again to continue from the newest one."
-            ) from error
+        path = self._path(step)
+        previous = None if self._saved_step is None else self._path(self._saved_step)
+        with save_errors(path, self._files):
+            check_free_space(path, session.graph, self._saver, previous)
+            announce(self._files, [path, *self._kept.due_with(path)])
+            with self._files.staged(path) as staged:
+                self._write_parts(session, step, staged, with_position)
+            self._kept.add(path)
+            withdraw(self._files)
+
+    def _write_parts(
+        self, session: v1.Session, step: int, staged: str, with_position: bool
+    ) -> None:
+        """Writes the files of a checkpoint, which are published together."""
+        if with_position and self._position is not None:
+            self._position.save(session, staged)
+        else:
+            remove_position(staged)
+        if self._graph_files is not None:
+            self._graph_files.write_meta(session.graph, staged, self._path(step))
+        self._saver.save(
+            session,
+            staged.removesuffix(f"-{step}"),
+            global_step=step,
+            write_meta_graph=False,
+            write_state=False,
+        )
 
 
-def _kept_checkpoints(model_dir: str) -> dict[str, float]:
-    """Returns the checkpoints that count against the limit, oldest first, with their times.
-
-    The time of a checkpoint is that of its index, in seconds since the epoch. A checkpoint whose
-    index is a link to nowhere does not count.
-    """
-    times = {}
-    for path in indexed_checkpoints(model_dir):
-        with contextlib.suppress(tf.errors.NotFoundError, tf.errors.UnknownError):
-            times[path] = float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
-    listed = [path for path in listed_checkpoints(model_dir) if path in times]
-    return {path: times[path] for path in listed or times}
-
-
-def _free_space(model_dir: str) -> str:
-    """Returns the free space of a local directory in words, "" for other file systems."""
-    try:
-        return f" ({shutil.disk_usage(model_dir).free:,} bytes free)"
-    except OSError:
-        return ""
+def _kept_checkpoints(model_dir: str) -> list[str]:
+    """Returns the complete checkpoints that count against the limit, oldest first."""
+    whole = indexed_checkpoints(model_dir)
+    listed = [path for path in listed_checkpoints(model_dir) if path in whole]
+    return listed or whole

@@ -36,10 +36,17 @@ def test_failed_install_is_tried_again(tmp_path, monkeypatch):
             environments.install("kfac-jax", str(tmp_path))
 
 
-@pytest.mark.parametrize("name", environments.RIVALS)
-@pytest.mark.parametrize("kind", ["steps", "losses"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, kind) for name, rival in environments.RIVALS.items() for kind in rival.kinds],
+)
 def test_programs_of_rivals_exist(name, kind):
     _, *options, program, argument = environments.command(name, "python", kind, "convnet")
     assert options == ["-E", "-s"]
     assert (harness.ROOT / program).exists()
     assert argument == "convnet"
+
+
+def test_rivals_with_programs_of_a_kind():
+    assert environments.with_programs("steps") == ["tensorflow-kfac", "kfac-jax"]
+    assert environments.with_programs("losses") == ["tensorflow-kfac", "kfac-jax", "pytorch"]

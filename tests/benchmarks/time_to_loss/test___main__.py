@@ -1,5 +1,6 @@
 import json
 import math
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 from benchmarks import harness
 from benchmarks.rivals import environments
 from benchmarks.time_to_loss import __main__ as time_to_loss
-from benchmarks.time_to_loss import loss_curves, loss_programs, loss_race
+from benchmarks.time_to_loss import loss_curves, loss_programs, loss_race, race_settings
+from benchmarks.time_to_loss.race_settings import Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def curve(optimizer, setting, losses, seed=1, problem="autoencoder"):
-    block = loss_race.BLOCK[optimizer]
+    block = race_settings.BLOCK[optimizer]
     steps = [block * index for index in range(len(losses))]
     return loss_race.Curve(
         problem, optimizer, setting, seed, steps, [0.01 * step for step in steps], losses
@@ -48,7 +50,7 @@ def test_curve_reaches_a_loss():
 
 def test_results_choose_best_settings(curves):
     found = loss_race.results(curves)
-    assert list(found) == list(loss_race.SETTINGS)
+    assert list(found) == list(race_settings.SETTINGS)
     settings = {name: result.curves[0].setting for name, result in found.items()}
     # Momentum reaches Adam's lowest loss with neither setting, and comes closer with the first.
     assert settings == {"momentum": 0.1, "adam": 0.2, "kfac fixed": 0.1, "kfac": 0.2}
@@ -65,10 +67,26 @@ def test_results_accept_a_subset_of_optimizers(curves):
     assert found["kfac"].steps == [5, 5]
 
 
+def test_step_ratios_compare_blocks_of_one_race():
+    runs = [curve("momentum", 0.1, [9.0, 8.0, 7.0]), curve("adam", 0.1, [9.0, 8.0, 7.0])]
+    runs += [run._replace(setting=0.2) for run in runs]
+    slow = [0.0, 0.8, 2.0]  # 2 and 3 times the time of SGD, whose setting is another in each race
+    runs[1] = runs[1]._replace(seconds=slow)
+    found = loss_race.results(runs)
+    assert found["adam"].step_ratios == pytest.approx([2.0, 3.0, 1.0, 1.0])
+    assert found["momentum"].step_ratios == pytest.approx([1.0] * 4)
+    assert list(loss_race.table("x", found))[2].endswith("1.50 [1.00, 3.00]")
+    without = loss_race.results([run for run in runs if run.optimizer == "adam"])
+    assert without["adam"].step_ratios == []
+    assert list(loss_race.table("x", without))[1].endswith(" –")
+
+
 def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch, capsys):
     options = SimpleNamespace(
         problem=["autoencoder", "convnet"],
-        rival=["kfac-jax", "tensorflow-kfac"],
+        data_dir="",
+        rival=["kfac-jax", "tensorflow-kfac", "pytorch"],
+        rival_optimizer=["kfac", "soap"],
         environments=str(tmp_path),
         rival_seeds=2,
         seconds=200.0,
@@ -76,16 +94,22 @@ def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch, c
         json=str(tmp_path / "found.json"),
         picture=str(tmp_path / "found.png"),
     )
-    theirs = [run for run in curves if run.optimizer in ("adam", "kfac")]
+    adam = [run for run in curves if run.optimizer == "adam"]
+    theirs = {
+        "tensorflow-kfac": adam + [run for run in curves if run.optimizer == "kfac"],
+        "pytorch": adam + [curve("soap", 0.1, [9.0, 2.0], seed) for seed in (1, 2)],
+    }
 
     def install(name, folder):
         if name == "kfac-jax":
             raise harness.ChildError("no network")
         return folder
 
-    def race(name, python, problem, seed, steps, seconds):
-        assert (name, python, steps, seconds) == ("tensorflow-kfac", str(tmp_path), 80, 200.0)
-        return [run._replace(problem=problem) for run in theirs if run.seed == seed]
+    def race(rival, problem, chosen, seed, steps, seconds):
+        name, python = rival
+        assert (python, chosen, steps, seconds) == (str(tmp_path), ["kfac", "soap"], 80, 200.0)
+        runs = [run._replace(problem=problem.name) for run in theirs[name] if run.seed == seed]
+        return runs, ["muon does not work"] * (name == "pytorch" and seed == 2)
 
     monkeypatch.setattr(time_to_loss, "FLAGS", options)
     monkeypatch.setattr(time_to_loss, "race_ours", lambda problem: curves)
@@ -94,13 +118,17 @@ def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch, c
     assert time_to_loss.main([]) == 1
     printed = capsys.readouterr().out
     assert printed.count("no network") == 1  # kfac-jax does not train the ConvNet
+    assert "kfac-jax does not train on convnet here." in printed
     assert printed.count("tensorflow-kfac\n") == 2
+    assert printed.count("pytorch\nmuon does not work\n") == 2
+    assert printed.count("kfac-pytorch does not race") == 1
     found = json.loads(Path(options.json).read_text())["measured"]
     counts = {name: len(runs) for name, runs in found.items()}
     assert counts == {
         "ours": 2 * len(curves),
         "kfac-jax": 0,
-        "tensorflow-kfac": 2 * len(theirs),
+        "tensorflow-kfac": 2 * len(theirs["tensorflow-kfac"]),
+        "pytorch": 2 * len(theirs["pytorch"]),
     }
     assert Path(options.picture).read_bytes().startswith(b"\x89PNG")
 
@@ -111,7 +139,7 @@ def test_table(curves):
     assert "– [–, –]" in momentum
     assert "2.38 [2.25, 2.5]" in adam
     assert "– [10, –]" in fixed
-    assert adaptive.endswith("0.125 [0.125, 0.125]")
+    assert adaptive.endswith("0.125 [0.125, 0.125]     1.00 [1.00, 1.00]")
 
 
 def test_picture(curves, tmp_path):
@@ -126,9 +154,10 @@ def test_picture(curves, tmp_path):
     [("autoencoder", ("adam", "kfac")), ("convnet", ("momentum", "kfac fixed"))],
 )
 def test_programs_start_equal_and_learn(monkeypatch, problem, names):
-    monkeypatch.setattr(loss_programs, "ENCODER", (64, 8, 2))
+    monkeypatch.setattr(loss_programs, "UNITS", (8, 2))
     monkeypatch.setattr(loss_programs, "WARM_UP", 1)
-    settings = next(loss_race.grid(problem))
+    problem = Problem(problem)
+    settings, *_ = loss_race.grid(problem, race_settings.SETTINGS, names)
     programs = [loss_programs.Program(problem, name, settings[name], seed=3) for name in names]
     before = [program.loss() for program in programs]
     np.testing.assert_allclose(before[0], before[1], rtol=1e-5)
@@ -136,6 +165,37 @@ def test_programs_start_equal_and_learn(monkeypatch, problem, names):
         assert program.run(5) > 0
         assert program.loss() < before[0]
         program.close()
+
+
+def test_programs_train_on_idx_files(monkeypatch, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (20, 6, 6), np.uint8)
+    for part in ("train", "t10k"):
+        write_idx(tmp_path / f"{part}-images-idx3-ubyte", images)
+        write_idx(tmp_path / f"{part}-labels-idx1-ubyte", np.arange(20, dtype=np.uint8) % 10)
+    monkeypatch.setattr(loss_programs, "DEEP_UNITS", (5, 3))
+    monkeypatch.setattr(loss_programs, "EVALUATED", 12)
+    problem = Problem("autoencoder", str(tmp_path))
+    assert problem.name == "autoencoder, MNIST"
+    program = loss_programs.Program(problem, "momentum", 0.01, seed=1)
+    arrays = program.weights()
+    assert [array.shape for array in arrays[::2]] == [(36, 5), (5, 3), (3, 5), (5, 36)]
+    assert program.loss() == pytest.approx(autoencoder_loss(images[:12], arrays), rel=1e-5)
+    program.close()
+
+
+def write_idx(path, array):
+    head = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    path.write_bytes(head + array.tobytes())
+
+
+def autoencoder_loss(images, arrays):
+    """Returns the loss of an autoencoder with two layers before and two after the code."""
+    targets = values = images.reshape(len(images), -1) / 255
+    for index, (weights, bias) in enumerate(zip(arrays[::2], arrays[1::2], strict=True)):
+        outputs = values @ weights + bias
+        values = outputs if index == 1 else np.tanh(outputs)
+    losses = np.logaddexp(0, outputs) - targets * outputs
+    return losses.sum(axis=1).mean()
 
 
 @pytest.mark.slow

@@ -3,27 +3,18 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import harness
 from benchmarks.rivals import environments
-from benchmarks.time_to_loss import loss_programs, loss_race
+from benchmarks.time_to_loss import loss_programs, loss_race, race_settings
+from benchmarks.time_to_loss.race_settings import Problem
+from examples import mnist
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [(name, problem) for name, rival in environments.RIVALS.items() for problem in rival.models],
-)
-def test_rivals_have_as_many_settings_and_the_same_adam(name, problem):
-    ours, theirs = list(loss_race.grid(problem)), list(loss_race.rival_grid(name, problem))
-    assert [settings["adam"] for settings in theirs] == [settings["adam"] for settings in ours]
-    assert len({settings["kfac"] for settings in theirs}) == len({s["kfac"] for s in ours})
-
-
-@pytest.mark.parametrize(
-    "problem", ["convnet", pytest.param("autoencoder", marks=pytest.mark.slow)]
-)
-def test_rivals_have_the_same_weights_and_batches(problem, monkeypatch, run_python):
+@pytest.mark.parametrize("model", ["convnet", pytest.param("autoencoder", marks=pytest.mark.slow)])
+def test_rivals_have_the_same_weights_and_batches(model, monkeypatch, run_python):
     def run_in_fork(command, *_):
         program, *arguments = command[3:]
         code = f"import runpy, sys; sys.path[0] = {str(Path(program).parent)!r}; "
@@ -34,12 +25,14 @@ def test_rivals_have_the_same_weights_and_batches(problem, monkeypatch, run_pyth
     monkeypatch.setattr(harness, "read_json", run_in_fork)
     # This project's `kfac` takes the same arguments as the one that the program is written for.
     name = "tensorflow-kfac"
-    monkeypatch.setattr(loss_race, "DAMPING", {name: {problem: (0.1,)}})
-    monkeypatch.setitem(loss_race.SETTINGS["adam"], problem, (0.01,))
-    monkeypatch.setitem(loss_race.BLOCK, "adam", 4)
-    adam, kfac = loss_race.race_rival(name, sys.executable, problem, 3, steps=8, seconds=600)
+    settings = {"adam": {model: (0.01,)}, "kfac": {model: (0.1,)}}
+    monkeypatch.setitem(race_settings.RIVAL_SETTINGS, name, settings)
+    monkeypatch.setitem(race_settings.BLOCK, "adam", 4)
+    problem, rival = Problem(model), (name, sys.executable)
+    (adam, kfac), troubles = loss_race.race_rival(rival, problem, ["kfac"], 3, steps=8, seconds=600)
+    assert troubles == []
     assert adam._replace(seconds=[], losses=[]) == loss_race.Curve(
-        problem, "adam", 0.01, 3, [0, 4, 8], [], []
+        model, "adam", 0.01, 3, [0, 4, 8], [], []
     )
     assert kfac.steps == [0, 5, 10]
     assert kfac.losses[0] == adam.losses[0] > adam.losses[-1]
@@ -52,3 +45,80 @@ def test_rivals_have_the_same_weights_and_batches(problem, monkeypatch, run_pyth
         losses.append(ours.loss())
     ours.close()
     assert adam.losses == pytest.approx(losses, rel=1e-4)
+
+
+def test_rows_are_the_examples_that_programs_draw(monkeypatch):
+    monkeypatch.setattr(loss_programs, "UNITS", (4, 2))
+    monkeypatch.setattr(loss_programs, "BATCH_SIZE", 16)
+    monkeypatch.setattr(loss_programs, "WARM_UP", 2)
+    problem = Problem("autoencoder")
+    program = loss_programs.Program(problem, "momentum", 0.1, seed=5)
+    before = program.weights()
+    program.run(1)
+    step = (before[-1] - program.weights()[-1]) / 0.1  # Gradient of the last bias.
+    program.close()
+    rows = loss_programs.draw_rows(problem, 5, steps=3)
+    assert rows.shape == (3, 16)
+    images = mnist.load_digits().train.images[rows[0]].reshape(16, -1)
+    values = images
+    for index, (weights, bias) in enumerate(zip(before[::2], before[1::2], strict=True)):
+        outputs = values @ weights + bias
+        values = outputs if index == 1 else np.tanh(outputs)
+    expected = (1 / (1 + np.exp(-outputs)) - images).mean(axis=0)
+    np.testing.assert_allclose(step, expected, atol=1e-5)
+
+
+def test_race_leaves_out_optimizers_that_do_not_start(monkeypatch, tmp_path):
+    tasks = []
+
+    def read_json(command, purpose, seconds):
+        assert purpose == "race pytorch, convnet, seed 2"
+        tasks.append(json.loads(command[-1]))
+        run = {"setting": 0.1, "steps": [0, 40], "seconds": [0.0, 1.0], "losses": [2.0, 1.0]}
+        runs = [{"optimizer": name, **run} for name in ("momentum", "adam")]
+        return {"runs": runs, "troubles": {"soap": "ImportError: no SOAP"}}
+
+    monkeypatch.setattr(loss_race, "_write_start", lambda *_: None)
+    monkeypatch.setattr(harness, "read_json", read_json)
+    rival, problem = ("pytorch", "python"), Problem("convnet")
+    runs, troubles = loss_race.race_rival(rival, problem, ["soap"], 2, steps=90, seconds=5)
+    assert [run.optimizer for run in runs] == ["momentum", "adam"]
+    assert troubles == ["soap does not race on convnet: ImportError: no SOAP"]
+    (task,) = tasks
+    assert task["rounds"] == 2
+    assert task["blocks"] == {"momentum": 40, "adam": 40, "soap": 10}
+    assert len(task["grid"]) == 3
+
+
+def test_race_needs_adam(monkeypatch):
+    found = {"runs": [], "troubles": {"adam": "ImportError: no torch"}}
+    monkeypatch.setattr(loss_race, "_write_start", lambda *_: None)
+    monkeypatch.setattr(harness, "read_json", lambda *_: found)
+    with pytest.raises(harness.ChildError, match=r"Could not race pytorch.*no torch"):
+        loss_race.race_rival(("pytorch", "python"), Problem("convnet"), [], 1, 40, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("model", race_settings.MODELS)
+def test_pytorch_optimizers_learn_from_our_weights_and_batches(model, tmp_path, monkeypatch):
+    """Installs PyTorch into the benchmarks' environment if it is not there."""
+    rival = "pytorch", environments.install("pytorch", str(environments.FOLDER))
+    problem, optimizers = Problem(model), list(race_settings.RIVAL_SETTINGS["pytorch"])
+    for name in ("adam", "momentum"):
+        monkeypatch.setitem(race_settings.BLOCK, name, 4)
+    runs, troubles = loss_race.race_rival(rival, problem, optimizers, 3, steps=20, seconds=600)
+    assert troubles == []
+    assert [run.optimizer for run in runs] == 3 * optimizers
+    by_optimizer = {name: [r for r in runs if r.optimizer == name] for name in optimizers}
+    for name, theirs in by_optimizer.items():
+        assert min(run.lowest for run in theirs) < 0.9 * theirs[0].losses[0], name
+
+    theirs = by_optimizer["momentum"][0]  # Adam adds its epsilon at another place in PyTorch.
+    ours = loss_programs.Program(problem, "momentum", theirs.setting, 3)
+    losses = [ours.loss()]
+    for _ in range(2):
+        ours.run(4)
+        losses.append(ours.loss())
+    ours.close()
+    assert theirs.losses[:3] == pytest.approx(losses, rel=1e-4)

@@ -239,10 +239,18 @@ def test_cholesky_factors_and_powers(inverters, dtype, bound, size):
         assert tuple(result.rare_paths) == (0, 0, 0)
 
 
-def test_indefinite_matrix_is_clipped_before_cholesky(inverters):
-    matrix = np.array([[1.0, 2.0], [2.0, 1.0]], "f")  # eigenvalues 3 and -1
-    u, v = np.array([1.0, 1]) / 2**0.5, np.array([1.0, -1]) / 2**0.5
-    root = np.linalg.cholesky(np.outer(u, u) * 3.0001 + np.outer(v, v) * 1e-4)
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        [[1.0, 2.0], [2.0, 1.0]],  # eigenvalues 3 and -1
+        [[-2.0, 1.0, 0.0], [1.0, 1.0, 2.0], [0.0, 2.0, -1.0]],  # QR gives negative diagonals
+    ],
+)
+def test_indefinite_matrix_is_clipped_before_cholesky(inverters, matrix):
+    matrix = np.array(matrix, "f")
+    values, vectors = np.linalg.eigh(matrix.astype("d"))
+    assert values[0] < 0 < values[-1]
+    root = np.linalg.cholesky(vectors * (np.maximum(values, 0) + 1e-4) @ vectors.T)
     found = inverters["float32"](matrix, 1e-4, function="cholesky")
     np.testing.assert_allclose(found.matrix, root, rtol=1e-5, atol=1e-7)
     assert tuple(found.rare_paths) == (1, 1, 0)

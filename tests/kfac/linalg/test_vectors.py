@@ -87,3 +87,15 @@ def test_joined_and_parted(graph, session):
     assert whole.tolist() == [2, 1, 3]
     for value, part in zip(found, session.run(vector.parts), strict=True):
         np.testing.assert_array_equal(value, part + part, strict=True)
+
+
+def test_parts_stay_on_their_devices(graph):
+    parts = []
+    for index in range(2):
+        with v1.device(f"/device:GPU:{index}"):
+            parts.append(v1.placeholder(tf.float32, [2]))
+    swapped = parts[::-1]
+    scaled = vectors.scale(tf.constant(2.0), parts)
+    added = vectors.add_scaled(swapped, tf.constant(2.0), parts)
+    for found in (scaled, added):
+        assert [each.device for each in found] == [part.device for part in parts]

@@ -19,9 +19,8 @@ def test_factors_and_counters(build_network, session, batch):
     )
     with v1.control_dependencies([estimator.make_cov_update_op()]):
         update = estimator.make_inv_update_op()
-    health.summarize(
-        {"rho": tf.constant(0.5), "damping": lambda: 0.25}, estimator.factors, estimator.times
-    )
+    scalars = {"rho": tf.constant(0.5), "damping": lambda: 0.25}
+    health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
     mean = health.mean_curvature(estimator.blocks)
     feed = network.feed([batch[0]], [batch[1]])
     session.run(v1.global_variables_initializer())
@@ -29,6 +28,8 @@ def test_factors_and_counters(build_network, session, batch):
     found = summaries(session, feed)
     assert found.pop("kfac/monitor/rho") == 0.5
     assert found.pop("kfac/monitor/damping") == 0.25
+    assert found.pop("kfac/monitor/layers_without_inverse") == 0
+    shown = found.pop("kfac/monitor/mean_curvature")
     for name in ("refused_statistics", "retried_inverses", "eigen_inverses", "kept_inverses"):
         assert found.pop(f"kfac/monitor/{name}") == 0
     for phase in ("covariance", "inverse"):
@@ -50,6 +51,7 @@ def test_factors_and_counters(build_network, session, batch):
     traces = [np.trace(matrix) for matrix in blocks]
     total = 16 * traces[0] * traces[1] + traces[2] * traces[3]
     np.testing.assert_allclose(session.run(mean), total / (19 * 4 + 65 * 3), rtol=1e-9)
+    np.testing.assert_allclose(shown, total / (19 * 4 + 65 * 3), rtol=1e-6)
 
 
 def test_blocks_with_one_factor_and_no_inverse(graph, session):
@@ -60,7 +62,7 @@ def test_blocks_with_one_factor_and_no_inverse(graph, session):
     collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
     estimator = kfac.estimator.FisherEstimator(None, 0.9, 0.3, collection, estimation_mode="exact")
     update = estimator.make_cov_update_op()
-    health.summarize({}, estimator.factors, estimator.times)
+    health.summarize({}, estimator.blocks, estimator.factors, estimator.times)
     mean = health.mean_curvature(estimator.blocks)
     session.run(v1.global_variables_initializer())
     session.run(update)

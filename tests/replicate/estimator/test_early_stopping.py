@@ -15,6 +15,7 @@ from replicate.estimator.early_stopping import (
     stop_if_no_increase_hook,
 )
 from replicate.estimator.evaluating import write_results
+from replicate.estimator.hooks.event_file import EventFiles
 
 v1 = tf.compat.v1
 
@@ -26,7 +27,9 @@ def evaluated(linear, tmp_path):
 
     def make(*scores, name=None):
         for place, score in enumerate(scores, start=1):
-            write_results(estimator.eval_dir(name), {"score": score, "global_step": 10 * place})
+            write_results(
+                estimator.eval_dir(name), {"score": score, "global_step": 10 * place}, EventFiles()
+            )
         return estimator
 
     return make
@@ -41,7 +44,7 @@ def steps_made(linear, estimator, hook, steps=3):
 
 def test_metrics_of_all_evaluations_are_read_in_order(evaluated):
     estimator = evaluated(3.0, 1.0)
-    write_results(estimator.eval_dir(), {"loss": 0.5, "global_step": 5})
+    write_results(estimator.eval_dir(), {"loss": 0.5, "global_step": 5}, EventFiles())
     found = read_eval_metrics(estimator.eval_dir())
     assert list(found.items()) == [(5, {"loss": 0.5}), (10, {"score": 3.0}), (20, {"score": 1.0})]
     assert read_eval_metrics("/absent") == {}

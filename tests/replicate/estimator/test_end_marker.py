@@ -1,3 +1,6 @@
+import pytest
+
+from replicate.errors import CheckpointError
 from replicate.estimator import end_marker
 from replicate.estimator.end_marker import TrainingEnd, announce_end, has_ended, withdraw_end
 
@@ -9,6 +12,11 @@ def test_end_marker_is_written_and_removed(tmp_path):
     withdraw_end(str(tmp_path))
     assert not has_ended(str(tmp_path))
     withdraw_end(str(tmp_path))
+
+
+def test_end_marker_that_cannot_be_written_is_one_error(tmp_path):
+    with pytest.raises(CheckpointError, match=r"Cannot write .*/training_ended, .* No such file"):
+        announce_end(str(tmp_path / "absent"))
 
 
 def test_training_removes_the_end_marker(linear, tmp_path):

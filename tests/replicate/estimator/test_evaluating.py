@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from replicate.estimator.evaluating import run_evaluation, write_results
+from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import Inputs
 from replicate.estimator.run_config import RunConfig
 from replicate.spec import EstimatorSpec, ModeKeys
@@ -71,6 +72,7 @@ def test_results_are_written_at_their_step(tmp_path):
     write_results(
         str(tmp_path),
         {"accuracy": np.float32(0.5), "matrix": np.eye(2, dtype=np.float32), "global_step": 30},
+        EventFiles(),
     )
     events = EventAccumulator(str(tmp_path)).Reload()
     assert [(e.step, e.value) for e in events.Scalars("accuracy")] == [(30, 0.5)]
@@ -91,7 +93,7 @@ def test_summaries_as_metrics_get_the_tags_of_tf_estimator(graph, tmp_path):
         empty=lambda features: (tf.constant(b""), tf.no_op()),
     )
     assert isinstance(results["picture"], bytes)
-    write_results(str(tmp_path), results)
+    write_results(str(tmp_path), results, EventFiles())
     [path] = tmp_path.glob("events.out.tfevents.*")
     found = {
         value.tag: value
@@ -106,7 +108,7 @@ def test_summaries_as_metrics_get_the_tags_of_tf_estimator(graph, tmp_path):
 
 def test_results_that_cannot_be_shown_are_left_out_with_a_warning(tmp_path, own_log):
     results = {"bytes": b"\xff\xff?", "pair": (1.0, 2.0), "none": None, "good": 2.0}
-    write_results(str(tmp_path), {**results, "global_step": 1})
+    write_results(str(tmp_path), {**results, "global_step": 1}, EventFiles())
     events = EventAccumulator(str(tmp_path)).Reload()
     assert events.Tags()["scalars"] == ["good"]
     first, second = own_log.messages
@@ -123,5 +125,5 @@ def test_local_init_op_of_the_scaffold_runs_beside_that_of_the_metrics(graph):
 
 def test_results_written_within_a_second_are_all_kept(tmp_path):
     for step in (1, 2):
-        write_results(str(tmp_path), {"loss": 1.0, "global_step": step})
+        write_results(str(tmp_path), {"loss": 1.0, "global_step": step}, EventFiles())
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2

@@ -90,3 +90,20 @@ def test_checkpoint_that_stays_unreadable_is_an_error(linear, tmp_path, monkeypa
     rounds = EvaluationRounds(estimator, settings)
     with pytest.raises(CheckpointError, match="damaged file"):
         follow_checkpoints(rounds, estimator, 6, settings)
+
+
+def test_model_directory_that_is_removed_is_an_error(linear, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation_rounds, "POLL_SECS", 0)
+    folder = tmp_path / "run"
+    estimator = linear.make_estimator(folder).train(linear.input_fn, max_steps=6)
+
+    class Remover(Exporter):
+        def export(self, *args, **kwargs):
+            super().export(*args, **kwargs)
+            folder.rename(tmp_path / "away")
+
+    settings = spec(linear, Remover())
+    with pytest.raises(
+        CheckpointError, match=f"{folder}, which held .*-6, was removed or replaced"
+    ):
+        follow_checkpoints(EvaluationRounds(estimator, settings), estimator, None, settings)

@@ -7,6 +7,7 @@ import tensorflow as tf
 from replicate.estimator import EvalSpec, TrainSpec, train_and_evaluate
 from replicate.estimator.evaluating import write_results
 from replicate.estimator.exporters import BestExporter, Exporter, FinalExporter, LatestExporter
+from replicate.estimator.hooks.event_file import EventFiles
 from replicate.export import TensorServingInputReceiver
 
 v1 = tf.compat.v1
@@ -58,7 +59,7 @@ def exported(tmp_path):
 
 
 def logged(tmp_path, step, **results):
-    write_results(f"{tmp_path}/eval", {**results, "global_step": step})
+    write_results(f"{tmp_path}/eval", {**results, "global_step": step}, EventFiles())
 
 
 def test_final_exporter_waits_for_the_end(run, recorder):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.errors import CheckpointError
 from replicate.estimator import Estimator, RunConfig
 from replicate.estimator.exporting import remove_unfinished, signatures
 from replicate.export import (
@@ -52,6 +53,13 @@ def model_fn(features, labels, mode):
 
 def input_fn():
     return tf.data.Dataset.from_tensors(({"x": X}, X[:, :2])).repeat(3)
+
+
+def test_directory_that_refuses_an_export_is_one_error(tmp_path):
+    estimator = Estimator(model_fn, str(tmp_path / "run")).train(input_fn)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"Cannot export the model to .*/file/a: .*directory"):
+        estimator.export_saved_model(str(tmp_path / "file" / "a"), receive)
 
 
 def trained(model_dir, devices):

@@ -36,6 +36,8 @@ def test_defaults():
         "session_creation_timeout_secs": 7200,
         "step_timeout_secs": None,
         "max_restarts": 10,
+        "steal_model_dir": False,
+        "on_save_error": "stop",
         "checkpoint_save_graph_def": True,
         "cluster": ClusterConfig(),
     }
@@ -178,6 +180,10 @@ def test_replace_refuses_unknown_settings():
         ({"profile_steps": 5}, "profile_steps must be the first and the last step"),
         ({"profile_steps": (True, 2)}, "profile_steps must be"),
         ({"progress": "loud"}, "progress must be one of .* got 'loud'"),
+        (
+            {"on_save_error": "skip"},
+            r"on_save_error must be one of \['stop', 'retry'\], got 'skip'",
+        ),
         ({"model_dir": ""}, "model_dir is"),
         ({"session_creation_timeout_secs": 0}, "session_creation_timeout_secs must be"),
         ({"step_timeout_secs": -1}, "step_timeout_secs must be greater than 0"),

@@ -53,7 +53,7 @@ def test_other_types_are_no_paths():
 
 
 def test_none_is_accepted_by_every_setting_that_tf_estimator_has():
-    refusing = {"max_restarts", "progress"}
+    refusing = {"max_restarts", "on_save_error", "progress"}
     found = checked_settings(dict.fromkeys(set(CHECKS) - refusing))
     assert found["session_creation_timeout_secs"] == math.inf
     assert found["keep_checkpoint_every_n_hours"] == 10000

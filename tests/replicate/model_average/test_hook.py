@@ -27,7 +27,7 @@ def test_a_leaving_worker_contributes_and_the_round_goes_on(start_workers):
     chief, leaving, third = start_workers(3)
     chief.step(), leaving.step(), third.step()
     steps = [chief.step_beside(), third.step_beside()]
-    steps[0].thread.join(0.3)
+    steps[0].thread.join(0.15)
     assert steps[0].thread.is_alive()
     leaving.leave()
     for step in steps:
@@ -50,7 +50,7 @@ def test_a_worker_that_leaves_before_the_chief_comes_excludes_no_other_worker(st
     leaving.leave()
     chief.step()
     step = chief.step_beside()
-    step.thread.join(0.3)
+    step.thread.join(0.15)
     assert step.thread.is_alive(), "the third takes part"
     third.step(2)
     step()
@@ -85,7 +85,7 @@ def log_lines(monkeypatch):
 def test_a_round_drops_a_lost_worker_after_patience_secs_and_logs_its_name(
     start_workers, log_lines, until
 ):
-    chief, lost, third = start_workers(3, patience_secs=0.5)
+    chief, lost, third = start_workers(3, patience_secs=0.3)
     lost.step(), third.step(), chief.step()
     lost.die()
     steps = [chief.step_beside(), third.step_beside()]
@@ -122,7 +122,7 @@ def test_without_patience_secs_a_round_has_no_time_limit(start_workers):
     chief, _ = start_workers(2, patience_secs=None)
     chief.step()
     step = chief.step_beside()
-    step.thread.join(0.5)
+    step.thread.join(0.2)
     assert step.thread.is_alive()
     chief.die()
     with pytest.raises((tf.errors.OpError, RuntimeError)):

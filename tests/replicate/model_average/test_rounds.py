@@ -5,8 +5,8 @@ v1 = tf.compat.v1
 
 
 def waits(step):
-    """Returns True if a step in another thread still waits after 0.3 s."""
-    step.thread.join(0.3)
+    """Returns True if a step in another thread still waits after 0.15 s."""
+    step.thread.join(0.15)
     return step.thread.is_alive()
 
 

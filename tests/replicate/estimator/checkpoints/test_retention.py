@@ -5,9 +5,10 @@ import signal
 import pytest
 import tensorflow as tf
 
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.retention import (
+    KeptCheckpoints,
     announce,
-    dropped_by,
     remove_unlisted,
     withdraw,
 )
@@ -20,8 +21,8 @@ def names(folder):
 
 
 def names_of_checkpoints(folder):
-    """Returns the files of a run, without events, metrics and run.json."""
-    described = ("events.", "metrics.")
+    """Returns the files of a run, without events, metrics, run.json and the lease."""
+    described = ("events.", "metrics.", "writer-")
     return [n for n in names(folder) if not n.startswith(described) and n != "run.json"]
 
 
@@ -37,28 +38,58 @@ def model_dir(tmp_path):
     return tmp_path
 
 
-def test_a_save_drops_the_oldest(graph, tmp_path):
-    v1.get_variable("w", [])
-    saver = v1.train.Saver(max_to_keep=2)
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_to_keep": 2},
+        {"max_to_keep": None},
+        {"max_to_keep": 2, "keep_checkpoint_every_n_hours": 1e-9},
+    ],
+    ids=["two", "all", "for ever"],
+)
+def test_keeps_what_a_saver_of_tensorflow_keeps(graph, options, tmp_path):
+    variable = v1.get_variable("w", [], initializer=v1.ones_initializer())
+    ours, theirs = (v1.train.Saver(save_relative_paths=True, **options) for _ in range(2))
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+    kept = KeptCheckpoints(ours, ModelFiles(f"{tmp_path}/ours"))
     with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        for step in range(4):
-            before, dropped = set(saver.last_checkpoints), dropped_by(saver)
-            saver.save(session, f"{tmp_path}/model.ckpt", step, write_meta_graph=False)
-            assert set(dropped) == before - set(saver.last_checkpoints)
-    assert dropped == [f"{tmp_path}/model.ckpt-1"]
+        session.run(variable.initializer)
+        for step in (1, 2, 3, 4, 4):
+            path = f"{tmp_path}/ours/model.ckpt-{step}"
+            before = names(tmp_path / "ours")
+            due = kept.due_with(path)
+            ours.save(session, path, write_meta_graph=False, write_state=False)
+            kept.add(path)
+            theirs.save(session, f"{tmp_path}/theirs/model.ckpt", step, write_meta_graph=False)
+            gone = {name for name in before if name not in names(tmp_path / "ours")}
+            assert {f"{tmp_path}/ours/{name.rpartition('.')[0]}" for name in gone} == set(due)
+            assert contents(tmp_path / "ours") == contents(tmp_path / "theirs")
+            assert [path.rpartition("/")[2] for path in ours.last_checkpoints] == [
+                path.rpartition("/")[2] for path in theirs.last_checkpoints
+            ]
 
 
-def test_a_saver_that_keeps_all_drops_nothing(graph):
+def test_checkpoints_of_an_earlier_run_count(graph, model_dir):
     v1.get_variable("w", [])
-    saver = v1.train.Saver(max_to_keep=None)
-    saver.set_last_checkpoints_with_time([("a", 1.0), ("b", 2.0)])
-    assert dropped_by(saver) == []
+    kept = KeptCheckpoints(v1.train.Saver(max_to_keep=2), ModelFiles(str(model_dir)))
+    kept.start([f"{model_dir}/model.ckpt-{step}" for step in (2, 3)])
+    assert kept.due_with(f"{model_dir}/model.ckpt-4") == [f"{model_dir}/model.ckpt-2"]
+    kept.add(f"{model_dir}/model.ckpt-4")
+    listed = v1.train.get_checkpoint_state(str(model_dir)).all_model_checkpoint_paths
+    assert list(listed) == [f"{model_dir}/model.ckpt-{step}" for step in (3, 4)]
+    assert not list(model_dir.glob("model.ckpt-2.*"))
 
 
 def test_noted_checkpoints_are_removed_unless_listed(model_dir):
-    announce(str(model_dir), [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)])
-    assert remove_unlisted(str(model_dir)) == ["model.ckpt-4", "model.ckpt-1"]
+    announce(
+        ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)]
+    )
+    assert remove_unlisted(ModelFiles(str(model_dir))) == ["model.ckpt-4", "model.ckpt-1"]
     assert [name for name in names(model_dir) if name.endswith(".index")] == [
         "model.ckpt-2.index",
         "model.ckpt-3.index",
@@ -68,26 +99,26 @@ def test_noted_checkpoints_are_removed_unless_listed(model_dir):
 
 def test_without_a_note_unlisted_checkpoints_stay(model_dir):
     before = names(model_dir)
-    assert remove_unlisted(str(model_dir)) == []
-    announce(str(model_dir), [f"{model_dir}/model.ckpt-1"])
-    withdraw(str(model_dir))
-    withdraw(str(model_dir))
-    assert remove_unlisted(str(model_dir)) == []
+    assert remove_unlisted(ModelFiles(str(model_dir))) == []
+    announce(ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
+    withdraw(ModelFiles(str(model_dir)))
+    withdraw(ModelFiles(str(model_dir)))
+    assert remove_unlisted(ModelFiles(str(model_dir))) == []
     assert names(model_dir) == before
 
 
 def test_nothing_is_removed_while_the_state_file_is_unusable(model_dir):
-    announce(str(model_dir), [f"{model_dir}/model.ckpt-1"])
+    announce(ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
     (model_dir / "checkpoint").write_bytes(b"")
     before = names(model_dir)
-    assert remove_unlisted(str(model_dir)) == []
+    assert remove_unlisted(ModelFiles(str(model_dir))) == []
     assert names(model_dir) == before
 
 
 def test_other_files_in_the_note_are_not_removed(model_dir):
     (model_dir / "other-1.index").write_text("")
-    announce(str(model_dir), [f"{model_dir}/other-1", ".."])
-    assert remove_unlisted(str(model_dir)) == []
+    announce(ModelFiles(str(model_dir)), [f"{model_dir}/other-1", ".."])
+    assert remove_unlisted(ModelFiles(str(model_dir))) == []
     assert (model_dir / "other-1.index").exists()
 
 

@@ -5,9 +5,12 @@ import tensorflow as tf
 
 from replicate.errors import ClusterError
 from replicate.estimator.cluster import recovery
+from replicate.estimator.cluster.connections import DeadConnection
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
 from replicate.estimator.cluster.servers import WaitCancelled
+from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session import SilentServerError
 
 v1 = tf.compat.v1
 
@@ -61,6 +64,20 @@ def test_error_after_too_many_losses_names_the_last_cause(clock):
     assert told.value.code == 138
 
 
+@pytest.mark.parametrize(
+    ("job", "named"), [("ps", "ps 1 at 'a:4': Connection reset"), ("gpu", "gpu 1: Connection")]
+)
+def test_cause_names_the_task_it_comes_from(job, named, clock):
+    jobs = {"chief": ("a:1",), "worker": ("a:2",), "ps": ("a:3", "a:4")}
+    config = RunConfig(cluster=ClusterConfig(jobs, "worker", 0), max_restarts=0)
+    restarts = Restarts(config, SimpleNamespace(step=7))
+    text = f"UNAVAILABLE: From /job:{job}/replica:0/task:1:\nConnection reset by peer\nmore"
+    with pytest.raises(tf.errors.UnavailableError), restarts.record_cause():
+        raise lost(text)
+    with pytest.raises(ClusterError, match=f"UnavailableError: {named}"):
+        restarts.pause(bool)
+
+
 def test_new_highest_step_resets_the_count(clock):
     readings = SimpleNamespace(step=10)
     restarts = Restarts(RunConfig(max_restarts=2), readings)
@@ -105,6 +122,16 @@ def test_session_that_is_lost_while_it_is_made_is_made_again(clock):
     assert clock.now == pytest.approx(3)
     creator.create_session()
     assert clock.now == pytest.approx(7), "a session was asked for since the last one was lost"
+
+
+def test_dead_connection_ends_the_attempts(clock, monkeypatch):
+    dead = DeadConnection("worker 0", 1, "a:4", is_own=True)
+    found = [None, dead]
+    monkeypatch.setattr(recovery, "dead_connection", lambda config: found.pop(0))
+    creator = recovering(Creator(SilentServerError(30), SilentServerError(30)))
+    with pytest.raises(ClusterError, match="no answer to a new session, and the connection from"):
+        creator.create_session()
+    assert clock.now == pytest.approx(1), "a live connection is tried again"
 
 
 def test_other_errors_are_passed_on(clock):

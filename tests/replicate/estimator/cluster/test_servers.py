@@ -14,6 +14,7 @@ from replicate.estimator.cluster.servers import (
     WaitCancelled,
     absent_tasks,
     delay_worker,
+    report_dead_connection,
     serve_until_done,
     start_server,
     tell_parameter_servers,
@@ -47,14 +48,21 @@ def test_port_in_use_is_named(listening):
         start_server(config(listening, "ps"))
 
 
-def test_waits_for_a_port_that_is_open(listening):
-    wait_for_parameter_servers(config(listening))
+def test_waits_for_a_server_that_answers(local_server):
+    wait_for_parameter_servers(config(local_server.target.rpartition(":")[2]))
 
 
 def test_absent_parameter_server_is_named():
     missing = config(1, session_creation_timeout_secs=0.01)
     with pytest.raises(ClusterError, match=r"chief 0 has waited 0.01 seconds for ps 0 at '127.0"):
         wait_for_parameter_servers(missing)
+
+
+def test_server_that_accepts_and_says_nothing_is_absent(listening, monkeypatch):
+    monkeypatch.setattr(servers, "_ANSWER_SECS", 0.05)
+    silent = config(listening, session_creation_timeout_secs=0.01)
+    with pytest.raises(ClusterError, match=rf"ps 0 at '127.*:{listening}', which does not answer"):
+        wait_for_parameter_servers(silent)
 
 
 def test_task_without_an_address_is_not_asked():
@@ -197,10 +205,30 @@ def test_parameter_server_does_not_wait_for_ever_for_a_lost_worker(local_server,
     assert time.monotonic() - started > 0.1
 
 
+def test_parameter_server_ends_if_its_connection_to_a_worker_is_dead(local_server, monkeypatch):
+    monkeypatch.setattr(servers, "POLL_SECS", 0.01)
+    report_dead_connection(local_server.target, as_role("worker"), 0)
+    text = "ps 0 ends because worker 0 has found the connection .* at '127.0.0.1:2' dead"
+    with pytest.raises(ClusterError, match=text):
+        serve_until_done(local_server.target, as_role("ps"))
+
+
+def test_report_to_a_parameter_server_that_does_not_take_it(local_server, monkeypatch):
+    asked = threading.Event()
+    hang = threading.Event()
+    monkeypatch.setattr(servers, "_TELL_SECS", 0.05)
+    monkeypatch.setattr(v1.Session, "run", lambda *_: asked.set() or hang.wait(20))
+    report_dead_connection(local_server.target, as_role("worker"), 0)
+    assert asked.is_set()
+    hang.set()
+
+
 def test_parameter_server_raises_if_no_chief_or_worker_answers(local_server, monkeypatch):
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)
     config = as_role("ps", session_creation_timeout_secs=0.1)
-    text = r"ps 0 has waited 0.1 seconds .* chief 0 at '127.0.0.1:1', worker 0 at '127.0.0.1:2' acc"
+    text = (
+        r"ps 0 has waited 0.1 seconds .* chief 0 at '127.0.0.1:1', worker 0 at '127.0.0.1:2' do not"
+    )
     with pytest.raises(ClusterError, match=text):
         serve_until_done(local_server.target, config)
 
@@ -221,13 +249,13 @@ def test_parameter_server_without_a_message_ends_after_training(
     monkeypatch.setattr(servers, "LOOK_SECS", 0.05)
     asked = []
 
-    def look(address, timeout):
+    def look(address):
         asked.append(address)
         if len(asked) == 3:
             announce_end(str(tmp_path))
         return False
 
-    monkeypatch.setattr(servers, "is_listening", look)
+    monkeypatch.setattr(servers, "_answers", look)
     announce_end(str(tmp_path))  # of an earlier run
     serve_until_done(local_server.target, as_role("ps", model_dir=str(tmp_path)))
     assert len(asked) >= 3

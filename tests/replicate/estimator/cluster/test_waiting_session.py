@@ -15,7 +15,7 @@ from replicate.estimator.cluster.waiting_session import (
 )
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.session import RestoringSessionCreator, SilentServerError
 
 v1 = tf.compat.v1
 
@@ -205,3 +205,23 @@ def test_chief_restores_all_if_one_parameter_server_lost_its_part(start_servers,
         )
         with creator.create_session() as session:
             assert session.run([kept, lost]) == [1.0, 1.0]
+
+
+def test_worker_does_not_blame_the_chief_for_a_silent_server(graph, monkeypatch):
+    closed = []
+
+    class Silent:
+        """A session whose server accepts connections and never answers."""
+
+        def __init__(self, *_, **__):
+            self.close = lambda: closed.append(True)
+
+        def first_run(self, _):
+            raise SilentServerError(30)
+
+    monkeypatch.setattr(waiting_session, "ServerSession", Silent)
+    monkeypatch.setattr(waiting_session, "wait_for_parameter_servers", lambda *_: None)
+    v1.get_variable("w", initializer=1.0)
+    with pytest.raises(SilentServerError, match="within 30 seconds"):
+        WaitingSessionCreator(v1.train.Scaffold(), config()).create_session()
+    assert closed == [True]

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from replicate.errors import ClusterError
 from replicate.estimator.cluster import watchdog
+from replicate.estimator.cluster.connections import DeadConnection
 from replicate.estimator.cluster.watchdog import Watchdog
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
@@ -39,10 +40,19 @@ def asked(monkeypatch):
         watchdog, "absent_tasks", lambda config, jobs: asked.append(list(jobs)) or asked.absent
     )
 
+    monkeypatch.setattr(watchdog, "dead_connection", lambda config: asked.dead)
+    monkeypatch.setattr(
+        watchdog,
+        "report_dead_connection",
+        lambda target, config, index: asked.reported.append(index),
+    )
+
     class Asked(list):
         absent = ()
+        dead = None
 
     asked = Asked()
+    asked.reported = []
     return asked
 
 
@@ -65,6 +75,38 @@ def test_step_that_hangs_ends_by_an_error_that_names_the_absent(graph, asked, ca
         hang(watching(limit=0.2))
     assert asked[0] == ["ps"]
     assert "waiting for ps 0 at 'a:3'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("is_own", "text", "reported"),
+    [
+        (True, "connection from worker 0 to ps 0 at 'a:3' is dead: .* Start worker 0 again", []),
+        (False, "connection from ps 0 at 'a:3' to worker 0 is dead: .* Start ps 0 again", [0]),
+    ],
+)
+def test_dead_connection_ends_training_though_all_answer(is_own, text, reported, graph, asked):
+    asked.dead = DeadConnection("worker 0", 0, "a:3", is_own)
+    with pytest.raises(ClusterError, match=f"worker 0 has made no step .* {text}"):
+        hang(watching(limit=0.2))
+    assert asked.reported == reported
+
+
+def test_step_that_comes_during_the_search_keeps_training(graph, asked, monkeypatch):
+    searches = []
+
+    def search(config):
+        dog.beat()
+        searches.append(config)
+        return DeadConnection("worker 0", 0, "a:3", is_own=False)
+
+    monkeypatch.setattr(watchdog, "dead_connection", search)
+    with watching(limit=0.05) as dog:
+        deadline = time.monotonic() + 20
+        while len(searches) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert len(searches) >= 2
+    assert dog.error is None
+    assert asked.reported == []
 
 
 def test_synchronous_steps_need_chief_and_workers(graph, asked):

@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from replicate.estimator.hooks.events import SpeedHook, SummaryHook, event_hooks, event_writer
+from replicate.estimator.hooks.event_file import EventFile
+from replicate.estimator.hooks.events import SpeedHook, SummaryHook, event_hooks
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun
 from replicate.estimator.hooks.step_loop import StepLoop
@@ -24,7 +25,7 @@ def model(graph):
 
 
 def run(folder, train_op, loss, steps, **settings):
-    writer = v1.summary.FileWriter(str(folder))
+    writer = EventFile(str(folder))
     scaffold = v1.train.Scaffold()
     readings = StepReadings(train_op, loss)
     hooks = event_hooks(writer, scaffold, readings, RunConfig(**settings))
@@ -71,12 +72,6 @@ def test_a_loss_summary_of_the_model_takes_the_place_of_ours(graph, tmp_path):
     assert [event.value for event in events.Scalars("loss")] == [5.0]
 
 
-def test_no_event_file_is_written_over(graph, tmp_path):
-    for _ in range(3):
-        event_writer(str(tmp_path / "a")).close()
-    assert len(list((tmp_path / "a").glob("events.out.tfevents.*"))) == 3
-
-
 @pytest.mark.parametrize("never", [None, 0])
 def test_both_can_be_switched_off(model, tmp_path, never):
     events = run(tmp_path, *model, steps=3, save_summary_steps=never, log_step_count_steps=None)
@@ -89,7 +84,7 @@ def test_hooks_are_due_and_ask_only_where_there_is_an_event(graph, tmp_path):
     readings = StepReadings(tf.no_op(), tf.constant(1.0))
     assert SpeedHook(None, readings, 100).next_run() == NextRun(step=100)
     assert SpeedHook(None, readings, 100).before_run(None) is None
-    writer = v1.summary.FileWriterCache.get(str(tmp_path))
+    writer = EventFile(str(tmp_path))
     hook = SummaryHook(writer, readings, v1.train.Scaffold(summary_op=tf.constant(b"")), 3)
     hook.after_create_session(None, None)
     asked = []

@@ -1,3 +1,5 @@
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from replicate.estimator import Estimator, RunConfig
-from replicate.estimator.hooks.events import event_writer
+from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.graph_files import (
     GraphFiles,
     WrittenGraph,
@@ -70,7 +72,7 @@ def test_graph_is_written_by_default_beside_every_checkpoint(trained):
 
 
 def test_no_file_holds_the_data(trained):
-    for path in trained.iterdir():
+    for path in filter(pathlib.Path.is_file, trained.rglob("*")):
         content = path.read_bytes()
         assert DATA[:40] not in content, path.name
         assert DATA[40:80].decode() not in content.decode(errors="ignore"), path.name
@@ -151,12 +153,12 @@ def write(folder, initial=1.0, **settings):
         }
         for name, value in own.items():
             v1.add_to_collection(f"collection of {name}", value)
-        writer = event_writer(str(folder))
+        writer = EventFile(str(folder))
         files = GraphFiles(str(folder), saver, writer, (), **settings)
         for _ in range(2):
             with v1.Session() as session:
                 files.after_create_session(session, None)
-        files.write_meta(graph, f"{folder}/a")
+        files.write_meta(graph, f"{folder}/a", f"{folder}/a")
         writer.close()
     return files, graph
 
@@ -264,13 +266,23 @@ def test_training_does_not_need_graph_pbtxt(tmp_path, monkeypatch, caplog):
     assert (tmp_path / "a.meta").exists()
 
 
+def test_a_meta_file_that_cannot_be_written_is_one_warning(tmp_path, caplog):
+    files, graph = write(tmp_path, for_checkpoints=True)
+    for name in ("b", "c"):
+        (tmp_path / f"{name}.meta").mkdir()
+        files.write_meta(graph, f"{tmp_path}/{name}", f"{tmp_path}/{name}")
+    assert caplog.text.count("*.meta cannot be written: ") == 1
+    files.write_meta(graph, f"{tmp_path}/d", f"{tmp_path}/d")
+    assert (tmp_path / "d.meta").read_bytes() == (tmp_path / "a.meta").read_bytes()
+
+
 def test_meta_is_built_again_if_the_previous_one_is_missing(tmp_path):
     files, graph = write(tmp_path, for_checkpoints=True)
-    files.write_meta(graph, f"{tmp_path}/b")
+    files.write_meta(graph, f"{tmp_path}/b", f"{tmp_path}/b")
     copied = (tmp_path / "b.meta").read_bytes()
     assert copied == (tmp_path / "a.meta").read_bytes()
     (tmp_path / "b.meta").unlink()
-    files.write_meta(graph, f"{tmp_path}/c")
+    files.write_meta(graph, f"{tmp_path}/c", f"{tmp_path}/c")
     expected, found = map(v1.MetaGraphDef.FromString, (copied, (tmp_path / "c.meta").read_bytes()))
     assert found.saver_def == expected.saver_def
     assert found.graph_def == expected.graph_def

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from replicate.estimator.hooks.metric_lines import METRICS_FILE, append_metrics
+from replicate.estimator.optional_files import OptionalFiles
 
 
 def lines(folder):
@@ -63,4 +64,12 @@ def test_lines_are_added_and_one_that_was_torn_is_ended_first(tmp_path):
 def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     (tmp_path / METRICS_FILE).mkdir()
     append_metrics(str(tmp_path), 4, {"loss": 1.0})
-    assert f"Cannot write the metrics of step 4 to {tmp_path}/{METRICS_FILE}" in caplog.text
+    assert f"{tmp_path}/{METRICS_FILE} cannot be written: " in caplog.text
+
+
+def test_failures_of_one_writer_give_one_warning(tmp_path, caplog):
+    (tmp_path / METRICS_FILE).mkdir()
+    optional = OptionalFiles()
+    for step in range(3):
+        append_metrics(str(tmp_path), step, {}, optional)
+    assert caplog.text.count("cannot be written") == 1

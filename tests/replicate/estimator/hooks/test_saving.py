@@ -1,15 +1,19 @@
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.errors import CheckpointError
+from replicate.errors import CheckpointError, ModelDirInUseError, SaveError
+from replicate.estimator.checkpoints import free_space
+from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
+from replicate.estimator.lease.claim import claim_lease
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1
@@ -43,7 +47,7 @@ class Position:
         pathlib.Path(f"{checkpoint}.input_position").write_text("")
 
 
-def run(folder, steps, *listeners, restore=None, continues_input=False, **settings):
+def run(folder, steps, *listeners, restore=None, continues_input=False, files=None, **settings):
     """Counts steps in a new graph and returns the number reached."""
     config = RunConfig(**{"save_checkpoints_steps": 2, **settings})
     with tf.Graph().as_default():
@@ -53,7 +57,14 @@ def run(folder, steps, *listeners, restore=None, continues_input=False, **settin
         saver = build_saver(scaffold, config)
         readings = StepReadings(train_op, tf.constant(1.0))
         hook = CheckpointHook(
-            str(folder), saver, readings, config, Position(), listeners, lambda: continues_input
+            str(folder),
+            saver,
+            readings,
+            config,
+            Position(),
+            listeners,
+            lambda: continues_input,
+            files=files,
         )
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
         loop = StepLoop(readings, [StopHook(readings, steps), hook])
@@ -152,7 +163,7 @@ def test_all_checkpoints_can_be_kept(tmp_path):
 def test_checkpoints_that_are_kept_for_ever_stay(tmp_path):
     run(tmp_path, 8, keep_checkpoint_max=2, keep_checkpoint_every_n_hours=1e-9)
     assert len(saved_steps(tmp_path)) == 5
-    assert remove_unlisted(str(tmp_path)) == []
+    assert remove_unlisted(ModelFiles(str(tmp_path))) == []
 
 
 @pytest.mark.parametrize(
@@ -185,6 +196,120 @@ def test_error_for_a_full_disk_names_path_and_free_bytes(tmp_path, monkeypatch):
         run(tmp_path, 1)
 
 
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+class Blocker(Recorder):
+    """Puts a directory in the place of a file before some saves, and removes it after them."""
+
+    def __init__(self, path, steps):
+        super().__init__()
+        self.path = path
+        self.steps = steps
+
+    def before_save(self, session, global_step_value):
+        super().before_save(session, global_step_value)
+        if global_step_value in self.steps:
+            (self.path / "a").mkdir(parents=True)
+        elif (self.path / "a").is_dir():
+            shutil.rmtree(self.path)
+
+
+@pytest.mark.parametrize("name", ["checkpoint.saving", "model.ckpt-4.index"])
+def test_a_failed_save_stops_training_and_leaves_what_was_there(tmp_path, name):
+    blocker = Blocker(tmp_path / name, [4])
+    with pytest.raises(SaveError, match=r"^Cannot save .*/model.ckpt-4: ") as caught:
+        run(tmp_path, 6, blocker)
+    assert "The checkpoints before it are whole." in str(caught.value)
+    assert blocker.calls[-2:] == ["after 2", "before 4"]
+    assert v1.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-2"
+    assert int(v1.train.load_variable(str(tmp_path), "global_step")) == 2
+    assert not list(tmp_path.glob("model.ckpt-4.[!i]*"))
+
+
+@pytest.mark.parametrize("name", ["checkpoint.saving", "model.ckpt-4.data-00000-of-00001"])
+def test_retry_trains_on_and_saves_at_the_next_interval(tmp_path, name, caplog):
+    blocker = Blocker(tmp_path / name, [4])
+    run(tmp_path, 7, blocker, on_save_error="retry", keep_checkpoint_max=2)
+    assert blocker.calls[-7:] == ["after 2", "before 4", *step_calls(6), *step_calls(7), "end 7"]
+    assert caplog.text.count("Training goes on and saves at the next interval.") == 1
+    assert "start again" not in caplog.text
+    state = v1.train.get_checkpoint_state(str(tmp_path))
+    assert list(state.all_model_checkpoint_paths) == [
+        f"{tmp_path}/model.ckpt-{step}" for step in (6, 7)
+    ]
+    assert [each for each in names(tmp_path) if each.endswith(".index")] == [
+        "model.ckpt-6.index",
+        "model.ckpt-7.index",
+    ]
+    assert not list(tmp_path.glob("model.ckpt-4*"))
+
+
+def step_calls(step):
+    return [f"before {step}", f"after {step}"]
+
+
+def test_retry_keeps_the_older_checkpoints_when_only_the_state_file_fails(tmp_path, caplog):
+    state, kept = tmp_path / "checkpoint", tmp_path / "kept"
+    found = {}
+
+    class Swap(Recorder):
+        def before_save(self, session, global_step_value):
+            found[global_step_value] = sorted(path.stem for path in tmp_path.glob("*.index"))
+            if global_step_value == 4:
+                state.rename(kept)
+                (state / "a").mkdir(parents=True)
+            elif kept.exists():
+                shutil.rmtree(state)
+                kept.rename(state)
+
+    run(tmp_path, 8, Swap(), on_save_error="retry", keep_checkpoint_max=2)
+    assert caplog.text.count("Training goes on") == 1
+    assert found[6] == ["model.ckpt-0", "model.ckpt-2"]
+    listed = v1.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths
+    assert list(listed) == [f"{tmp_path}/model.ckpt-{step}" for step in (6, 8)]
+    for path in listed:
+        assert int(v1.train.load_variable(path, "global_step")) == int(path[-1])
+
+
+@pytest.mark.parametrize("mode", ["stop", "retry"])
+def test_the_last_save_is_an_error_in_both_modes(tmp_path, mode):
+    with pytest.raises(SaveError, match=r"model.ckpt-3: .*start again"):
+        run(tmp_path, 3, Blocker(tmp_path / "checkpoint.saving", [3]), on_save_error=mode)
+    assert v1.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-2"
+
+
+def test_too_little_room_is_an_error_before_anything_is_written(tmp_path, monkeypatch):
+    run(tmp_path, 2)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.setattr(free_space, "free_bytes", lambda folder: 17)
+    with pytest.raises(SaveError, match=rf"needs [\d,]+ bytes, and {tmp_path} has 17 bytes free"):
+        run(tmp_path, 4, restore=f"{tmp_path}/model.ckpt-2")
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after == before
+
+
+def test_a_directory_that_is_gone_is_named(tmp_path):
+    class Remover(Recorder):
+        def before_save(self, session, global_step_value):
+            if global_step_value == 2:
+                shutil.rmtree(tmp_path / "a")
+
+    (tmp_path / "a").mkdir()
+    with pytest.raises(SaveError, match=rf"{tmp_path}/a was removed or replaced while training"):
+        run(tmp_path / "a", 4, Remover())
+
+
+def test_errors_of_the_model_pass(tmp_path, monkeypatch):
+    def fail(self, *args, **kwargs):
+        raise tf.errors.FailedPreconditionError(None, None, "Attempting to use uninitialized value")
+
+    monkeypatch.setattr(v1.train.Saver, "save", fail)
+    with pytest.raises(tf.errors.FailedPreconditionError):
+        run(tmp_path, 1)
+
+
 @pytest.mark.parametrize("in_scaffold", [True, False])
 def test_a_saver_of_the_model_is_used(graph, in_scaffold):
     v1.get_variable("w", initializer=np.float32(1))
@@ -202,3 +327,54 @@ def test_nothing_saved_yet(graph, tmp_path):
     saver = build_saver(v1.train.Scaffold(), RunConfig())
     with pytest.raises(RuntimeError, match="No step has been saved"):
         _ = CheckpointHook(str(tmp_path), saver, None, RunConfig()).saved
+
+
+def checkpoint_contents(folder):
+    """All files but those of leases."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def held_files(folder, **arguments):
+    lease = claim_lease(str(folder), **arguments)
+    return lease, ModelFiles(str(folder), lease)
+
+
+def test_a_writer_that_stops_before_any_change_of_a_save_is_harmless(tmp_path, monkeypatch):
+    """Another writer takes over before the first, second ... change that a run makes."""
+    changes, moment, theirs = 0, 0, {}
+
+    def take_over(folder):
+        lease, files = held_files(folder, steal=True)
+        newest = v1.train.latest_checkpoint(str(folder))
+        run(folder, 2, restore=newest, files=files, keep_checkpoint_max=1)
+        lease.release()
+        theirs.update(checkpoint_contents(folder))
+
+    def stopping(change):
+        def changed(*arguments, **options):
+            nonlocal changes
+            changes += 1
+            if changes == moment:
+                take_over(tmp_path / str(moment))
+            return change(*arguments, **options)
+
+        return changed
+
+    for name in ("rename", "remove", "GFile"):
+        monkeypatch.setattr(tf.io.gfile, name, stopping(getattr(tf.io.gfile, name)))
+    monkeypatch.setattr(v1.train.Saver, "save", stopping(v1.train.Saver.save))
+    while changes == moment:
+        changes, moment = 0, moment + 1
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        lease, files = held_files(folder)
+        theirs.clear()
+        try:
+            run(folder, 1, files=files, keep_checkpoint_max=1)
+        except ModelDirInUseError:
+            assert checkpoint_contents(folder) == theirs, f"change {moment}"
+            changes = moment
+        lease.release()
+    assert moment > 20
+    assert theirs == {}, "the last run was not disturbed"
+    assert saved_steps(folder) == [1]

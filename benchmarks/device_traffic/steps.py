@@ -1,0 +1,304 @@
+"""Training steps whose traffic is measured: graphs of towers on GPUs, built on any machine.
+
+While a graph is built, TensorFlow's list of devices has as many GPUs as there are towers. No
+session runs these graphs.
+"""
+
+import contextlib
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+import tensorflow as tf
+
+import kfac
+import model_deploy
+import replicate
+from benchmarks.device_traffic.traffic import Traffic, measure
+from examples import convnet_model
+from examples.slim.networks import factory
+
+v1 = tf.compat.v1
+
+BATCH_PER_TOWER = 32
+SIDE = 28
+WORDS = 8
+TABLE = (10_000, 32)
+"""Rows and width of the embedding table."""
+_RATE = 0.01
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """Settings of a training step.
+
+    Attributes:
+      optimizer: Makes the optimizer.
+      model: Returns the loss of a tower, from its features and labels.
+      images: True for images as features, False for words.
+      settings: Arguments of `TowerOptimizer`.
+      variables: Argument of `replicate_model_fn`.
+      judged: True to hand each tower's batch to K-FAC, which judges its steps by it.
+    """
+
+    optimizer: Callable[[], Any]
+    model: Callable[[Any, Any], Any]
+    images: bool = True
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    variables: str = "local"
+    judged: bool = False
+
+
+def traffic(name: str, towers: int, with_summaries: bool = False) -> Traffic:
+    """Builds the graph of a step and returns its traffic.
+
+    Args:
+      name: One of `NAMES`.
+      towers: Number of towers or clones, each on its own GPU.
+      with_summaries: True for a step that writes summaries.
+    """
+    with _control_flow_in_graph(), _listed_gpus(towers), tf.Graph().as_default() as graph:
+        v1.train.get_or_create_global_step()
+        fetches = _clones(towers) if name == CLONES else _towers(STEPS[name], towers)
+        if with_summaries:
+            fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
+        return measure(graph.get_operations(), fetches)
+
+
+@contextlib.contextmanager
+def _listed_gpus(count: int) -> Iterator[None]:
+    """Adds GPUs to TensorFlow's list of visible devices."""
+    gpus = [
+        tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU") for index in range(count)
+    ]
+    visible, configuration = (
+        tf.config.get_visible_devices,
+        tf.config.get_logical_device_configuration,
+    )
+
+    def devices(kind: str | None = None) -> list[Any]:
+        others = [device for device in visible(kind) if device.device_type != "GPU"]
+        return [*others, *gpus] if kind in (None, "GPU") else others
+
+    def logical(device: Any) -> Any:
+        return None if device in gpus else configuration(device)
+
+    with (
+        mock.patch.object(tf.config, "get_visible_devices", devices),
+        mock.patch.object(tf.config, "get_logical_device_configuration", logical),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _control_flow_in_graph() -> Iterator[None]:
+    """Makes conditionals of `Switch` and `Merge`, as TensorFlow does before it places a graph."""
+    was_functional = v1.control_flow_v2_enabled()
+    v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        if was_functional:
+            v1.enable_control_flow_v2()
+
+
+def _towers(step: Step, count: int) -> list[Any]:
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        optimizer = replicate.TowerOptimizer(step.optimizer, **step.settings)
+        loss = step.model(features, labels)
+        if step.judged:
+            optimizer.wrapped.add_tower_batch((features, labels))
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    devices = [f"/gpu:{index}" for index in range(count)]
+    replicated = replicate.replicate_model_fn(
+        model_fn, v1.losses.Reduction.MEAN, devices, variables=step.variables
+    )
+    spec = replicated(*_batch(step.images, count), replicate.ModeKeys.TRAIN)
+    return [spec.train_op, spec.loss.op]
+
+
+def _clones(count: int) -> list[Any]:
+    config = model_deploy.DeploymentConfig(num_clones=count)
+
+    def model_fn(features: Any, labels: Any) -> None:
+        v1.losses.add_loss(_convnet(features, labels))
+
+    model = model_deploy.deploy(
+        config,
+        model_fn,
+        _batch(images=True, towers=1),
+        optimizer=v1.train.MomentumOptimizer(_RATE, 0.9),
+    )
+    return [model.train_op.op]
+
+
+def _batch(images: bool, towers: int) -> tuple[Any, Any]:
+    """Returns features and labels of a batch, on the CPU."""
+    rows = BATCH_PER_TOWER * towers
+    with v1.device(model_deploy.canonical_device("cpu:0")):
+        features = (
+            v1.placeholder(tf.float32, [rows, SIDE, SIDE, 1], "images")
+            if images
+            else v1.placeholder(tf.int32, [rows, WORDS], "words")
+        )
+        return features, v1.placeholder(tf.int32, [rows], "labels")
+
+
+def _convnet(images: Any, labels: Any) -> Any:
+    return convnet_model.mean_loss(convnet_model.build_model(images), labels)
+
+
+def _registered_convnet(approx: str = "kron") -> Callable[[Any, Any], Any]:
+    def model(images: Any, labels: Any) -> Any:
+        net = convnet_model.build_model(images)
+        convnet_model.register(kfac.graph_layer_collection(), net, {"approx": approx})
+        return convnet_model.mean_loss(net, labels)
+
+    return model
+
+
+def _registered_dense(approx: str) -> Callable[[Any, Any], Any]:
+    def model(images: Any, labels: Any) -> Any:
+        layers = kfac.graph_layer_collection()
+        inputs = tf.reshape(images, [-1, SIDE * SIDE])
+        for name, units in (("hidden", 64), ("logits", 10)):
+            layer = convnet_model.linear_layer(name, inputs, units)
+            layers.register_fully_connected(
+                (layer.weights, layer.bias), layer.inputs, layer.outputs, approx=approx
+            )
+            inputs = tf.nn.relu(layer.outputs)
+        layers.register_categorical_predictive_distribution(layer.outputs, name="logits")
+        return _cross_entropy(layer.outputs, labels)
+
+    return model
+
+
+def _embedding(words: Any, labels: Any) -> Any:
+    table = v1.get_variable("table", TABLE)
+    vectors = tf.reduce_mean(tf.nn.embedding_lookup(table, words), axis=1)
+    return _cross_entropy(convnet_model.linear_layer("logits", vectors, 10).outputs, labels)
+
+
+def _registered_embedding(words: Any, labels: Any) -> Any:
+    layers = kfac.graph_layer_collection()
+    table = v1.get_variable("table", TABLE)
+    first = words[:, 0]
+    vectors = tf.nn.embedding_lookup(table, first)
+    layers.register_fully_connected(table, first, vectors, dense_inputs=False)
+    layer = convnet_model.linear_layer("logits", vectors, 10)
+    layers.register_fully_connected((layer.weights, layer.bias), layer.inputs, layer.outputs)
+    layers.register_categorical_predictive_distribution(layer.outputs, name="logits")
+    return _cross_entropy(layer.outputs, labels)
+
+
+def _batch_norm(images: Any, labels: Any) -> Any:
+    network = factory.get_network_fn("cifarnet", 10, is_training=True)
+    logits, _ = network(tf.tile(images, [1, 1, 1, 3]))
+    return _cross_entropy(logits, labels)
+
+
+def _cross_entropy(logits: Any, labels: Any) -> Any:
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    return tf.reduce_mean(losses)
+
+
+def _momentum() -> Any:
+    return v1.train.MomentumOptimizer(_RATE, 0.9)
+
+
+def _kfac(**arguments: Any) -> Callable[[], Any]:
+    """Returns a maker of periodic K-FAC."""
+    given = {"learning_rate": _RATE, "damping": 0.03, "invert_every": 10, **arguments}
+
+    def make() -> Any:
+        return kfac.PeriodicInvCovUpdateKfacOpt(
+            layer_collection=kfac.graph_layer_collection(), **given
+        )
+
+    return make
+
+
+_QMODEL = {"momentum_type": "qmodel", "learning_rate": None, "momentum": None}
+_ADAPTED = {
+    **_QMODEL,
+    "invert_every": 5,
+    "adapt_damping": True,
+    "calibrate_damping": True,
+    "loss_fn": lambda batch: _convnet(*batch),
+}
+_SCALED = {"loss_scale": replicate.DynamicLossScale()}
+
+STEPS: Mapping[str, Step] = types.MappingProxyType(
+    {
+        "sgd": Step(optimizer=lambda: v1.train.GradientDescentOptimizer(_RATE), model=_convnet),
+        "momentum": Step(optimizer=_momentum, model=_convnet),
+        "momentum, variables in turn": Step(
+            optimizer=_momentum, model=_convnet, variables="round_robin"
+        ),
+        "adam": Step(optimizer=lambda: v1.train.AdamOptimizer(_RATE), model=_convnet),
+        "packs": Step(optimizer=_momentum, model=_convnet, settings={"pack_bytes": 2**20}),
+        "clipped": Step(optimizer=_momentum, model=_convnet, settings={"clip_norm": 1.0}),
+        "accumulated": Step(optimizer=_momentum, model=_convnet, settings={"accumulate_steps": 4}),
+        "loss scale": Step(optimizer=_momentum, model=_convnet, settings=_SCALED),
+        "accumulated, loss scale": Step(
+            optimizer=_momentum, model=_convnet, settings={"accumulate_steps": 4, **_SCALED}
+        ),
+        "skipping": Step(optimizer=_momentum, model=_convnet, settings={"skip_nonfinite": 3}),
+        "embedding": Step(optimizer=_momentum, model=_embedding, images=False),
+        "embedding, variables in turn": Step(
+            optimizer=_momentum, model=_embedding, images=False, variables="round_robin"
+        ),
+        "batch norm": Step(optimizer=_momentum, model=_batch_norm),
+        "batch norm, skipping": Step(
+            optimizer=_momentum, model=_batch_norm, settings={"skip_nonfinite": 3}
+        ),
+        "kfac": Step(optimizer=_kfac(momentum_type="regular"), model=_registered_convnet()),
+        "kfac, variables in turn": Step(
+            optimizer=_kfac(momentum_type="regular"),
+            model=_registered_convnet(),
+            variables="round_robin",
+        ),
+        "kfac, adam": Step(optimizer=_kfac(momentum_type="adam"), model=_registered_convnet()),
+        "kfac, qmodel": Step(optimizer=_kfac(**_QMODEL), model=_registered_convnet()),
+        "kfac, adapted damping": Step(
+            optimizer=_kfac(**_ADAPTED), model=_registered_convnet(), judged=True
+        ),
+        **{
+            f"kfac, {approx}": Step(optimizer=_kfac(), model=_registered_convnet(approx))
+            for approx in ("diagonal", "kron_sua", "ekfac")
+        },
+        **{
+            f"kfac, dense {approx}": Step(optimizer=_kfac(), model=_registered_dense(approx))
+            for approx in ("kron", "diagonal", "ekfac")
+        },
+        "kfac, embedding": Step(optimizer=_kfac(), model=_registered_embedding, images=False),
+        "kfac, accumulated": Step(
+            optimizer=_kfac(), model=_registered_convnet(), settings={"accumulate_steps": 4}
+        ),
+        "kfac, skipping": Step(
+            optimizer=_kfac(), model=_registered_convnet(), settings={"skip_nonfinite": 3}
+        ),
+    }
+)
+"""Steps of replicated towers, by name."""
+
+CLONES = "clones"
+"""Name of the step of `model_deploy`."""
+
+NAMES = (*STEPS, CLONES)
+"""Names of all steps."""
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Checks names of steps.
+
+    Raises:
+      SystemExit: There is no step of that name.
+    """
+    for name in names:
+        if name not in NAMES:
+            raise SystemExit(f"There is no step {name!r}. Accepted are {', '.join(NAMES)}.")

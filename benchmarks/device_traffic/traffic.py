@@ -1,0 +1,316 @@
+"""Traffic of one training step between devices, found from its graph without running it.
+
+`measure` places the operations of a graph, selects those that a step runs, and lists the tensors
+that go from one memory to another. Memories are those of the CPU and of each GPU. Some inputs and
+outputs of GPU kernels are in the memory of the CPU, such as shapes, int32 numbers and predicates.
+
+A copy from a GPU to the CPU waits for the GPU's queue. If a GPU later needs a result of that copy,
+the GPU is idle in between: that is a wait in the middle of the step. `rounds` is the largest number
+of waits that follow each other.
+
+Tensors that TensorFlow computes once, before the first step, are not counted. Sizes are those of
+static shapes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.device_traffic import placement
+from benchmarks.device_traffic.gpu_kernels import GpuKernels, Kernel
+
+Operation = Any
+Tensor = Any
+CPU = placement.CPU
+LARGE = 1024
+"""Bytes above which a crossing tensor is listed."""
+_SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+_BACK = "NextIteration"
+_HOST_KERNEL = Kernel(frozenset(), frozenset())
+
+
+class Crossing(NamedTuple):
+    """Tensor, or control dependency, that goes from one memory to another.
+
+    Attributes:
+      name: Name of the tensor; "^" and the name of the operation for a control dependency.
+      kind: Type of the operation that makes it.
+      source: Memory that it comes from: "CPU:0" or "GPU:1".
+      target: Memory that it goes to.
+      bytes: Its size; 0 for a control dependency; None if the shape is not static.
+      consumers: Names of the operations that need it there.
+      is_wait: True for a copy to the CPU that some GPU waits for in the same step.
+    """
+
+    name: str
+    kind: str
+    source: str
+    target: str
+    bytes: int | None
+    consumers: tuple[str, ...]
+    is_wait: bool
+
+    @property
+    def route(self) -> str:
+        """Kinds of the memories: "GPU>CPU"."""
+        return f"{self.source[:3]}>{self.target[:3]}"
+
+
+class Stray(NamedTuple):
+    """Operation that requests a GPU but has no kernel for it, so it runs on the CPU.
+
+    All operations that are colocated with it run there, too.
+
+    Attributes:
+      name: Its name.
+      kind: Its type.
+      device: The GPU that it requests.
+    """
+
+    name: str
+    kind: str
+    device: str
+
+
+class Traffic(NamedTuple):
+    """Traffic of a step.
+
+    Attributes:
+      operations: Number of operations of the step by device.
+      crossings: What crosses, in the order of the graph.
+      strays: Operations that request a GPU but have no kernel for it.
+      rounds: Largest number of waits that follow each other.
+    """
+
+    operations: dict[str, int]
+    crossings: list[Crossing]
+    strays: list[Stray]
+    rounds: int
+
+    def sent(self, route: str) -> int:
+        """Returns the bytes that cross on a route such as "CPU>GPU"."""
+        return sum(each.bytes or 0 for each in self.crossings if each.route == route)
+
+    @property
+    def waits(self) -> list[Crossing]:
+        """Copies to the CPU that a GPU waits for in the middle of the step."""
+        return [each for each in self.crossings if each.is_wait]
+
+    @property
+    def large(self) -> list[Crossing]:
+        """Tensors of more than `LARGE` bytes, or of unknown size, that cross."""
+        return [each for each in self.crossings if each.bytes is None or each.bytes > LARGE]
+
+
+class _Edge(NamedTuple):
+    """Dependency of an executed operation.
+
+    Attributes:
+      source: Operation that comes first.
+      target: Operation that depends on it.
+      tensor: The tensor, or None for a control dependency.
+      memories: Memories at both ends.
+    """
+
+    source: Operation
+    target: Operation
+    tensor: Tensor | None
+    memories: tuple[str, str]
+
+    @property
+    def waits_for_gpu(self) -> bool:
+        """True for a copy from a GPU to the CPU."""
+        source, target = self.memories
+        return source != CPU and target == CPU
+
+
+def measure(operations: Sequence[Operation], fetches: Iterable[Operation]) -> Traffic:
+    """Returns the traffic of a step.
+
+    Args:
+      operations: All operations of the graph, in order of creation.
+      fetches: Operations that a step runs.
+    """
+    kernels = GpuKernels()
+    found = {operation: kernels.find(operation) for operation in operations}
+    placed = placement.place(operations, lambda operation: found[operation] is not None)
+    executed = executed_operations(operations, fetches, computed_before(operations))
+    return _traffic(executed, placed, found)
+
+
+def computed_before(operations: Iterable[Operation]) -> set[Operation]:
+    """Returns operations whose results TensorFlow computes once, before the first step.
+
+    These are constants, shapes that are static, and what is computed from only these.
+    """
+    known: set[Operation] = set()
+    for operation in operations:
+        if operation.op_def.is_stateful or not operation.outputs:
+            continue
+        is_shape = operation.type in _SHAPES and all(
+            tensor.shape.is_fully_defined() for tensor in operation.inputs
+        )
+        from_known = all(tensor.op in known for tensor in operation.inputs)
+        if is_shape or operation.type == "Const" or (operation.inputs and from_known):
+            known.add(operation)
+    return known
+
+
+def executed_operations(
+    operations: Iterable[Operation], fetches: Iterable[Operation], known: set[Operation]
+) -> list[Operation]:
+    """Returns the operations that a step runs, without those whose results are known before.
+
+    Args:
+      operations: All operations of the graph, in order of creation.
+      fetches: Operations that the step runs.
+      known: Operations computed before.
+    """
+    needed: set[Operation] = set()
+    waiting = list(fetches)
+    while waiting:
+        operation = waiting.pop()
+        if operation in needed:
+            continue
+        needed.add(operation)
+        if operation not in known:
+            waiting.extend(tensor.op for tensor in operation.inputs)
+        waiting.extend(operation.control_inputs)
+    return [each for each in operations if each in needed and each not in known]
+
+
+def _traffic(
+    executed: Sequence[Operation],
+    placed: Mapping[Operation, str],
+    found: Mapping[Operation, Kernel | None],
+) -> Traffic:
+    edges = _edges(executed, placed, found)
+    levels = _levels(executed, edges)
+    counts: dict[str, int] = {}
+    for operation in executed:
+        counts[placed[operation]] = counts.get(placed[operation], 0) + 1
+    return Traffic(
+        operations=dict(sorted(counts.items())),
+        crossings=_crossings(edges, _before_gpus(executed, edges, placed)),
+        strays=list(_strays(executed, placed, found)),
+        rounds=max((levels[each] for each in executed if placed[each] != CPU), default=0),
+    )
+
+
+def _edges(
+    executed: Sequence[Operation],
+    placed: Mapping[Operation, str],
+    found: Mapping[Operation, Kernel | None],
+) -> list[_Edge]:
+    """Returns the dependencies of the executed operations on each other."""
+    present = set(executed)
+    edges = []
+    for target in executed:
+        kernel = found[target] or _HOST_KERNEL
+        for index, tensor in enumerate(target.inputs):
+            if tensor.op in present:
+                end = CPU if index in kernel.host_inputs else placed[target]
+                start = _memory_of(tensor, placed, found)
+                edges.append(_Edge(tensor.op, target, tensor, (start, end)))
+        for source in target.control_inputs:
+            if source in present:
+                memories = (placed[source], placed[target])
+                edges.append(_Edge(source, target, None, memories))
+    return edges
+
+
+def _memory_of(
+    tensor: Tensor, placed: Mapping[Operation, str], found: Mapping[Operation, Kernel | None]
+) -> str:
+    kernel = found[tensor.op] or _HOST_KERNEL
+    return CPU if tensor.value_index in kernel.host_outputs else placed[tensor.op]
+
+
+def _levels(executed: Sequence[Operation], edges: Iterable[_Edge]) -> dict[Operation, int]:
+    """Returns the largest number of copies from a GPU to the CPU on a path to each operation."""
+    incoming: dict[Operation, list[_Edge]] = {operation: [] for operation in executed}
+    for edge in edges:
+        if edge.source.type != _BACK:
+            incoming[edge.target].append(edge)
+    levels: dict[Operation, int] = {}
+    for operation in _in_order(executed, lambda each: [edge.source for edge in incoming[each]]):
+        levels[operation] = max(
+            (levels[edge.source] + edge.waits_for_gpu for edge in incoming[operation]), default=0
+        )
+    return levels
+
+
+def _before_gpus(
+    executed: Sequence[Operation], edges: Iterable[_Edge], placed: Mapping[Operation, str]
+) -> set[Operation]:
+    """Returns the operations on GPUs, and all on which those depend."""
+    sources: dict[Operation, list[Operation]] = {operation: [] for operation in executed}
+    for edge in edges:
+        sources[edge.target].append(edge.source)
+    on_gpus = [operation for operation in executed if placed[operation] != CPU]
+    reached: set[Operation] = set()
+    while on_gpus:
+        operation = on_gpus.pop()
+        if operation not in reached:
+            reached.add(operation)
+            on_gpus.extend(sources[operation])
+    return reached
+
+
+def _in_order(
+    operations: Iterable[Operation], before: Callable[[Operation], Iterable[Operation]]
+) -> list[Operation]:
+    """Sorts operations so that each follows those before it."""
+    done: dict[Operation, None] = {}
+    for first in operations:
+        path = [(first, iter(before(first)))]
+        open_operations = {first}
+        while path and first not in done:
+            operation, rest = path[-1]
+            following = next(
+                (each for each in rest if each not in done and each not in open_operations), None
+            )
+            if following is None:
+                done[operation] = None
+                path.pop()
+            else:
+                open_operations.add(following)
+                path.append((following, iter(before(following))))
+    return list(done)
+
+
+def _crossings(edges: Iterable[_Edge], before_gpus: set[Operation]) -> list[Crossing]:
+    """Returns one entry for each tensor and memory that it is sent to."""
+    consumers: dict[tuple[str, str, str], list[_Edge]] = {}
+    for edge in edges:
+        source, target = edge.memories
+        if source != target:
+            name = f"^{edge.source.name}" if edge.tensor is None else edge.tensor.name
+            consumers.setdefault((name, source, target), []).append(edge)
+    return [
+        Crossing(
+            name=name,
+            kind=same[0].source.type,
+            source=source,
+            target=target,
+            bytes=0 if same[0].tensor is None else _size(same[0].tensor),
+            consumers=tuple(edge.target.name for edge in same),
+            is_wait=any(edge.waits_for_gpu and edge.target in before_gpus for edge in same),
+        )
+        for (name, source, target), same in consumers.items()
+    ]
+
+
+def _size(tensor: Tensor) -> int | None:
+    elements = tensor.shape.num_elements()
+    return None if elements is None else int(elements * tensor.dtype.size)
+
+
+def _strays(
+    executed: Iterable[Operation],
+    placed: Mapping[Operation, str],
+    found: Mapping[Operation, Kernel | None],
+) -> Iterable[Stray]:
+    for operation in executed:
+        requested = placement.requested_device(operation)
+        if requested not in (None, placed[operation]) and found[operation] is None:
+            yield Stray(operation.name, operation.type, requested)

@@ -1,0 +1,1 @@
+"""Checks on a machine with GPUs, in one command. Run it with `python -m`."""

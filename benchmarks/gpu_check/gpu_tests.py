@@ -1,0 +1,37 @@
+"""The tests that are marked `gpu`, run by pytest."""
+
+import re
+import subprocess
+import sys
+
+from benchmarks import harness
+from benchmarks.gpu_check.devices import Devices
+from benchmarks.gpu_check.outcome import Outcome, Table, failed, judge
+
+MARK = "mark.gpu"
+
+_COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
+
+
+def run(devices: Devices) -> Outcome:
+    """Runs them in one process, on all GPUs that it sees. Their output goes to the log."""
+    del devices
+    tests = harness.ROOT / "tests"
+    files = [str(file) for file in sorted(tests.rglob("test_*.py")) if MARK in file.read_text()]
+    command = [sys.executable, "-m", "pytest", "-n0", "-q", "-m", "gpu and not slow", *files]
+    done = subprocess.run(  # noqa: S603  # the tests are those of this project
+        command, cwd=harness.ROOT, capture_output=True, text=True, check=False
+    )
+    print(done.stdout, done.stderr, file=sys.stderr)
+    return read_outcome(done.returncode, done.stdout)
+
+
+def read_outcome(code: int, output: str) -> Outcome:
+    """Returns the outcome of pytest, from its exit code and its output."""
+    lines = output.strip().splitlines()
+    counts = {kind: int(count) for count, kind in _COUNT.findall(lines[-1] if lines else "")}
+    if not counts:
+        return failed(f"pytest ended with exit code {code} and no count of tests")
+    table = Table("Tests", tuple(counts), [tuple(counts.values())])
+    is_ok = code == 0 and counts.get("passed", 0) > 0 and not counts.get("skipped")
+    return judge(is_ok, ", ".join(f"{count} {kind}" for kind, count in counts.items()), table)

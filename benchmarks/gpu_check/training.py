@@ -1,0 +1,125 @@
+"""Training of a model on towers, with the optimizers of the checks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+import kfac
+import replicate
+from benchmarks.tower_step import tower_models, tower_programs
+
+v1 = tf.compat.v1
+
+INVERT_EVERY = 5
+"""Steps of K-FAC between two computations of its inverses."""
+
+Preparation: TypeAlias = Callable[[Any, Any], Callable[[], Any]]
+"""Function of a tower's logits and labels that returns a function that makes the optimizer."""
+
+
+def momentum(logits: Any, labels: Any) -> Callable[[], Any]:
+    """Prepares SGD with momentum."""
+    del logits, labels
+    return lambda: v1.train.MomentumOptimizer(0.02, 0.9)
+
+
+def adam(logits: Any, labels: Any) -> Callable[[], Any]:
+    """Prepares Adam.
+
+    Adam divides gradients by their size. Its epsilon is far above the rounding errors of gradients,
+    which it would enlarge to whole steps otherwise.
+    """
+    del logits, labels
+    return lambda: v1.train.AdamOptimizer(0.001, epsilon=1e-3)
+
+
+def kfac_momentum(logits: Any, labels: Any) -> Callable[[], Any]:
+    """Registers the layers of a tower, and prepares K-FAC. It draws no random targets."""
+    layers = kfac.graph_layer_collection()
+    layers.register_categorical_predictive_distribution(logits, targets=labels, name="logits")
+    layers.auto_register_layers()
+    return lambda: kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=INVERT_EVERY,
+        learning_rate=0.02,
+        damping=0.1,
+        momentum=0.9,
+        norm_constraint=0.01,
+        estimation_mode="empirical",
+        layer_collection=layers,
+    )
+
+
+OPTIMIZERS: Mapping[str, Preparation] = MappingProxyType(
+    {"momentum": momentum, "Adam": adam, "K-FAC": kfac_momentum}
+)
+"""Optimizers by name."""
+
+
+class Training:
+    """A model that `replicate_model_fn` trains on its batch, in a graph and session of its own."""
+
+    def __init__(
+        self,
+        model: tower_models.Model,
+        devices: Sequence[str],
+        prepare: Preparation,
+        loss_scale: replicate.DynamicLossScale | None = None,
+    ) -> None:
+        """Builds the graph and initializes the variables.
+
+        Args:
+          model: Model and batch.
+          devices: Device of each tower.
+          prepare: Prepares the optimizer.
+          loss_scale: Argument of `TowerOptimizer`.
+        """
+
+        def model_fn(features: Any, labels: Any, mode: str) -> Any:
+            logits = model.logits(tower_programs.get_variables(model), features)
+            loss = tower_models.mean_cross_entropy(tf.cast(logits, tf.float32), labels)
+            make_optimizer = prepare(logits, labels)
+            optimizer = replicate.TowerOptimizer(make_optimizer, loss_scale=loss_scale)
+            train_op = optimizer.minimize(loss, v1.train.get_global_step())
+            return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+        reduction = v1.losses.Reduction.MEAN
+        replicated = replicate.replicate_model_fn(model_fn, reduction, devices)
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            v1.train.create_global_step()
+            dataset = tf.data.Dataset.from_tensors(model.batch).repeat()
+            batches = v1.data.make_initializable_iterator(dataset)
+            self._spec = replicated(*batches.get_next(), replicate.ModeKeys.TRAIN)
+            self._variables = {v.op.name: v for v in v1.global_variables()}
+            self._weights = v1.trainable_variables()
+            initializer = v1.group(
+                v1.global_variables_initializer(),
+                v1.local_variables_initializer(),
+                batches.initializer,
+            )
+        self._session = v1.Session(graph=self._graph)
+        self._session.run(initializer)
+
+    def run(self, steps: int) -> list[float]:
+        """Runs some steps and returns the loss before each."""
+        fetches = [self._spec.loss, self._spec.train_op]
+        return [float(self._session.run(fetches)[0]) for _ in range(steps)]
+
+    def weights(self) -> list[np.ndarray]:
+        """Returns the trained values, in order of creation."""
+        values: list[np.ndarray] = self._session.run(self._weights)
+        return values
+
+    def value(self, name: str) -> Any:
+        """Returns the value of the variable of that name."""
+        return self._session.run(self._variables[name])
+
+    def traced_step(self) -> Any:
+        """Runs a step and returns its `StepStats`."""
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        self._session.run(self._spec.train_op, options=options, run_metadata=metadata)
+        return metadata.step_stats

@@ -1,0 +1,130 @@
+"""Problems of the races, and the settings that each optimizer chooses among.
+
+Importing this module does not import TensorFlow.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+MODELS = ("autoencoder", "convnet")
+BASELINE = "adam"
+"""Optimizer whose lowest loss is the target of the others."""
+SGD = "momentum"
+"""Optimizer whose time per step is the unit of the others'."""
+
+
+class Problem(NamedTuple):
+    """A model and the data that it trains on.
+
+    Attributes:
+      model: One of `MODELS`.
+      data_dir: Folder of MNIST's IDX files, or "" for scikit-learn's digits.
+    """
+
+    model: str
+    data_dir: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name in tables and in the settings, such as "convnet, MNIST"."""
+        return f"{self.model}, MNIST" if self.data_dir else self.model
+
+
+Settings: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
+"""Settings by optimizer and name of the problem."""
+
+SETTINGS: Settings = {
+    SGD: {
+        "autoencoder": (0.01, 0.03, 0.1),
+        "convnet": (0.02, 0.05, 0.1),
+        "autoencoder, MNIST": (0.001, 0.003, 0.01),
+        "convnet, MNIST": (0.02, 0.05, 0.1),
+    },
+    BASELINE: {
+        "autoencoder": (0.005, 0.01, 0.02),
+        "convnet": (0.005, 0.01, 0.02),
+        "autoencoder, MNIST": (0.0003, 0.001, 0.003),
+        "convnet, MNIST": (0.001, 0.003, 0.01),
+    },
+    "kfac fixed": {
+        "autoencoder": (0.01, 0.003, 0.001),
+        "convnet": (0.01, 0.003, 0.001),
+        "autoencoder, MNIST": (0.03, 0.01, 0.003),
+        "convnet, MNIST": (0.01, 0.003, 0.001),
+    },
+    "kfac": {
+        "autoencoder": (0.1, 0.03, 0.01),
+        "convnet": (0.1, 0.03, 0.01),
+        "autoencoder, MNIST": (1.0, 0.1, 0.01),
+        "convnet, MNIST": (1.0, 0.1, 0.01),
+    },
+}
+"""Ours. `loss_programs.Program` says what a setting means."""
+
+RIVAL_SETTINGS: Mapping[str, Settings] = {
+    # Initial damping of K-FAC, which adapts it later.
+    "tensorflow-kfac": {
+        BASELINE: SETTINGS[BASELINE],
+        "kfac": {"autoencoder": (0.01, 0.001, 0.0001), "convnet": (0.1, 0.03, 0.01)},
+    },
+    "kfac-jax": {BASELINE: SETTINGS[BASELINE], "kfac": {"autoencoder": (1.0, 0.1, 0.01)}},
+    # Learning rates.
+    "pytorch": {
+        SGD: SETTINGS[SGD],
+        BASELINE: SETTINGS[BASELINE],
+        "muon": {
+            "autoencoder": (0.01, 0.03, 0.1),
+            "convnet": (0.003, 0.01, 0.03),
+            "autoencoder, MNIST": (0.001, 0.003, 0.01),
+            "convnet, MNIST": (0.001, 0.003, 0.01),
+        },
+        "soap": {
+            "autoencoder": (0.01, 0.03, 0.1),
+            "convnet": (0.003, 0.01, 0.03),
+            "autoencoder, MNIST": (0.001, 0.003, 0.01),
+            "convnet, MNIST": (0.001, 0.003, 0.01),
+        },
+        "shampoo": {
+            "autoencoder": (0.001, 0.003, 0.01),
+            "convnet": (0.003, 0.01, 0.03),
+            "autoencoder, MNIST": (0.0003, 0.001, 0.003),
+            "convnet, MNIST": (0.001, 0.003, 0.01),
+        },
+        "singd": {
+            "autoencoder": (0.01, 0.03, 0.05),
+            "convnet": (0.05, 0.1, 0.2),
+            "autoencoder, MNIST": (0.001, 0.003, 0.01),
+            "convnet, MNIST": (0.01, 0.03, 0.1),
+        },
+    },
+}
+"""Settings of the rivals, by name of the rival."""
+
+_SINGD_DIGITS = {"damping": 0.1, "lr_cov": 0.1}
+_SINGD_MNIST = {"damping": 1.0, "lr_cov": 0.01}  # With the other two the autoencoder diverges.
+RIVAL_OPTIONS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
+    "singd": {
+        "autoencoder": _SINGD_DIGITS,
+        "convnet": _SINGD_DIGITS,
+        "autoencoder, MNIST": _SINGD_MNIST,
+        "convnet, MNIST": _SINGD_MNIST,
+    },
+}
+"""Further arguments of rivals' optimizers, by optimizer and name of the problem."""
+
+BLOCK = {
+    SGD: 40,
+    BASELINE: 40,
+    "kfac fixed": 5,
+    "kfac": 5,
+    "muon": 10,
+    "soap": 10,
+    "shampoo": 20,
+    "singd": 20,
+}
+"""Steps between two evaluations. All optimizers have as many blocks."""
+
+
+def yardsticks(settings: Settings) -> set[str]:
+    """Returns the optimizers that take part in every race: Adam and, if given, SGD."""
+    return {SGD, BASELINE} & settings.keys()

@@ -1,0 +1,93 @@
+"""Connections between this process and the parameter servers, and the search for a dead one.
+
+TensorFlow's servers connect to each other once and keep the connections for life, without
+keep-alive messages. A firewall that forgets a connection tells neither end: calls then wait for
+ever, although both ends accept new connections. `watchdog.py` looks for such a connection when a
+step hangs and every task answers.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from replicate.estimator.cluster.servers import own_device, restricted_options
+from replicate.estimator.cluster_config import TaskType
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session import ServerSession, SilentServerError
+
+v1 = tf.compat.v1
+
+PROBE_SECS = 10
+"""Seconds in which a value must cross a connection."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DeadConnection:
+    """A connection over which no value comes. `str()` names its ends.
+
+    Attributes:
+      name: Name of this process, such as "worker 0".
+      server: Index of the parameter server.
+      address: Address of the parameter server, as TF_CONFIG gives it.
+      is_own: True if this process has opened the connection, False if the parameter server has.
+    """
+
+    name: str
+    server: int
+    address: str
+    is_own: bool
+
+    @property
+    def owner(self) -> str:
+        """Name of the process that has opened the connection, and gets a new one by a restart."""
+        return self.name if self.is_own else f"ps {self.server}"
+
+    @property
+    def advice(self) -> str:
+        """A clause that names the connection, and says what to do."""
+        return (
+            f"{self} is dead: no value comes over it, though both ends accept new ones. Start "
+            f"{self.owner} again, so that it connects anew"
+        )
+
+    def __str__(self) -> str:
+        server = f"ps {self.server} at {self.address!r}"
+        ends = (self.name, server) if self.is_own else (server, self.name)
+        return "the connection from {} to {}".format(*ends)
+
+
+def dead_connection(config: RunConfig) -> DeadConnection | None:
+    """Returns the first dead connection to or from a parameter server, None if all are alive.
+
+    Args:
+      config: Settings of this process, whose server runs.
+    """
+    name = f"{config.task_type} {config.task_id}"
+    own = own_device(config)
+    for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):
+        server = f"/job:{TaskType.PS}/task:{index}"
+        for source in (server, own):  # Servers fetch values: the second one crosses both ways.
+            if not _value_arrives(config, source, server):
+                return DeadConnection(name, index, address, is_own=source == server)
+    return None
+
+
+def _value_arrives(config: RunConfig, source: str, server: str) -> bool:
+    """Returns True if a value that is made on `source` comes back by way of `server` in time."""
+    with tf.Graph().as_default() as graph:
+        with v1.device(source):
+            value = tf.random.uniform([])
+        with v1.device(server):
+            value = tf.identity(value)
+        options = restricted_options(config, server, own_device(config))
+        options.operation_timeout_in_ms = int(1000 * PROBE_SECS)
+        session = ServerSession(config.master, graph=graph, config=options)
+        try:
+            session.first_run(value, 1.2 * PROBE_SECS)  # Its own limit does not hold at its start.
+        except (SilentServerError, tf.errors.DeadlineExceededError):
+            return False
+        except tf.errors.OpError:  # Some server has answered, at least.
+            return True
+        finally:
+            session.close()
+    return True

@@ -1,0 +1,68 @@
+"""What crosses between devices in a training step, pinned for three steps on two towers."""
+
+import pytest
+
+from benchmarks.device_traffic import steps
+
+TOWERS = 2
+PARAMETERS = 4 * (5 * 5 * 1 * 16 + 16 + 5 * 5 * 16 * 16 + 16 + 784 * 10 + 10)
+"""Bytes of the ConvNet's parameters, and of their gradients."""
+DENSE_PARAMETERS = [4 * size for size in (784 * 64, 64, 64 * 10, 10)]
+"""Bytes of the parameters of a network 784-64-10."""
+BATCH = steps.BATCH_PER_TOWER * 4 * (28 * 28 + 1)
+"""Bytes of a tower's images and labels."""
+CHECKED = 4 * 6
+"""Bytes of the sums by which six gradients are checked."""
+LOSS = 4
+
+
+def packed(size):
+    """Returns the bytes of the lower triangle of a float32 matrix, made even in size."""
+    even = size + size % 2
+    return 4 * even * (even + 1) // 2
+
+
+def test_only_batch_parameters_and_gradients_cross():
+    found = steps.traffic("momentum", TOWERS)
+    assert found.sent("CPU>GPU") == TOWERS * (BATCH + PARAMETERS)
+    assert found.sent("GPU>CPU") == TOWERS * (PARAMETERS + CHECKED + LOSS)
+    assert found.sent("GPU>GPU") == 0
+    assert found.waits == []
+    assert found.rounds == 0
+    assert found.strays == []
+
+
+def test_accumulation_and_loss_scale_do_not_wait():
+    found = steps.traffic("accumulated, loss scale", TOWERS)
+    scale = 4
+    assert found.sent("CPU>GPU") == TOWERS * (BATCH + PARAMETERS + scale)
+    assert found.sent("GPU>CPU") == TOWERS * (PARAMETERS + LOSS)
+    assert found.sent("GPU>GPU") == 0
+    assert found.waits == []
+
+
+def test_kfac_sends_gradients_and_packed_sums_once():
+    found = steps.traffic("kfac, dense kron", TOWERS)
+    parameters = sum(DENSE_PARAMETERS)
+    checked = 4 * len(DENSE_PARAMETERS)
+    accepted = 1
+    scalars = 100
+    # The sums of gradients go to the GPUs that multiply them, and the products come back.
+    to_gpus = found.sent("CPU>GPU") - TOWERS * (BATCH + parameters) - parameters
+    to_cpu = found.sent("GPU>CPU") - TOWERS * (parameters + checked + LOSS) - parameters
+    assert 0 <= to_gpus < scalars
+    assert 0 <= to_cpu < scalars
+    between = [each.bytes for each in found.crossings if each.route == "GPU>GPU"]
+    sums = [packed(size) for size in (785, 64, 65, 10)]
+    # A block is multiplied where its larger inverse is. The smaller one goes there.
+    smaller_inverse = 4 * 64 * 64
+    assert sorted(each for each in between if each > scalars) == sorted([*sums, smaller_inverse])
+    # Gradients are summed on the CPU; new inverses wait for the averages.
+    assert found.rounds == 2
+    assert {each.bytes for each in found.waits} <= {0, accepted, checked, *DENSE_PARAMETERS}
+    assert found.strays == []
+
+
+def test_unknown_step_is_refused():
+    with pytest.raises(SystemExit, match=r"no step 'sdg'\. Accepted are sgd, momentum"):
+        steps.check_names(["sdg"])

@@ -1,0 +1,123 @@
+import tensorflow as tf
+
+from benchmarks.device_traffic import traffic
+
+v1 = tf.compat.v1
+
+
+def measured(make):
+    """Returns the traffic of the operation that `make` builds."""
+    with tf.Graph().as_default() as graph:
+        fetch = make()
+        return traffic.measure(graph.get_operations(), [fetch])
+
+
+def on_gpu(index):
+    return v1.device(f"/gpu:{index}")
+
+
+def placeholder(shape, dtype=tf.float32):
+    with v1.device("/cpu:0"):
+        return v1.placeholder(dtype, shape)
+
+
+def test_tensor_is_sent_once_to_each_memory():
+    def make():
+        given = placeholder([256, 2])
+        with on_gpu(0):
+            first = tf.exp(given) + tf.sin(given)
+        with on_gpu(1):
+            return (first * tf.cos(given)).op
+
+    found = measured(make)
+    assert found.sent("CPU>GPU") == 2 * 2048
+    assert found.sent("GPU>GPU") == 2048
+    assert [each.target for each in found.large] == ["GPU:0", "GPU:1", "GPU:1"]
+    assert found.operations == {"CPU:0": 1, "GPU:0": 3, "GPU:1": 2}
+
+
+def test_only_copies_that_a_gpu_needs_are_waits():
+    def make(returns):
+        def build():
+            with on_gpu(0):
+                value = tf.exp(placeholder([]))
+            with v1.device("/cpu:0"):
+                sine = tf.sin(value)
+            with on_gpu(1):
+                return tf.cos(sine).op if returns else sine.op
+
+        return build
+
+    at_end, in_middle = measured(make(False)), measured(make(True))
+    assert [each.route for each in at_end.crossings] == ["CPU>GPU", "GPU>CPU"]
+    assert (at_end.waits, at_end.rounds) == ([], 0)
+    (wait,) = in_middle.waits
+    assert (wait.kind, wait.source, wait.bytes, in_middle.rounds) == ("Exp", "GPU:0", 4, 1)
+
+
+def test_host_input_of_a_gpu_kernel_is_a_wait():
+    def make():
+        with on_gpu(0):
+            value = tf.exp(placeholder([4]))
+            positive = tf.reduce_all(value > 0)
+            return tf.raw_ops.Switch(data=value, pred=positive).output_true.op
+
+    found = measured(make)
+    (wait,) = found.waits
+    assert (wait.kind, wait.target, wait.bytes) == ("All", "CPU:0", 1)
+    assert found.rounds == 1
+
+
+def test_control_dependency_crosses_without_bytes():
+    def make():
+        with on_gpu(0):
+            first = tf.exp(placeholder([4]))
+        with on_gpu(1), v1.control_dependencies([first]):
+            return v1.no_op()
+
+    found = measured(make)
+    (signal,) = [each for each in found.crossings if each.route == "GPU>GPU"]
+    assert (signal.name, signal.bytes) == ("^Exp", 0)
+
+
+def test_size_that_is_not_static_is_listed():
+    def make():
+        with on_gpu(0):
+            return tf.exp(placeholder([None])).op
+
+    (crossing,) = measured(make).large
+    assert crossing.bytes is None
+
+
+def test_constants_and_static_shapes_are_known_before():
+    def make():
+        with on_gpu(0):
+            value = tf.exp(placeholder([3, 4]))
+            return tf.reshape(value, tf.reverse(tf.shape(value), [0])).op
+
+    found = measured(make)
+    assert found.operations == {"CPU:0": 1, "GPU:0": 2}
+
+
+def test_operation_without_gpu_kernel_is_a_stray():
+    def make():
+        with on_gpu(0):
+            return tf.strings.as_string(tf.exp(placeholder([])), name="text").op
+
+    found = measured(make)
+    assert found.strays == [traffic.Stray("text", "AsString", "GPU:0")]
+    assert found.operations == {"CPU:0": 2, "GPU:0": 1}
+
+
+def test_loop_is_measured_once():
+    was_functional = v1.control_flow_v2_enabled()
+    v1.disable_control_flow_v2()
+    try:
+        found = measured(
+            lambda: tf.while_loop(lambda x: x < 9.0, lambda x: x + 1.0, [placeholder([])])[0].op
+        )
+    finally:
+        if was_functional:
+            v1.enable_control_flow_v2()
+    assert found.rounds >= 1
+    assert all(each.kind == "Less" or each.route == "CPU>GPU" for each in found.crossings)

@@ -1,0 +1,73 @@
+import importlib
+import json
+
+import pytest
+from absl import flags
+
+from benchmarks.gpu_check.devices import Gpu, choose_devices
+from benchmarks.gpu_check.outcome import Verdict
+from benchmarks.gpu_check.parts import PARTS, Part
+
+main = importlib.import_module("benchmarks.gpu_check.__main__")
+
+
+def test_limits_add_up_to_less_than_ten_minutes():
+    assert sum(part.seconds for part in PARTS.values()) < 600
+
+
+@pytest.mark.parametrize(
+    ("gpus", "skipped"),
+    [
+        ([], {"tests": "no GPU", "towers_tf32": "no GPU"}),
+        ([Gpu("A100", (8, 0), 2**30)], {}),
+        (
+            [Gpu("T4", (7, 5), 2**30)],
+            {
+                "towers_tf32": "T4 has no TensorFloat-32: compute capability 7.5, needed is 8.0",
+            },
+        ),
+    ],
+)
+def test_parts_that_a_machine_cannot_run(gpus, skipped):
+    reasons = {name: part.reason_to_skip(gpus) for name, part in PARTS.items()}
+    assert {name: reason for name, reason in reasons.items() if reason} == skipped
+
+
+def run(monkeypatch, folder, parts):
+    """Runs the program with the given parts; returns its exit code."""
+    values = flags.FlagValues()
+    monkeypatch.setattr(main, "FLAGS", values)
+    monkeypatch.setattr(main, "find_gpus", list)
+    flags.DEFINE_multi_string("part", parts, "", flag_values=values)
+    flags.DEFINE_string("folder", str(folder), "", flag_values=values)
+    flags.DEFINE_float("slowdown", 1.0, "", flag_values=values)
+    values(["program"])
+    return main.main([])
+
+
+def test_a_failing_part_gives_exit_code_1(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(main, "PARTS", {"broken": Part("no_such_module", "run", 60)})
+    monkeypatch.setattr(
+        main.run_part, "command", lambda *_: ["python3", "-c", "raise SystemExit('out of luck')"]
+    )
+    assert run(monkeypatch, tmp_path, ["broken"]) == 1
+    assert "out of luck" in (tmp_path / "broken.log").read_text()
+    assert "failed" in capfd.readouterr().out
+    assert "| broken | failed |" in (tmp_path / "report.md").read_text()
+
+
+def test_skipped_parts_do_not_fail(tmp_path, monkeypatch, capfd):
+    assert run(monkeypatch, tmp_path, ["tests", "towers_tf32"]) == 0
+    _, *lines, _ = capfd.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        [name, "skipped", "0", "s", "no", "GPU"] for name in ("tests", "towers_tf32")
+    ]
+
+
+def test_a_part_from_end_to_end(tmp_path):
+    parts = ["mixed_precision"]
+    outcomes = main.check(parts, [], choose_devices([]), tmp_path, slowdown=3.0)
+    assert outcomes["mixed_precision"].verdict is Verdict.OK, outcomes
+    assert outcomes["mixed_precision"].seconds > 0
+    found = json.loads((tmp_path / "mixed_precision.json").read_text())
+    assert found["summary"] == outcomes["mixed_precision"].summary

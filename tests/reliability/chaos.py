@@ -1,0 +1,135 @@
+"""Chaos: random faults of processes, network and checkpoints, every few seconds.
+
+A seed draws the faults, their order and the pauses between them. The faults of one seed meet a
+training at other steps in each run, since time decides that.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+
+TASKS = ["chief 0", "worker 0", "ps 0", "evaluator 0"]
+TRAINERS = TASKS[:3]
+PAUSE_SECS = (3.0, 10.0)
+FAULT_SECS = (1.0, 6.0)
+
+
+class Chaos:
+    """Makes faults in a thread until it is told to end; a context manager.
+
+    Attributes:
+      made: Names of the faults so far.
+    """
+
+    def __init__(self, supervisor, plan, condition, folder, seed, secs):
+        """Keeps the settings.
+
+        Args:
+          supervisor: The cluster.
+          plan: Its `ProxiedPlan`.
+          condition: Class of the links' conditions.
+          folder: The model directory.
+          seed: Draws the faults.
+          secs: Seconds after which there are no more faults.
+        """
+        self.made = []
+        self._supervisor = supervisor
+        self._plan = plan
+        self._condition = condition
+        self._folder = Path(folder)
+        self._draw = random.Random(seed)
+        self._secs = secs
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="chaos")
+        self._timer = threading.Timer(secs, self._is_over.set)
+
+    def __enter__(self):
+        self._timer.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._timer.cancel()
+        self._is_over.set()
+        self._thread.join()
+
+    def wait(self):
+        """Waits until there are no more faults."""
+        self._thread.join()
+
+    def _run(self):
+        partial = [self._kill, self._stop, self._slow, self._silence, self._reset]
+        kinds = [*partial, *partial, self._kill_all, self._damage]
+        while not self._is_over.wait(self._draw.uniform(*PAUSE_SECS)):
+            with self._draw.choice(kinds)() as name:
+                print(f"chaos       | {name}")
+                self.made.append(name)
+
+    @contextlib.contextmanager
+    def _kill(self):
+        task = self._draw.choice(TASKS)
+        self._signal(task, signal.SIGKILL)
+        yield f"{task} killed"
+
+    @contextlib.contextmanager
+    def _kill_all(self):
+        for task in TRAINERS:
+            self._signal(task, signal.SIGKILL)
+        yield "chief, worker and parameter server killed"
+
+    @contextlib.contextmanager
+    def _stop(self):
+        task, secs = self._draw.choice(TASKS), self._draw.uniform(*FAULT_SECS)
+        pid = self._supervisor.pid(task)
+        self._signal(task, signal.SIGSTOP)
+        yield f"{task} stopped for {secs:.1f} s"
+        self._is_over.wait(secs)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGCONT)
+
+    def _slow(self):
+        return self._network("slow", delay_secs=self._draw.choice([0.05, 0.5]))
+
+    def _silence(self):
+        silent = self._draw.choice(["out", "back", "both"])
+        return self._network("silent", silent=silent, loses=self._draw.random() < 0.5)
+
+    def _reset(self):
+        return self._network("cut", resets=True)
+
+    @contextlib.contextmanager
+    def _network(self, name, **condition):
+        pair, secs = self._draw.sample(TRAINERS, 2), self._draw.uniform(*FAULT_SECS)
+        links = self._plan.between(*pair)
+        for link in links:
+            link.condition = self._condition(**condition)
+        yield f"{' and '.join(pair)}: {name} for {secs:.1f} s, {condition}"
+        self._is_over.wait(secs)
+        for link in links:
+            link.condition = self._condition()
+
+    @contextlib.contextmanager
+    def _damage(self):
+        """Flips a byte of the newest checkpoint, if there is an older one, and kills all."""
+        place = self._draw.random()
+        for task in TRAINERS:
+            self._signal(task, signal.SIGKILL)
+        found = sorted(self._folder.glob("model.ckpt-*.data-00000-of-*"), key=os.path.getmtime)
+        if len(found) < 2:
+            yield "no checkpoint to damage; chief, worker and parameter server killed"
+            return
+        content = bytearray(found[-1].read_bytes())
+        at = int(place * len(content))
+        content[at] ^= 1
+        found[-1].write_bytes(content)
+        yield f"byte {at} of {found[-1].name} flipped; chief, worker and parameter server killed"
+
+    def _signal(self, task, number):
+        pid = self._supervisor.pid(task)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)

@@ -1,0 +1,45 @@
+"""A plan of a cluster in which every task reaches every other one through a proxy of its own.
+
+A task's TF_CONFIG has the task's real address, at which its server listens, and the addresses of
+proxies in place of all others.
+"""
+
+import json
+
+
+class ProxiedPlan:
+    """A `ClusterPlan` with a link from each task to each other task that has a server."""
+
+    def __init__(self, plan, proxies):
+        self.tasks = plan.tasks
+        self._links = {
+            (str(client), str(server)): proxies.add(server.address)
+            for client in self._servers
+            for server in self._servers
+            if client is not server
+        }
+
+    @property
+    def _servers(self):
+        return [task for task in self.tasks if task.address is not None]
+
+    def tf_config(self, task):
+        """Returns the value of TF_CONFIG for a task."""
+        cluster = {}
+        for other in self._servers:
+            link = self._links.get((str(task), str(other)))
+            address = other.address if link is None else link.address
+            cluster.setdefault(other.job, []).append(address)
+        return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
+
+    def link(self, client, server):
+        """Returns the link through which one task reaches another."""
+        return self._links[client, server]
+
+    def between(self, *tasks):
+        """Returns the links between tasks, in both directions."""
+        return [link for pair, link in self._links.items() if set(pair) <= set(tasks)]
+
+    def of(self, task):
+        """Returns all links to and from a task."""
+        return [link for pair, link in self._links.items() if task in pair]

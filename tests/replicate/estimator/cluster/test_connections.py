@@ -1,0 +1,59 @@
+import threading
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.cluster import connections
+from replicate.estimator.cluster.connections import DeadConnection, dead_connection
+from replicate.estimator.run_config import RunConfig
+
+
+@pytest.fixture
+def worker(start_servers):
+    """Settings of a worker whose cluster runs in this process."""
+    return RunConfig(cluster=start_servers(chief=1, worker=1, ps=2)["worker", 0])
+
+
+def test_connections_that_carry_values_are_alive(worker):
+    assert dead_connection(worker) is None
+
+
+@pytest.mark.parametrize(
+    ("hangs", "is_own", "owner"),
+    [("/job:ps/task:1", True, "worker 0"), ("/job:worker/task:0", False, "ps 1")],
+)
+def test_dead_connection_is_named_with_the_task_that_opened_it(
+    hangs, is_own, owner, worker, monkeypatch
+):
+    address = worker.cluster.jobs["ps"][1]
+    asked = []
+
+    def arrives(config, source, server):
+        asked.append((source, server))
+        return server != "/job:ps/task:1" or source != hangs
+
+    monkeypatch.setattr(connections, "_value_arrives", arrives)
+    dead = dead_connection(worker)
+    assert dead == DeadConnection("worker 0", 1, address, is_own)
+    assert dead.owner == owner
+    ends = ["worker 0", f"ps 1 at '{address}'"]
+    first, second = ends if is_own else ends[::-1]
+    assert str(dead) == f"the connection from {first} to {second}"
+    assert asked[:2] == [("/job:ps/task:0",) * 2, ("/job:worker/task:0", "/job:ps/task:0")]
+
+
+def test_server_that_takes_a_call_and_never_answers(worker, monkeypatch):
+    hang = threading.Event()
+    monkeypatch.setattr(connections, "PROBE_SECS", 0.05)
+    monkeypatch.setattr(tf.compat.v1.Session, "run", lambda *_: hang.wait(20))
+    dead = dead_connection(worker)
+    hang.set()
+    assert (dead.server, dead.is_own) == (0, True)
+
+
+def test_error_of_a_server_is_an_answer(worker, monkeypatch):
+    def fail(*_):
+        raise tf.errors.InvalidArgumentError(None, None, "no such device")
+
+    monkeypatch.setattr(tf.compat.v1.Session, "run", fail)
+    assert dead_connection(worker) is None

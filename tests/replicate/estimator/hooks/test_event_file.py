@@ -1,0 +1,125 @@
+"""Event files: the format that TensorBoard reads, and what happens when the disk refuses them."""
+
+import os
+import shutil
+
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from replicate.estimator.hooks import event_file
+from replicate.estimator.hooks.event_file import EventFile, EventFiles
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of the monotonic clock, a list of one number."""
+    now = [1000.0]
+    monkeypatch.setattr(event_file.time, "monotonic", lambda: now[0])
+    return now
+
+
+def summary(value):
+    return v1.Summary(value=[v1.Summary.Value(tag="a", simple_value=value)])
+
+
+def values(folder):
+    found = EventAccumulator(str(folder)).Reload()
+    return [(each.step, each.value) for each in found.Scalars("a")]
+
+
+def test_tensorboard_reads_summaries_and_their_bytes(tmp_path):
+    file = EventFile(str(tmp_path / "new" / "folder"))
+    file.add_summary(summary(2.0), 7)
+    file.add_summary(summary(3.0).SerializeToString(), 8)
+    file.close()
+    assert values(tmp_path / "new" / "folder") == [(7, 2.0), (8, 3.0)]
+
+
+def test_the_same_events_as_of_tensorflows_writer(tmp_path):
+    def events(folder):
+        [path] = folder.glob("events.out.tfevents.*")
+        found = [v1.Event.FromString(text) for text in v1.io.tf_record_iterator(str(path))]
+        for event in found:
+            event.ClearField("wall_time")
+            event.ClearField("source_metadata")
+        return found
+
+    with tf.Graph().as_default():
+        theirs = v1.summary.FileWriter(str(tmp_path / "theirs"))
+    for writer in (theirs, EventFile(str(tmp_path / "ours"))):
+        writer.add_session_log(v1.SessionLog(status=v1.SessionLog.START), 1)
+        writer.add_summary(summary(1.0), 1)
+        writer.close()
+    assert events(tmp_path / "ours") == events(tmp_path / "theirs")
+
+
+def test_files_of_one_second_have_different_names(tmp_path):
+    paths = {EventFile(str(tmp_path)).path for _ in range(3)}
+    assert len(paths) == 3
+    assert {str(path) for path in tmp_path.iterdir()} == paths
+
+
+def test_the_first_event_is_on_the_disk_at_once_and_others_after_a_while(tmp_path, clock):
+    file = EventFile(str(tmp_path))
+    file.add_summary(summary(1.0), 1)
+    assert values(tmp_path) == [(1, 1.0)]
+    file.add_summary(summary(2.0), 2)
+    assert values(tmp_path) == [(1, 1.0)]
+    clock[0] += event_file.FLUSH_SECS
+    file.add_summary(summary(3.0), 3)
+    assert values(tmp_path) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
+def test_a_directory_that_cannot_be_made_is_one_warning(tmp_path, caplog, clock):
+    (tmp_path / "file").write_text("")
+    file = EventFile(f"{tmp_path}/file/folder")
+    for step in range(3):
+        file.add_summary(summary(1.0), step)
+        clock[0] += 2 * event_file.FLUSH_SECS
+    file.close()
+    assert caplog.text.count("cannot be written") == 1
+    assert "not a directory" in caplog.text
+
+
+def test_another_file_follows_after_a_failure_and_a_pause(tmp_path, caplog, clock):
+    (tmp_path / "file").write_text("")
+    file = EventFile(f"{tmp_path}/file")
+    (tmp_path / "file").unlink()
+    file.add_summary(summary(1.0), 1)
+    clock[0] += event_file.FLUSH_SECS
+    file.add_summary(summary(2.0), 2)
+    file.close()
+    assert values(tmp_path / "file") == [(2, 2.0)]
+    assert caplog.text.count("cannot be written") == 1
+
+
+def test_a_removed_file_is_replaced(tmp_path, caplog):
+    file = EventFile(str(tmp_path / "a"))
+    file.add_summary(summary(1.0), 1)
+    shutil.rmtree(tmp_path / "a")
+    file.flush()
+    assert "the file was removed" in caplog.text
+    file.add_summary(summary(2.0), 2)
+    file.close()
+    assert values(tmp_path / "a") == [(2, 2.0)]
+
+
+def test_each_directory_has_one_file_that_stays_open(tmp_path):
+    files = EventFiles()
+    for step in (1, 2):
+        for name in ("a", "b"):
+            files.of(f"{tmp_path}/{name}").add_summary(v1.Summary(), step)
+            files.of(f"{tmp_path}/{name}").flush()
+    for name in ("a", "b"):
+        (path,) = (tmp_path / name).iterdir()
+        assert [event.step for event in v1.train.summary_iterator(str(path))] == [0, 1, 2]
+
+
+def test_a_removed_file_of_a_directory_is_followed_by_another(tmp_path):
+    files = EventFiles()
+    first = files.of(str(tmp_path))
+    os.remove(first.path)
+    assert files.of(str(tmp_path)).path != first.path

@@ -1,0 +1,178 @@
+import os
+import threading
+import time
+
+import pytest
+
+from replicate.errors import ModelDirInUseError
+from replicate.estimator.lease import claim, writer_lease
+from replicate.estimator.lease.claim import LeaseObserver, claim_lease, is_held
+from replicate.estimator.lease.lease_folder import make_folder, newest_number, write_content
+from replicate.estimator.lease.lease_record import LeaseRecord
+from replicate.estimator.lease.process_identity import this_process
+
+ELSEWHERE = this_process()._replace(host="node9", boot="of node9")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path)
+
+
+@pytest.fixture
+def hold(path):
+    """Makes a lease that nobody renews, and returns its record."""
+
+    def make(number=1, **fields):
+        record = LeaseRecord(number, "theirs", **{"holder": ELSEWHERE, **fields})
+        assert make_folder(path, number, record.content())
+        return record
+
+    return make
+
+
+def claimed(path, **arguments):
+    """Claims, releases at once, and returns the number and the seconds that it took."""
+    begin = time.monotonic()
+    lease = claim_lease(path, **arguments)
+    lease.release()
+    return lease.number, time.monotonic() - begin
+
+
+def test_numbers_rise(path):
+    assert [claimed(path)[0] for _ in range(3)] == [1, 2, 3]
+    assert os.listdir(path) == ["writer-3.lease"]
+    assert claimed(path, above=10)[0] == 11
+    assert not is_held(path)
+
+
+def test_a_lease_of_a_dead_process_is_taken_at_once(path, hold):
+    hold(holder=this_process()._replace(started="1"))
+    number, secs = claimed(path)
+    assert number == 2
+    assert secs < 1
+
+
+def test_a_living_holder_in_this_process_is_named(path, monkeypatch):
+    monkeypatch.setattr(writer_lease, "RENEW_SECS", 0.1)
+    holder = claim_lease(path)
+    assert is_held(path)
+    text = (
+        rf"process {os.getpid()} on host .*lease 1, taken 20.* UTC by the clock of that host, held "
+        r"for \d+ s\) trains there.*RunConfig\(steal_model_dir=True\)"
+    )
+    with pytest.raises(ModelDirInUseError, match=text):
+        claim_lease(path)
+    holder.check()
+    thief = claim_lease(path, steal=True)
+    with pytest.raises(ModelDirInUseError, match=f"process {os.getpid()} on host .*has taken over"):
+        holder.check()
+    holder.release()
+    thief.check()
+    thief.release()
+    assert claimed(path)[0] == 3
+
+
+def test_a_silent_lease_of_another_host_is_waited_for_and_taken(path, hold, monkeypatch, own_log):
+    monkeypatch.setattr(claim, "SILENCE_SECS", 0.5)
+    monkeypatch.setattr(claim, "_LATE_SECS", 0.1)
+    hold(number=4)
+    number, secs = claimed(path)
+    assert number == 5
+    assert secs >= 0.5
+    assert own_log.text.count("Waiting for model_dir") == 1
+    assert "on host node9 (lease 4" in own_log.text
+
+
+def test_one_of_many_claims_gets_a_silent_lease(path, hold, monkeypatch):
+    monkeypatch.setattr(claim, "SILENCE_SECS", 0.5)
+    monkeypatch.setattr(writer_lease, "RENEW_SECS", 0.1)
+    hold()
+    leases, errors = [], []
+
+    def try_it():
+        try:
+            leases.append(claim_lease(path))
+        except ModelDirInUseError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=try_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (lease,) = leases
+    assert len(errors) == 3
+    lease.check()
+    lease.release()
+
+
+def test_a_claim_that_comes_late_gives_its_number_back(path, hold):
+    hold(number=3)
+    late = LeaseRecord(2, "late", this_process())
+    assert not claim._take(path, late)
+    assert os.listdir(path) == ["writer-3.lease"]
+
+
+def test_no_lease_on_a_file_system_of_tensorflow():
+    assert claim_lease("gs://bucket/model") is None
+    assert not is_held("gs://bucket/model")
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_the_time_in_which_an_observer_was_stopped_does_not_count(path):
+    clock = Clock()
+    observer = LeaseObserver(path, clock)
+    assert not observer.has_run_out(1, b"same")
+    clock.now += 3600
+    assert not observer.has_run_out(1, b"same")
+    for _ in range(9):
+        clock.now += 1
+    looks = 0
+    while not observer.has_run_out(1, b"same"):
+        clock.now += 0.5
+        looks += 1
+    assert looks == pytest.approx((claim.SILENCE_SECS - 2) / 0.5, abs=1)
+
+
+def test_a_new_holder_is_observed_anew(path):
+    clock = Clock()
+    observer = LeaseObserver(path, clock)
+    for _ in range(10):
+        assert not observer.has_run_out(1, b"same")
+        clock.now += 1
+    assert not observer.has_run_out(2, b"same")
+    clock.now += 1
+    assert not observer.has_run_out(2, b"same")
+
+
+def test_a_record_that_is_just_being_written_refuses_nothing(path, hold):
+    observer = LeaseObserver(path)
+    content = hold().content()
+    assert not observer.has_run_out(1, content)
+    assert not observer.has_run_out(1, content[:20])
+    with pytest.raises(ModelDirInUseError):
+        observer.has_run_out(1, content)
+
+
+def test_the_clock_of_the_holder_does_not_matter(path, hold, monkeypatch):
+    monkeypatch.setattr(claim, "_POLL_SECS", 0.01)
+    record = hold(since="1999-01-01 00:00:00 UTC")
+    observer = LeaseObserver(path)
+    assert not observer.has_run_out(1, record.content())
+    renewed = LeaseRecord(1, "theirs", ELSEWHERE, "2099-01-01 00:00:00 UTC", 1)
+    write_content(path, 1, renewed.content())
+    with pytest.raises(ModelDirInUseError, match="2099"):
+        claim_after(path, observer)
+    assert newest_number(path) == 1
+
+
+def claim_after(path, observer):
+    observer.has_run_out(1, claim.read_content(path, 1))
