@@ -325,7 +325,7 @@ def check_kept(before, after, templates):
 
 
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.parametrize("cases", [8, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [5, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_checkpoints(fuzz, cases, damage, refuses, templates, tmp_path):
     def play(draw):
         folder = tmp_path / "run" / "dir"

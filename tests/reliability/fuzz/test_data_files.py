@@ -143,7 +143,7 @@ def read(folder):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("cases", [20, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [10, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_tfrecords(fuzz, cases, damage, refuses, tmp_path):
     def play(draw):
         folder = tmp_path / "data"

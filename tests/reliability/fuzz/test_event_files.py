@@ -120,7 +120,7 @@ CHANGES = (
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("cases", [10, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [4, pytest.param(500, marks=pytest.mark.slow)])
 def test_event_files(fuzz, cases, damage, refused, template, tmp_path):
     def play(draw):
         shutil.rmtree(tmp_path / "case", ignore_errors=True)
