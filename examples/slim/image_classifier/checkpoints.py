@@ -14,10 +14,14 @@ def newest(path: str) -> str:
     """Returns the path itself if it is a checkpoint, or the newest checkpoint of a directory.
 
     Raises:
-      ValueError: There is none.
+      ValueError: There is none, or the path cannot be read.
     """
-    found = tf.train.latest_checkpoint(path) if tf.io.gfile.isdir(path) else path
-    if found is None or not v1.train.checkpoint_exists(found):
+    try:
+        found = tf.train.latest_checkpoint(path) if tf.io.gfile.isdir(path) else path
+        exists = found is not None and v1.train.checkpoint_exists(found)
+    except tf.errors.OpError as error:
+        raise ValueError(f"Cannot read --checkpoint_path={path}: {error.message}") from error
+    if not exists:
         raise ValueError(f"There is no checkpoint at {path}. Correct --checkpoint_path.")
     return str(found)
 

@@ -74,7 +74,7 @@ def read_position(checkpoint: str) -> SavedPosition | None:
             line, _, state = file.read().partition(b"\n")
     except tf.errors.NotFoundError:
         return None
-    except tf.errors.FailedPreconditionError as error:
+    except (tf.errors.FailedPreconditionError, tf.errors.UnknownError) as error:
         raise ValueError(f"Cannot read {checkpoint}{SUFFIX}: it is no file.") from error
     try:
         numbers = json.loads(line)

@@ -88,6 +88,7 @@ DEFAULTS = {
     "kfac_norm_constraint": 0.001,
     "ps_hosts": None,
     "seed": 0,
+    "steal": False,
     "summarize_gradients": False,
     "worker_hosts": None,
 }
@@ -138,7 +139,7 @@ def test_help_does_not_import_tensorflow(program):
         ("--optimizer=lion", "adadelta|adagrad|adam"),
         ("--learning_rate=-1", "must be a number above 0"),
         ("--learning_rate_decay_type=cosine", "exponential|fixed|polynomial"),
-        ("--batch_size=0", "positive integer"),
+        ("--batch_size=0", "[1, 65536]"),
         ("--quantize_delay=5", "must be -1"),
         ("--moving_average_decay=1", "at least 0 and below 1"),
         ("--dataset_name=flowers", "Unknown dataset 'flowers'"),

@@ -38,3 +38,12 @@ def test_following_yields_new_ones_until_none_comes(tmp_path):
     assert next(found).endswith("model.ckpt-2")
     later.join()
     assert list(found) == []
+
+
+def test_path_that_cannot_be_read_is_refused(monkeypatch):
+    def fail(path):
+        raise tf.errors.UnavailableError(None, None, "no such bucket")
+
+    monkeypatch.setattr(v1.train, "checkpoint_exists", fail)
+    with pytest.raises(ValueError, match="Cannot read --checkpoint_path=a/b: no such bucket"):
+        checkpoints.newest("a/b")

@@ -181,7 +181,7 @@ def test_circle_of_links_is_an_error(saved):
     with pytest.raises(
         CheckpointError, match=r"model\.ckpt-10: .*Too many levels of symbolic links"
     ):
-        set_aside_damaged(str(saved))
+        set_aside_damaged(ModelFiles(str(saved)))
     assert path.is_symlink()
 
 

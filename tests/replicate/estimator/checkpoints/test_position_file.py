@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -74,8 +75,9 @@ def test_impossible_number_of_elements_is_an_error(tmp_path, elements):
         read_position(f"{tmp_path}/c")
 
 
-def test_directory_is_an_error(tmp_path):
-    (tmp_path / "c.input_position").mkdir()
+@pytest.mark.parametrize("put", [Path.mkdir, lambda path: path.symlink_to(path.name)])
+def test_directory_and_circle_of_links_are_errors(tmp_path, put):
+    put(tmp_path / "c.input_position")
     with pytest.raises(ValueError, match=r"Cannot read .*c\.input_position: it is no file"):
         read_position(f"{tmp_path}/c")
 

@@ -146,6 +146,15 @@ def test_kept_list_survives_a_restart_without_state_file(tmp_path):
     assert saved_steps(tmp_path) == [5, 7, 8]
 
 
+@pytest.mark.parametrize("target", ["/absent/file", "model.ckpt-0.index"])
+def test_index_that_is_a_link_to_nowhere_does_not_count(tmp_path, target):
+    run(tmp_path, 2)
+    (tmp_path / "model.ckpt-0.index").unlink()
+    (tmp_path / "model.ckpt-0.index").symlink_to(target)
+    run(tmp_path, 4, restore=f"{tmp_path}/model.ckpt-2", keep_checkpoint_max=2)
+    assert saved_steps(tmp_path) == [0, 4, 6]
+
+
 def test_all_checkpoints_can_be_kept(tmp_path):
     run(tmp_path, 14, keep_checkpoint_max=None)
     assert len(saved_steps(tmp_path)) == 8
