@@ -285,7 +285,9 @@ def define_batch_size(default: int | None, text: str) -> None:
 def define_hidden_units(default: list[str]) -> None:
     """Defines the flag --hidden_units, a list of numbers."""
     flags.DEFINE_list("hidden_units", default, "Units of each hidden layer.")
-    flags.register_validator("hidden_units", _are_sizes, "must be numbers above 0, such as 32,16")
+    flags.register_validator(
+        "hidden_units", _are_sizes, "must be whole numbers above 0, such as 32,16"
+    )
 
 
 def _are_sizes(texts: list[str]) -> bool:

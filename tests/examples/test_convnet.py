@@ -3,11 +3,13 @@
 Ctrl-C is tested in a process of its own, the rest inside the test process.
 """
 
+import contextlib
 import json
 import pathlib
 import re
 import socket
 import struct
+import threading
 
 import pytest
 
@@ -229,6 +231,14 @@ def test_too_few_workers_for_a_strategy_are_exit_code_2(run_program, tmp_path, m
     assert "dedicated_workers" in done.err
 
 
+def greet_all(server):
+    """Answers each client by a byte: all that a chief needs of a parameter server at first."""
+    with contextlib.suppress(OSError):
+        while True:
+            with server.accept()[0] as line:
+                line.sendall(b"\0")
+
+
 @pytest.mark.parametrize("strategy", ["chief_worker", "dedicated_workers", "shared", None])
 def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypatch, strategy):
     """The chief of three workers builds its graph, up to the optimizer."""
@@ -240,7 +250,8 @@ def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypat
     made = []
     monkeypatch.setattr(kfac, "ClusterKfacOpt", optimizer)
     chief, *workers = (f"127.0.0.1:{port}" for port in free_ports(3))
-    server = socket.create_server(("127.0.0.1", 0))  # All that the chief needs of a ps until then.
+    server = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=greet_all, args=[server], daemon=True).start()
     ps = f"127.0.0.1:{server.getsockname()[1]}"
     cluster = {"chief": [chief], "worker": workers, "ps": [ps]}
     task = {"type": "chief", "index": 0}
@@ -249,6 +260,7 @@ def test_op_strategy_decides_what_a_worker_does(run_program, tmp_path, monkeypat
     chosen = () if strategy is None else (f"--op_strategy={strategy}",)
     with server:
         assert run_program("convnet", *flags, *chosen).code == 0
+        server.shutdown(socket.SHUT_RDWR)
     assert made == [kfac.WorkerRole(strategy or "chief_worker", num_workers=3, task_index=0)]
 
 

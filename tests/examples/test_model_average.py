@@ -37,7 +37,7 @@ def test_help_does_not_import_tensorflow():
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--interval_steps=0", "positive integer"),
+        ("--interval_steps=0", "not an integer in the range [1, "),
         ("--patience_secs=0", "must be a number above 0"),
         ("--learning_rate=nan", "must be a number above 0"),
         ("--optimizer=sgd", "kfac|momentum"),

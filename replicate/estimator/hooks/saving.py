@@ -225,7 +225,11 @@ class CheckpointHook(ScheduledHook):
 
 
 def _kept_checkpoints(model_dir: str) -> list[str]:
-    """Returns the complete checkpoints that count against the limit, oldest first."""
-    whole = indexed_checkpoints(model_dir)
+    """Returns the complete checkpoints that count against the limit, oldest first.
+
+    A checkpoint whose index is a link to nowhere does not count.
+    """
+    indexed = indexed_checkpoints(model_dir)
+    whole = [path for path in indexed if tf.io.gfile.exists(f"{path}.index")]
     listed = [path for path in listed_checkpoints(model_dir) if path in whole]
     return listed or whole

@@ -88,6 +88,7 @@ DEFAULTS = {
     "kfac_norm_constraint": 0.001,
     "ps_hosts": None,
     "seed": 0,
+    "steal": False,
     "summarize_gradients": False,
     "worker_hosts": None,
 }

@@ -90,11 +90,11 @@ def fuzz(request, seed):
     """Plays cases of a kind: `fuzz(kind, cases, play)` calls `play(draw)` with a `random.Random`.
 
     A case that raises RefusedError is refused; its text must be one line. A case that returns is
-    accepted. Any other end is a failure.
+    accepted. Any other end is a failure, and so is a kind whose cases never end as `expected` says.
     """
     only = request.config.getoption("--case")
 
-    def run(kind, cases, play, limit_secs=60):
+    def run(kind, cases, play, limit_secs=60, expected=("ok", "refused")):
         counts, faults = collections.Counter(), collections.defaultdict(list)
         began = time.monotonic()
         for number in range(cases) if only is None else [only]:
@@ -119,7 +119,8 @@ def fuzz(request, seed):
         if faults:
             texts = (f"{alike[0]}\n({len(alike)} such cases)" for alike in faults.values())
             pytest.fail("\n\n".join(texts), pytrace=False)
-        return counts
+        if only is None:
+            assert not [outcome for outcome in expected if not counts[outcome]]
 
     return run
 

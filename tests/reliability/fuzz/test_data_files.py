@@ -86,9 +86,7 @@ def test_idx(fuzz, cases, damage, refuses, tmp_path):
             data = mnist.load(str(folder))
         check_idx(data, written)
 
-    counts = fuzz("idx", cases, play)
-    assert counts["ok"]
-    assert counts["refused"]
+    fuzz("idx", cases, play)
 
 
 def check_idx(data, written):
@@ -169,5 +167,4 @@ def test_tfrecords(fuzz, cases, damage, refuses, tmp_path):
                 assert label == number
                 np.testing.assert_array_equal(image, np.full([*SIDES, 3], number))
 
-    counts = fuzz("tfrecord", cases, play)
-    assert counts["refused"]
+    fuzz("tfrecord", cases, play, expected=("refused",))

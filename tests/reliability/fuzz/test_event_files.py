@@ -142,5 +142,4 @@ def test_event_files(fuzz, cases, damage, refused, template, tmp_path):
         page = tmp_path / "case" / ("a/report.html" if len(folders) == 1 else "comparison.html")
         assert page.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
-    counts = fuzz("events", cases, play, limit_secs=120)
-    assert counts["ok"]
+    fuzz("events", cases, play, limit_secs=120, expected=("ok",))
