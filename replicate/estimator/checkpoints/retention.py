@@ -57,12 +57,8 @@ class KeptCheckpoints:
         self._kept: list[_Kept] = []
 
     def start(self, paths: Sequence[str]) -> None:
-        """Takes the checkpoints that an earlier run has left, oldest first.
-
-        A checkpoint whose index is a link to nowhere does not count.
-        """
-        times = [(path, _saved_at(path)) for path in paths]
-        self._set([_Kept(path, saved_at) for path, saved_at in times if saved_at is not None])
+        """Takes the checkpoints that an earlier run has left, oldest first."""
+        self._set([_Kept(path, _saved_at(path)) for path in paths])
 
     def due_with(self, path: str) -> list[str]:
         """Returns the checkpoints that the save of a checkpoint deletes."""
@@ -162,12 +158,6 @@ def remove_unlisted(files: ModelFiles) -> list[str]:
     return removed
 
 
-def _saved_at(path: str) -> float | None:
-    """Returns the time at which a checkpoint was written, in seconds since the epoch.
-
-    Returns None if its index is a link to nowhere or to itself.
-    """
-    try:
-        return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
-    except (tf.errors.NotFoundError, tf.errors.UnknownError):
-        return None
+def _saved_at(path: str) -> float:
+    """Returns the time at which a checkpoint was written, in seconds since the epoch."""
+    return float(tf.io.gfile.stat(f"{path}.index").mtime_nsec) / 1e9
