@@ -16,7 +16,7 @@ v1 = tf.compat.v1
 
 
 class Settings:
-    """What the model of `trainer.py` reads from a RunConfig."""
+    """Stands in for the RunConfig that the model of `trainer.py` reads."""
 
     def __init__(self, cluster, job):
         self.num_worker_replicas = len(cluster["chief"]) + len(cluster["worker"])

@@ -1,4 +1,4 @@
-"""What crosses between devices in a training step, pinned for three steps on two towers."""
+"""Tensors that cross between devices in a training step, for three steps on two towers."""
 
 import pytest
 

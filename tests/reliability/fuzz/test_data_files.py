@@ -63,13 +63,18 @@ def damage_path(draw, damage, path):
         path.symlink_to(draw.choice(("absent", path.name)))
 
 
+def emptied(folder):
+    """Makes a folder anew, and returns it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cases", [100, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_idx(fuzz, cases, damage, refuses, tmp_path):
     def play(draw):
-        folder = tmp_path / "data"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        folder = emptied(tmp_path / "data")
         written, wrong = arrays(), draw.choice(PARTS)
         for part, array in written.items():
             content = idx(array)
@@ -144,9 +149,7 @@ def read(folder):
 @pytest.mark.parametrize("cases", [10, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_tfrecords(fuzz, cases, damage, refuses, tmp_path):
     def play(draw):
-        folder = tmp_path / "data"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        folder = emptied(tmp_path / "data")
         wrong = draw.choice((-1, *range(COUNT)))
         records = [example(draw, damage, number, number == wrong) for number in range(COUNT)]
         paths = [folder / f"train-{shard:05d}-of-00002" for shard in range(2)]
