@@ -29,6 +29,7 @@ from model_deploy.devices import (
 from model_deploy.gradients import sum_gradients, sum_over_copies
 from model_deploy.optimize import optimize_clones
 from model_deploy.packing import cross_in_packs
+from model_deploy.reduction import GradientReduction, reduce_over_copies
 from model_deploy.variables import SharedVariables
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "DeployedModel",
     "DeploymentConfig",
     "DevicePlan",
+    "GradientReduction",
     "SharedPlacement",
     "SharedVariables",
     "VariablePlacer",
@@ -46,6 +48,7 @@ __all__ = [
     "device_plan",
     "local_devices",
     "optimize_clones",
+    "reduce_over_copies",
     "sum_gradients",
     "sum_over_copies",
 ]

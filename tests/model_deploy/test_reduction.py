@@ -1,0 +1,135 @@
+"""Reductions: the sums of each way are those of NumPy, on the devices of the variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model_deploy.gradients import gradient_values
+from model_deploy.reduction import reduce_over_copies
+
+v1 = tf.compat.v1
+
+WAYS = ["last", "tree", "sharded"]
+SHAPES = {"wide": [40, 30], "bias": [30], "scalar": [], "half": [700], "some": [3], "table": [5, 2]}
+DENSE = ["wide", "bias", "scalar", "half"]
+
+
+def devices(count):
+    return [f"/device:CPU:{index + 1}" for index in range(count)]
+
+
+@pytest.fixture
+def variables(graph):
+    made = {}
+    for index, (name, shape) in enumerate(SHAPES.items()):
+        with v1.device(f"/device:CPU:{index % 2}"):
+            made[name] = v1.get_variable(name, shape, tf.float16 if name == "half" else tf.float32)
+    return made
+
+
+def values_of(name, copy):
+    """Returns numbers of different sizes, so that the order of addition shows in the sum."""
+    random = np.random.default_rng([copy, *name.encode()])
+    numbers = np.asarray(random.normal(size=SHAPES[name]) * 4.0 ** random.integers(-3, 4))
+    return numbers.astype(np.float16 if name == "half" else np.float32)
+
+
+def copies_of(variables, count):
+    """Returns gradients of each copy: dense, one that the first copy lacks, and sparse."""
+    copies = []
+    for copy, device in enumerate(devices(count)):
+        with v1.device(device):
+            pairs = [(tf.constant(values_of(name, copy)), variables[name]) for name in DENSE]
+            some = None if copy == 0 else tf.constant(values_of("some", copy))
+            rows = tf.constant([1, copy % 5])
+            table = tf.IndexedSlices(tf.gather(values_of("table", copy), rows), rows, [5, 2])
+        copies.append([*pairs, (some, variables["some"]), (table, variables["table"])])
+    return copies
+
+
+def in_order(parts):
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def in_tree(parts):
+    if len(parts) == 1:
+        return parts[0]
+    middle = (len(parts) + 1) // 2
+    return in_tree(parts[:middle]) + in_tree(parts[middle:])
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_sums_are_those_of_numpy(variables, count):
+    copies = copies_of(variables, count)
+    sums = {}
+    for way in WAYS:
+        for pack_bytes in (None, 2000):
+            summed = reduce_over_copies(copies, devices(count), way, pack_bytes)
+            assert [variable.op.name for _, variable in summed] == list(SHAPES)
+            for total, variable in summed:
+                assert gradient_values(total).device == variable.device
+            assert isinstance(summed[-1][0], tf.IndexedSlices)
+            dense = [v1.convert_to_tensor(total) for total, _ in summed]
+            sums[way, pack_bytes] = dict(zip(SHAPES, dense, strict=True))
+    with v1.Session() as session:
+        first, second = session.run(sums), session.run(sums)
+    for (way, pack_bytes), found in first.items():
+        add = in_tree if way == "tree" else in_order
+        for name in DENSE:
+            bits = add([values_of(name, copy) for copy in range(count)])
+            np.testing.assert_array_equal(found[name], bits, err_msg=f"{way} {name}")
+            np.testing.assert_array_equal(found[name], second[way, pack_bytes][name])
+        some = in_order([values_of("some", copy) for copy in range(1, count)])
+        np.testing.assert_array_equal(found["some"], some)
+        table = np.zeros([5, 2])
+        for copy in range(count):
+            for row in (1, copy % 5):
+                table[row] += values_of("table", copy)[row]
+        np.testing.assert_allclose(found["table"], table, rtol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_copy_is_passed_through(variables, way):
+    [copy] = copies_of(variables, 1)
+    summed = reduce_over_copies([copy], devices(1), way)
+    assert summed == [pair for pair in copy if pair[0] is not None]
+
+
+def added_on(graph, way, count):
+    """Returns the devices of the additions, for gradients that fill 1 KiB and more for each."""
+    with v1.device("/device:CPU:0"):
+        variable = v1.get_variable("v", [count * 400])
+    copies = []
+    for device in devices(count):
+        with v1.device(device):
+            copies.append([(tf.ones([count * 400]), variable)])
+    before = len(graph.get_operations())
+    reduce_over_copies(copies, devices(count), way)
+    made = graph.get_operations()[before:]
+    additions = [op for op in made if op.type in ("AddN", "AddV2")]
+    return sorted((op.device[-1], len(op.inputs)) for op in additions)
+
+
+def test_shards_are_added_on_each_device(graph):
+    assert added_on(graph, "sharded", 4) == [(str(index), 4) for index in (1, 2, 3, 4)]
+
+
+def test_neighbours_add_pairs(graph):
+    assert added_on(graph, "tree", 4) == [(str(index), 2) for index in (1, 2, 3, 4) for _ in "abc"]
+
+
+def test_all_gradients_are_added_on_the_device_of_the_variable(graph):
+    assert added_on(graph, "last", 4) == [("0", 4)]
+
+
+def test_unknown_reduction_is_refused(variables):
+    with pytest.raises(ValueError, match=r"reduction must be one of .*'tree'.*, got 'ring'"):
+        reduce_over_copies(copies_of(variables, 2), devices(2), "ring")
+
+
+def test_each_copy_has_a_device(variables):
+    with pytest.raises(ValueError, match="gradients of 2 copies on 3 devices"):
+        reduce_over_copies(copies_of(variables, 2), devices(3), "tree")
