@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+Device: TypeAlias = str
 Gradient: TypeAlias = Any
 """A Tensor or an IndexedSlices."""
 Graph: TypeAlias = Any

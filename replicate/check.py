@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from model_deploy import DevicePlan, SharedPlacement, device_plan
+from model_deploy import DevicePlan, GradientReduction, SharedPlacement, device_plan
 from replicate._types import Gradient, ModelFn, Nest, Spec, Tensor, Variable
 from replicate.batch_statistics import UpdateOps
 from replicate.differences import Array, Difference, differences, towers_of
@@ -99,6 +99,7 @@ def check_replication(
     uneven: Uneven = "error",
     unsplit: Collection[str] = (),
     update_ops: UpdateOps = "mean",
+    reduction: GradientReduction = "last",
     config: RunConfig | None = None,
     output: Callable[[str], Any] | None = print,
 ) -> ReplicationCheck:
@@ -128,6 +129,7 @@ def check_replication(
       uneven: As for `replicate_model_fn`.
       unsplit: As for `replicate_model_fn`.
       update_ops: As for `replicate_model_fn`.
+      reduction: As for `replicate_model_fn`.
       config: Passed to both functions. Its seed and session options are used. None: defaults.
       output: Function that is called once with the report. None: no report.
 
@@ -155,6 +157,7 @@ def check_replication(
             uneven=uneven,
             unsplit=unsplit,
             update_ops=update_ops,
+            reduction=reduction,
         )
         return _one_step(replicated, batch, params, config, initial)
 

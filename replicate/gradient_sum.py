@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from model_deploy import cross_in_packs, sum_over_copies
+from model_deploy import GradientReduction, reduce_over_copies
 from replicate._types import Gradient, Variable
 from replicate.gradient_shares import Pairs, loss_scaled_variables
 from replicate.loss_scale import LossScaling
@@ -26,10 +26,12 @@ class GradientSum:
     Attributes:
       pack_bytes: Most bytes of a pack in which gradients cross between devices; None: no packs.
       scaling: Scaling of the loss; None: the loss is not scaled.
+      reduction: Way by which gradients are summed over devices.
     """
 
     pack_bytes: int | None
     scaling: LossScaling | None
+    reduction: GradientReduction = "last"
 
     def sum(self, towers: Sequence[TowerGradients]) -> list[tuple[Gradient, Variable]]:
         """Returns the gradients of the whole batch's loss, without the loss scale.
@@ -42,9 +44,8 @@ class GradientSum:
         """
         gradients: list[Pairs] = [tower.gradients_and_variables for tower in towers]
         with v1.name_scope("gradient_aggregating"):
-            if self.pack_bytes is not None:
-                gradients = [cross_in_packs(pairs, self.pack_bytes) for pairs in gradients]
-            summed = sum_over_copies(gradients)
+            devices = [tower.device for tower in towers]
+            summed = reduce_over_copies(gradients, devices, self.reduction, self.pack_bytes)
             return summed if self.scaling is None else _unscaled(summed, towers, self.scaling)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from model_deploy import DevicePlan, SharedPlacement, device_plan
+from model_deploy import DevicePlan, GradientReduction, SharedPlacement, device_plan
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
 from replicate.batch_ahead import batch_and_ahead
@@ -56,6 +56,7 @@ def replicate_model_fn(
     update_ops: UpdateOps = "mean",
     summaries: Summaries = "first",
     xla: bool = False,
+    reduction: GradientReduction = "last",
 ) -> ModelFn:
     """Makes a `model_fn` that runs the given one on several devices at once.
 
@@ -84,6 +85,10 @@ def replicate_model_fn(
       summaries: Towers whose summaries are written: the "first" one, or "all".
       xla: True to compile each tower with XLA in TRAIN, forward and backward. Operations with
         state, checks and functions (`tf.cond`, `tf.function`) are not compiled.
+      reduction: Way by which the towers' gradients are summed. "last": in the last tower's part of
+        the graph, at once, on the device of each variable. "sharded": each tower's device adds up
+        an equal part of the gradients, by bytes. "tree": the same parts, but neighbouring towers
+        add up theirs pair by pair. See `model_deploy.reduce_over_copies`.
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
@@ -100,6 +105,7 @@ def replicate_model_fn(
     splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
     check_choice("update_ops", update_ops, UpdateOps)
     check_choice("summaries", summaries, Summaries)
+    check_choice("reduction", reduction, GradientReduction)
 
     def replicated_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
@@ -120,7 +126,7 @@ def replicate_model_fn(
         arguments = _named_arguments(model_fn, mode=mode, params=params, config=config)
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
         compiled = xla and mode == ModeKeys.TRAIN
-        with tower_build(plan, averages_loss, statistics, summaries, compiled) as build:
+        with tower_build(plan, averages_loss, statistics, summaries, compiled, reduction) as build:
             towers = build_towers(model_fn, arguments, shards, build)
         updates = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
         return merge_specs(

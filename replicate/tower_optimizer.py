@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from model_deploy.devices import CPU
+from model_deploy.devices import CPU, completed
 from model_deploy.gradients import gradient_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.finite_gradients import Watched, watched, watched_all
@@ -200,6 +200,7 @@ class TowerOptimizer(v1.train.Optimizer):
         if self._skip_nonfinite:
             skipping = _shared(partial(NonFiniteSkipping, self._skip_nonfinite))
         stages = self._stages(
+            GradientSum(self._pack_bytes, self._scaling, build.reduction if build else "last"),
             skipping,
             GradientApplication(self.wrapped, global_step, name),
             average=build is None or tower is None or build.averages_loss,
@@ -240,10 +241,13 @@ class TowerOptimizer(v1.train.Optimizer):
                 entries = [*entries, *_watched(pairs, tower)]
         done = v1.group(*values_of(pairs), name="train_op_placeholder")
         names = v1.get_default_graph().get_name_scope()
-        return TowerGradients(pairs, loss_scaled, entries, done, v1.get_variable_scope(), names)
+        device = completed(tower.device, build.task) if build and tower else ""
+        scope = v1.get_variable_scope()
+        return TowerGradients(pairs, loss_scaled, entries, done, scope, names, device)
 
     def _stages(
         self,
+        gradient_sum: GradientSum,
         skipping: NonFiniteSkipping | None,
         application: GradientApplication,
         average: bool,
@@ -251,13 +255,14 @@ class TowerOptimizer(v1.train.Optimizer):
         """Makes the stages of an update from the settings.
 
         Args:
+          gradient_sum: The first stage.
           skipping: State of `skip_nonfinite`, if that is set.
           application: The last stage.
           average: True if accumulated gradients are averaged, False if they are summed.
         """
         accumulate_statistics = getattr(self.wrapped, "accumulate_statistics", None)
         return UpdateStages(
-            GradientSum(self._pack_bytes, self._scaling),
+            gradient_sum,
             step_acceptance(skipping, self._scaling),
             GradientAccumulation(self._accumulate_steps, average, accumulate_statistics),
             GradientClipping(self._clip_norm),

@@ -14,11 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from model_deploy import DevicePlan, SharedVariables, VariablePlacer
+from model_deploy import DevicePlan, GradientReduction, SharedVariables, VariablePlacer
 from model_deploy.devices import VARIABLE_OPS, completed
 from model_deploy.local_variables import current_task, local_variables_on
 from model_deploy.xla import compiled_by_xla, uncompiled
-from replicate._types import Gradient, Nest, Operation, Tensor, Variable
+from replicate._types import Device, Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
 from replicate.finite_gradients import Watched
 from replicate.nests import flatten
@@ -75,6 +75,7 @@ class TowerGradients:
       done: Operation that ends this tower's part of the step.
       variable_scope: Variable scope of the call.
       name_scope: Name scope of the call.
+      device: Device of the tower, with its task; "" without towers.
     """
 
     gradients_and_variables: list[tuple[Gradient | None, Variable]]
@@ -83,6 +84,7 @@ class TowerGradients:
     done: Operation
     variable_scope: Any
     name_scope: str
+    device: Device = ""
 
 
 class TowerBuild:
@@ -95,6 +97,7 @@ class TowerBuild:
         statistics: BatchStatistics | None = None,
         summaries: Summaries = "first",
         xla: bool = False,
+        reduction: GradientReduction = "last",
     ):
         """Makes the state for one call.
 
@@ -105,8 +108,10 @@ class TowerBuild:
           statistics: Merges the towers' update operations; None if they do not run.
           summaries: Towers whose summaries are kept.
           xla: True to compile the towers with XLA.
+          reduction: Way by which the towers' gradients are summed.
         """
         self.plan = plan
+        self.reduction = reduction
         self.collections = TowerCollections("every" if averages_loss else "first", summaries)
         self.tower: TowerContext | None = None
         self.calls: list[list[TowerGradients]] = [[] for _ in plan.towers]
@@ -272,10 +277,11 @@ def tower_build(
     statistics: BatchStatistics | None = None,
     summaries: Summaries = "first",
     xla: bool = False,
+    reduction: GradientReduction = "last",
 ) -> Iterator[TowerBuild]:
     """Attaches a new `TowerBuild` to the current graph inside the context."""
     builds = v1.get_collection_ref(COLLECTION)
-    build = TowerBuild(plan, averages_loss, statistics, summaries, xla)
+    build = TowerBuild(plan, averages_loss, statistics, summaries, xla, reduction)
     builds.append(build)
     try:
         with local_variables_on(build.task):

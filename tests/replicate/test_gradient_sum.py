@@ -1,9 +1,12 @@
 """Sums over towers, with and without packs and a loss scale."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from model_deploy import GradientReduction
 from replicate.gradient_sum import GradientSum
 from replicate.loss_scale import DynamicLossScale, LossScaling
 from replicate.towers import TowerGradients
@@ -23,7 +26,8 @@ def tower(variables, values, loss_scaled=False):
         for value, variable in zip(values, variables, strict=True)
     ]
     scaled = [loss_scaled] * len(pairs)
-    return TowerGradients(pairs, scaled, [], tf.no_op(), v1.get_variable_scope(), "")
+    scope = v1.get_variable_scope()
+    return TowerGradients(pairs, scaled, [], tf.no_op(), scope, "", "/device:CPU:1")
 
 
 def evaluate(pairs):
@@ -32,17 +36,19 @@ def evaluate(pairs):
         return {variable.op.name: session.run(gradient).tolist() for gradient, variable in pairs}
 
 
+@pytest.mark.parametrize("reduction", get_args(GradientReduction))
 @pytest.mark.parametrize("pack_bytes", [None, 1, 1000])
-def test_sums_gradients_by_variable(variables, pack_bytes):
+def test_sums_gradients_by_variable(variables, pack_bytes, reduction):
     towers = [tower(variables, [1.0, None]), tower(variables, [2.0, 5.0])]
-    summed = GradientSum(pack_bytes, scaling=None).sum(towers)
+    summed = GradientSum(pack_bytes, scaling=None, reduction=reduction).sum(towers)
     assert evaluate(summed) == {"v": [3.0, 2.0], "w": [5.0, 1.0]}
 
 
+@pytest.mark.parametrize("reduction", get_args(GradientReduction))
 @pytest.mark.parametrize("is_scaled", [False, True])
-def test_divides_by_loss_scale_only_gradients_of_a_scaled_loss(variables, is_scaled):
+def test_divides_by_loss_scale_only_gradients_of_a_scaled_loss(variables, is_scaled, reduction):
     scaling = LossScaling(DynamicLossScale(initial=4.0))
     towers = [tower(variables, [2.0, 4.0], is_scaled), tower(variables, [6.0, 4.0], is_scaled)]
-    found = evaluate(GradientSum(None, scaling).sum(towers))
+    found = evaluate(GradientSum(None, scaling, reduction).sum(towers))
     expected = np.array([[8.0, 2.0], [8.0, 2.0]]) / (4.0 if is_scaled else 1.0)
     np.testing.assert_array_equal([found["v"], found["w"]], expected)

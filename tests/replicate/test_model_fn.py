@@ -286,6 +286,11 @@ def test_padded_rows_of_words_count_as_copies_of_the_last(graph, kind, mode):
         ({"uneven": "drop"}, ValueError, "uneven must be one of .*'drop'"),
         ({"update_ops": "last"}, ValueError, "update_ops must be one of .*'last'"),
         ({"summaries": "none"}, ValueError, "summaries must be one of .*'none'"),
+        (
+            {"reduction": "ring"},
+            ValueError,
+            "reduction must be one of 'last', 'tree', 'sharded'; g",
+        ),
         ({"variables": "ps"}, ValueError, "variables must be one of .*'ps'"),
     ],
 )
