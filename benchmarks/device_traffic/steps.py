@@ -6,6 +6,7 @@ session runs these graphs.
 
 import contextlib
 import dataclasses
+import functools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -40,6 +41,7 @@ class Step:
       images: True for images as features, False for words.
       settings: Arguments of `TowerOptimizer`.
       variables: Argument of `replicate_model_fn`.
+      reduction: Argument of `replicate_model_fn`.
       judged: True to hand each tower's batch to K-FAC, which judges its steps by it.
     """
 
@@ -48,6 +50,7 @@ class Step:
     images: bool = True
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variables: str = "local"
+    reduction: str = "last"
     judged: bool = False
 
 
@@ -59,9 +62,19 @@ def traffic(name: str, towers: int, with_summaries: bool = False) -> Traffic:
       towers: Number of towers or clones, each on its own GPU.
       with_summaries: True for a step that writes summaries.
     """
-    with _control_flow_in_graph(), _listed_gpus(towers), tf.Graph().as_default() as graph:
+    build = _clones if name == CLONES else functools.partial(_towers, STEPS[name])
+    return _traffic(build, towers, with_summaries)
+
+
+def step_traffic(step: Step, towers: int) -> Traffic:
+    """Builds the graph of a step with towers and returns its traffic."""
+    return _traffic(functools.partial(_towers, step), towers, with_summaries=False)
+
+
+def _traffic(build: Callable[[int], list[Any]], copies: int, with_summaries: bool) -> Traffic:
+    with _control_flow_in_graph(), _listed_gpus(copies), tf.Graph().as_default() as graph:
         v1.train.get_or_create_global_step()
-        fetches = _clones(towers) if name == CLONES else _towers(STEPS[name], towers)
+        fetches = build(copies)
         if with_summaries:
             fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
         return measure(graph.get_operations(), fetches)
@@ -115,7 +128,11 @@ def _towers(step: Step, count: int) -> list[Any]:
 
     devices = [f"/gpu:{index}" for index in range(count)]
     replicated = replicate.replicate_model_fn(
-        model_fn, v1.losses.Reduction.MEAN, devices, variables=step.variables
+        model_fn,
+        v1.losses.Reduction.MEAN,
+        devices,
+        variables=step.variables,
+        reduction=step.reduction,
     )
     spec = replicated(*_batch(step.images, count), replicate.ModeKeys.TRAIN)
     return [spec.train_op, spec.loss.op]
@@ -195,10 +212,15 @@ def _registered_embedding(words: Any, labels: Any) -> Any:
     return _cross_entropy(layer.outputs, labels)
 
 
-def _batch_norm(images: Any, labels: Any) -> Any:
-    network = factory.get_network_fn("cifarnet", 10, is_training=True)
-    logits, _ = network(tf.tile(images, [1, 1, 1, 3]))
-    return _cross_entropy(logits, labels)
+def _network(name: str, classes: int) -> Callable[[Any, Any], Any]:
+    """Returns the model of a network of `examples.slim`."""
+
+    def model(images: Any, labels: Any) -> Any:
+        network = factory.get_network_fn(name, classes, is_training=True)
+        logits, _ = network(tf.tile(images, [1, 1, 1, 3]))
+        return _cross_entropy(logits, labels)
+
+    return model
 
 
 def _cross_entropy(logits: Any, labels: Any) -> Any:
@@ -239,6 +261,8 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
         "momentum, variables in turn": Step(
             optimizer=_momentum, model=_convnet, variables="round_robin"
         ),
+        "momentum, sharded": Step(optimizer=_momentum, model=_convnet, reduction="sharded"),
+        "momentum, tree": Step(optimizer=_momentum, model=_convnet, reduction="tree"),
         "adam": Step(optimizer=lambda: v1.train.AdamOptimizer(_RATE), model=_convnet),
         "packs": Step(optimizer=_momentum, model=_convnet, settings={"pack_bytes": 2**20}),
         "clipped": Step(optimizer=_momentum, model=_convnet, settings={"clip_norm": 1.0}),
@@ -252,9 +276,9 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
         "embedding, variables in turn": Step(
             optimizer=_momentum, model=_embedding, images=False, variables="round_robin"
         ),
-        "batch norm": Step(optimizer=_momentum, model=_batch_norm),
+        "batch norm": Step(optimizer=_momentum, model=_network("cifarnet", 10)),
         "batch norm, skipping": Step(
-            optimizer=_momentum, model=_batch_norm, settings={"skip_nonfinite": 3}
+            optimizer=_momentum, model=_network("cifarnet", 10), settings={"skip_nonfinite": 3}
         ),
         "kfac": Step(optimizer=_kfac(momentum_type="regular"), model=_registered_convnet()),
         "kfac, variables in turn": Step(
@@ -285,6 +309,14 @@ STEPS: Mapping[str, Step] = types.MappingProxyType(
     }
 )
 """Steps of replicated towers, by name."""
+
+REDUCED: Mapping[str, Step] = types.MappingProxyType(
+    {
+        "convnet": Step(optimizer=_momentum, model=_convnet),
+        "resnet_v1_50": Step(optimizer=_momentum, model=_network("resnet_v1_50", 1000)),
+    }
+)
+"""Steps for which reductions of gradients are compared, by model."""
 
 CLONES = "clones"
 """Name of the step of `model_deploy`."""

@@ -6,7 +6,7 @@ outputs of GPU kernels are in the memory of the CPU, such as shapes, int32 numbe
 
 A copy from a GPU to the CPU waits for the GPU's queue. If a GPU later needs a result of that copy,
 the GPU is idle in between: that is a wait in the middle of the step. `rounds` is the largest number
-of waits that follow each other.
+of waits that follow each other. `transfers` is that of tensors of more than 1 KiB that cross.
 
 Tensors that TensorFlow computes once, before the first step, are not counted. Sizes are those of
 static shapes.
@@ -79,12 +79,14 @@ class Traffic(NamedTuple):
       crossings: What crosses, in the order of the graph.
       strays: Operations that request a GPU but have no kernel for it.
       rounds: Largest number of waits that follow each other.
+      transfers: Largest number of tensors of more than `LARGE` bytes that cross one after another.
     """
 
     operations: dict[str, int]
     crossings: list[Crossing]
     strays: list[Stray]
     rounds: int
+    transfers: int
 
     def sent(self, route: str) -> int:
         """Returns the bytes that cross on a route such as "CPU>GPU"."""
@@ -98,7 +100,7 @@ class Traffic(NamedTuple):
     @property
     def large(self) -> list[Crossing]:
         """Tensors of more than `LARGE` bytes, or of unknown size, that cross."""
-        return [each for each in self.crossings if each.bytes is None or each.bytes > LARGE]
+        return [each for each in self.crossings if _is_large(each.bytes)]
 
 
 class _Edge(NamedTuple):
@@ -121,6 +123,12 @@ class _Edge(NamedTuple):
         """True for a copy from a GPU to the CPU."""
         source, target = self.memories
         return source != CPU and target == CPU
+
+    @property
+    def crosses_large(self) -> bool:
+        """True for a tensor of more than `LARGE` bytes that crosses."""
+        source, target = self.memories
+        return source != target and self.tensor is not None and _is_large(_size(self.tensor))
 
 
 def measure(operations: Sequence[Operation], fetches: Iterable[Operation]) -> Traffic:
@@ -184,7 +192,8 @@ def _traffic(
     found: Mapping[Operation, Kernel | None],
 ) -> Traffic:
     edges = _edges(executed, placed, found)
-    levels = _levels(executed, edges)
+    levels = _levels(executed, edges, lambda edge: edge.waits_for_gpu)
+    transfers = _levels(executed, edges, lambda edge: edge.crosses_large)
     counts: dict[str, int] = {}
     for operation in executed:
         counts[placed[operation]] = counts.get(placed[operation], 0) + 1
@@ -193,7 +202,12 @@ def _traffic(
         crossings=_crossings(edges, _before_gpus(executed, edges, placed)),
         strays=list(_strays(executed, placed, found)),
         rounds=max((levels[each] for each in executed if placed[each] != CPU), default=0),
+        transfers=max(transfers.values(), default=0),
     )
+
+
+def _is_large(size: int | None) -> bool:
+    return size is None or size > LARGE
 
 
 def _edges(
@@ -225,8 +239,10 @@ def _memory_of(
     return CPU if tensor.value_index in kernel.host_outputs else placed[tensor.op]
 
 
-def _levels(executed: Sequence[Operation], edges: Iterable[_Edge]) -> dict[Operation, int]:
-    """Returns the largest number of copies from a GPU to the CPU on a path to each operation."""
+def _levels(
+    executed: Sequence[Operation], edges: Iterable[_Edge], counts: Callable[[_Edge], bool]
+) -> dict[Operation, int]:
+    """Returns the largest number of edges that count on a path to each operation."""
     incoming: dict[Operation, list[_Edge]] = {operation: [] for operation in executed}
     for edge in edges:
         if edge.source.type != _BACK:
@@ -234,7 +250,7 @@ def _levels(executed: Sequence[Operation], edges: Iterable[_Edge]) -> dict[Opera
     levels: dict[Operation, int] = {}
     for operation in _in_order(executed, lambda each: [edge.source for edge in incoming[each]]):
         levels[operation] = max(
-            (levels[edge.source] + edge.waits_for_gpu for edge in incoming[operation]), default=0
+            (levels[edge.source] + counts(edge) for edge in incoming[operation]), default=0
         )
     return levels
 

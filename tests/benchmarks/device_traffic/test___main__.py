@@ -15,6 +15,7 @@ MEASURED = Traffic(
     ],
     strays=[Stray("text", "AsString", "GPU:0")],
     rounds=1,
+    transfers=2,
 )
 
 
@@ -29,6 +30,21 @@ def test_details_name_tensors():
     assert crossing == "crosses CPU:0 > GPU:0 4000 B Split batch:0 for a, b"
     assert wait == "wait GPU:0 > CPU:0 1 B All all:0 for switch"
     assert stray == "no kernel GPU:0 AsString text"
+
+
+def test_links_show_bytes_and_the_largest():
+    link, other, most = (" ".join(line.split()) for line in device_traffic.link_lines(MEASURED))
+    assert (link, other) == ("link CPU:0 > GPU:0 4000 B", "link GPU:0 > CPU:0 1 B")
+    assert most == (
+        "most on a link 4000 B, into a memory 4000 B, out of a memory 4000 B; "
+        "2 transfers one after another"
+    )
+
+
+def test_record_has_links():
+    record = device_traffic.record(MEASURED)
+    assert record["links"][0] == {"source": "CPU:0", "target": "GPU:0", "bytes": 4000}
+    assert record["transfers"] == 2
 
 
 @pytest.mark.slow

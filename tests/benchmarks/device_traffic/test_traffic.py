@@ -68,6 +68,20 @@ def test_host_input_of_a_gpu_kernel_is_a_wait():
     assert found.rounds == 1
 
 
+def test_transfers_count_large_tensors_one_after_another():
+    def make():
+        value = placeholder([256, 2])
+        with on_gpu(0):
+            value = tf.exp(value)
+            small = value[0, :2]
+        with on_gpu(1):
+            value, small = tf.sin(value), tf.sin(small)
+        with v1.device("/cpu:0"):
+            return tf.group(tf.cos(value), tf.cos(small))
+
+    assert measured(make).transfers == 3
+
+
 def test_control_dependency_crosses_without_bytes():
     def make():
         with on_gpu(0):
