@@ -1,8 +1,8 @@
 """Bytes that gradients send between GPUs and CPU, for each reduction of gradients.
 
 Prints a table in Markdown. Only the gradients are counted: the tensors that go to the operations
-that sum them. "Transfers" is the largest number of tensors of more than 1 KiB that cross one after
-another in the whole step; the first of them brings the weights to a GPU.
+that sum them. "Transfers" is the largest number of tensors of more than 1 KiB, among these, that
+cross one after another.
 
     python -m benchmarks.device_traffic.reductions --model=resnet_v1_50 --towers=4
 """
@@ -18,7 +18,7 @@ from benchmarks.device_traffic.traffic import CPU, Traffic
 
 SCOPE = "gradient_aggregating"
 """Name scope of the operations that sum gradients."""
-VARIABLES = ("local", "round_robin")
+PLACEMENTS = ("local", "round_robin")
 HEADS = (
     "variables",
     "towers",
@@ -78,18 +78,26 @@ def row(measured: Measured, unit: float) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def measure(model: str, towers: Sequence[int]) -> Iterator[Measured]:
-    """Yields the traffic of a model's step with each placement, number of towers and reduction."""
+def measure(
+    model: str, towers: Sequence[int], placements: Sequence[str] = PLACEMENTS
+) -> Iterator[Measured]:
+    """Yields the traffic of a model's step with each placement, number of towers and reduction.
+
+    Args:
+      model: Key of `steps.REDUCED`.
+      towers: Numbers of towers.
+      placements: Placements of the variables.
+    """
     from benchmarks.device_traffic import steps  # noqa: PLC0415
     from model_deploy import GradientReduction  # noqa: PLC0415
 
-    for variables in VARIABLES:
+    for variables in placements:
         for count in towers:
             for reduction in get_args(GradientReduction):
                 step = dataclasses.replace(
                     steps.REDUCED[model], variables=variables, reduction=reduction
                 )
-                yield Measured(variables, count, reduction, steps.step_traffic(step, count))
+                yield Measured(variables, count, reduction, steps.step_traffic(step, count, SCOPE))
 
 
 def main(_: Sequence[str]) -> None:
@@ -98,11 +106,12 @@ def main(_: Sequence[str]) -> None:
     print(f"{FLAGS.model}, bytes in {name}")
     print(f"| {' | '.join(HEADS)} |")
     print(f"|{'---|' * len(HEADS)}")
-    for measured in measure(FLAGS.model, FLAGS.towers):
+    for measured in measure(FLAGS.model, FLAGS.towers, FLAGS.variables or PLACEMENTS):
         print(row(measured, unit), flush=True)
 
 
 if __name__ == "__main__":
     flags.DEFINE_enum("model", "convnet", ["convnet", "resnet_v1_50"], "Model to measure.")
     flags.DEFINE_multi_integer("towers", [2, 4, 8], "Towers, each on its own GPU.", lower_bound=2)
+    flags.DEFINE_multi_enum("variables", [], PLACEMENTS, "Placements; may be repeated.")
     app.run(main)

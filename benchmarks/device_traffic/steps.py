@@ -66,18 +66,26 @@ def traffic(name: str, towers: int, with_summaries: bool = False) -> Traffic:
     return _traffic(build, towers, with_summaries)
 
 
-def step_traffic(step: Step, towers: int) -> Traffic:
-    """Builds the graph of a step with towers and returns its traffic."""
-    return _traffic(functools.partial(_towers, step), towers, with_summaries=False)
+def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
+    """Builds the graph of a step with towers and returns its traffic.
+
+    Args:
+      step: Settings of the step.
+      towers: Number of towers, each on its own GPU.
+      scope: Name scope. Only tensors that operations in it need count as transfers.
+    """
+    return _traffic(functools.partial(_towers, step), towers, with_summaries=False, scope=scope)
 
 
-def _traffic(build: Callable[[int], list[Any]], copies: int, with_summaries: bool) -> Traffic:
+def _traffic(
+    build: Callable[[int], list[Any]], copies: int, with_summaries: bool, scope: str = ""
+) -> Traffic:
     with _control_flow_in_graph(), _listed_gpus(copies), tf.Graph().as_default() as graph:
         v1.train.get_or_create_global_step()
         fetches = build(copies)
         if with_summaries:
             fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
-        return measure(graph.get_operations(), fetches)
+        return measure(graph.get_operations(), fetches, scope)
 
 
 @contextlib.contextmanager

@@ -131,18 +131,21 @@ class _Edge(NamedTuple):
         return source != target and self.tensor is not None and _is_large(_size(self.tensor))
 
 
-def measure(operations: Sequence[Operation], fetches: Iterable[Operation]) -> Traffic:
+def measure(
+    operations: Sequence[Operation], fetches: Iterable[Operation], scope: str = ""
+) -> Traffic:
     """Returns the traffic of a step.
 
     Args:
       operations: All operations of the graph, in order of creation.
       fetches: Operations that a step runs.
+      scope: Name scope. Only tensors that operations in it need count as transfers.
     """
     kernels = GpuKernels()
     found = {operation: kernels.find(operation) for operation in operations}
     placed = placement.place(operations, lambda operation: found[operation] is not None)
     executed = executed_operations(operations, fetches, computed_before(operations))
-    return _traffic(executed, placed, found)
+    return _traffic(executed, placed, found, scope)
 
 
 def computed_before(operations: Iterable[Operation]) -> set[Operation]:
@@ -190,10 +193,13 @@ def _traffic(
     executed: Sequence[Operation],
     placed: Mapping[Operation, str],
     found: Mapping[Operation, Kernel | None],
+    scope: str,
 ) -> Traffic:
     edges = _edges(executed, placed, found)
     levels = _levels(executed, edges, lambda edge: edge.waits_for_gpu)
-    transfers = _levels(executed, edges, lambda edge: edge.crosses_large)
+    transfers = _levels(
+        executed, edges, lambda edge: edge.crosses_large and edge.target.name.startswith(scope)
+    )
     counts: dict[str, int] = {}
     for operation in executed:
         counts[placed[operation]] = counts.get(placed[operation], 0) + 1

@@ -65,6 +65,26 @@ class Mlp(tower_models.Model):
         return linear(parameters, "linear", features)
 
 
+@typing.final
+class WideMlp(tower_models.Model):
+    """Fully connected network with tanh and few examples, whose gradients are 19 MB by default."""
+
+    def __init__(self, width: int = 2048, batch_size: int = 16) -> None:
+        """Takes the width of the two hidden layers and the batch size."""
+        self.parameters = {
+            **initial_layer("hidden1", SIDE * SIDE, width),
+            **initial_layer("hidden2", width, width),
+            **initial_layer("linear", width, CLASSES),
+        }
+        self.batch = noisy_patterns(batch_size, [SIDE * SIDE])
+
+    def logits(self, parameters: tower_models.Parameters, features: Any) -> Any:
+        """Returns the logits, [batch, classes]."""
+        for name in ("hidden1", "hidden2"):
+            features = tf.tanh(linear(parameters, name, features))
+        return linear(parameters, "linear", features)
+
+
 def noisy_patterns(count: int, shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Returns features [count, *shape] and labels: a pattern for each class, with noise.
 

@@ -1,19 +1,22 @@
-"""Step times of K-FAC and of towers, each compared with its alternatives on the same devices.
+"""Step times of K-FAC, of towers, and of reductions of gradients, each with its alternatives.
 
 The programs are those of `benchmarks.kfac_step`, on the first device, and of
 `benchmarks.tower_step`, on all devices.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import tensorflow as tf
 
 from benchmarks import harness
 from benchmarks.gpu_check.devices import Devices
-from benchmarks.gpu_check.models import BATCH_SIZE
+from benchmarks.gpu_check.models import BATCH_SIZE, WideMlp
 from benchmarks.gpu_check.outcome import Cell, Outcome, Table, judge
 from benchmarks.kfac_step import MODELS, step_programs
 from benchmarks.tower_step import WAYS, tower_models, tower_programs
+from model_deploy import GradientReduction
 
 ROUNDS = 5
 """Blocks of each program."""
@@ -37,6 +40,7 @@ def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODE
     ]
     ours = of_towers[WAYS[0]]
     tower_rows = [[way, *_cells(ours, of_towers[way])] for way in WAYS[1:]]
+    of_reductions = time_reductions(devices, rounds)
     summary = "K-FAC / momentum: " + ", ".join(f"{model} {cells[0]}" for model, *cells in kfac_rows)
     summary += "; replicated / " + ", ".join(f"{way} {cells[0]}" for way, *cells in tower_rows)
     return judge(
@@ -52,7 +56,37 @@ def compare(devices: Devices, rounds: int = ROUNDS, models: Sequence[str] = MODE
             ("alternative", "replicated / alternative", "replicated, ms", "alternative, ms"),
             tower_rows,
         ),
+        Table(
+            f"WideMlp on {devices}: median [least, most] of {rounds} blocks",
+            ("reduction", "reduction / last", "reduction, ms", "last, ms"),
+            [
+                [way, *_cells(times, of_reductions["last"])]
+                for way, times in of_reductions.items()
+                if way != "last"
+            ],
+        ),
     )
+
+
+def time_reductions(
+    devices: Devices, rounds: int, model: tower_models.Model | None = None
+) -> Mapping[str, Sequence[float]]:
+    """Returns seconds per step of each block, by `replicate_model_fn(reduction=…)`.
+
+    Args:
+      devices: Devices of the towers.
+      rounds: Blocks of each program.
+      model: Model to train; None for a `WideMlp`.
+    """
+    programs = {
+        way: tower_programs.GraphProgram(
+            model or WideMlp(),
+            devices.names,
+            functools.partial(tower_programs.replicated, reduction=way),
+        )
+        for way in get_args(GradientReduction)
+    }
+    return harness.take_turns(programs, rounds, BLOCK, warm_up=BLOCK)
 
 
 def _time_kfac(model: str, device: str, rounds: int) -> Mapping[str, Sequence[float]]:

@@ -15,6 +15,7 @@ import replicate
 from benchmarks import harness
 from benchmarks.tower_step import WAYS
 from benchmarks.tower_step.tower_models import Model, Parameters
+from model_deploy import GradientReduction
 
 v1 = tf.compat.v1
 
@@ -109,7 +110,13 @@ def one_tower(model: Model, devices: Sequence[str], features: Any, labels: Any) 
         return _optimizer().minimize(model.loss(get_variables(model), features, labels))
 
 
-def replicated(model: Model, devices: Sequence[str], features: Any, labels: Any) -> Any:
+def replicated(
+    model: Model,
+    devices: Sequence[str],
+    features: Any,
+    labels: Any,
+    reduction: GradientReduction = "last",
+) -> Any:
     """Trains with `replicate_model_fn` and `TowerOptimizer`."""
 
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
@@ -117,7 +124,9 @@ def replicated(model: Model, devices: Sequence[str], features: Any, labels: Any)
         train_op = replicate.TowerOptimizer(_optimizer).minimize(loss)
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    model_fn = replicate.replicate_model_fn(model_fn, v1.losses.Reduction.MEAN, devices)
+    model_fn = replicate.replicate_model_fn(
+        model_fn, v1.losses.Reduction.MEAN, devices, reduction=reduction
+    )
     return model_fn(features, labels, replicate.ModeKeys.TRAIN).train_op
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.device_traffic import links, reductions, steps
+from benchmarks.device_traffic import links, reductions
 
 PARAMETERS = 4 * (5 * 5 * 1 * 16 + 16 + 5 * 5 * 16 * 16 + 16 + 784 * 10 + 10)
 TOWERS = 4
@@ -11,13 +11,24 @@ SLACK = 1024
 
 
 @pytest.fixture(scope="module")
-def found():
-    """Links of gradients by reduction, with four towers and variables on the CPU."""
-    names = {"last": "momentum", "tree": "momentum, tree", "sharded": "momentum, sharded"}
-    traffic = {way: steps.traffic(name, TOWERS) for way, name in names.items()}
-    transfers = {way: each.transfers for way, each in traffic.items()}
-    assert transfers == {"last": 2, "sharded": 3, "tree": 4}
-    return {way: links.of(each.crossings, reductions.SCOPE) for way, each in traffic.items()}
+def measured():
+    """Traffic by reduction, with four towers and variables on the CPU."""
+    rows = reductions.measure("convnet", [TOWERS], ["local"])
+    return {each.reduction: each for each in rows}
+
+
+@pytest.fixture
+def found(measured):
+    """Links of gradients by reduction."""
+    return {
+        reduction: links.of(each.traffic.crossings, reductions.SCOPE)
+        for reduction, each in measured.items()
+    }
+
+
+def test_transfers_follow_each_other(measured):
+    transfers = {reduction: each.traffic.transfers for reduction, each in measured.items()}
+    assert transfers == {"last": 1, "sharded": 2, "tree": 3}
 
 
 def test_all_gradients_go_to_the_cpu_with_last(found):
@@ -38,8 +49,7 @@ def test_tree_sends_half_as_much_between_halves(found):
     assert found["sharded"].between_halves(TOWERS) == pytest.approx(PARAMETERS, abs=SLACK)
 
 
-def test_row_shows_bytes():
-    traffic = steps.traffic("momentum", 2)
-    row = reductions.row(reductions.Measured("local", 2, "last", traffic), 1e3)
-    assert row == "| local | 2 | `last` | 117.5 | 58.7 | 117.5 | 0.0 | 58.7 | 0.0 | 2 |"
+def test_row_shows_bytes(measured):
+    row = reductions.row(measured["last"], 1e3)
+    assert row == "| local | 4 | `last` | 234.9 | 58.7 | 234.9 | 0.0 | 58.7 | 0.0 | 1 |"
     assert row.count("|") == len(reductions.HEADS) + 1
