@@ -31,6 +31,12 @@ def test_transfers_follow_each_other(measured):
     assert transfers == {"last": 1, "sharded": 2, "tree": 3}
 
 
+def test_gpus_have_all_kernels_and_do_not_wait(measured):
+    for each in measured.values():
+        assert each.traffic.strays == []
+        assert each.traffic.waits == []
+
+
 def test_all_gradients_go_to_the_cpu_with_last(found):
     assert found["last"].received("CPU:0") == pytest.approx(TOWERS * PARAMETERS, abs=SLACK)
     assert found["last"].largest == pytest.approx(PARAMETERS, abs=SLACK)
