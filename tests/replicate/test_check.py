@@ -84,6 +84,13 @@ def test_equal_models_differ_by_rounding_only(towers, seed):
     assert len(check.plan.towers) == towers
 
 
+def test_reduction_is_checked():
+    check = quietly(classifier, reduction="tree")
+    assert check.ok(2e-6)
+    with pytest.raises(ValueError, match=r"reduction must be one of .*; got 'ring'"):
+        quietly(classifier, reduction="ring")
+
+
 def test_report_of_a_sum_that_is_declared_a_mean():
     printed = []
     check = check_replication(
