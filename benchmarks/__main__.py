@@ -2,7 +2,7 @@
 
 Each benchmark prints its table and writes NAME.json, NAME.png and, with its standard error,
 NAME.log to a folder. If one fails, the others still run, and the exit code is 1. `device_traffic`
-draws no picture, nor does `cluster_points`: `scaling` draws its measurements.
+and `kfac_memory` draw no picture, nor does `cluster_points`: `scaling` draws its measurements.
 
     python -m benchmarks --name=tower_step --folder=runs/bench
 """
@@ -70,6 +70,7 @@ PLANS: Mapping[str, Plan] = {
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),
     "device_traffic": Plan("device_traffic", 10, files=(JSON,)),
+    "kfac_memory": Plan("kfac_memory", 45, files=(JSON,)),
     "cluster_points": Plan("scaling.cluster_points", 15, files=(JSON,)),
     "scaling": Plan("scaling", 5, files=("--points={folder}/cluster_points.json", PICTURE)),
 }

@@ -1,11 +1,12 @@
 """Placement: the device of each part of the work. This module makes no ops.
 
 Three kinds of work are placed: moving averages, inverses, and products with blocks. Either by
-cost, so that all devices finish at about the same time, or in turn. Called by the estimator.
+cost, so that all devices finish at about the same time and need about as many bytes, or in turn.
+The second moments of a tower's examples need no placement: each tower computes its share of all of
+them. Called by the estimator.
 """
 
 import itertools
-import math
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.moved_names import finder
+
+SLACK = 0.02
+"""Part of the largest load that balancing may add, or leave above the mean, to move less data."""
 
 
 class Place(NamedTuple):
@@ -44,17 +48,19 @@ class Devices(NamedTuple):
 
 
 class PlacementCosts(NamedTuple):
-    """Costs of averages and inverses, in multiplications or any other unit.
+    """Costs of averages and inverses.
 
     Attributes:
-      cov: Cost of each factor's average.
-      inv: Cost of each factor's inverses.
+      cov: Bytes of each factor's average. The time to update it is proportional to them.
+      inv: Cost of each factor's inverses, in multiplications or any other unit.
       blocks: The numbers of the factors of each block.
+      inv_bytes: Bytes of each factor's inverses.
     """
 
-    cov: Sequence[float]
+    cov: Sequence[int]
     inv: Sequence[float]
     blocks: Sequence[Sequence[int]]
+    inv_bytes: Sequence[int]
 
 
 class Placement(NamedTuple):
@@ -77,9 +83,10 @@ def placement_costs(
     """Returns the costs of blocks and their factors; blocks may share factors."""
     number = {factor: index for index, factor in enumerate(factors)}
     return PlacementCosts(
-        cov=[float(math.prod(factor.cov_shape)) for factor in factors],
+        cov=[factor.cov_bytes for factor in factors],
         inv=[factor.inverse_cost for factor in factors],
         blocks=[[number[factor] for factor in block.factors] for block in blocks],
+        inv_bytes=[factor.inverse_bytes for factor in factors],
     )
 
 
@@ -117,6 +124,80 @@ def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
     return chosen
 
 
+def gather_blocks(
+    chosen: Sequence[str], costs: Sequence[float], blocks: Sequence[Sequence[int]]
+) -> list[str]:
+    """Moves cheap inverses to the costliest inverse of their block, where products need them.
+
+    An inverse moves unless the load of that device would exceed the largest load by more than
+    `SLACK`. A factor of several blocks follows the first of them.
+
+    Args:
+      chosen: The device of each factor's inverses.
+      costs: Cost of each factor's inverses.
+      blocks: The numbers of the factors of each block.
+
+    Returns:
+      The device of each factor's inverses after the moves.
+    """
+    gathered = list(chosen)
+    load = _loads(chosen, costs)
+    limit = (1 + SLACK) * max(load.values(), default=0.0)
+    settled: set[int] = set()
+    for block in blocks:
+        home = gathered[max(block, key=lambda index: costs[index])]
+        for index in block:
+            fits = load[home] + costs[index] <= limit
+            if gathered[index] != home and index not in settled and fits:
+                load[gathered[index]] -= costs[index]
+                load[home] += costs[index]
+                gathered[index] = home
+        settled.update(block)
+    return gathered
+
+
+def balance_bytes(
+    homes: Sequence[str], sizes: Sequence[float], kept: Mapping[str, float]
+) -> list[str]:
+    """Spreads averages so that devices need about as many bytes, with few of them away from home.
+
+    All averages begin at home. While the fullest device has more than the mean, plus `SLACK`, one
+    average goes from it to the emptiest device: the one after whose move the fuller of the two has
+    least. The end is reached, too, when no move makes the fuller of the two less full.
+
+    Args:
+      homes: Device of each average's inverses, to which it need not travel.
+      sizes: Bytes of each average, with what is there for it alone.
+      kept: Bytes that each device keeps beside the averages; has all devices.
+
+    Returns:
+      The device of each average.
+    """
+    chosen = list(homes)
+    load = dict(kept)
+    for home, size in zip(homes, sizes, strict=True):
+        load[home] += size
+    limit = (1 + SLACK) * sum(load.values()) / len(load)
+    while True:
+        fullest, emptiest = max(load, key=lambda d: load[d]), min(load, key=lambda d: load[d])
+        gap = load[fullest] - load[emptiest]
+        movable = [i for i, at in enumerate(chosen) if at == fullest and 0 < sizes[i] < gap]
+        if load[fullest] <= limit or not movable:
+            return chosen
+        best = min(movable, key=lambda i: abs(gap - 2 * sizes[i]))
+        chosen[best] = emptiest
+        load[fullest] -= sizes[best]
+        load[emptiest] += sizes[best]
+
+
+def _loads(chosen: Sequence[str], costs: Sequence[float]) -> dict[str, float]:
+    """Returns the sum of the costs of each device that was chosen."""
+    load = dict.fromkeys(chosen, 0.0)
+    for device, cost in zip(chosen, costs, strict=True):
+        load[device] += cost
+    return load
+
+
 def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
     """Gives piece i of the work to device i modulo the number of devices.
 
@@ -128,31 +209,54 @@ def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
 
 
 def place_by_cost(costs: PlacementCosts, devices: Devices) -> Placement:
-    """Balances the cost of averages and of inverses, each by itself.
+    """Balances the cost of inverses, and the bytes of averages, inverses and arriving sums.
 
-    Devices that the user names hold the variables too. Without them the work goes to the devices
+    Devices that the user names hold the variables too. If any are named for averages or inverses,
+    the two are balanced apart, each by its own cost. Without them the work goes to the devices
     of the layers; the variables follow, unless a layer's device names a job: in a cluster the
     surrounding device scope decides, because variables belong on the parameter servers there.
     Products are computed where the costliest inverse of the block is, unless devices are named.
     """
-    inv = _places_by_cost(costs.inv, devices.inv, devices.layers)
-    if not devices.trans:
-        trans = [inv[max(block, key=lambda i: costs.inv[i])].compute for block in costs.blocks]
-    else:
-        products = [sum(costs.cov[i] for i in block) for block in costs.blocks]
-        trans = assign_by_cost(products, devices.trans)
-    return Placement(_places_by_cost(costs.cov, devices.cov, devices.layers), inv, trans)
-
-
-def _places_by_cost(
-    costs: Sequence[float], devices: Sequence[str] | None, layer_devices: Sequence[str]
-) -> list[Place]:
-    if devices:
-        return [Place(device, device) for device in assign_by_cost(costs, devices)]
     # A block that does not know where it is must not keep others from the devices there are.
-    known = [device for device in distinct(layer_devices) if device]
-    chosen = assign_by_cost(costs, known or [""])
-    return [Place(device, "" if "/job:" in device else device) for device in chosen]
+    layers = [device for device in distinct(devices.layers) if device] or [""]
+    inv = assign_by_cost(costs.inv, devices.inv or layers)
+    if devices.cov or devices.inv:
+        cov = assign_by_cost(costs.cov, devices.cov or layers)
+    else:
+        inv = gather_blocks(inv, costs.inv, costs.blocks)
+        kept = dict.fromkeys(layers, 0) | _loads(inv, costs.inv_bytes)
+        cov = balance_bytes(inv, _with_packed_sums(costs.cov, len(layers)), kept)
+    return Placement(
+        cov=_places(cov, devices.cov),
+        inv=_places(inv, devices.inv),
+        trans=_places_of_products(costs, devices.trans, inv),
+    )
+
+
+def _with_packed_sums(averages: Sequence[int], devices: int) -> list[float]:
+    """Returns the bytes of averages and of the sums for them that arrive from other devices.
+
+    The sum of a second moment arrives as a triangle, half the size of the average.
+
+    Args:
+      averages: Bytes of each average.
+      devices: Number of devices.
+    """
+    return [(1 + (devices - 1) / 2) * size for size in averages]
+
+
+def _places_of_products(
+    costs: PlacementCosts, devices: Sequence[str] | None, inv: Sequence[str]
+) -> list[str]:
+    if not devices:
+        return [inv[max(block, key=lambda i: costs.inv[i])] for block in costs.blocks]
+    products = [sum(costs.cov[i] for i in block) for block in costs.blocks]
+    return assign_by_cost(products, devices)
+
+
+def _places(chosen: Sequence[str], named: Sequence[str] | None) -> list[Place]:
+    """Returns places whose variables are on the device of the work if the user named it."""
+    return [Place(each, "" if "/job:" in each and not named else each) for each in chosen]
 
 
 def place_in_turn(costs: PlacementCosts, devices: Devices) -> Placement:

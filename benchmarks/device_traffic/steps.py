@@ -1,22 +1,20 @@
 """Training steps whose traffic is measured: graphs of towers on GPUs, built on any machine.
 
-While a graph is built, TensorFlow's list of devices has as many GPUs as there are towers. No
-session runs these graphs.
+No session runs these graphs.
 """
 
-import contextlib
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from unittest import mock
 
 import tensorflow as tf
 
 import kfac
 import model_deploy
 import replicate
+from benchmarks.device_traffic.gpu_graphs import gpu_graph
 from benchmarks.device_traffic.traffic import Traffic, measure
 from examples import convnet_model
 from examples.slim.networks import factory
@@ -80,49 +78,11 @@ def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
 def _traffic(
     build: Callable[[int], list[Any]], copies: int, with_summaries: bool, scope: str = ""
 ) -> Traffic:
-    with _control_flow_in_graph(), _listed_gpus(copies), tf.Graph().as_default() as graph:
-        v1.train.get_or_create_global_step()
+    with gpu_graph(copies) as graph:
         fetches = build(copies)
         if with_summaries:
             fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
         return measure(graph.get_operations(), fetches, scope)
-
-
-@contextlib.contextmanager
-def _listed_gpus(count: int) -> Iterator[None]:
-    """Adds GPUs to TensorFlow's list of visible devices."""
-    gpus = [
-        tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU") for index in range(count)
-    ]
-    visible, configuration = (
-        tf.config.get_visible_devices,
-        tf.config.get_logical_device_configuration,
-    )
-
-    def devices(kind: str | None = None) -> list[Any]:
-        others = [device for device in visible(kind) if device.device_type != "GPU"]
-        return [*others, *gpus] if kind in (None, "GPU") else others
-
-    def logical(device: Any) -> Any:
-        return None if device in gpus else configuration(device)
-
-    with (
-        mock.patch.object(tf.config, "get_visible_devices", devices),
-        mock.patch.object(tf.config, "get_logical_device_configuration", logical),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _control_flow_in_graph() -> Iterator[None]:
-    """Makes conditionals of `Switch` and `Merge`, as TensorFlow does before it places a graph."""
-    was_functional = v1.control_flow_v2_enabled()
-    v1.disable_control_flow_v2()
-    try:
-        yield
-    finally:
-        if was_functional:
-            v1.enable_control_flow_v2()
 
 
 def _towers(step: Step, count: int) -> list[Any]:

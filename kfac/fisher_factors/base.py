@@ -6,6 +6,7 @@ no blocks. Called by the blocks, which make factors, and by the estimator, which
 """
 
 import abc
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -166,9 +167,20 @@ class FisherFactor(abc.ABC):
         """Returns the variables of all registered functions, in order of registration."""
         return tuple(v for slot in self.inverses for v in slot.variables)
 
-    @abc.abstractmethod
+    @property
+    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of the matrix of each of `inverses`."""
+        return ()
+
+    @property
+    def inverse_bytes(self) -> int:
+        """Bytes of the matrices of all registered functions."""
+        return self.inverse_dtype.size * sum(map(math.prod, self.inverse_shapes))
+
     def instantiate_inv_variables(self, device: str = "") -> None:
         """Makes the variables of all registered functions, once, on `device`."""
+        for slot, shape in zip(self.inverses, self.inverse_shapes, strict=True):
+            slot.make_variables(shape, self.inverse_dtype, device)
 
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:
@@ -200,6 +212,11 @@ class FisherFactor(abc.ABC):
         if self._config.factor_dtype is not None:
             return tf.as_dtype(self._config.factor_dtype)
         return tensor_ops.statistics_dtype(self._tensor_dtype)
+
+    @property
+    def cov_bytes(self) -> int:
+        """Bytes of the average."""
+        return self.dtype.size * math.prod(self.cov_shape)
 
     @property
     def inverse_dtype(self) -> DType:

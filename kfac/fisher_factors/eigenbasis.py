@@ -26,7 +26,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac._types import Scalar, Tensor, Variable
+from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
@@ -110,14 +110,18 @@ class EigenbasisFactor(DiagonalFactor):
         """The bases of A and of G, each with a last row of eigenvalues."""
         return self._slots
 
-    def instantiate_inv_variables(self, device: str = "") -> None:
-        """Makes the variables of the bases, once, on `device`; in float32 at least.
+    @property
+    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """(n + 1, n) for the basis of each factor with n rows."""
+        return tuple((factor.dimension + 1, factor.dimension) for factor in self._kronecker)
+
+    @property
+    def inverse_dtype(self) -> DType:
+        """Dtype of the variables of the bases: float32 at least.
 
         In fewer digits they would not be orthogonal enough for S to keep its sum.
         """
-        dtype = tensor_ops.statistics_dtype(self.inverse_dtype)
-        for slot, factor in zip(self._slots, self._kronecker, strict=True):
-            slot.make_variables([factor.dimension + 1, factor.dimension], dtype, device)
+        return tensor_ops.statistics_dtype(super().inverse_dtype)
 
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:

@@ -21,6 +21,8 @@ from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearO
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 from kfac.state import Change, read
 
+v1 = tf.compat.v1
+
 
 def moment_of_rows(rows: Tensor) -> Moment:
     """Returns XᵀX and r of rows X [r, n]."""
@@ -61,9 +63,10 @@ class MatrixFactor(FisherFactor):
         """True."""
         return True
 
-    def instantiate_inv_variables(self, device: str = "") -> None:
-        """Makes the variables of all registered functions, once, on `device`."""
-        self._functions.make_variables(lambda _: self.cov_shape, device)
+    @property
+    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """(dimension, dimension) for each function."""
+        return (self.cov_shape,) * len(self.inverses)
 
     def _pack(self, total: Tensor) -> Tensor:
         return pack_symmetric(total)
@@ -80,9 +83,10 @@ class MatrixFactor(FisherFactor):
         return tensor_ops.all_finite(tensor_ops.diagonal(statistic))
 
     def trace(self) -> Tensor:
-        """Returns the trace of the value, read now; shape []."""
-        total = tf.reduce_sum(tensor_ops.diagonal(read(self._average.total)))
-        return total / self._average.read_weight()
+        """Returns the trace of the value, read now where the average is; shape []."""
+        with v1.device(self._average.total.device):
+            total = tf.reduce_sum(tensor_ops.diagonal(read(self._average.total)))
+            return total / self._average.read_weight()
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
@@ -174,9 +178,6 @@ class DiagonalFactor(FisherFactor):
     def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
         """Returns (M + d·I)^(−½)."""
         return self.get_matpower(-0.5, damping)
-
-    def instantiate_inv_variables(self, device: str = "") -> None:
-        """Does nothing: there is nothing to keep."""
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Returns nothing: there is nothing to keep."""

@@ -5,7 +5,7 @@ factors that keep a matrix.
 """
 
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -43,16 +43,6 @@ class MatrixFunctions:
     def register(self, request: Request, damping: Damping) -> None:
         """Registers a function; does nothing if it is registered already."""
         self._slots.setdefault(request, MatrixSlot(request, damping))
-
-    def make_variables(self, shape: Callable[[Request], Sequence[int]], device: str) -> None:
-        """Makes the variables of all registered functions, once.
-
-        Args:
-          shape: Returns the shape of a function's variable.
-          device: Device of the variables.
-        """
-        for slot in self.slots:
-            slot.make_variables(shape(slot.request), self._dtype, device)
 
     def read(self, request: Request) -> Tensor:
         """Reads a function as of its last update.

@@ -80,10 +80,11 @@ class FullyConnectedMultiKF(StructuredFactor):
         """n³ for each function that is kept of matrices with n rows."""
         return float(self.dimension) ** 3 * len(self.inverses)
 
-    def instantiate_inv_variables(self, device: str = "") -> None:
-        """Makes the variables of all registered functions, once, on `device`."""
+    @property
+    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """(n + 1, n) or (2n + 1, n) for each function of matrices with n rows."""
         rows = {"chain_1": self.dimension + 1, "chain_2": 2 * self.dimension + 1}
-        self._functions.make_variables(lambda r: [rows[r.kind], self.dimension], device)
+        return tuple((rows[slot.request.kind], self.dimension) for slot in self.inverses)
 
     def _unsupported(self, function: str) -> ValueError:
         known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"

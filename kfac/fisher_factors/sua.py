@@ -126,10 +126,10 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         """c³ for each inverse that is kept."""
         return float(self._channels) ** 3 * len(self.inverses)
 
-    def instantiate_inv_variables(self, device: str = "") -> None:
-        """Makes the variables of all registered inverses, once, on `device`."""
-        size = self._channels
-        self._functions.make_variables(lambda _: [size, size], device)
+    @property
+    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """(c, c) for each inverse."""
+        return ((self._channels, self._channels),) * len(self.inverses)
 
     def _unsupported(self, function: str) -> ValueError:
         known = "with approx='kron_sua' only the powers 1 and -1"

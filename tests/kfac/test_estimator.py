@@ -69,9 +69,25 @@ def test_inverses_are_spread_by_size(build_network, graph):
     sizes = [factor.dimension for factor in estimator.factors]
     devices = [factor.get_inv_vars()[0].device for factor in estimator.factors]
     assert sizes == [19, 4, 65, 3]
-    assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:1"]
+    assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:0"]
     cholesky = {op.device for op in graph.get_operations() if op.type == "Cholesky"}
     assert cholesky >= {"/device:CPU:0", "/device:CPU:1"}
+
+
+def test_averages_fill_the_devices_that_keep_fewer_inverses(build_network):
+    estimator = make(build_network(2))
+    estimator.make_vars()
+    averages = [factor.get_cov_vars()[0].device[-1] for factor in estimator.factors]
+    assert averages == ["0", "0", "1", "0"]
+    first = 65**2 + 3**2 + 19**2 + 4**2 + 3**2
+    second = 19**2 + 4**2 + 65**2
+    variables = [*estimator.get_cov_vars(), *estimator.get_inv_vars()]
+    matrices = [v for v in variables if v.shape.rank == 2]
+    bytes_on = [
+        sum(4 * v.shape.num_elements() for v in matrices if v.device[-1] == device)
+        for device in "01"
+    ]
+    assert bytes_on == [4 * first, 4 * second]
 
 
 def test_named_devices(build_network):
@@ -424,7 +440,7 @@ def test_by_cost_is_the_default(build_network):
     )
     estimator.make_vars()
     devices = [factor.get_inv_vars()[0].device for factor in estimator.factors]
-    assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:1"]
+    assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:0"]
 
 
 # Errors.

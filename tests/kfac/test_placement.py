@@ -1,11 +1,43 @@
+import numpy as np
 import pytest
 
 from kfac import placement
 from kfac.placement import Devices, Place, PlacementCosts
 
+FLOAT = 4
+"""Bytes of a float32."""
+
+SIZES = np.array(
+    [147, 64]
+    + [64, 64, 576, 64, 64, 256] * 3
+    + [256, 128, 1152, 128, 128, 512] * 4
+    + [512, 256, 2304, 256, 256, 1024] * 6
+    + [1024, 512, 4608, 512, 512, 2048] * 3
+    + [2049, 1000]
+)
+"""Rows of the two factors of each layer of a network like ResNet-50."""
+
 
 def work(*costs):
-    return PlacementCosts(cov=costs, inv=costs, blocks=[[i] for i in range(len(costs))])
+    return PlacementCosts(
+        cov=costs, inv=costs, blocks=[[i] for i in range(len(costs))], inv_bytes=costs
+    )
+
+
+def of_layers(sizes):
+    """Returns the costs of layers with two factors each, with these numbers of rows."""
+    return PlacementCosts(
+        cov=FLOAT * sizes**2,
+        inv=sizes.astype(float) ** 3,
+        blocks=np.arange(len(sizes)).reshape(-1, 2),
+        inv_bytes=FLOAT * sizes**2,
+    )
+
+
+def loads(places, costs, count):
+    """Returns the sum of the costs on each device "/gpu:<number>"."""
+    numbers = [int(place.compute.removeprefix("/gpu:")) for place in places]
+    return np.bincount(numbers, weights=costs, minlength=count)
 
 
 def devices(cov=None, inv=None, trans=None, layers=("/cpu:0",)):
@@ -40,18 +72,85 @@ def test_distinct_keeps_order():
     assert placement.distinct(["b", "a", "b"]) == ("b", "a")
 
 
-def test_averages_and_inverses_are_balanced_apart():
-    found = placement.place_by_cost(
-        PlacementCosts(cov=[3, 2, 2], inv=[1, 9, 1], blocks=[[0, 1, 2]]),
-        devices(layers=["/cpu:0", "/cpu:1", "/cpu:0"]),
-    )
-    assert [place.compute for place in found.cov] == ["/cpu:0", "/cpu:1", "/cpu:1"]
-    assert [place.compute for place in found.inv] == ["/cpu:1", "/cpu:0", "/cpu:1"]
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 16])
+def test_loads_of_a_deep_network(count):
+    costs = of_layers(SIZES)
+    names = [f"/gpu:{number}" for number in range(count)]
+    found = placement.place_by_cost(costs, devices(layers=names))
+
+    inverting = loads(found.inv, SIZES**3.0, count)
+    least = np.zeros(count)
+    for cost in np.sort(SIZES**3.0)[::-1]:
+        least[np.argmin(least)] += cost
+    assert inverting.max() <= (1 + placement.SLACK) * least.max()
+
+    averages = loads(found.cov, FLOAT * SIZES**2, count)
+    inverses = loads(found.inv, FLOAT * SIZES**2, count)
+    arriving = averages * (count - 1) / 2
+    needed = averages + inverses + arriving
+    assert averages.sum() == inverses.sum() == FLOAT * np.sum(SIZES**2)
+    # With 8 devices and more, the largest factors alone need more than the mean.
+    largest = FLOAT * SIZES.max() ** 2 * (2 + (count - 1) / 2)
+    assert needed.max() <= max((1 + placement.SLACK) * needed.mean(), 1.01 * largest)
+    assert (largest > needed.mean()) == (count >= 8)
+
+
+def test_fewer_averages_travel_than_if_they_were_dealt_out_anew():
+    names = [f"/gpu:{number}" for number in range(4)]
+    found = placement.place_by_cost(of_layers(SIZES), devices(layers=names))
+    sizes = FLOAT * SIZES**2
+    apart = placement.place_by_cost(of_layers(SIZES), devices(names, names))
+
+    def moved(places):
+        """Returns the bytes of averages that are not beside their inverses."""
+        return sum(
+            size for size, cov, inv in zip(sizes, places.cov, places.inv, strict=True) if cov != inv
+        )
+
+    assert 0 < moved(found) < moved(apart)
+
+
+def test_inverses_of_a_layer_are_on_one_device_unless_that_takes_longer():
+    two = ["/gpu:0", "/gpu:1"]
+    uneven = placement.place_by_cost(of_layers(np.array([50, 4, 40, 30])), devices(layers=two))
+    assert [place.compute[-1] for place in uneven.inv] == ["0", "0", "1", "1"]
+    even = placement.place_by_cost(of_layers(np.array([50, 50])), devices(layers=two))
+    assert [place.compute[-1] for place in even.inv] == ["0", "1"]
+
+
+def test_inverse_of_two_layers_follows_the_first():
+    names = ["a", "b", "c"]
+    found = placement.gather_blocks(names, [9.0, 0.1, 9.0], [[0, 1], [1, 2]])
+    assert found == ["a", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("homes", "sizes", "kept", "expected"),
+    [
+        ("aaaa", [4, 3, 2, 1], {"a": 0, "b": 0}, "baab"),
+        ("aaa", [5, 5, 5], {"a": 0, "b": 0, "c": 0}, "bca"),
+        ("ab", [9, 2], {"a": 9, "b": 9}, "ab"),
+        ("aab", [9, 2, 2], {"a": 4, "b": 9}, "abb"),
+        ("aa", [100, 1], {"a": 0, "b": 99}, "aa"),
+        ("aa", [0, 0], {"a": 5, "b": 0}, "aa"),
+        ("", [], {"a": 0}, ""),
+    ],
+)
+def test_bytes_are_balanced_by_few_moves(homes, sizes, kept, expected):
+    assert placement.balance_bytes(homes, sizes, kept) == list(expected)
+
+
+@pytest.mark.parametrize("named", [{"cov": ["a", "b"]}, {"inv": ["a", "b"]}])
+def test_with_named_devices_each_cost_is_balanced_apart(named):
+    costs = PlacementCosts(cov=[3, 2, 2], inv=[1, 9, 1], blocks=[[0, 1, 2]], inv_bytes=[30, 20, 20])
+    found = placement.place_by_cost(costs, devices(**named, layers=["a", "b", "a"]))
+    assert [place.compute for place in found.cov] == ["a", "b", "b"]
+    assert [place.compute for place in found.inv] == ["b", "a", "b"]
 
 
 def test_products_are_where_the_costliest_inverse_is():
     found = placement.place_by_cost(
-        PlacementCosts(cov=[1] * 4, inv=[1, 9, 4, 1], blocks=[[0, 1], [2, 3]]),
+        PlacementCosts(cov=[1] * 4, inv=[1, 9, 4, 1], blocks=[[0, 1], [2, 3]], inv_bytes=[1] * 4),
         devices(layers=["/cpu:0", "/cpu:1"]),
     )
     assert found.trans == ["/cpu:0", "/cpu:1"]
@@ -60,7 +159,8 @@ def test_products_are_where_the_costliest_inverse_is():
 def test_products_on_named_devices_are_balanced():
     blocks = [[0, 1], [2, 3], [3]]
     found = placement.place_by_cost(
-        PlacementCosts(cov=[5, 5, 3, 4], inv=[1] * 4, blocks=blocks), devices(trans=["a", "b"])
+        PlacementCosts(cov=[5, 5, 3, 4], inv=[1] * 4, blocks=blocks, inv_bytes=[1] * 4),
+        devices(trans=["a", "b"]),
     )
     assert found.trans == ["a", "b", "b"]
 

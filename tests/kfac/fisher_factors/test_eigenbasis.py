@@ -96,6 +96,8 @@ def test_statistic_of_a_convolution(graph, session, reference_patches, first):
     examples = np.einsum("nti,nto->nio", patches, gradients.reshape(3, 6, 3))
     np.testing.assert_allclose(found, rotated_squares(examples, bases).ravel(), rtol=1e-10)
     assert factor.inverse_cost == 13**3 + 3**3
+    assert factor.cov_bytes == 8 * 13 * 3
+    assert factor.inverse_bytes == 8 * (14 * 13 + 4 * 3)
 
 
 def test_average_starts_at_the_eigenvalues_of_the_product(graph, session):

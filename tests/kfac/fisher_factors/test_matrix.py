@@ -64,6 +64,17 @@ def test_functions_of_a_matrix(graph, session):
     leaves = ("inverse", "power_-0.5", "cholesky", "cholesky_inverse")
     assert names == [f"fc/input/{leaf}" for leaf in leaves]
     assert factor.inverse_cost == 4 * 27
+    assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 9, 4 * 8 * 9)
+
+
+def test_trace_is_computed_where_the_average_is(graph):
+    factor = matrix_factor()
+    factor.instantiate_cov_variables("/device:CPU:1")
+    before = set(graph.get_operations())
+    with v1.device("/device:CPU:0"):
+        factor.trace()
+    devices = {op.device for op in graph.get_operations() if op not in before and op.inputs}
+    assert devices == {"/device:CPU:1"}
 
 
 def test_sums_cross_devices_as_triangles(graph, session):
@@ -111,6 +122,7 @@ def test_functions_of_a_diagonal(graph, session):
         np.testing.assert_allclose(session.run(operator.to_dense()), np.diag(expected))
     assert (factor.inverses, factor.get_inv_vars(), factor.updated_inverses({})) == ((), (), [])
     assert (factor.inverse_cost, factor.cov_shape) == (6, (6,))
+    assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 6, 0)
 
 
 def test_diagonal_before_any_statistic_gives_zero(graph, session):

@@ -37,6 +37,8 @@ def test_variables(graph):
     first, _, second, _ = factor.get_inv_vars()
     assert (first.op.name, second.op.name) == ("kfac/rnn/input/chain_1", "kfac/rnn/input/chain_2")
     assert (first.shape, second.shape) == ([3, 2], [5, 2])
+    size = factor.dtype.size
+    assert (factor.cov_bytes, factor.inverse_bytes) == (size * 2 * 2 * 2, size * (3 * 2 + 5 * 2))
 
 
 def test_powers_are_refused(graph):

@@ -60,6 +60,7 @@ def test_trace_and_inverse(graph, session):
     factor.instantiate_cov_variables()
     factor.instantiate_inv_variables()
     assert factor.get_inv_vars()[0].shape == [3, 3]
+    assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 4 * 3, 8 * 3 * 3)
     session.run(v1.global_variables_initializer())
     session.run(factor.make_covariance_update_op(0.9))
     session.run(factor.make_inverse_update_ops())
