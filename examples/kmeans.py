@@ -72,15 +72,17 @@ def make_estimator(
 
 
 def train(estimator: replicate.KMeansClustering, examples: mnist.Examples) -> None:
-    """Trains up to --train_steps, and writes config.json first."""
+    """Trains up to --train_steps; config.json is written when training begins."""
+    from examples.config_record import ConfigRecord  # noqa: PLC0415
+
     checkpoint = estimator.latest_checkpoint()
     step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    with cli.bad_input():
-        cli.record_config(estimator.model_dir, step, run_config=estimator.config)
     cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
     batch_size = len(examples.labels) if FLAGS.full_batch else FLAGS.batch_size
     estimator.train(
-        lambda: input_fn(examples, batch_size, training=True), max_steps=FLAGS.train_steps
+        lambda: input_fn(examples, batch_size, training=True),
+        hooks=[ConfigRecord(estimator)],
+        max_steps=FLAGS.train_steps,
     )
 
 
