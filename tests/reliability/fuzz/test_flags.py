@@ -74,7 +74,10 @@ STEPS = (
     "\uff11:\uff12",
     "2:2",
 )
-SMALL = {"train_steps": "2", "batch_size": "4", "steps": "2", "max_number_of_steps": "1"}
+SMALL = {
+    **{"train_steps": "2", "batch_size": "4", "steps": "2", "max_number_of_steps": "1"},
+    "num_clusters": "2",
+}
 RUN_ONE_IN = 200
 """Cases that really do what they are asked, if they are accepted; all others only begin it."""
 
