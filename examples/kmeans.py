@@ -71,16 +71,33 @@ def make_estimator(
     )
 
 
+def check_first_batch(num_images: int) -> None:
+    """Raises ValueError if the first batch is too small to choose the first centers from it.
+
+    Args:
+      num_images: Images of the training set.
+    """
+    size = num_images if FLAGS.full_batch else FLAGS.batch_size
+    if FLAGS.initial_clusters == "kmeans_plus_plus" and FLAGS.num_clusters > size:
+        raise ValueError(
+            f"--initial_clusters=kmeans_plus_plus chooses --num_clusters={FLAGS.num_clusters} "
+            f"centers from the first batch, which has {size} images: take fewer clusters, more "
+            "images in a batch, or --initial_clusters=random"
+        )
+
+
 def train(estimator: replicate.KMeansClustering, examples: mnist.Examples) -> None:
-    """Trains up to --train_steps, and writes config.json first."""
+    """Trains up to --train_steps; config.json is written when training begins."""
+    from examples.config_record import ConfigRecord  # noqa: PLC0415
+
     checkpoint = estimator.latest_checkpoint()
     step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    with cli.bad_input():
-        cli.record_config(estimator.model_dir, step, run_config=estimator.config)
     cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
     batch_size = len(examples.labels) if FLAGS.full_batch else FLAGS.batch_size
     estimator.train(
-        lambda: input_fn(examples, batch_size, training=True), max_steps=FLAGS.train_steps
+        lambda: input_fn(examples, batch_size, training=True),
+        hooks=[ConfigRecord(estimator)],
+        max_steps=FLAGS.train_steps,
     )
 
 
@@ -157,6 +174,8 @@ def main() -> None:
         plan = training.plan_towers(FLAGS.num_towers, FLAGS.devices)
         count = len(data.train.labels)
         estimator = make_estimator(count, plan.towers, FLAGS.progress)
+        if estimator.latest_checkpoint() is None:
+            check_first_batch(count)
     training.show_devices(plan, FLAGS.progress)
     cli.show(
         "data", f"{data.name}: {count:,} images to train on, {len(data.test.labels):,} to test on"

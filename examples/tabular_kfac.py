@@ -75,12 +75,17 @@ def train(
 ) -> None:
     """Trains up to --train_steps, and evaluates on both sets during training.
 
+    Writes config.json into --model_dir when training begins.
+
     Args:
       estimator: Continues from its latest checkpoint.
       evaluator: The same, without towers and without progress.
       table: Training set and test set.
       batch_size: Rows in a step, over all towers together.
     """
+    from examples.config_record import ConfigRecord  # noqa: PLC0415
+
+    record = ConfigRecord(estimator, FLAGS.model_dir, table=table.name)
     evaluations = [
         replicate.InMemoryEvaluatorHook(
             evaluator,
@@ -93,7 +98,7 @@ def train(
     estimator.train(
         lambda: tables.input_fn(table, table.train, batch_size, training=True, seed=FLAGS.seed),
         max_steps=FLAGS.train_steps,
-        hooks=evaluations,
+        hooks=[record, *evaluations],
     )
 
 
@@ -136,7 +141,6 @@ def main() -> None:
 
     with cli.bad_input():
         plan = training.plan_towers(FLAGS.num_towers, FLAGS.devices)
-        cli.record_config(FLAGS.model_dir, 0, table=table.name)
     training.show_devices(plan, FLAGS.progress)
     cli.show("data", f"{table.name}: {rows} rows to train on, {len(table.test.labels)} to test on")
     found = {}

@@ -18,6 +18,7 @@ import model_deploy
 import replicate
 from examples import cli, curves, mnist
 from examples.cli import RunSettings
+from examples.config_record import ConfigRecord
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500
@@ -262,7 +263,7 @@ def train_and_evaluate(
 ) -> Results:
     """Trains up to a step, evaluating on both parts of the data on the way and at the end.
 
-    Writes config.json first.
+    Writes config.json when training begins.
 
     Args:
       estimator: Continues from its latest checkpoint.
@@ -273,7 +274,7 @@ def train_and_evaluate(
       The results of the last evaluations, named "train" and "test".
     """
     train_steps = settings.train_steps
-    step = _record(estimator)
+    step = _step(estimator)
     cli.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
     evaluator = _without_progress(estimator)
     if step >= train_steps:
@@ -283,6 +284,7 @@ def train_and_evaluate(
     for last in ends_of_training(step, every, train_steps):
         estimator.train(
             _training_input(data, settings),
+            hooks=[ConfigRecord(estimator, params=estimator.params)],
             max_steps=last,
             saving_listeners=[evaluations],
         )
@@ -309,7 +311,7 @@ def train_in_cluster(
 ) -> Results:
     """Trains in the role of this process in the cluster.
 
-    The chief writes config.json first.
+    The chief writes config.json when training begins.
 
     Args:
       estimator: Its config describes the cluster.
@@ -322,13 +324,13 @@ def train_in_cluster(
     """
     config = estimator.config
     cli.show("task", f"{config.task_type} {config.task_id}")
-    if config.is_chief:
-        _record(estimator)
+    record = [ConfigRecord(estimator, params=estimator.params)] if config.is_chief else []
     replicate.train_and_evaluate(
         estimator,
         replicate.TrainSpec(
             _training_input(data, settings, config.global_id_in_cluster or 0),
             max_steps=settings.train_steps,
+            hooks=record,
         ),
         replicate.EvalSpec(
             lambda: mnist.input_fn(*data.test, EVAL_BATCH, training=False),
@@ -435,15 +437,10 @@ def show_results(estimator: replicate.Estimator, results: Results, title: str) -
     cli.show("curves", picture)
 
 
-def _record(estimator: replicate.Estimator) -> int:
-    """Writes config.json and returns the step at which the run starts."""
+def _step(estimator: replicate.Estimator) -> int:
+    """Returns the step at which the run starts."""
     is_begun = estimator.latest_checkpoint() is not None
-    step = int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
-    with cli.bad_input():
-        cli.record_config(
-            estimator.model_dir, step, params=estimator.params, run_config=estimator.config
-        )
-    return step
+    return int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
 
 
 def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:

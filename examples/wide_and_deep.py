@@ -99,7 +99,7 @@ def train_and_evaluate(
 ) -> dict[str, float]:
     """Trains up to --train_steps, and evaluates on the way and at the end.
 
-    Writes config.json first.
+    Writes config.json when training begins.
 
     Args:
       estimator: Continues from its latest checkpoint.
@@ -110,11 +110,10 @@ def train_and_evaluate(
       The accuracy of each set at the end, by its name, "train" or "test".
     """
     from examples import training  # noqa: PLC0415
+    from examples.config_record import ConfigRecord  # noqa: PLC0415
 
     checkpoint = estimator.latest_checkpoint()
     step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    with cli.bad_input():
-        cli.record_config(estimator.model_dir, step, run_config=estimator.config)
     cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
     every, train_steps = FLAGS.eval_every_steps, FLAGS.train_steps
     if step >= train_steps:
@@ -127,6 +126,7 @@ def train_and_evaluate(
             lambda: tables.input_fn(
                 table, table.train, FLAGS.batch_size, training=True, seed=FLAGS.seed
             ),
+            hooks=[ConfigRecord(estimator)],
             max_steps=last,
             saving_listeners=[evaluations],
         )

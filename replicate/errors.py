@@ -60,6 +60,10 @@ class ModelDirInUseError(RuntimeError):
     code = ExitCode.BAD_INPUT.value
 
 
+class WarmStartError(CheckpointError, ValueError):
+    """A checkpoint does not fit the model that starts warm. It is a ValueError in tf.estimator."""
+
+
 class SaveError(CheckpointError):
     """A checkpoint could not be written. `RunConfig(on_save_error="retry")` trains on after it.
 

@@ -175,9 +175,11 @@ def unused() -> list[str]:
 def train(config: Any) -> None:
     """Trains in this process, with others or alone."""
     import replicate  # noqa: PLC0415
+    from examples.config_record import ConfigRecord  # noqa: PLC0415
     from examples.slim.datasets.dataset import Reading  # noqa: PLC0415
     from examples.slim.image_classifier import cluster, problem, training  # noqa: PLC0415
     from examples.slim.image_classifier.input_errors import input_errors  # noqa: PLC0415
+    from replicate.estimator.checkpoints.model_dir import prepare_model_dir  # noqa: PLC0415
 
     with cli.bad_input():
         deployment = cluster.deployment(config, FLAGS.num_clones, FLAGS.clone_on_cpu)
@@ -189,7 +191,9 @@ def train(config: Any) -> None:
             config=config.replace(save_input_position=posed.dataset.in_memory),
             params=training_settings(posed, deployment, config.is_chief and begun is None),
         )
-        step = begin(estimator, begun)
+        step = int(estimator.get_variable_value("global_step")) if begun else 0
+        if config.is_chief:
+            prepare_model_dir(estimator.model_dir)
     reading = Reading(
         training=True,
         seed=FLAGS.seed,
@@ -209,31 +213,14 @@ def train(config: Any) -> None:
         cli.show("fine-tuning", "not again: this run goes on from its own checkpoint")
     with cli.training_errors(estimator), input_errors(posed.dataset):
         cluster.train(
-            estimator, lambda: posed.batches(reading, batch_rows), FLAGS.max_number_of_steps
+            estimator,
+            lambda: posed.batches(reading, batch_rows),
+            FLAGS.max_number_of_steps,
+            [ConfigRecord(estimator, params=estimator.params)] if config.is_chief else [],
         )
     if config.is_chief:
         cli.show("checkpoint", estimator.latest_checkpoint())
         cli.show("events", f"look at them with: tensorboard --logdir {estimator.model_dir}")
-
-
-def begin(estimator: Any, begun: str | None) -> int:
-    """Has the chief write down what a run is asked to do, and returns the step it goes on from.
-
-    Args:
-      estimator: The Estimator that trains.
-      begun: The newest checkpoint of the run itself, if there is one.
-
-    Raises:
-      ValueError: Nothing can be written to the model directory.
-    """
-    import tensorflow as tf  # noqa: PLC0415
-
-    step = int(tf.train.load_variable(begun, tf.compat.v1.GraphKeys.GLOBAL_STEP)) if begun else 0
-    if estimator.config.is_chief:
-        cli.record_config(
-            estimator.model_dir, step, params=estimator.params, run_config=estimator.config
-        )
-    return step
 
 
 def training_settings(posed: Any, deployment: Any, begins: bool) -> Any:

@@ -149,8 +149,9 @@ class EigenbasisBlock(TwoFactorBlock):
     def _scale(self, exponent: float) -> Callable[[Tensor], Tensor]:
         factor = self.eigenbasis_factor
         damping = Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
-        power = factor.get_matpower(exponent, damping)
-        return lambda v: tf.reshape(power.left(tf.reshape(v, [-1, 1])), self.matrix_shape)
+        power = factor.diagonal_power(exponent, damping, factor.dtype)
+        scale = tf.reshape(power, self.matrix_shape)
+        return lambda v: scale * v
 
     def _into_basis(self, matrix: Tensor) -> Tensor:
         bases = self.eigenbasis_factor.get_bases()

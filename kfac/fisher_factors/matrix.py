@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from kfac._types import Tensor
+from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.matrix_functions import MatrixFunctions
@@ -110,7 +110,7 @@ class MatrixFactor(FisherFactor):
         if exponent == 1:
             value = self.value
             damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
-            return DenseOperator(damped)
+            return DenseOperator(tf.cast(damped, self.inverse_dtype))
         return DenseOperator(self._functions.read(Request(damping.name, "power", float(exponent))))
 
     def get_cholesky(self, damping: Damping) -> LinearOperator:
@@ -165,11 +165,21 @@ class DiagonalFactor(FisherFactor):
         """Does nothing: there is nothing to keep."""
 
     def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e; zero before the first statistic."""
+        """Returns (M + d·I)^e in `inverse_dtype`; zero before the first statistic."""
+        return DiagonalOperator(self.diagonal_power(exponent, damping, self.inverse_dtype))
+
+    def diagonal_power(self, exponent: float, damping: Damping, dtype: DType) -> Tensor:
+        """Returns the diagonal of (M + d·I)^e, [dimension], in a dtype; zero if not finite.
+
+        Args:
+          exponent: e.
+          damping: d.
+          dtype: A floating-point dtype.
+        """
         value = self.value
-        power = (value + tf.cast(damping.value(), value.dtype)) ** exponent
+        power = tf.cast((value + tf.cast(damping.value(), value.dtype)) ** exponent, dtype)
         usable = tf.logical_and(tensor_ops.all_finite(value), tensor_ops.all_finite(power))
-        return DiagonalOperator(tf.where(usable, power, tf.zeros_like(power)))
+        return tf.where(usable, power, tf.zeros_like(power))
 
     def get_cholesky(self, damping: Damping) -> LinearOperator:
         """Returns (M + d·I)^½."""

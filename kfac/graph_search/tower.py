@@ -3,7 +3,7 @@
 Everything that matchers ask about the graph. Made once per tower, in time linear in its size.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -43,7 +43,9 @@ class Tower:
         operations = loss_inputs[0].graph.get_operations()
         members = [op for op in operations if self.subgraph.is_member(op)]
         self._order = {op: place for place, op in enumerate(members)}
-        self._of_variables = _of_variables(members)
+        trainable = loss_inputs[0].graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
+        self._parameters = frozenset(variable.op for variable in (*everything, *trainable))
+        self._of_variables = _of_variables(members, self._is_data)
 
     def uses(self, variable: Variable) -> list[Use]:
         """Returns where a parameter is used, in the order in which the graph was built."""
@@ -90,6 +92,30 @@ class Tower:
         with v1.name_scope("kfac/scanned/"), v1.device(first.device):
             return tf.shape(first)[0]
 
+    def _is_data(self, source: Operation) -> bool:
+        """Returns whether an op without inputs is data.
+
+        Data is what comes in, constants that are no single numbers and no integers, and variables
+        that hold a batch.
+        """
+        if source.type in _VARIABLES:
+            return self._holds_batch(source)
+        if source.type != "Const":
+            return True
+        constant = source.outputs[0]
+        return bool(constant.dtype.is_floating) and constant.shape.rank != 0
+
+    def _holds_batch(self, source: Operation) -> bool:
+        """Returns whether a variable is no parameter and has rows for the examples.
+
+        The variable may hold the batch of all towers. Vectors are rather averages, as those of
+        batch normalization.
+        """
+        rows, shape = self.static_rows(), tf.TensorShape(source.get_attr("shape"))
+        if source in self._parameters or rows in (None, 1) or not shape.rank or shape.rank < 2:
+            return False
+        return bool(shape[0]) and shape[0] % rows == 0
+
     def _static_sizes(self) -> set[int]:
         """Returns all static sizes of the first axis of the losses' inputs."""
         with_axes = (tensor for tensor in self._loss_inputs if tensor.shape.rank)
@@ -97,24 +123,21 @@ class Tower:
         return {size for size in sizes if size is not None}
 
 
-def _of_variables(operations: Iterable[Operation]) -> frozenset[Operation]:
+def _of_variables(
+    operations: Iterable[Operation], is_data: Callable[[Operation], bool]
+) -> frozenset[Operation]:
     """Returns those of some ops, in the order of the graph, that have to do with variables only.
 
-    Data is what comes in, and constants that are no single numbers and no integers.
+    Args:
+      operations: The ops.
+      is_data: True for ops without inputs that are data.
     """
     with_data: set[Operation] = set()
     with_variables: set[Operation] = set()
     for op in operations:
         inputs = {tensor.op for tensor in op.inputs}
-        if inputs & with_data or (not inputs and _is_data(op)):
+        if inputs & with_data or (not inputs and is_data(op)):
             with_data.add(op)
         elif inputs & with_variables or op.type in _VARIABLES:
             with_variables.add(op)
     return frozenset(with_variables)
-
-
-def _is_data(source: Operation) -> bool:
-    if source.type != "Const":
-        return source.type not in _VARIABLES
-    constant = source.outputs[0]
-    return bool(constant.dtype.is_floating) and constant.shape.rank != 0

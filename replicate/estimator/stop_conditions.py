@@ -64,7 +64,10 @@ class StopConditions:
 
     def wrap_user_hooks(self, hooks: Sequence[Any]) -> list[Any]:
         """Returns the user's hooks as the loop calls them, and keeps them for the watchdog."""
-        self._user_hooks = with_orderly_ends(hooks, self.config.is_chief, self.is_interrupted)
+        config = self.config
+        self._user_hooks = with_orderly_ends(
+            hooks, config.is_chief, self.is_interrupted, config.global_id_in_cluster or 0
+        )
         return self._user_hooks
 
     def is_interrupted(self) -> bool:

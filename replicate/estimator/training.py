@@ -301,8 +301,9 @@ def _cause_of_no_step(conditions: StopConditions, is_done: bool, resumed_at: int
             "next call of train begins its input anew."
         )
     return (
-        "the input ended before its first batch. Look at what input_fn returns: an empty file "
-        "list, or a batch larger than the data with drop_remainder=True."
+        "the input ended before the first step. Look at what input_fn returns: an empty file list, "
+        "a batch larger than the data with drop_remainder=True, or batches that a hook has read, "
+        "as KMeansClustering reads those that its first centers are chosen from."
     )
 
 

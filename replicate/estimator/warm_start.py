@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from replicate._types import Variable
 from replicate.checkpoint_names import former_names, saved_objects, saved_variables
-from replicate.errors import ArgumentTypeError, CheckpointError
+from replicate.errors import ArgumentTypeError, CheckpointError, WarmStartError
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.reading import damage_in, open_checkpoint
 from replicate.estimator.log import log
@@ -105,7 +105,8 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
       settings: Checkpoint and variables.
 
     Raises:
-      CheckpointError: There is no such checkpoint, it is damaged, or it does not fit the model.
+      CheckpointError: There is no such checkpoint, it is damaged, or it does not fit the model; the
+        last is a ValueError, too.
       ValueError: No trainable variable has a name that vars_to_warm_start matches.
     """
     _check_something_matches(settings.vars_to_warm_start)
@@ -116,7 +117,7 @@ def apply_warm_start(settings: WarmStartSettings) -> None:
     try:
         v1.train.warm_start(path, *settings[1:])
     except (ValueError, tf.errors.OpError) as error:
-        raise CheckpointError(
+        raise WarmStartError(
             f"Cannot warm-start the model from {path}: {error}. Choose the variables that both "
             "have by WarmStartSettings(vars_to_warm_start=…), or map their names by "
             "var_name_to_prev_var_name."
@@ -141,7 +142,8 @@ def save_warm_start(
       The path of the new checkpoint.
 
     Raises:
-      CheckpointError: There is no such source, or it does not fit the model.
+      CheckpointError: There is no such source, or it does not fit the model; the last is a
+        ValueError, too.
       ValueError: No trainable variable has a name that vars_to_warm_start matches.
     """
     apply_warm_start(settings)

@@ -37,6 +37,14 @@ def test_mini_batches_find_the_digits_and_go_on(run_program, tmp_path):
     assert "holds checkpoints of 30 clusters" in other.err
 
 
+def test_first_batch_is_large_enough_for_the_first_centers(run_program, tmp_path):
+    for size in (["--batch_size=4"], ["--full_batch", "--num_clusters=2000"]):
+        done = run_program("kmeans", f"--model_dir={tmp_path}/{size[0]}", *size)
+        assert done.code == 2
+        assert "take fewer clusters" in done.err
+        assert done.err.count("\n") == 1
+
+
 def test_full_batches_need_no_batch_size(run_program, tmp_path):
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--full_batch", "--train_steps=3")
     wrong = run_program("kmeans", *arguments, "--batch_size=7")

@@ -175,7 +175,12 @@ def test_each_evaluation_is_of_a_checkpoint(tmp_path, evaluated, save_every, eva
 
 @pytest.mark.parametrize("task_type", ["chief", "worker", "ps"])
 def test_in_a_cluster_the_chief_writes_the_configuration(tmp_path, monkeypatch, task_type):
-    monkeypatch.setattr(replicate, "train_and_evaluate", lambda *specs: None)
+    def begin(estimator, train_spec, eval_spec):
+        assert not (tmp_path / "config.json").exists()
+        for hook in train_spec.hooks:
+            hook.begin()
+
+    monkeypatch.setattr(replicate, "train_and_evaluate", begin)
     monkeypatch.setattr(training, "evaluate", lambda estimator, data: {})
     jobs = dict.fromkeys(("chief", "worker", "ps"), ("127.0.0.1:1",))
     config = replicate.RunConfig(str(tmp_path), cluster=ClusterConfig(jobs, task_type))

@@ -7,7 +7,7 @@ clones. `train` runs the role of a process. A single process is a cluster of one
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -149,7 +149,10 @@ def serve(config: replicate.RunConfig) -> None:
 
 
 def train(
-    estimator: replicate.Estimator, input_fn: Callable[[], Any], max_steps: int | None
+    estimator: replicate.Estimator,
+    input_fn: Callable[[], Any],
+    max_steps: int | None,
+    hooks: Sequence[Any] = (),
 ) -> None:
     """Runs the role of this process: serves variables, or trains up to a step.
 
@@ -157,16 +160,17 @@ def train(
       estimator: With the config of this process.
       input_fn: Makes the input.
       max_steps: Global step to stop at, None for no end.
+      hooks: `tf.compat.v1.train.SessionRunHook`s of the training session.
     """
     config = estimator.config
     if config.cluster.jobs and config.cluster.target is None:
         replicate.train_and_evaluate(
             estimator,
-            replicate.TrainSpec(input_fn, max_steps=max_steps),
+            replicate.TrainSpec(input_fn, max_steps=max_steps, hooks=hooks),
             replicate.EvalSpec(input_fn),  # Never used: none of our roles evaluates.
         )
     else:
-        estimator.train(input_fn, max_steps=max_steps)
+        estimator.train(input_fn, hooks, max_steps=max_steps)
 
 
 def _no_model(features: Any = None) -> None:

@@ -54,9 +54,14 @@ class SequentialHeadWrapper(Head):
             column, [batch, time, ...].
 
         Raises:
-          TypeError: A key is not a string.
+          TypeError: The head is no `Head`, or a key is not a string.
           ValueError: The head is a MultiHead.
         """
+        if not isinstance(static_head, Head):
+            raise TypeError(
+                f"Cannot make SequentialHeadWrapper: static_head must be a replicate.Head, got "
+                f"{static_head!r}. Pass the head of one step, such as replicate.BinaryClassHead()."
+            )
         columns = [feature_columns] if isinstance(feature_columns, str) else feature_columns or []
         if not isinstance(columns, Iterable):
             raise TypeError(

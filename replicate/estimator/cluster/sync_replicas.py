@@ -194,7 +194,7 @@ class _OpenQueueSession:
 
 
 def with_orderly_ends(
-    hooks: Sequence[Any], is_chief: bool, comes_back: Callable[[], bool]
+    hooks: Sequence[Any], is_chief: bool, comes_back: Callable[[], bool], number: int = 0
 ) -> list[Any]:
     """Returns the hooks; each hook of a SyncReplicasOptimizer is wrapped in a SyncReplicasHook.
 
@@ -202,6 +202,7 @@ def with_orderly_ends(
       hooks: Hooks of a training session of the default graph.
       is_chief: As for `SyncReplicasHook`.
       comes_back: Likewise.
+      number: Index of this process among those that train, the chief first.
     """
     orderly = []
     for hook in hooks:
@@ -216,7 +217,26 @@ def with_orderly_ends(
             "that no process runs it: pass "
             "training_hooks=[sync.make_session_run_hook(config.is_chief)] to the EstimatorSpec."
         )
+    if any(isinstance(hook, SyncReplicasHook) for hook in orderly):
+        _warn_of_few_tokens(v1.get_default_graph(), number)
     return orderly
+
+
+def _warn_of_few_tokens(graph: Graph, number: int) -> None:
+    """Warns if this process sends gradients and is not counted in the tokens of a step.
+
+    Processes that send none, such as dedicated workers of K-FAC, come last and have no hook.
+    """
+    counts = [grant.inputs[1].shape[0] for grant in _grants(graph)]
+    if counts and number >= min(counts):
+        log.warning(
+            "This process is number %d of those that train, and SyncReplicasOptimizer gives out "
+            "only %d tokens per step. If a process is killed that holds a token, others wait for "
+            "its restart. Count all processes that send gradients: "
+            "SyncReplicasOptimizer(total_num_replicas=config.num_worker_replicas).",
+            number + 1,
+            min(counts),
+        )
 
 
 def is_synchronous(graph: Graph) -> bool:

@@ -152,7 +152,7 @@ def test_help_does_not_import_tensorflow(program):
         ("--num_epochs_per_decay=0.001", "less than a step"),
         ("--trainable_scopes=head", "no trainable variable is in scope 'head'"),
         ("--checkpoint_path=nowhere", "There is no checkpoint at nowhere"),
-        ("--train_dir=/dev/null", "cannot be written to /dev/null/config.json"),
+        ("--train_dir=/dev/null", "Cannot train in model_dir '/dev/null': it is a file"),
         ("stray", "only --flags are accepted"),
     ],
 )

@@ -173,6 +173,23 @@ def test_half_precision_layers_have_wider_factors(laboratory, dtype):
     np.testing.assert_allclose(found.ravel(), expected, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("approx", ["kron_in_diag", "kron_out_diag", "kron_both_diag"])
+def test_diagonals_wider_than_inverses(laboratory, approx):
+    lab = laboratory(kfac.CurvatureConfig(factor_dtype=tf.float64, inverse_dtype=tf.float32))
+    params = lab.variable("fc/w", [3, 2], "float32")
+    random = np.random.RandomState(0)
+    x, g = (random.randn(12, n).astype(np.float32) for n in (3, 2))
+    block = lab.instantiate([register(lab, params, x, g, 1, approx=approx)], exponents=(-1, 1))
+    v = np.arange(6, dtype=np.float32).reshape(3, 2)
+    products = block.multiply_inverse(tf.constant(v)), block.multiply(tf.constant(v))
+    assert {product.dtype for product in products} == {tf.float32}
+    inverse, damped = lab.session.run(products)
+    assert np.isfinite(inverse).all()
+    np.testing.assert_allclose(
+        lab.session.run(block.multiply_inverse(tf.constant(damped))), v, rtol=1e-4, atol=1e-4
+    )
+
+
 def test_dtypes_of_factors_and_inverses_can_be_chosen(laboratory):
     lab = laboratory(kfac.CurvatureConfig(factor_dtype=tf.float64, inverse_dtype=tf.float32))
     params = lab.variable("fc/w", [3, 2], "float32")

@@ -51,6 +51,30 @@ def test_products(block):
     assert made.describe() == kind
 
 
+@pytest.mark.parametrize("approx", ["full", "diagonal"])
+def test_factors_wider_than_inverses(laboratory, approx):
+    lab = laboratory(kfac.CurvatureConfig(factor_dtype=tf.float64, inverse_dtype=tf.float32))
+    params = lab.variable("ln/scale", [3], "float32"), lab.variable("ln/shift", [3], "float32")
+    x, g = np.float32([[1, 2, 3]]), np.float32([[3, 2, 1]])
+    tensors = tf.constant(x), tf.constant(g)
+    lab.collection.register_scale_and_shift(params, *tensors, approx=approx)
+    made = lab.instantiate([[g]], damping=0.5, exponents=(-1, 1), cholesky=True)
+    r = np.hstack([x * g, g])
+    matrix = (np.diag(r[0] ** 2) if approx == "diagonal" else r.T @ r) + 0.5 * np.eye(6)
+    v = np.arange(6, dtype=np.float32)
+    vector = tf.constant(v[:3]), tf.constant(v[3:])
+    root = np.linalg.cholesky(matrix)
+    for product, expected in (
+        (made.multiply_inverse(vector), np.linalg.inv(matrix)),
+        (made.multiply(vector), matrix),
+        (made.multiply_cholesky(vector), root),
+        (made.multiply_cholesky_inverse(vector), np.linalg.inv(root)),
+    ):
+        assert {part.dtype for part in product} == {tf.float32}
+        found = np.hstack(lab.session.run(product))
+        np.testing.assert_allclose(found, expected @ v, rtol=1e-4, atol=1e-4)
+
+
 def test_factors_before_they_are_made(graph):
     collection = kfac.LayerCollection()
     block = FullyConnectedDiagonalFB(collection, v1.get_variable("fc/w", [2, 2]))

@@ -90,6 +90,12 @@ def test_products_that_are_no_dense_layer(scan, reason_of, product, reason):
     assert reason in reason_of(collection, "w")
 
 
+def test_inputs_in_a_variable(scan):
+    x, w = v1.get_variable("x", [6, 3], trainable=False), v1.get_variable("w", [3, 2])
+    (block,) = scan(x @ w).get_blocks()
+    assert block.params is w
+
+
 def test_inputs_of_unknown_shape(scan, reason_of):
     x, w = v1.placeholder(tf.float32), v1.get_variable("w", [3, 2])
     for product in (tf.matmul(x, w), tf.einsum("ni,io->no", x, w)):

@@ -1,3 +1,4 @@
+import pytest
 import tensorflow as tf
 
 from kfac.graph_search.tower import Tower
@@ -64,3 +65,20 @@ def test_what_is_made_from_variables_only(graph):
     tower = Tower([*of_data, *of_variables], [w, b])
     assert not any(map(tower.is_of_variables, of_data))
     assert all(map(tower.is_of_variables, of_variables))
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_batch_that_a_variable_holds_is_data(graph, use_resource):
+    def variable(name, shape, trainable=False):
+        return v1.get_variable(name, shape, trainable=trainable, use_resource=use_resource)
+
+    batch, of_all_towers = variable("batch", [4, 3]), variable("of_all_towers", [8, 3])
+    others = variable("w", [4, 3], True), variable("average", [4]), variable("kept", [3, 3])
+    both = [tf.exp(each) for each in (batch, of_all_towers)]
+    none = [tf.exp(each) for each in others]
+    outputs = [tf.ones([4, 2]), *(tf.fill([4, 1], tf.reduce_sum(each)) for each in (*both, *none))]
+    tower = Tower(outputs, [])
+    assert [tower.is_of_variables(each) for each in both] == [False] * 2
+    assert [tower.is_of_variables(each) for each in none] == [True] * 3
+    asked_for = Tower(outputs, [batch])
+    assert asked_for.is_of_variables(both[0])

@@ -1,7 +1,8 @@
 """Fuzzing: many wrong inputs of a kind, each drawn from a seed and its number.
 
-Each case ends in success or in one line. With -s, a line is printed for each kind of input.
-`--seed=S --case=N` plays case N of seed S again, alone.
+Each case ends in success or in one line. With -s, a row of a table is printed for each kind of
+input: cases, accepted, refused, failed, seconds, test. `--seed=S --case=N` plays case N of seed S
+again, alone.
 """
 
 import collections
@@ -105,17 +106,14 @@ def fuzz(request, seed):
             except Exception as error:
                 counts["failed"] += 1
                 alike = faults[_place_of(error)]
-                alike.append(f"{name} FAILED\n{_told(error)}")
+                again = f"pytest '{request.node.nodeid}' -n0 -m slow --seed={seed} --case={number}"
+                alike.append(f"{name} FAILED: {again}\n{_told(error)}")
                 if len(alike) == 1:
                     print(*alike, flush=True)
                 if len(faults) == MOST_FAULTS:
                     break
         seconds = time.monotonic() - began
-        print(
-            f"fuzz {kind} cases={counts.total()} ok={counts['ok']} refused={counts['refused']} "
-            f"failed={counts['failed']} seconds={seconds:.0f}",
-            flush=True,
-        )
+        print(f"\n{_row(kind, counts, seconds, request.node)}", flush=True)
         if faults:
             texts = (f"{alike[0]}\n({len(alike)} such cases)" for alike in faults.values())
             pytest.fail("\n\n".join(texts), pytrace=False)
@@ -123,6 +121,13 @@ def fuzz(request, seed):
             assert not [outcome for outcome in expected if not counts[outcome]]
 
     return run
+
+
+def _row(kind, counts, seconds, test):
+    """Returns the row of a kind in the table of docs/explanations/reliability.md."""
+    ends = (f"{counts[end]:,}" for end in ("ok", "refused", "failed"))
+    name = f"`{test.path.name}::{test.name}`"
+    return f"| {' | '.join((kind, f'{counts.total():,}', *ends, f'{seconds:.0f}', name))} |"
 
 
 def _outcome(play, draw):

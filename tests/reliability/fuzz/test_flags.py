@@ -74,12 +74,22 @@ STEPS = (
     "\uff11:\uff12",
     "2:2",
 )
-SMALL = {"train_steps": "2", "batch_size": "4", "steps": "2", "max_number_of_steps": "1"}
+SMALL = {
+    **{"train_steps": "2", "batch_size": "4", "steps": "2", "max_number_of_steps": "1"},
+    "num_clusters": "2",
+}
 RUN_ONE_IN = 200
 """Cases that really do what they are asked, if they are accepted; all others only begin it."""
 
-FEW = ("--train_steps=1", "--batch_size=4", "--num_towers=2", "--eval_every_steps=1")
-FEW_OF_SLIM = ("--max_number_of_steps=1", "--batch_size=4", "--num_clones=1")
+FEW = {
+    **{"train_steps": 1, "batch_size": 4, "num_towers": 2, "eval_every_steps": 1},
+    **{"max_number_of_steps": 1, "num_clones": 1, "max_num_batches": 2},
+}
+"""Values with which a program ends soon."""
+
+OF_SLIM = {"dataset_name": "digits", "model_name": "lenet", "dataset_split_name": "train"}
+TRAINED = "../trained"
+"""Model directory of slim's network, for the program that evaluates it."""
 
 
 MOST_MEMORY = 8 << 30
@@ -181,10 +191,10 @@ def arguments_for(draw, damage, known):
     """Returns a command line."""
     base = {name: value for name, value in SMALL.items() if name in known}
     if "dataset_name" in known:
-        base |= {"dataset_name": "digits", "model_name": "lenet", "dataset_split_name": "train"}
-    base["train_dir" if "train_dir" in known else "model_dir"] = "new"
-    if "model_dir" not in known and "train_dir" not in known:
-        del base["model_dir"]
+        base |= OF_SLIM
+    if "eval_dir" in known:
+        base["checkpoint_path"] = TRAINED
+    base |= {name: "new" for name in ("model_dir", "train_dir", "eval_dir") if name in known}
     line = [f"--{name}={value}" for name, value in base.items()]
     if "dry_run" in known and draw.random() < 0.4:
         line.append("--dry_run")
@@ -234,6 +244,14 @@ def prepare(folder):
     os.chdir(folder)
 
 
+def train_slim(folder):
+    """Trains slim's network for one step, for the evaluation of it."""
+    flags_of_train = {**OF_SLIM, "train_dir": folder, "max_number_of_steps": 1, "batch_size": 4}
+    arguments = [f"--{name}={value}" for name, value in flags_of_train.items()]
+    code, _, err = run("slim.train_image_classifier", arguments)
+    assert code == 0, err
+
+
 @pytest.fixture
 def bounded_memory():
     """Lets the process take a few GB at most, so that a huge number cannot take the machine."""
@@ -263,13 +281,16 @@ def quick(plain_sessions, bounded_memory, monkeypatch, tmp_path):
 @pytest.mark.usefixtures("quick")
 def test_flags(fuzz, program, cases, damage, refused, tmp_path):
     known = known_flags(program)
+    few = [f"--{name}={value}" for name, value in FEW.items() if name in known]
+    if "eval_dir" in known:
+        train_slim(tmp_path / "trained")
 
     def play(draw):
         prepare(tmp_path / "case")
         line = arguments_for(draw, damage, known)
         is_run = not draw.randrange(RUN_ONE_IN)
         if is_run:
-            line += FEW_OF_SLIM if program.startswith("slim") else FEW
+            line += few
         try:
             with contextlib.nullcontext() if is_run else patched():
                 code, _, err = run(program, line)

@@ -287,7 +287,7 @@ def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
 
 def test_training_without_input_warns(linear, tmp_path, caplog):
     linear.make_estimator(tmp_path).train(lambda: linear.input_fn().take(0), max_steps=3)
-    assert "Training made no step: the input ended before its first batch" in caplog.text
+    assert "Training made no step: the input ended before the first step" in caplog.text
     linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=1)
     assert caplog.text.count("Training made no step") == 1
 

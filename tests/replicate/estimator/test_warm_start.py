@@ -226,6 +226,13 @@ def test_source_that_does_not_fit(linear, begin, tmp_path, path, text):
         begin(tmp_path / path)
 
 
+def test_names_that_no_variable_has(source, begin):
+    settings = WarmStartSettings(source.model_dir, ".*", None, {"absent": "w"})
+    for kind in (CheckpointError, ValueError):  # tf.estimator raised ValueError.
+        with pytest.raises(kind, match=r"Cannot warm-start the model from .*absent"):
+            begin(settings)
+
+
 def test_pattern_that_matches_nothing(source, begin, tmp_path):
     with pytest.raises(ValueError, match=r"'v:0' matches none of the trainable variables, \['w:0'"):
         begin(WarmStartSettings(tmp_path / "source", "v:0"))

@@ -89,6 +89,8 @@ def test_wrong_arguments_are_refused():
     for arguments in ((3,), ("mask", 3), ("mask", [3])):
         with pytest.raises(TypeError, match=r"Cannot make SequentialHeadWrapper: feature.*, got 3"):
             SequentialHeadWrapper(head, *arguments)
+    with pytest.raises(TypeError, match=r"static_head must be a replicate\.Head, got 3"):
+        SequentialHeadWrapper(3)
     with pytest.raises(ValueError, match="of MultiHead 'r': a mask belongs to one head"):
         SequentialHeadWrapper(MultiHead([head]))
 

@@ -77,9 +77,11 @@ def test_cosine_distances_are_not_rooted(tmp_path):
     np.testing.assert_allclose(model.score(once), expected.min(axis=1).sum(), rtol=1e-5)
 
 
-def test_one_batch_chooses_the_centers_and_the_next_call_trains(tmp_path):
+def test_one_batch_chooses_the_centers_and_the_next_call_trains(tmp_path, caplog):
     model = kmeans(3, tmp_path, use_mini_batch=False)
     model.train(once)
+    assert "the input ended before the first step" in caplog.text
+    assert "as KMeansClustering reads those that its first centers are chosen from" in caplog.text
     first = model.cluster_centers()
     assert (first[:, None] == POINTS).all(axis=2).any(axis=1).all()
     model.train(once)

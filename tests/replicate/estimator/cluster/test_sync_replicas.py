@@ -124,6 +124,16 @@ def test_missing_hook_gives_a_warning(graph, caplog):
     assert "its hook is missing" not in caplog.text
 
 
+@pytest.mark.parametrize(("tokens", "number", "warns"), [(2, 1, False), (2, 2, True)])
+def test_fewer_tokens_than_senders_give_a_warning(graph, caplog, tokens, number, warns):
+    model = Model(tokens=tokens)
+    with_orderly_ends([], False, bool, number)
+    assert "tokens" not in caplog.text  # A process without the hook sends no gradients.
+    with_orderly_ends([SyncReplicasHook(model.sync, False)], False, bool, number)
+    assert ("number 3 of those that train" in caplog.text) == warns
+    assert ("only 2 tokens per step" in caplog.text) == warns
+
+
 def test_other_optimizers_are_refused(graph):
     descent = v1.train.GradientDescentOptimizer(1.0)
     with pytest.raises(TypeError, match=r"got <tensorflow.*GradientDescent.*lambda: optimizer.wr"):
