@@ -274,6 +274,7 @@ def test_chief_stands_in_for_a_worker_that_never_comes(cluster):
         assert 0 < found[f"kfac/monitor/{phase}_seconds"] < 60
 
 
+@pytest.mark.slow
 def test_dedicated_workers(cluster):
     spec, servers = cluster
     workers = dedicated_workers(spec, "dedicated")
