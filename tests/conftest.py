@@ -138,7 +138,9 @@ def own_log(caplog):
 
 
 _BEGIN = """
-import os, sys
+import gc, os, sys
+gc.freeze()
+gc.set_threshold(700, 10, 50)
 os.setsid()
 for number, stream in enumerate(streams):
     os.dup2(stream.fileno(), number)

@@ -100,7 +100,7 @@ def reports(run_python, tmp_path):
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "names",
-    [["layers_convnet", "linear_and_deep"], pytest.param(["lstm_text"], marks=pytest.mark.slow)],
+    [["linear_and_deep"], pytest.param(["layers_convnet", "lstm_text"], marks=pytest.mark.slow)],
     ids=" ".join,
 )
 def test_programs(reports, names):
