@@ -98,9 +98,8 @@ CASES["combined"] = (combined, CLASSES)
 
 GUARDED_BY_OTHERS = ("two_classes", "numbers", "labels", "linear", "combined")
 """Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first. "two_heads" has the
-head of "numbers", "three_classes_with_weights" that of "linear"; tests/kfac/test_canned.py has the
-loss of "labels". The towers of a model with two optimizers are in
-tests/replicate/canned/test_combined.py."""
+head of "numbers", "three_classes_with_weights" that of "linear". The tests of canned estimators
+have the losses of "labels", in heads/test_multi_label.py, and the towers of "combined"."""
 
 
 def initialize(session):
