@@ -13,6 +13,9 @@ READY_TF215 := .venv-tf215/.ready-tf215
 READY_DOCS := .venv-docs/.ready-docs
 TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
 
+# Without bytecode files pytest rewrites the assertions of all tests anew in each run.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup train test test-tf215 docs bench gpu-check lint audit build lock clean
 
 help:

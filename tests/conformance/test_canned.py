@@ -4,7 +4,7 @@ All models are built side by side in one graph, each below a variable scope of i
 together, on batches that the towers divide and on others that they do not. The reference is the
 same estimator without `devices`; its numbers are checked against NumPy elsewhere.
 
-The default has each estimator with two optimizers; `-m slow` has it with all.
+The default has each estimator with one optimizer; `-m slow` has it with all.
 """
 
 import functools
@@ -76,14 +76,10 @@ MEMBERS = [
     for index, names in enumerate(itertools.product(ESTIMATORS, OPTIMIZERS))
 ]
 SAMPLE = [
-    ("dnn", "sgd", "mean"),
     ("dnn", "adagrad", "sum"),
     ("linear", "ftrl", "mean"),
-    ("linear", "adam", "sum"),
-    ("combined", "adagrad", "mean"),
-    ("combined", "ftrl", "sum"),
+    ("combined", "sgd", "sum"),
     ("baseline", "adam", "mean"),
-    ("baseline", "sgd", "sum"),
 ]
 
 
@@ -205,7 +201,7 @@ def check_towers(members, model_dir):
 def test_two_towers_train_as_one(model_dir):
     """Every variable moves, too."""
     losses, values = check_towers(SAMPLE, model_dir)
-    assert sum("word" in name or "tags" in name for name in values) == 2 * (2 + 2 + 4)
+    assert sum("word" in name or "tags" in name for name in values) == 2 + 2 + 4
     for name, value in values.items():
         assert np.isfinite(value).all()
         assert np.abs(value - initial(name, value.shape)).max() > 1e-4, name

@@ -96,9 +96,10 @@ def combined(model_dir=None, *, optimizer, **kwargs):
 
 CASES["combined"] = (combined, CLASSES)
 
-GUARDED_BY_OTHERS = ("two_classes", "numbers")
-"""Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first, "two_heads" the other's
-head."""
+GUARDED_BY_OTHERS = ("two_classes", "numbers", "labels", "linear", "combined")
+"""Slow cases: `test_replicated_model_fn_trains_as_one_tower` has the first. "two_heads" has the
+head of "numbers", "three_classes_with_weights" that of "linear". The tests of canned estimators
+have the losses of "labels", in heads/test_multi_label.py, and the towers of "combined"."""
 
 
 def initialize(session):
@@ -344,6 +345,7 @@ def test_estimator_trains_resumes_evaluates_predicts_and_exports(tmp_path, plain
     np.testing.assert_allclose(found[0], probabilities, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_kfac_learns_digits_in_fewer_steps_than_adagrad():
     datasets = pytest.importorskip("sklearn.datasets")
     images, labels = datasets.load_digits(return_X_y=True)

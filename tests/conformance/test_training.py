@@ -284,7 +284,7 @@ def check_uneven(towers, dtype, members):
 
 @pytest.mark.parametrize(
     ("towers", "dtype"),
-    [(3, "float32"), (8, "float64")],
+    [(3, "float32"), pytest.param(8, "float64", marks=pytest.mark.slow)],
 )
 def test_uneven_batches_train_as_one(towers, dtype):
     """Batches of 5, 6, 7, 5 … rows, on 8 towers fewer than towers."""

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl.testing import flagsaver
 
 import kfac
 import replicate
@@ -65,6 +66,23 @@ def test_predictions_are_images_and_codes(graph):
     assert 0 < found["image"].min() < found["image"].max() < 1
 
 
+def test_program_draws_reconstructions(monkeypatch, tmp_path, capsys):
+    """With fewer layers than the program has by itself."""
+    monkeypatch.setattr(autoencoder, "HIDDEN", (8,))
+    with flagsaver.flagsaver():
+        autoencoder.define_flags()
+        flags = ("--train_steps=2", "--eval_every_steps=2", "--num_towers=1", "--progress=off")
+        autoencoder.FLAGS(["autoencoder", f"--model_dir={tmp_path}", *flags])
+        autoencoder.main()
+    out = capsys.readouterr().out
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+) error", out)]
+    assert len(losses) == 2
+    assert max(losses) < 64 * np.log(2)  # that of gray images
+    assert f"{tmp_path}/autoencoder.png\n" in out
+    assert (tmp_path / "autoencoder.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
 def test_reaches_a_loss_and_draws_reconstructions(run_program, tmp_path):
     done = run_program(
         "autoencoder",

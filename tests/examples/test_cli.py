@@ -127,9 +127,32 @@ def test_show_aligns_labels_and_continues_long_values_in_the_same_column(capsys)
     assert model.index("one") == rest.index("two") == batch.index("128")
 
 
-def test_tensorflow_is_imported_silently_and_its_errors_are_not_hidden(tmp_path):
+@pytest.mark.slow
+def test_tensorflow_is_imported_silently(tmp_path):
     done = run_program(tmp_path, "cli.import_tensorflow()\nprint('tensorflow' in sys.modules)")
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+TALKING = """
+import os
+from unittest import mock
+
+os.write(2, b"registering a factory for the third time")
+print(os.environ["TF_CPP_MIN_LOG_LEVEL"])
+compat = mock.Mock()
+compat.v1.logging.set_verbosity = print
+compat.v1.logging.ERROR = "errors only"
+"""
+
+
+def test_lines_of_an_import_are_hidden(tmp_path, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    (tmp_path / "tensorflow.py").write_text(TALKING)
+    done = run_program(tmp_path, "cli.import_tensorflow()")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\nerrors only\n", "")
+
+
+def test_errors_of_an_import_are_shown(tmp_path):
     (tmp_path / "tensorflow.py").write_text("import os\nos.write(2, b'why it failed')\n1 / 0\n")
     done = run_program(tmp_path, "cli.import_tensorflow()")
     assert done.returncode == 1

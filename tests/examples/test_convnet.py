@@ -126,6 +126,7 @@ runpy.run_module("examples.convnet", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.slow
 def test_interrupt_saves_and_prints_the_command_to_resume(run_python, tmp_path):
     model_dir = tmp_path / "model"
     flags = ("--train_steps=1000000", "--eval_every_steps=1000000", "--progress=bar")
@@ -146,7 +147,9 @@ def test_interrupt_saves_and_prints_the_command_to_resume(run_python, tmp_path):
     [
         "--mode=estimator --auto_register --approx=diagonal",
         "--mode=single_machine --optimizer=momentum",
-        "--mode=multitower --kfac_updates=periodic --approx=diagonal",
+        pytest.param(
+            "--mode=multitower --kfac_updates=periodic --approx=diagonal", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_every_mode_reaches_an_accuracy(run_program, tmp_path, own_log, flags):

@@ -65,7 +65,9 @@ def test_make_optimizer_makes_the_named_one(graph, name, kind):
     assert isinstance(convnet_model.make_optimizer({**PARAMS, "optimizer": name}), kind)
 
 
-@pytest.mark.parametrize("optimizer", ["kfac", "momentum", "adam"])
+@pytest.mark.parametrize(
+    "optimizer", [pytest.param("kfac", marks=pytest.mark.slow), "momentum", "adam"]
+)
 def test_two_towers_train_and_share_six_variables(graph, optimizer):
     random = np.random.RandomState(0)
     images = tf.constant(random.rand(8, 8, 8, 1).astype(np.float32))

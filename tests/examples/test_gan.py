@@ -93,18 +93,26 @@ def test_distances_are_those_to_the_nearest():
     np.testing.assert_allclose(found["test to sample"], (1 + 3) / 2, rtol=1e-5)
 
 
-def test_samples_come_near_to_images(run_program, tmp_path):
+def run_gan(run_program, tmp_path, steps):
+    """Runs the program; returns what it prints, and the mean distance of samples to images."""
     arguments = (f"--model_dir={tmp_path}", "--progress=off", "--eval_every_steps=200")
     arguments += ("--batch_size=64", "--learning_rate=0.004")
-    first = run_program("gan", *arguments, "--train_steps=1")
-    done = run_program("gan", *arguments, "--train_steps=200")
-    assert (first.code, done.code) == (0, 0), done.err
-    assert "2 towers" in done.out
-    assert "continuing at step 1" in done.out
-    untrained, trained = (
-        float(re.search(r"^sample to image (\S+)", out, re.MULTILINE)[1])
-        for out in (first.out, done.out)
-    )
+    done = run_program("gan", *arguments, f"--train_steps={steps}")
+    assert done.code == 0, done.err
+    return done.out, float(re.search(r"^sample to image (\S+)", done.out, re.MULTILINE)[1])
+
+
+def test_program_draws_samples(run_program, tmp_path):
+    printed, distance = run_gan(run_program, tmp_path, 2)
+    assert "2 towers" in printed
+    assert 3.0 < distance < 8.0  # An image has 64 pixels in [0, 1].
+    assert (tmp_path / "samples.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+def test_samples_come_near_to_images(run_program, tmp_path):
+    _, untrained = run_gan(run_program, tmp_path, 1)
+    printed, trained = run_gan(run_program, tmp_path, 200)
+    assert "continuing at step 1" in printed
     assert untrained > 3.0
     assert trained < 2.6
-    assert (tmp_path / "samples.png").read_bytes()[:4] == b"\x89PNG"

@@ -53,7 +53,9 @@ def test_a_wrong_flag_is_answered_with_one_line_and_exit_code_2(
     assert message in done.err
 
 
-@pytest.mark.parametrize(("optimizer", "towers"), [("kfac", 1), ("momentum", 2)])
+@pytest.mark.parametrize(
+    ("optimizer", "towers"), [pytest.param("kfac", 1, marks=pytest.mark.slow), ("momentum", 2)]
+)
 def test_learns_the_digits_alone(run_program, tmp_path, optimizer, towers):
     done = run_program(
         "model_average",

@@ -31,7 +31,9 @@ def test_logits_are_those_of_the_recurrence(graph):
 
 
 # The program is run with kron_series_2 below.
-@pytest.mark.parametrize("approx", ["kron_series_1", "kron_indep"])
+@pytest.mark.parametrize(
+    "approx", [pytest.param("kron_series_1", marks=pytest.mark.slow), "kron_indep"]
+)
 def test_two_towers_train_with_each_approximation(graph, approx):
     v1.set_random_seed(0)
     v1.train.get_or_create_global_step()

@@ -19,7 +19,10 @@ import replicate
 
 v1 = tf.compat.v1
 LOADERS = {"digits": load_digits, "wine": load_wine, "breast_cancer": load_breast_cancer}
-NAMES = [pytest.param("digits", marks=pytest.mark.slow), "wine", "breast_cancer"]
+NAMES = [
+    "wine",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("digits", "breast_cancer")),
+]
 """Wine has three classes, breast cancer two. The ten of the digits take longer."""
 HIDDEN = 32
 STEPS = 150

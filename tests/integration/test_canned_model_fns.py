@@ -81,6 +81,7 @@ def input_fn():
     return tf.data.Dataset.from_tensors((FEATURES, KIND))
 
 
+@pytest.mark.slow
 def test_best_exporter_reads_the_metric_of_a_head(tmp_path):
     """A model_fn of a ready-made estimator, in an Estimator of its own."""
     classifier = replicate.DNNClassifier([8], [X], str(tmp_path), optimizer="Adam")

@@ -174,7 +174,7 @@ def test_deployment_config_of_a_cluster_equals_one_process(start_servers, tmp_pa
     assert len(found) == 2
 
 
-@pytest.mark.parametrize("replicas_to_aggregate", [2, 1])
+@pytest.mark.parametrize("replicas_to_aggregate", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_kfac_in_synchronous_training_learns_and_ends(
     start_servers, tmp_path, replicas_to_aggregate
 ):

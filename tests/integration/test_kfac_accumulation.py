@@ -4,6 +4,7 @@ import contextlib
 import functools
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import kfac
@@ -103,6 +104,7 @@ def assert_as_one_batch(got, every):
         np.testing.assert_allclose(got[name], expected[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 def test_micro_batches_of_one_tower_equal_whole_batches():
     with trainer(ROWS, 1, MICRO_BATCHES, every=2, use_resource=False) as train:
         assert_as_one_batch(train(batches(ROWS)), every=2)

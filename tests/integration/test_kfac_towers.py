@@ -150,7 +150,7 @@ def check_towers(model, estimation_mode, dtype, towers):
 @pytest.mark.parametrize(
     ("model", "estimation_mode", "dtype", "towers"),
     [
-        ("perceptron", "empirical", "float32", 3),
+        pytest.param("perceptron", "empirical", "float32", 3, marks=pytest.mark.slow),
         ("convnet", "exact", "float32", 2),
         ("embedding", "exact", "float64", 2),
         ("recurrent", "empirical", "float64", 2),

@@ -104,7 +104,7 @@ def assert_alike(found, expected):
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=5e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("momentum_type", ["adam", "qmodel"])
+@pytest.mark.parametrize("momentum_type", [pytest.param("adam", marks=pytest.mark.slow), "qmodel"])
 def test_tower_optimizer(momentum_type):
     def model_fn(features, labels, mode):
         loss = registered_loss(features, labels)

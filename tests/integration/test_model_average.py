@@ -82,7 +82,9 @@ def make(model_dir, optimizer="momentum", averaged=True, towers=1):
     return replicate.Estimator(model, str(model_dir), config, params)
 
 
-@pytest.mark.parametrize(("optimizer", "towers"), [("momentum", 1), ("kfac", 2)])
+@pytest.mark.parametrize(
+    ("optimizer", "towers"), [pytest.param("momentum", 1, marks=pytest.mark.slow), ("kfac", 2)]
+)
 def test_one_worker_trains_as_without_averaging(tmp_path, optimizer, towers):
     ordinary = make(tmp_path / "ordinary", optimizer, averaged=False)
     ordinary.train(input_fn, max_steps=12)

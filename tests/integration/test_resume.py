@@ -100,6 +100,7 @@ def saved(run, model_dir):
     return {name: reader.get_tensor(name) for name in names}
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_run_equals_an_uninterrupted_one(train, tmp_path):
     expected = saved(train(tmp_path / "whole"), tmp_path / "whole")
     killed = train(tmp_path / "killed", KILL_AT)

@@ -102,7 +102,10 @@ def train(optimizer, towers, save=None, restore=None):
             return found, losses, session.run(variables)
 
 
-@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+@pytest.mark.parametrize(
+    "optimizer",
+    [pytest.param(o, marks=[pytest.mark.slow] * (o == "kfac")) for o in sorted(OPTIMIZERS)],
+)
 def test_towers_equal_one_tower_and_share_its_checkpoints(optimizer, tmp_path):
     path = str(tmp_path / "model.ckpt")
     got, losses = train(optimizer, towers=2, save=path)

@@ -187,6 +187,7 @@ def test_many_kinds_of_layers_train_in_the_behavior_of_tensorflow_1(behavior, gr
     assert_trains(session, loss, train, optimizer)
 
 
+@pytest.mark.slow
 def test_many_kinds_of_layers_train_on_from_a_checkpoint(tmp_path):
     """Sixteen steps, then two more: as they are, or in a graph with other ops and scopes."""
     path, results = str(tmp_path / "model.ckpt"), []

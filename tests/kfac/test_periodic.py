@@ -170,7 +170,11 @@ def test_fifty_runs_through_apply_gradients_over_two_towers(build_network, sessi
 
 @pytest.mark.parametrize(
     ("behavior", "every", "use_resource", "towers"),
-    [("v1", 2, False, 2), ("v1", 2, True, 1), ("v2", 1, True, 1)],
+    [
+        ("v1", 2, False, 2),
+        pytest.param("v1", 2, True, 1, marks=pytest.mark.slow),
+        ("v2", 1, True, 1),
+    ],
     indirect=["behavior"],
 )
 def test_both_behaviors_of_tensorflow(

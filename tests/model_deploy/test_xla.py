@@ -1,6 +1,7 @@
 """Operations that XLA compiles, and equal results with and without it."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from model_deploy import DeploymentConfig, deploy
@@ -71,6 +72,7 @@ def test_gradients_outside_the_scope_are_compiled_but_not_their_consumers(graph)
     assert not is_marked(outside.op)
 
 
+@pytest.mark.slow
 def test_clones_train_the_same_weights(new_graph, data, batch_norm_classifier):
     def trained(xla):
         config = DeploymentConfig(2, clone_on_cpu=True, xla=xla)

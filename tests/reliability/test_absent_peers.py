@@ -46,13 +46,14 @@ def cluster_without(cluster, tmp_path):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("absent", "mode"),
     [
         ("ps 0", "async"),
-        pytest.param("chief 0", "async", marks=pytest.mark.slow),
-        pytest.param("worker 0", "lockstep", marks=pytest.mark.slow),
+        ("chief 0", "async"),
+        ("worker 0", "lockstep"),
     ],
 )
 def test_a_task_that_never_comes_is_named(absent, mode, cluster_without, journal):

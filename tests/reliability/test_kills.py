@@ -118,7 +118,7 @@ class Killer:
 @pytest.mark.parametrize(
     ("mode", "kills"),
     [
-        ("sync", ["worker", "ps"]),
+        ("sync", ["ps"]),
         pytest.param("async", list(TASKS), marks=pytest.mark.slow),
         pytest.param("sync", list(TASKS), marks=pytest.mark.slow),
     ],

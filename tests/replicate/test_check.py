@@ -245,7 +245,6 @@ def test_kfac():
     check = quietly(model_fn)
     assert check.ok(1e-5), str(check)
     assert len(check.variables) > 5, "factors and velocities are compared, too"
-    assert not quietly(model_fn, loss_reduction=Reduction.SUM).ok(1e-2)
 
 
 def test_plain_optimizer_on_one_tower_has_no_gradients_to_compare():

@@ -1,11 +1,13 @@
 import importlib
 import json
+import sys
+import types
 
 import pytest
 from absl import flags
 
 from benchmarks.gpu_check.devices import Gpu, choose_devices
-from benchmarks.gpu_check.outcome import Verdict
+from benchmarks.gpu_check.outcome import Outcome, Verdict
 from benchmarks.gpu_check.parts import PARTS, Part
 
 main = importlib.import_module("benchmarks.gpu_check.__main__")
@@ -64,6 +66,28 @@ def test_skipped_parts_do_not_fail(tmp_path, monkeypatch, capfd):
     ]
 
 
+def test_a_part_that_succeeds_writes_its_outcome(tmp_path, monkeypatch):
+    """The child's work is done in this process, on the way to its command."""
+    seen, chosen, make_command = [], choose_devices([]), main.run_part.command
+    monkeypatch.setattr(main, "PARTS", {"easy": Part("easy", "run", 60)})
+    monkeypatch.setattr(main.run_part, "PARTS", main.PARTS)
+    monkeypatch.setattr(main.run_part.devices, "set_up", seen.append)
+    easy = types.SimpleNamespace(run=lambda given: Outcome(Verdict.OK, "all is well"))
+    monkeypatch.setitem(sys.modules, "benchmarks.gpu_check.easy", easy)
+
+    def command(part, devices, file):
+        words = make_command(part, devices, file)
+        main.run_part.main(words[3:])
+        return [*words[:1], "-c", "pass"]
+
+    monkeypatch.setattr(main.run_part, "command", command)
+    outcomes = main.check(["easy"], [], chosen, tmp_path, slowdown=1.0)
+    assert outcomes["easy"].verdict is Verdict.OK, outcomes
+    assert seen == [chosen]
+    assert json.loads((tmp_path / "easy.json").read_text())["summary"] == "all is well"
+
+
+@pytest.mark.slow
 def test_a_part_from_end_to_end(tmp_path):
     parts = ["mixed_precision"]
     outcomes = main.check(parts, [], choose_devices([]), tmp_path, slowdown=3.0)

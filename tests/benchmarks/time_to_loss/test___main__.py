@@ -151,7 +151,10 @@ def test_picture(curves, tmp_path):
 
 @pytest.mark.parametrize(
     ("problem", "names"),
-    [("autoencoder", ("adam", "kfac")), ("convnet", ("momentum", "kfac fixed"))],
+    [
+        ("autoencoder", ("adam", "kfac")),
+        pytest.param("convnet", ("momentum", "kfac fixed"), marks=pytest.mark.slow),
+    ],
 )
 def test_programs_start_equal_and_learn(monkeypatch, problem, names):
     monkeypatch.setattr(loss_programs, "UNITS", (8, 2))

@@ -13,7 +13,8 @@ from benchmarks.time_to_loss.race_settings import Problem
 from examples import mnist
 
 
-@pytest.mark.parametrize("model", ["convnet", pytest.param("autoencoder", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["convnet", "autoencoder"])
 def test_rivals_have_the_same_weights_and_batches(model, monkeypatch, run_python):
     def run_in_fork(command, *_):
         program, *arguments = command[3:]

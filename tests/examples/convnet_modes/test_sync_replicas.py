@@ -1,5 +1,6 @@
 """Graphs of the workers: same variables, and an optimizer with its hook."""
 
+import pytest
 import tensorflow as tf
 
 import kfac
@@ -24,6 +25,7 @@ def built(task_type, task_id, **params):
     )
 
 
+@pytest.mark.slow
 def test_workers_of_different_roles_make_the_same_variables():
     def names(task_type, task_id):
         with tf.Graph().as_default():

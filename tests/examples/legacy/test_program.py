@@ -81,24 +81,36 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def reports(run_python, tmp_path_factory):
-    """The reports of all programs, by name, from one process."""
+@pytest.fixture
+def reports(run_python, tmp_path):
+    """Makes the reports of programs, by name, in one process."""
     for needed in ("tf_keras", "sklearn"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed")
-    folder = tmp_path_factory.mktemp("legacy")
-    numbers = {name: towers for name, (_, towers, _) in PROGRAMS.items()}
-    done = run_python(CHILD, folder, STEPS, json.dumps(numbers), timeout=230, quick=True)
-    assert done.code == 0, done.err
-    return json.loads(done.out.splitlines()[-1])
+
+    def report(names):
+        numbers = {name: PROGRAMS[name][1] for name in names}
+        done = run_python(CHILD, tmp_path, STEPS, json.dumps(numbers), timeout=230, quick=True)
+        assert done.code == 0, done.err
+        return json.loads(done.out.splitlines()[-1])
+
+    return report
 
 
-@pytest.mark.timeout(240)  # The first one waits for all three programs.
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_program(reports, name):
-    accuracy, numbers, signatures = PROGRAMS[name]
-    report = reports[name]
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "names",
+    [["linear_and_deep"], pytest.param(["layers_convnet", "lstm_text"], marks=pytest.mark.slow)],
+    ids=" ".join,
+)
+def test_programs(reports, names):
+    found = reports(names)
+    assert list(found) == names
+    for name, report in found.items():
+        check(report, *PROGRAMS[name])
+
+
+def check(report, accuracy, numbers, signatures):
     for towers in numbers:
         results = {key: float(value) for key, value in report[str(towers)].items()}
         assert results["accuracy"] >= accuracy

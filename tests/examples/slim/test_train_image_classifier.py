@@ -303,15 +303,11 @@ def write_images(folder, dataset):
             writer.write(example.SerializeToString())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "flags", "about"),
     [
-        pytest.param(
-            "cifar10",
-            ["--model_name=cifarnet"],
-            "10 images, 10 classes, for cifarnet as 32x32",
-            marks=pytest.mark.slow,
-        ),
+        ("cifar10", ["--model_name=cifarnet"], "10 images, 10 classes, for cifarnet as 32x32"),
         (
             "tfrecords",
             [

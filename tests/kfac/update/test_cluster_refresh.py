@@ -25,7 +25,7 @@ class Step:
 
 
 class Curvature:
-    """Two factors, one of them without inverses."""
+    """Factors with inverses, and one without."""
 
     class Factor:
         inverse_cost = 1.0
@@ -33,9 +33,9 @@ class Curvature:
         def __init__(self, variables):
             self.inverse_update_vars = variables
 
-    def __init__(self, variable):
+    def __init__(self, variable, inverses):
         self.layers = type("Layers", (), {"registered_variables": [variable]})
-        self.factors = [self.Factor([variable]), self.Factor([])]
+        self.factors = [*(self.Factor([variable]) for _ in range(inverses)), self.Factor([])]
         self.inverted = []
 
     def has_averages(self):
@@ -58,9 +58,9 @@ class Curvature:
 def build(graph):
     """A function that applies the policy of a role: (policy, step, curvature)."""
 
-    def build(*role):
+    def build(*role, inverses=1):
         variable = v1.get_variable("w", initializer=tf.zeros([2]))
-        step, curvature = Step(), Curvature(variable)
+        step, curvature = Step(), Curvature(variable, inverses)
         policy = ClusterRefresh(step, curvature, WorkerRole(*role), "KFAC", 10, 1)
         global_step = v1.train.get_or_create_global_step()
         policy.apply([(tf.ones([2]), variable)], global_step, None)
@@ -77,12 +77,13 @@ def test_the_step_waits_for_inverses_but_summaries_do_not(build):
     assert [v.op.name for v in policy.variables] == ["kfac/invert_at"]
 
 
-@pytest.mark.parametrize(("index", "has_queue"), [(0, False), (4, True)])
-def test_a_dedicated_worker_queues_the_factors_that_have_inverses(build, index, has_queue):
-    policy, _, _ = build("dedicated_workers", 5, index)
-    assert (policy.inverse_queue is not None) == has_queue
-    if has_queue:
-        assert len(policy.inverse_queue.ops) == 1
+@pytest.mark.parametrize(("index", "queued"), [(0, []), (4, [(0,), (1,)])])
+def test_a_dedicated_worker_queues_the_factors_that_have_inverses(build, index, queued):
+    policy, _, curvature = build("dedicated_workers", 5, index, inverses=2)
+    assert (policy.inverse_queue is not None) == bool(queued)
+    if queued:
+        assert len(policy.inverse_queue.ops) == len(queued)
+        assert curvature.inverted[: len(queued)] == queued
 
 
 def test_the_global_step_is_required(graph):

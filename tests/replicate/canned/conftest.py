@@ -20,7 +20,9 @@ def train_steps():
             v1.set_random_seed(0)
             step = v1.train.create_global_step()
             spec = estimator.model_fn(features, labels, "train", estimator.config)
-            with v1.Session(config=v1.ConfigProto(device_count={"CPU": 8})) as session:
+            config = v1.ConfigProto(device_count={"CPU": 8})
+            config.graph_options.rewrite_options.disable_meta_optimizer = True
+            with v1.Session(config=config) as session:
                 session.run([v1.global_variables_initializer(), v1.tables_initializer()])
                 for variable in v1.trainable_variables():
                     if initial and variable.op.name in initial:

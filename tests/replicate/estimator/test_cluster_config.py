@@ -248,7 +248,7 @@ _configs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=20) | (_configs | _anything).map(json.dumps))
 def test_any_text_is_a_valid_cluster_or_the_one_error(text):
     try:

@@ -63,7 +63,7 @@ def test_a_task_that_fails_for_good_ends_the_others(supervise, recorder, is_aliv
     ("how", "code", "why"),
     [
         ("sys.exit(138)", 138, "cluster trouble"),
-        ("sys.exit(250)", 250, None),
+        pytest.param("sys.exit(250)", 250, None, marks=pytest.mark.slow),
         ("os.kill(os.getpid(), signal.SIGKILL)", 137, "SIGKILL"),
     ],
 )

@@ -11,10 +11,12 @@ from examples.slim.networks import factory
 v1 = tf.compat.v1
 Keys = v1.GraphKeys
 NAMES = list(factory.NETWORKS)
-FAST = ["cifarnet", "lenet"]
-"""Networks with the layers of most others; depthwise ones are on two towers in `test_layers`."""
-DEEPER = ["resnet_v1_34", "resnet_v1_50", "resnet_v2_18", "resnet_v2_34", "vgg_16"]
+FAST = ["lenet"]
+"""Network with the layers of most others; depthwise ones are on two towers in `test_layers`."""
+DEEPER = ["resnet_v1_34", "resnet_v1_50", "resnet_v2_34", "resnet_v2_50", "vgg_16"]
 """Networks that have more of the same blocks than another one."""
+LARGEST = ["inception_v3"]
+"""Its own tests check its shapes, heads and parameters."""
 SMALL = 1 / 16
 CLASSES = 3
 
@@ -68,7 +70,7 @@ def test_without_classes_there_are_features(graph, num_classes):
     assert not [v for v in v1.global_variables() if "logits" in v.op.name]
 
 
-@pytest.mark.parametrize("name", slow(DEEPER))
+@pytest.mark.parametrize("name", slow(DEEPER + LARGEST))
 def test_network_in_training(graph, name):
     v1.train.create_global_step()
     size = image_size(name)

@@ -177,6 +177,7 @@ def test_warm_start_takes_the_centers(tmp_path):
     np.testing.assert_allclose(model.cluster_centers(), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_digits_against_scikit_learn(tmp_path):
     cluster = pytest.importorskip("sklearn.cluster")
     datasets = pytest.importorskip("sklearn.datasets")
