@@ -1,8 +1,9 @@
 """Kills tasks of a cluster by SIGKILL, one after the other, and measures each recovery.
 
 A run of `trainer.py` goes through phases. In each, one task (or every one that trains or keeps
-variables) is killed at a step that a seed gives. No process goes on to the next phase before the
-cluster has recovered.
+variables) is killed at a step that a seed gives. Either the number of steps of a phase is given,
+and no process goes on to the next phase before the cluster has recovered. Or a phase begins with
+the recovery, and training ends after the last one.
 """
 
 import os
@@ -11,6 +12,9 @@ import signal
 from typing import NamedTuple
 
 PHASE = 40
+STEPS = (7, 20)
+"""Steps between a recovery and the next kill, where phases have no length."""
+
 TASKS = {
     "worker": ["worker 0"],
     "chief": ["chief 0"],
@@ -59,7 +63,7 @@ class Killer:
           folder: The model directory.
           kills: Keys of `TASKS`, in the order of the kills.
           seed: Draws the steps.
-          phase_steps: Steps of a phase, > 20.
+          phase_steps: Steps of a phase, > 20; None for phases without a length.
         """
         self._supervisor = supervisor
         self._journal = journal
@@ -67,7 +71,6 @@ class Killer:
         self._kills = list(kills)
         self._draw = random.Random(seed)
         self._phase_steps = phase_steps
-        self._steps = (phase_steps * 3 // 10, phase_steps - 4)
         self._seen = 0
         self.recoveries = []
         self._begin_phase()
@@ -86,9 +89,15 @@ class Killer:
         if phase < len(self._kills):
             self._victims = TASKS[self._kills[phase]]
             self._witness = WITNESS.get(self._kills[phase], "chief 0")
-            self._at = self._phase_steps * phase + self._draw.randrange(*self._steps)
+            self._at = self._next_step(phase)
             self._killed_at = None
             self._imported = {}
+
+    def _next_step(self, phase):
+        length = self._phase_steps
+        if length is None:
+            return self._seen + self._draw.randrange(*STEPS)
+        return length * phase + self._draw.randrange(length * 3 // 10, length - 4)
 
     def _look(self, name, word, step):
         if self._killed_at is not None:
@@ -113,8 +122,11 @@ class Killer:
         self.recoveries.append(Recovery(kill, self._seen, step, secs, secs_from_import))
         print(self.recoveries[-1])
         gate = self._folder / f"go-{len(self.recoveries)}"
+        self._seen = max(self._seen, step)
         self._begin_phase()
         gate.touch()
+        if self._phase_steps is None and len(self.recoveries) == len(self._kills):
+            (self._folder / "end").touch()
 
     def _now(self):
         return self._journal.entries[-1][0]
