@@ -11,16 +11,18 @@ BIN := .venv/bin
 PYTHON_TF215 ?=
 READY_TF215 := .venv-tf215/.ready-tf215
 READY_DOCS := .venv-docs/.ready-docs
+# Lines of the chaos run that are shown: faults, rows of the table, errors and the summary.
+RELIABILITY_LINES := ^(chaos +\||\| |E  |FAILED|ERROR|=)
 TESTS_TF215 := tests/tf215 tests/model_deploy tests/replicate tests/kfac
 
 # Without bytecode files pytest rewrites the assertions of all tests anew in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup train test test-tf215 docs bench gpu-check lint audit build lock clean
+.PHONY: help setup train test test-tf215 test-reliability docs bench gpu-check lint audit build lock clean
 
 help:
 	@echo 'Usage: make TARGET [ARGS="..."]'
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY)  ## make .venv with everything that training and testing need (TF=gpu for GPUs)
 
@@ -32,6 +34,14 @@ test: setup  ## run the tests; ARGS="tests/kfac -k damping" picks some
 
 test-tf215: $(READY_TF215)  ## run the tests on TensorFlow 2.15, inside its own tf.estimator
 	TF_ENABLE_ONEDNN_OPTS=1 .venv-tf215/bin/python -m pytest -n auto $(or $(ARGS),$(TESTS_TF215))
+
+# The target fails if pytest does, although grep succeeds.
+test-reliability: SHELL := bash
+test-reliability: .SHELLFLAGS := -o pipefail -c
+test-reliability: setup  ## train for 5 minutes in random faults; ARGS="--seed=7 --minutes=15" (2 x 15) changes them
+	@mkdir -p runs
+	$(BIN)/python -m pytest tests/reliability/test_chaos.py -m slow -s $(ARGS) 2>&1 \
+		| tee runs/test-reliability.log | grep --line-buffered -E '$(RELIABILITY_LINES)'
 
 docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; warnings and dead links are errors
 	PYTHONPATH=$(CURDIR) .venv-docs/bin/python -m sphinx -W --keep-going -E -j auto -q $(ARGS) docs docs/_build/html

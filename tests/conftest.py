@@ -60,6 +60,7 @@ def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="seed of random faults and inputs")
     parser.addoption("--case", type=int, help="number of the one fuzzed input to play again")
     parser.addoption("--minutes", type=float, help="duration of the chaos run and of the soak")
+    parser.addoption("--kills", type=int, default=5, help="kills of each kind, for percentiles")
 
 
 def pytest_collection_finish():

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from replicate.errors import CheckpointError
-from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.checkpoints.fallback import listed_checkpoints, step_in_name
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
-from replicate.estimator.checkpoints.reading import read_variable
+from replicate.estimator.checkpoints.reading import damage_in, read_variable
 from replicate.estimator.end_marker import has_ended
 from replicate.estimator.exporting import remove_unfinished
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -169,6 +169,9 @@ def follow_checkpoints(
 ) -> None:
     """Makes a round for each new checkpoint, until one has reached max_steps or training has ended.
 
+    A damaged checkpoint is left out after several attempts: training sets it aside when it starts
+    again, and makes others. If it is the last one, that is an error.
+
     Args:
       rounds: Evaluate and export a checkpoint.
       estimator: Estimator whose model_dir is watched.
@@ -176,8 +179,8 @@ def follow_checkpoints(
       eval_spec: Holds the delay before the first round and the time between rounds.
 
     Raises:
-      CheckpointError: The newest checkpoint cannot be read or exported, or the directory in which
-        there were checkpoints is gone, after several attempts.
+      CheckpointError: The last checkpoint is damaged, one cannot be evaluated or exported, or the
+        directory in which there were checkpoints is gone, after several attempts.
     """
     model_dir = estimator.model_dir
     time.sleep(eval_spec.start_delay_secs)
@@ -202,15 +205,25 @@ def follow_checkpoints(
             rounds.run(newest, is_final)
         except CheckpointError as error:
             failures += 1
-            if failures >= _PATIENCE:
+            if failures < _PATIENCE:
+                log.warning("Will look again for a checkpoint to evaluate: %s", error)
+            elif newest is None or is_final or not _is_replaceable(newest, max_steps):
                 raise
-            log.warning("Will look again for a checkpoint to evaluate: %s", error)
+            else:
+                log.warning("Waiting for another checkpoint, since %s stays damaged.", newest)
+                last, failures = newest, 0
             time.sleep(POLL_SECS)
             continue
         if is_final:
             return
         last, failures = newest, 0
         _wait_until(started + eval_spec.throttle_secs, model_dir)
+
+
+def _is_replaceable(path: str, max_steps: int | None) -> bool:
+    """Returns True if a checkpoint is damaged and not the last one: training makes another."""
+    is_last = max_steps is not None and step_in_name(path) >= max_steps
+    return not is_last and damage_in(path) is not None
 
 
 def _wait_until(deadline: float, model_dir: str) -> None:

@@ -112,7 +112,7 @@ class RunConfig:
         part in the step does not answer, or a connection to a parameter server is dead. None stands
         for `session_creation_timeout_secs`.
       max_restarts: Number of sessions that may be lost in a row without a new highest step.
-        Training waits 1, 2, 4 ... 60 seconds before each new session.
+        Two of these sessions begin 1, 2, 4 ... 60 seconds apart at least.
       steal_model_dir: If True, a training run takes the model directory over from another training
         job that writes there, even a living one. That job saves nothing more, and stops.
       on_save_error: "stop" ends training with a CheckpointError if a checkpoint cannot be written.

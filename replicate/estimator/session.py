@@ -30,10 +30,13 @@ CONNECT_SECS = 30
 """Seconds that the servers of a session may take for their first answer."""
 
 CLOSE_SECS = 2
-"""Seconds that the caller waits for a session on a server to close."""
+"""Seconds that the caller waits for a session on a server to close, unless a server is lost."""
 
 END_SECS = 3
 """Seconds that a process waits at its end for calls to servers to return."""
+
+LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
+"""Errors of a session one of whose servers is lost."""
 
 _CALLING = "replicate: a call to a server"
 """Name of the threads that call servers."""
@@ -57,8 +60,37 @@ class ServerSession(v1.Session):
     """A session on a server whose first run and whose close have a time limit.
 
     A session of TensorFlow would wait without a limit for other servers that it uses and that are
-    lost.
+    lost. If a run has failed because of such a server, the close is not waited for at all.
     """
+
+    _is_lost = False
+    _failure: Exception | None = None
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what `tf.compat.v1.Session.run` returns.
+
+        Raises:
+          OpError: The step has failed, or `fail` has closed the session with this error.
+        """
+        try:
+            return super().run(*args, **kwargs)
+        except LOST:
+            self._is_lost = True
+            raise
+        except (RuntimeError, tf.errors.CancelledError) as error:  # The session was closed.
+            if self._failure is None:
+                raise
+            raise self._failure from error
+
+    def fail(self, error: Exception) -> None:
+        """Closes the session because a thread has failed: `run` raises its error from now on.
+
+        Args:
+          error: The error of the thread.
+        """
+        self._failure = error
+        self._is_lost = self._is_lost or isinstance(error, LOST)
+        self.close()
 
     def first_run(self, fetch: Tensor, limit_secs: float | None = None) -> Any:
         """Returns the value of a Tensor; the session connects to its servers.
@@ -84,12 +116,26 @@ class ServerSession(v1.Session):
 
     def close(self) -> None:
         """Closes the session, in the background if that takes long."""
+        self._call(super().close)
+
+    def __del__(self) -> None:
+        """Closes and frees the session, in the background if that takes long."""
+        self._call(self._free)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Calls a function, and goes on without it after a time."""
         if sys.is_finalizing():  # A thread that is started now would hang.
             return
-        call = _start(super().close)
-        call.join(CLOSE_SECS)
+        call = _start(function)
+        call.join(0 if self._is_lost else CLOSE_SECS)
         if call.is_alive():
             _return_before_the_end()
+
+    def _free(self) -> None:
+        """Frees the session after its close: TensorFlow aborts if that happens during a close."""
+        with contextlib.suppress(Exception):
+            super().close()
+        super().__del__()
 
 
 def has_hanging_calls() -> bool:

@@ -4,6 +4,7 @@ A seed draws the faults, their order and the pauses between them. The faults of 
 training at other steps in each run, since time decides that.
 """
 
+import collections
 import contextlib
 import os
 import random
@@ -15,13 +16,14 @@ TASKS = ["chief 0", "worker 0", "ps 0", "evaluator 0"]
 TRAINERS = TASKS[:3]
 PAUSE_SECS = (3.0, 10.0)
 FAULT_SECS = (1.0, 6.0)
+KINDS = ("killed", "all killed", "stopped", "slow", "silent", "cut", "damaged")
 
 
 class Chaos:
     """Makes faults in a thread until it is told to end; a context manager.
 
     Attributes:
-      made: Names of the faults so far.
+      made: Number of the faults so far, by their kind, one of `KINDS`.
     """
 
     def __init__(self, supervisor, plan, condition, folder, seed, secs):
@@ -35,7 +37,7 @@ class Chaos:
           seed: Draws the faults.
           secs: Seconds after which there are no more faults.
         """
-        self.made = []
+        self.made = collections.Counter()
         self._supervisor = supervisor
         self._plan = plan
         self._condition = condition
@@ -64,28 +66,28 @@ class Chaos:
         partial = [self._kill, self._stop, self._slow, self._silence, self._reset]
         kinds = [*partial, *partial, self._kill_all, self._damage]
         while not self._is_over.wait(self._draw.uniform(*PAUSE_SECS)):
-            with self._draw.choice(kinds)() as name:
-                print(f"chaos       | {name}")
-                self.made.append(name)
+            with self._draw.choice(kinds)() as (kind, text):
+                print(f"chaos       | {text}")
+                self.made[kind] += 1
 
     @contextlib.contextmanager
     def _kill(self):
         task = self._draw.choice(TASKS)
         self._signal(task, signal.SIGKILL)
-        yield f"{task} killed"
+        yield "killed", f"{task} killed"
 
     @contextlib.contextmanager
     def _kill_all(self):
         for task in TRAINERS:
             self._signal(task, signal.SIGKILL)
-        yield "chief, worker and parameter server killed"
+        yield "all killed", "chief, worker and parameter server killed"
 
     @contextlib.contextmanager
     def _stop(self):
         task, secs = self._draw.choice(TASKS), self._draw.uniform(*FAULT_SECS)
         pid = self._supervisor.pid(task)
         self._signal(task, signal.SIGSTOP)
-        yield f"{task} stopped for {secs:.1f} s"
+        yield "stopped", f"{task} stopped for {secs:.1f} s"
         self._is_over.wait(secs)
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -102,12 +104,12 @@ class Chaos:
         return self._network("cut", resets=True)
 
     @contextlib.contextmanager
-    def _network(self, name, **condition):
+    def _network(self, kind, **condition):
         pair, secs = self._draw.sample(TRAINERS, 2), self._draw.uniform(*FAULT_SECS)
         links = self._plan.between(*pair)
         for link in links:
             link.condition = self._condition(**condition)
-        yield f"{' and '.join(pair)}: {name} for {secs:.1f} s, {condition}"
+        yield kind, f"{' and '.join(pair)}: {kind} for {secs:.1f} s, {condition}"
         self._is_over.wait(secs)
         for link in links:
             link.condition = self._condition()
@@ -118,15 +120,17 @@ class Chaos:
         place = self._draw.random()
         for task in TRAINERS:
             self._signal(task, signal.SIGKILL)
-        found = sorted(self._folder.glob("model.ckpt-*.data-00000-of-*"), key=os.path.getmtime)
+        found = sorted(self._folder.glob("model.ckpt-*.data-00000-of-?????"), key=os.path.getmtime)
         if len(found) < 2:
-            yield "no checkpoint to damage; chief, worker and parameter server killed"
+            text = "no checkpoint to damage; chief, worker and parameter server killed"
+            yield "all killed", text
             return
         content = bytearray(found[-1].read_bytes())
         at = int(place * len(content))
         content[at] ^= 1
         found[-1].write_bytes(content)
-        yield f"byte {at} of {found[-1].name} flipped; chief, worker and parameter server killed"
+        text = f"byte {at} of {found[-1].name} flipped; chief, worker and parameter server killed"
+        yield "damaged", text
 
     def _signal(self, task, number):
         pid = self._supervisor.pid(task)

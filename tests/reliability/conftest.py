@@ -46,6 +46,12 @@ def chaos():
     return load("chaos")
 
 
+@pytest.fixture(scope="session")
+def kill():
+    """The module `kills.py`."""
+    return load("kills")
+
+
 @pytest.fixture
 def proxies(network):
     """Makes links through proxies."""
@@ -69,11 +75,15 @@ class Journal:
 
     def __init__(self):
         self.entries = []
+        self._starts = {}
         self.react = lambda name, text: None
 
     def line(self, name, text, is_error=False):
         self.entries.append((time.monotonic(), name, text))
         print(f"{name:<11} | {text}")
+        match = re.search(r": process (\d+)$", text) if name == "launch" else None
+        if match:
+            self._starts[int(match[1])] = start_of(int(match[1]))
         self.react(name, text)
 
     def bar(self, name, text):
@@ -83,17 +93,21 @@ class Journal:
         """Lines of a task."""
         return [text for _, who, text in self.entries if who == name]
 
-    def pids(self):
-        """Numbers of all processes that were started."""
-        started = (re.search(r": process (\d+)$", text) for text in self.of("launch"))
-        return [int(match[1]) for match in started if match]
+    def left(self):
+        """Numbers of the processes that were started and have not ended."""
+        return [pid for pid, start in self._starts.items() if start and start_of(pid) == start]
 
 
-def is_alive(pid):
+def start_of(pid):
+    """Returns the time at which a process was started, None if it has ended.
+
+    The system gives the number of a process to another one later.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+        values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if values[0] == "Z" else values[19]
 
 
 @pytest.fixture
@@ -146,17 +160,26 @@ class ForkBackend(contextlib.nullcontext):
 def cluster(journal, request):
     """Makes a supervised cluster whose tasks all run one Python program.
 
-    Every task of a slow test starts Python anew, as users' tasks do.
+    Every task of a slow test starts Python anew, as users' tasks do, unless `forks` is True.
     """
-    is_slow = request.node.get_closest_marker("slow")
+    is_slow = request.node.get_closest_marker("slow") is not None
 
-    def make(*arguments, workers=2, ps=1, evaluator=True, environment=None, plan=None, **settings):
+    def make(
+        *arguments,
+        workers=2,
+        ps=1,
+        evaluator=True,
+        environment=None,
+        plan=None,
+        forks=not is_slow,
+        **settings,
+    ):
         outer = {name: v for name, v in os.environ.items() if not name.lower().endswith("_proxy")}
         return Supervisor(
             plan or cluster_plan(workers, ps, evaluator=evaluator),
             [sys.executable, *map(str, arguments)],
             journal,
-            backend=None if is_slow else ForkBackend(request.getfixturevalue("start_python")),
+            backend=ForkBackend(request.getfixturevalue("start_python")) if forks else None,
             environment={
                 **outer,
                 "PYTHONPATH": str(ROOT),
@@ -168,4 +191,4 @@ def cluster(journal, request):
         )
 
     yield make
-    assert not [pid for pid in journal.pids() if is_alive(pid)], "processes are left"
+    assert not journal.left(), "processes are left"

@@ -1,7 +1,7 @@
 """Random faults every few seconds, for minutes: training ends, with the right weights.
 
-With -s, a line is printed for each fault. `--minutes=30` makes the run long, and `--seed` draws
-other faults.
+With -s, a line is printed for each fault, and a row of a Markdown table for each training.
+`--minutes=15` makes each of the two trainings as long, and `--seed` draws other faults.
 """
 
 import re
@@ -26,9 +26,9 @@ def minutes(request):
 
 @pytest.fixture
 def in_chaos(cluster, proxied_plan, network, chaos, seed, minutes):
-    """Runs a cluster in chaos; returns its exit code and the names of the faults."""
+    """Runs a cluster in chaos, and returns the first cells of its row in the table."""
 
-    def run(folder, *arguments, at_end=lambda: None, **settings):
+    def run(name, folder, *arguments, at_end=lambda: None, **settings):
         plan = proxied_plan(evaluator=True)
         supervisor = cluster(*arguments, plan=plan, restarts=RESTARTS, max_delay_secs=2, **settings)
         secs = 60 * minutes
@@ -37,17 +37,23 @@ def in_chaos(cluster, proxied_plan, network, chaos, seed, minutes):
             ender.start()
             code = supervisor.run()
         ender.join()
-        print(f"chaos       | {len(faults.made)} faults in {secs:.0f} s, seed {seed}")
-        assert len(faults.made) >= secs / 20
-        return code
+        assert code == 0
+        assert faults.made.total() >= secs / 20
+        return [name, seed, f"{minutes:g}", *(faults.made[kind] for kind in chaos.KINDS)]
 
     return run
+
+
+def print_row(*cells):
+    """Prints a row of the table of `docs/explanations/reliability.md`."""
+    print(f"| {' | '.join(map(str, cells))} |")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_synchronous_training_has_the_weights_of_an_undisturbed_one(in_chaos, faulty, tmp_path):
-    code = in_chaos(
+    cells = in_chaos(
+        "weights",
         tmp_path,
         TRAINER,
         "sync",
@@ -57,31 +63,31 @@ def test_synchronous_training_has_the_weights_of_an_undisturbed_one(in_chaos, fa
         at_end=(tmp_path / "end").touch,
         environment={"STEP_TIMEOUT_SECS": "20", "TIMEOUT_SECS": "120"},
     )
-    assert code == 0
     saved = tf.train.load_checkpoint(str(tmp_path))
     last = int(saved.get_tensor("global_step"))
     faulty.check_weights("sync", saved, last, losses=0)
     assert last >= 10
-    print(f"chaos       | {last} synchronous steps, NumPy's weights")
+    print_row(*cells, last, "NumPy's weights")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_digits_are_learnt(in_chaos, minutes, journal, tmp_path):
-    code = in_chaos(
+    steps = int(minutes * STEPS_PER_MINUTE)
+    cells = in_chaos(
+        "digits",
         tmp_path,
         "-m",
         "examples.convnet",
         f"--model_dir={tmp_path}",
         "--mode=distributed_sync_replicas",
-        f"--train_steps={int(minutes * STEPS_PER_MINUTE)}",
+        f"--train_steps={steps}",
         "--num_towers=1",
         "--batch_size=64",
         "--save_every_steps=20",
         "--progress=log",
     )
-    assert code == 0
     said = "\n".join(journal.of("chief 0"))
     accuracy = float(re.findall(r"^test accuracy +([0-9.]+)", said, re.MULTILINE)[-1])
-    print(f"chaos       | digits: test accuracy {accuracy}")
+    print_row(*cells, steps, f"test accuracy {accuracy}")
     assert accuracy >= ACCURACY

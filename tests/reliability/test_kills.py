@@ -1,141 +1,40 @@
 """Tasks of a cluster are killed by SIGKILL in the middle of training, and start again.
 
-Each run goes through phases. In each, one task (or every one that trains or keeps variables) is
-killed at a step that a seed gives; nobody goes on to the next phase before it is back. With -s, a
-line is printed for each recovery.
+With -s, a line is printed for each recovery. `kills.py` makes the kills.
 """
 
-import os
-import random
-import signal
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import tensorflow as tf
 
 TRAINER = Path(__file__).with_name("trainer.py")
-PHASE = 40
 SAVE_STEPS = 10
-TASKS = {
-    "worker": ["worker 0"],
-    "chief": ["chief 0"],
-    "ps": ["ps 0"],
-    "evaluator": ["evaluator 0"],
-    "all": ["chief 0", "worker 0", "ps 0"],
-}
-# Whose next step (or evaluation) shows that the cluster has recovered.
-WITNESS = {"worker": "worker 0", "evaluator": "evaluator 0"}
-
-
-class Recovery(NamedTuple):
-    """The cost of a kill.
-
-    Attributes:
-      kill: What was killed.
-      step: The last step that anybody had seen.
-      back: The first step that was seen when the cluster had recovered.
-      secs: Time between the two; the supervisor lets a second pass before it starts a task again.
-      secs_from_import: The part of it after the last of the tasks had imported TensorFlow.
-    """
-
-    kill: str
-    step: int
-    back: int
-    secs: float
-    secs_from_import: float
-
-    def __str__(self):
-        again = max(0, self.step - self.back)
-        return (
-            f"recovery    | {self.kill:<9} killed at step {self.step:>3}: {self.secs:5.1f} s, "
-            f"{self.secs_from_import:4.1f} s since TensorFlow's import; {again} steps again"
-        )
-
-
-class Killer:
-    """Kills one after the other, each at a step, and opens the gate to the next phase."""
-
-    def __init__(self, supervisor, journal, folder, kills, seed):
-        self._supervisor = supervisor
-        self._journal = journal
-        self._folder = folder
-        self._kills = list(kills)
-        self._draw = random.Random(seed)
-        self._seen = 0
-        self.recoveries = []
-        self._begin_phase()
-
-    def __call__(self, name, text):
-        word, _, number = text.partition(" ")
-        if name == "launch" or len(self.recoveries) == len(self._kills):
-            return
-        if word == "imported" and self._killed_at is not None:
-            self._imported[name] = self._now()
-        elif word in ("step", "evaluated") and number.isdigit():
-            self._look(name, word, int(number))
-
-    def _begin_phase(self):
-        phase = len(self.recoveries)
-        if phase < len(self._kills):
-            self._victims = TASKS[self._kills[phase]]
-            self._witness = WITNESS.get(self._kills[phase], "chief 0")
-            self._at = PHASE * phase + self._draw.randrange(12, PHASE - 4)
-            self._killed_at = None
-            self._imported = {}
-
-    def _look(self, name, word, step):
-        if self._killed_at is not None:
-            if name == self._witness and set(self._imported) >= set(self._victims):
-                self._end_phase(step)
-        elif word == "step":
-            self._seen = max(self._seen, step)
-            if step >= self._at and name in (self._victims[0], "chief 0"):
-                self._kill()
-
-    def _kill(self):
-        pids = [self._supervisor.pid(victim) for victim in self._victims]
-        if None not in pids:
-            for pid in pids:
-                os.killpg(pid, signal.SIGKILL)
-            self._killed_at = self._now()
-
-    def _end_phase(self, step):
-        imported = max(self._imported[victim] for victim in self._victims)
-        secs, secs_from_import = self._now() - self._killed_at, self._now() - imported
-        kill = self._kills[len(self.recoveries)]
-        self.recoveries.append(Recovery(kill, self._seen, step, secs, secs_from_import))
-        print(self.recoveries[-1])
-        gate = self._folder / f"go-{len(self.recoveries)}"
-        self._begin_phase()
-        gate.touch()
-
-    def _now(self):
-        return self._journal.entries[-1][0]
+KILLS = ["worker", "chief", "ps", "evaluator", "all"]
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("mode", "kills"),
     [
-        ("sync", ["ps"]),
-        pytest.param("async", list(TASKS), marks=pytest.mark.slow),
-        pytest.param("sync", list(TASKS), marks=pytest.mark.slow),
+        ("sync", ["worker", "ps"]),
+        pytest.param("async", KILLS, marks=pytest.mark.slow),
+        pytest.param("sync", KILLS, marks=pytest.mark.slow),
     ],
 )
-def test_training_survives_the_loss_of_tasks(mode, kills, cluster, journal, tmp_path, faulty):
-    steps = PHASE * (len(kills) + 1)
+def test_training_survives_the_loss_of_tasks(mode, kills, cluster, journal, tmp_path, faulty, kill):
+    steps = kill.PHASE * (len(kills) + 1)
     supervisor = cluster(
         TRAINER,
         mode,
         tmp_path,
         steps,
-        PHASE,
+        kill.PHASE,
         evaluator="evaluator" in kills,
         restarts=10,
         environment={"TIMEOUT_SECS": "120"},
     )
-    killer = Killer(supervisor, journal, tmp_path, kills, seed=len(kills))
+    killer = kill.Killer(supervisor, journal, tmp_path, kills, seed=len(kills))
     journal.react = killer
     assert supervisor.run() == 0
     assert [recovery.kill for recovery in killer.recoveries] == kills

@@ -8,7 +8,8 @@ PHASE_STEPS ..., it waits for the file MODEL_DIR/go-1, go-2 ..., so that whoever
 time to. In lockstep every worker sends one gradient for each synchronous step. With average, each
 worker makes two steps of its own for each step, which is then an averaging. Training ends before
 STEPS when there is a file MODEL_DIR/end. A process waits before it does anything as long as there
-is a file MODEL_DIR/away-TASK-INDEX.
+is a file MODEL_DIR/away-TASK-INDEX. With IMPORT_SECS in the environment it first waits for a random
+time up to that, since a fork of a process that has imported TensorFlow would start at once.
 
 The gradient of "total" is always 1. That of "weights" is a function of their value alone, the same
 for all workers: in synchronous training everything is known from the number of steps.
@@ -16,6 +17,7 @@ for all workers: in synchronous training everything is known from the number of 
 
 import json
 import os
+import random
 import sys
 import time
 
@@ -33,6 +35,7 @@ STEP_TIMEOUT_SECS = float(os.environ.get("STEP_TIMEOUT_SECS", TIMEOUT_SECS))
 PATIENCE_SECS = float(os.environ.get("PATIENCE_SECS", "300"))
 REPLICAS = int(os.environ.get("REPLICAS", "0"))
 INTERVAL_STEPS = 2
+IMPORT_SECS = float(os.environ.get("IMPORT_SECS", "0"))
 
 
 class Report(v1.train.SessionRunHook):
@@ -151,6 +154,7 @@ def main(mode, folder, steps, phase_steps):
 
 
 if __name__ == "__main__":
+    time.sleep(random.SystemRandom().uniform(0, IMPORT_SECS))
     print("imported", flush=True)
     v1.logging.set_verbosity(os.environ.get("VERBOSITY", "ERROR"))
     try:

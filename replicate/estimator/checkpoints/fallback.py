@@ -96,7 +96,7 @@ def indexed_checkpoints(model_dir: str) -> list[str]:
     """Returns the checkpoints whose index file is in the directory, lowest step first."""
     names = [name for name in tf.io.gfile.listdir(model_dir) if name.endswith(".index")]
     paths = [f"{model_dir.rstrip('/')}/{name.removesuffix('.index')}" for name in names]
-    return sorted(paths, key=lambda path: (_step_in_name(path), path))
+    return sorted(paths, key=lambda path: (step_in_name(path), path))
 
 
 def _search(model_dir: str) -> _Found:
@@ -138,7 +138,7 @@ def _check_nothing_was_lost(model_dir: str, damaged: dict[str, str]) -> None:
             f"that there were checkpoints, but no *.index file is left. {advice}"
         )
     without_index = [name for name in tf.io.gfile.listdir(model_dir) if ".data-" in name]
-    lost = [name for name in without_index if _step_in_name(name.partition(".data-")[0]) > 0]
+    lost = [name for name in without_index if step_in_name(name.partition(".data-")[0]) > 0]
     if lost:
         raise CheckpointError(
             f"Cannot continue in {model_dir}: it holds data of checkpoints, {sorted(lost)}, but no "
@@ -146,7 +146,8 @@ def _check_nothing_was_lost(model_dir: str, damaged: dict[str, str]) -> None:
         )
 
 
-def _step_in_name(path: str) -> int:
+def step_in_name(path: str) -> int:
+    """Returns the step that the name of a checkpoint ends with, -1 if there is none."""
     found = re.search(r"-(\d+)$", path)
     return int(found[1]) if found else -1
 

@@ -19,7 +19,7 @@ from replicate.estimator.cluster.servers import POLL_SECS, WaitCancelled, wait_f
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import SilentServerError
+from replicate.estimator.session import LOST, SilentServerError
 
 v1 = tf.compat.v1
 
@@ -27,7 +27,6 @@ MAX_PAUSE_SECS = 60
 
 _GRAPH_ERROR = "Graph execution error:"
 _ORIGIN = re.compile(r"(?:[A-Z_]+: )?From /job:(?P<job>\w+)/replica:0/task:(?P<task>\d+):")
-_LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 class Restarts:
@@ -39,6 +38,7 @@ class Restarts:
         self._readings = readings
         self._furthest = 0
         self._count = 0
+        self._attempt_at = time.monotonic()
         self._cause = "its hooks could not be started"
 
     @contextlib.contextmanager
@@ -46,15 +46,22 @@ class Restarts:
         """Records the cause if the session inside the context is lost, and passes on the error."""
         try:
             yield
-        except _LOST as error:
+        except LOST as error:
             self._cause = _describe(error, self._config)
             raise
 
+    def begin_attempt(self) -> None:
+        """Records that a session is made now."""
+        self._attempt_at = time.monotonic()
+
     def pause(self, should_cancel: Callable[[], bool]) -> None:
-        """Waits 1, 2, 4 ... 60 seconds before a new session is made.
+        """Waits before a new session is made.
+
+        Two attempts begin 1, 2, 4 ... 60 seconds apart at least. So there is no wait after the loss
+        of a session that was used for longer.
 
         Args:
-          should_cancel: Called during the wait; True cancels it.
+          should_cancel: Called once at least; True cancels the wait.
 
         Raises:
           ClusterError: The limit of lost sessions is reached.
@@ -72,19 +79,21 @@ class Restarts:
                 f"max_restarts is {config.max_restarts}. The last cause was {self._cause}. Look "
                 "at the logs of the parameter servers."
             )
-        secs = min(2.0 ** (self._count - 1), MAX_PAUSE_SECS)
+        deadline = self._attempt_at + min(2.0 ** (self._count - 1), MAX_PAUSE_SECS)
         log.warning(
-            "The session was lost (%s). Making a new one in %g seconds; restart %d of %d.",
+            "The session was lost (%s). Making a new one in %.1f seconds; restart %d of %d.",
             self._cause,
-            secs,
+            max(0.0, deadline - time.monotonic()),
             self._count,
             config.max_restarts,
         )
-        deadline = time.monotonic() + secs
-        while (left := deadline - time.monotonic()) > 0:
-            if should_cancel():
-                raise WaitCancelled("The session was lost.")
+        while not should_cancel():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self.begin_attempt()
+                return
             time.sleep(min(left, POLL_SECS))
+        raise WaitCancelled("The session was lost.")
 
 
 class RecoveringSessionCreator(v1.train.SessionCreator):
@@ -124,7 +133,8 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
                 self._restarts.pause(self._should_cancel)
             self._is_first = False
             wait_for_parameter_servers(self._config, self._should_cancel)
-            with contextlib.suppress(*_LOST), self._restarts.record_cause():
+            self._restarts.begin_attempt()
+            with contextlib.suppress(*LOST), self._restarts.record_cause():
                 try:
                     return self._creator.create_session()
                 except SilentServerError:

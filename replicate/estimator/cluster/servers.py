@@ -32,7 +32,7 @@ from replicate.exit_codes import signal_exit_code
 v1 = tf.compat.v1
 
 POLL_SECS = 0.5
-"""Seconds between two checks of another process."""
+"""Seconds between two checks of another process, at most."""
 
 LEAVE_SECS = 60
 """Seconds that a parameter server waits for workers after the chief is done."""
@@ -49,6 +49,7 @@ LOOK_SECS = 10
 WORKER_DELAY_SECS = 5
 """Seconds between the starts of two workers, where workers shall not start at once."""
 
+_SHORTEST_POLL_SECS = 0.1
 _TELL_SECS = 10
 _ANSWER_SECS = 5
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -139,7 +140,19 @@ def wait_for_parameter_servers(config: RunConfig, should_cancel: Callable[[], bo
             if waited > SAY_SECS and not has_said:
                 has_said = True
                 log.warning("Waiting for ps %d at %r.", index, address)
-            time.sleep(POLL_SECS)
+            time.sleep(poll_secs(waited, POLL_SECS))
+
+
+def poll_secs(waited: float, longest: float) -> float:
+    """Returns the seconds until the next check of another process: a quarter of the time waited.
+
+    A process that comes back soon is noticed at once, and a long wait costs few checks.
+
+    Args:
+      waited: Seconds since the first check.
+      longest: Upper limit.
+    """
+    return min(longest, max(_SHORTEST_POLL_SECS, waited / 4))
 
 
 def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from replicate._types import Graph, Operation, Tensor
 from replicate.estimator.log import log
+from replicate.estimator.session import ServerSession
 
 v1 = tf.compat.v1
 
@@ -172,7 +173,10 @@ class _Aggregation(v1.train.Coordinator):
         """Passes on an error and closes the session, unless training has ended."""
         if not self.has_ended and not self._coord.should_stop():
             self._coord.request_stop(ex)
-            self._session.close()
+            if isinstance(self._session, ServerSession) and isinstance(ex, Exception):
+                self._session.fail(ex)
+            else:
+                self._session.close()
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
         return bool(self._coord.wait_for_stop(timeout))

@@ -1,8 +1,9 @@
 """Sessions of a cluster: devices of operations, session options, and the wait for the chief.
 
 Owns everything that training in a cluster needs in addition to training in one process. The chief
-initialises the variables (`session.py`); a worker waits here until that is done. It checks once per
-second and connects only to the parameter servers, so that no worker waits for another worker.
+initialises the variables (`session.py`); a worker waits here until that is done. It checks every
+second at least, and connects only to the parameter servers, so that no worker waits for another
+worker.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from replicate.errors import ClusterError
 from replicate.estimator.cluster.servers import (
     WaitCancelled,
     own_device,
+    poll_secs,
     wait_for_parameter_servers,
 )
 from replicate.estimator.cluster_config import TaskType
@@ -29,7 +31,7 @@ from replicate.estimator.session import ServerSession, SilentServerError, comple
 v1 = tf.compat.v1
 
 POLL_SECS = 1.0
-"""Seconds between two checks that the chief has initialised the model."""
+"""Seconds between two checks that the chief has initialised the model, at most."""
 
 _NOT_YET = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
@@ -132,19 +134,20 @@ class WaitingSessionCreator(v1.train.SessionCreator):
           WaitCancelled: `should_cancel` returned True.
         """
         limit = self._config.session_creation_timeout_secs
-        deadline = time.monotonic() + limit
+        started = time.monotonic()
         with self._graph.as_default():
             self._scaffold.finalize()
             while (session := self._try()) is None:
                 if self._should_cancel():
                     raise WaitCancelled("No longer waiting for the chief.")
-                if time.monotonic() > deadline:
+                waited = time.monotonic() - started
+                if waited > limit:
                     raise ClusterError(
                         f"{self._config.task_type} {self._config.task_id} has waited {limit:g} "
                         f"seconds for {_name_of_chief(self._config)} to initialise the model. "
                         "Start the chief, or look for its error."
                     )
-                time.sleep(POLL_SECS)
+                time.sleep(poll_secs(waited, POLL_SECS))
         return session
 
     def _try(self) -> v1.Session | None:

@@ -1,5 +1,7 @@
 import pathlib
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,6 +92,30 @@ def test_checkpoint_that_stays_unreadable_is_an_error(linear, tmp_path, monkeypa
     rounds = EvaluationRounds(estimator, settings)
     with pytest.raises(CheckpointError, match="damaged file"):
         follow_checkpoints(rounds, estimator, 6, settings)
+
+
+def test_damaged_checkpoint_is_left_out_until_training_makes_another(
+    linear, tmp_path, monkeypatch, caplog
+):
+    estimator = linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    (tmp_path / "model.ckpt-6.data-00000-of-00001").write_bytes(b"short")
+    naps = []
+
+    def sleep(secs):
+        naps.append(secs)
+        if len(naps) == 15:
+            estimator.train(linear.input_fn, max_steps=8)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr(evaluation_rounds, "time", clock)
+    exporter = Exporter()
+    settings = spec(linear, exporter)
+    follow_checkpoints(EvaluationRounds(estimator, settings), estimator, 8, settings)
+    assert exporter.told == [(8, True)]
+    assert len(naps) == 15
+    told = [record.getMessage() for record in caplog.records]
+    assert sum(text.startswith("Will look again") for text in told) == 9
+    assert f"Waiting for another checkpoint, since {tmp_path}/model.ckpt-6 stays damaged." in told
 
 
 def test_model_directory_that_is_removed_is_an_error(linear, tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -136,6 +137,74 @@ def test_session_on_a_server_closes_in_the_background_if_need_be(graph, monkeypa
     assert not may_close.is_set()
     may_close.set()
     session.close()
+
+
+def test_close_of_a_session_that_lost_a_server_is_not_waited_for(graph, monkeypatch):
+    may_close, is_closed = threading.Event(), threading.Event()
+    value = tf.constant(3)
+    session = ServerSession()
+    with monkeypatch.context() as patch:
+        lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+        patch.setattr(v1.Session, "run", mock.Mock(side_effect=lost))
+        patch.setattr(v1.Session, "close", lambda _: may_close.wait(20) and is_closed.set())
+        patch.setattr(session_module, "CLOSE_SECS", 20)
+        with pytest.raises(tf.errors.UnavailableError, match="reset by peer"):
+            session.run(value)
+        session.close()
+        assert not is_closed.is_set()
+        may_close.set()
+        assert is_closed.wait(20), "it is closed in the background"
+    session.close()
+
+
+def test_session_that_is_dropped_is_freed_after_its_close(graph, monkeypatch):
+    may_close, is_freed, events = threading.Event(), threading.Event(), []
+    session = ServerSession()
+    closes = v1.Session.close
+
+    def close(session):
+        assert may_close.wait(20)
+        events.append("closed")
+        closes(session)
+
+    def free(session):
+        events.append("freed")
+        is_freed.set()
+
+    monkeypatch.setattr(session_module, "CLOSE_SECS", 0.01)
+    monkeypatch.setattr(v1.Session, "close", close)
+    monkeypatch.setattr(v1.Session, "__del__", free)
+    del session
+    assert events == [], "the close hangs"
+    may_close.set()
+    assert is_freed.wait(20)
+    assert events == ["closed", "freed"]
+
+
+def test_session_that_a_thread_has_failed_raises_its_error(graph):
+    value = tf.constant(3)
+    session = ServerSession()
+    assert session.run(value) == 3
+    lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+    session.fail(lost)
+    with pytest.raises(tf.errors.UnavailableError, match="reset by peer") as raised:
+        session.run(value)
+    assert raised.value is lost
+    closed = ServerSession()
+    closed.close()
+    with pytest.raises(RuntimeError, match="closed Session"):
+        closed.run(value)
+
+
+def test_step_that_hangs_gets_the_error_of_the_thread_that_failed(graph):
+    never = v1.FIFOQueue(1, [tf.float32], shapes=[[]]).dequeue()
+    session = ServerSession()
+    lost = tf.errors.AbortedError(None, None, "ps 0 has left")
+    failing = threading.Timer(0.05, session.fail, [lost])
+    failing.start()
+    with pytest.raises(tf.errors.AbortedError, match="ps 0 has left"):
+        session.run(never)
+    failing.join()
 
 
 def test_a_process_that_ends_waits_for_a_session_that_is_closing(graph, monkeypatch):

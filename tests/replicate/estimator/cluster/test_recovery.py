@@ -52,6 +52,15 @@ def test_pauses_grow_up_to_a_minute(clock):
     assert pauses(restarts, clock, 8) == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
 
 
+def test_session_that_was_used_for_a_while_is_replaced_at_once(clock):
+    restarts = Restarts(RunConfig(max_restarts=8), SimpleNamespace(step=0))
+    restarts.begin_attempt()
+    clock.now += 1.25
+    assert pauses(restarts, clock, 3) == pytest.approx([0, 2, 4])
+    clock.now += 3.5
+    assert pauses(restarts, clock, 1) == pytest.approx([4.5])
+
+
 def test_error_after_too_many_losses_names_the_last_cause(clock):
     restarts = Restarts(RunConfig(max_restarts=2), SimpleNamespace(step=7))
     with pytest.raises(tf.errors.UnavailableError), restarts.record_cause():
@@ -94,6 +103,10 @@ def test_a_pause_ends_when_there_is_nothing_to_wait_for(clock):
     with pytest.raises(WaitCancelled):
         restarts.pause(lambda: True)
     assert clock.now == 0
+    clock.now = 9
+    with pytest.raises(WaitCancelled):
+        restarts.pause(lambda: True)
+    assert clock.now == 9, "also if there is no pause"
 
 
 class Creator:

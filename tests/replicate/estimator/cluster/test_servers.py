@@ -72,6 +72,14 @@ def test_task_without_an_address_is_not_asked():
     assert servers.absent_tasks(beside, ["chief", "ps"]) == []
 
 
+@pytest.mark.parametrize(
+    ("waited", "longest", "expected"),
+    [(0, 0.5, 0.1), (1, 0.5, 0.25), (9, 0.5, 0.5), (0, 0.02, 0.02)],
+)
+def test_pauses_between_checks_grow_with_the_wait(waited, longest, expected):
+    assert servers.poll_secs(waited, longest) == expected
+
+
 def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog):
     monkeypatch.setattr(servers, "SAY_SECS", 0)
     monkeypatch.setattr(servers, "POLL_SECS", 0.01)

@@ -144,21 +144,21 @@ def test_worker_uses_the_variables_of_the_chief(graph, worker, server):
             assert session.run([weight, local]) == [2.0, 3.0]
 
 
-def test_worker_looks_every_second_for_a_chief_that_is_late(graph, worker, server, monkeypatch):
+def test_worker_looks_ever_more_seldom_for_a_chief_that_is_late(graph, worker, server, monkeypatch):
     weight = v1.get_variable("late", initializer=2.0)
     naps = []
 
     class Clock:
-        """A clock that only sleeping moves on; the chief comes during the third nap."""
+        """A clock that only sleeping moves on; the chief comes during the fourth nap."""
 
         @staticmethod
         def monotonic():
-            return float(sum(naps))
+            return 10 * sum(naps)
 
         @staticmethod
         def sleep(seconds):
             naps.append(seconds)
-            if len(naps) == 3:
+            if len(naps) == 4:
                 chief.run(weight.initializer)
 
     monkeypatch.setattr(waiting_session, "POLL_SECS", POLL_SECS)
@@ -167,7 +167,7 @@ def test_worker_looks_every_second_for_a_chief_that_is_late(graph, worker, serve
     creator = WaitingSessionCreator(v1.train.Scaffold(), patient)
     with v1.Session(server.target) as chief, creator.create_session() as session:
         assert session.run(weight) == 2.0
-    assert naps == [1, 1, 1]
+    assert naps == [0.1, 0.25, 0.875, 1]
 
 
 def test_chief_that_comes_back_does_not_undo_the_work_of_the_others(graph, server):
