@@ -72,7 +72,7 @@ class Inversion:
         functions = MatrixFunctions(name, CurvatureConfig(inverse_method=method), tf.float32)
         functions.register(request, Damping(name, lambda: {name: self.damping}))
         with v1.device(device):
-            functions.make_variables(lambda _: (size, size), device)
+            functions.slots[0].make_variables([size, size], tf.float32, device)
             self.update = assign_all(functions.updated(self.matrix, {name: self.damping}))
             self.inverse = functions.read(request)
             self.rare_paths = functions.slots[0].read_rare_paths()
