@@ -30,6 +30,10 @@ Substitutes = Mapping[Any, Tensor]
 """Tensors to use instead of others, by the reference (`.ref()`) of the tensor they replace."""
 
 
+LARGE_INVERSE = 1024.0**3
+"""Cost from which an inverse keeps all cores of a device busy by itself."""
+
+
 class Moment(NamedTuple):
     """One tower's share of a statistic.
 
@@ -358,6 +362,9 @@ def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
 def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
     """Computes all registered functions of some factors, and each layer's dampings only once.
 
+    Large ones on the same device are computed one after the other, so that the memory for their
+    intermediate results is needed only once.
+
     Args:
       factors: The factors.
       devices: The device of each factor's computation.
@@ -367,8 +374,15 @@ def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) ->
     """
     changes: list[Change] = []
     dampings: dict[str, Tensor] = {}
+    large: dict[str, list[Change]] = {}
     for factor, device in zip(factors, devices, strict=True):
+        is_large = factor.inverse_cost >= LARGE_INVERSE
+        before = [change.value for change in large.get(device, [])] if is_large else []
         with v1.device(device):
             dampings = current_dampings(factor.dampings, dampings)
-            changes += factor.updated_inverses(dampings)
+            with v1.control_dependencies(before):
+                own = factor.updated_inverses(dampings)
+        if is_large:
+            large[device] = own
+        changes += own
     return changes

@@ -229,7 +229,7 @@ def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
     roots = tf.linalg.cholesky(matrix + damping * factors * identity)
     succeeded = tf.reduce_all(tf.math.is_finite(roots), axis=[1, 2])
     # argmax finds the first success, or 0 if there is none.
-    return tf.gather(roots, tf.argmax(tf.cast(succeeded, tf.int32)))
+    return tf.gather(roots, tf.argmax(tf.cast(succeeded, roots.dtype)))
 
 
 def _eigen_root(matrix: Tensor, damping: Tensor) -> Tensor:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors import Damping, FisherFactor, FullyConnectedKroneckerFactor
+from kfac.fisher_factors import Damping, FisherFactor, FullyConnectedKroneckerFactor, base
 
 v1 = tf.compat.v1
 
@@ -127,3 +127,41 @@ def test_two_inverses_of_one_factor(factor, rows, session):
         expected = np.linalg.inv(moment(x) + damping * np.eye(2))
         np.testing.assert_allclose(session.run(factor.get_inverse(named).to_dense()), expected)
     assert len(factor.get_inv_vars()) == 4
+
+
+@pytest.fixture
+def inverted():
+    """Returns a factor of [2, 2] with one inverse that it keeps."""
+
+    def make(name):
+        factor = FullyConnectedKroneckerFactor(((tf.eye(2),),), False, ("",), name=name)
+        factor.register_inverse(Damping(name, lambda: {name: tf.constant(0.1)}))
+        factor.instantiate_cov_variables()
+        factor.instantiate_inv_variables()
+        return factor
+
+    return make
+
+
+def sources(tensor):
+    """Returns all operations that a Tensor waits for."""
+    found, left = set(), [tensor.op]
+    while left:
+        operation = left.pop()
+        if operation not in found:
+            found.add(operation)
+            left += [*(source.op for source in operation.inputs), *operation.control_inputs]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("large", "devices", "waits"),
+    [(8.0, ["/cpu:0"] * 2, True), (8.1, ["/cpu:0"] * 2, False), (8.0, ["/cpu:0", "/cpu:1"], False)],
+)
+def test_large_inverses_on_one_device_wait_for_each_other(
+    graph, inverted, monkeypatch, large, devices, waits
+):
+    monkeypatch.setattr(base, "LARGE_INVERSE", large)
+    first, _, second, _ = base.updated_inverses([inverted("a"), inverted("b")], devices)
+    assert (first.value.op in sources(second.value)) is waits
+    assert second.value.op not in sources(first.value)
