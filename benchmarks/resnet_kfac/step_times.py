@@ -1,0 +1,63 @@
+"""Training programs of the benchmark: a residual network and an optimizer in their own session."""
+
+import time
+from typing import Any
+
+import tensorflow as tf
+
+import kfac
+from benchmarks.resnet_kfac import AVERAGE_EVERY, INVERT_EVERY
+from benchmarks.resnet_kfac.residual_networks import NETWORKS, mean_cross_entropy
+
+v1 = tf.compat.v1
+
+
+class Program:
+    """A network and an optimizer in their own graph and session."""
+
+    def __init__(self, network: str, optimizer: str, batch_size: int) -> None:
+        """Builds the graph and initializes the variables.
+
+        Args:
+          network: A key of `NETWORKS`.
+          optimizer: One of `benchmarks.resnet_kfac.OPTIMIZERS`.
+          batch_size: Examples in a batch; 0 means the usual number.
+        """
+        graph = tf.Graph()
+        with graph.as_default():
+            v1.set_random_seed(1)
+            chosen = NETWORKS[network]
+            logits, loss = mean_cross_entropy(chosen, batch_size or chosen.batch_size)
+            self._train = _make_optimizer(optimizer, logits).minimize(loss)
+            initializer = v1.global_variables_initializer()
+        self._session = v1.Session(graph=graph)
+        self._session.run(initializer)
+
+    def seconds(self, steps: int) -> list[float]:
+        """Runs some steps and returns the seconds of each."""
+        return [self._second() for _ in range(steps)]
+
+    def _second(self) -> float:
+        start = time.perf_counter()
+        self._session.run(self._train)
+        return time.perf_counter() - start
+
+
+def _make_optimizer(name: str, logits: Any) -> Any:
+    if name == "momentum":
+        return v1.train.MomentumOptimizer(1e-3, 0.9)
+    layers = kfac.LayerCollection()
+    # A full block of n channels has 2n rows: as many as the largest convolutions, for few weights.
+    layers.set_default_scale_and_shift_approximation("diagonal")
+    layers.register_categorical_predictive_distribution(logits)
+    layers.auto_register_layers()
+    return kfac.PeriodicInvCovUpdateKfacOpt(
+        invert_every=INVERT_EVERY,
+        cov_update_every=AVERAGE_EVERY,
+        spread_inverses=True,
+        learning_rate=1e-4,
+        momentum=0.9,
+        damping=0.01,
+        norm_constraint=1e-3,
+        layer_collection=layers,
+    )

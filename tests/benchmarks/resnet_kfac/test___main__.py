@@ -1,0 +1,62 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from benchmarks.resnet_kfac import OPTIMIZERS, residual_networks
+from benchmarks.resnet_kfac import __main__ as benchmark
+
+ROOT = Path(__file__).resolve().parents[3]
+v1 = tf.compat.v1
+
+
+def measurement():
+    """Returns two blocks of each optimizer; those of K-FAC take twice and four times as long."""
+    momentum = [0.1] * benchmark.BLOCK
+    kfac = [0.29, *[0.19] * (benchmark.BLOCK - 1)]
+    times = {"momentum": momentum * 2, "K-FAC": [*kfac, *(2 * t for t in kfac)]}
+    return benchmark.Measurement(times, {"momentum": 2_000_000, "K-FAC": 5_000_000})
+
+
+def test_ratios_compare_blocks():
+    assert measurement().ratios == pytest.approx([2, 4])
+
+
+def test_slowest_steps_are_compared_with_the_median():
+    median = (0.29 + 0.38) / 2
+    found = measurement().slowest
+    assert found == pytest.approx({"with averages": 0.58 / median, "without": 0.38 / median})
+
+
+def test_lines():
+    _, line = benchmark.lines({"resnet20": measurement()})
+    assert line.split()[0] == "resnet20"
+    assert "3.00 [2.00, 4.00]" in line
+    assert line.endswith("2, 5   2.50")
+
+
+def test_resnet_20_has_the_weights_of_the_paper(graph):
+    logits, loss = residual_networks.mean_cross_entropy(residual_networks.NETWORKS["resnet20"], 2)
+    assert (logits.shape, loss.shape) == ((2, 10), ())
+    filters = [v for v in v1.trainable_variables() if v.shape.rank == 4]
+    # 6n + 1 = 19 convolutions of n = 3 units, and 2 of shortcuts.
+    assert len(filters) == 19 + 2
+    # Table 6 of the paper: 0.27 million parameters.
+    assert sum(v.shape.num_elements() for v in v1.trainable_variables()) == 272_474
+
+
+@pytest.mark.slow
+def test_program(tmp_path):
+    data, picture = tmp_path / "found.json", tmp_path / "found.png"
+    options = ["--network=resnet20", "--batch_size=2", "--steps=10"]
+    outputs = [f"--json={data}", f"--picture={picture}"]
+    command = [sys.executable, "-m", "benchmarks.resnet_kfac", *options, *outputs]
+    subprocess.run(command, cwd=ROOT, check=True)
+    found = json.loads(data.read_text())["measured"]["resnet20"]
+    lengths = {name: len(times) for name, times in found["seconds"].items()}
+    assert lengths == dict.fromkeys(OPTIMIZERS, 10)
+    assert found["peaks"]["K-FAC"] > found["peaks"]["momentum"] > 0
+    assert picture.stat().st_size > 5000
