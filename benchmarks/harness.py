@@ -15,7 +15,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -157,6 +157,11 @@ def spread(values: Sequence[float], digits: int) -> str:
         f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values))
     )
     return f"{median} [{least}, {most}]"
+
+
+def markdown_row(cells: Iterable[object]) -> str:
+    """Returns a line of a Markdown table."""
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def divide_cpu(count: int) -> list[str]:

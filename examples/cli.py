@@ -179,6 +179,12 @@ def show_start(checkpoint: str | None, step: int, folder: str, last_step: int | 
     show("checkpoint", f"{checkpoint}: {plan}" if checkpoint else nothing)
 
 
+def step_of(estimator: replicate.Estimator) -> int:
+    """Returns the step at which training starts: that of the latest checkpoint, 0 without one."""
+    is_begun = estimator.latest_checkpoint() is not None
+    return int(estimator.get_variable_value("global_step")) if is_begun else 0
+
+
 def program_name() -> str:
     """Returns the name of the running program, such as `examples.convnet`."""
     spec = sys.modules["__main__"].__spec__

@@ -37,7 +37,6 @@ class ConfigRecord(v1.train.SessionRunHook):
 
     def begin(self) -> None:
         """Writes the file, and keeps that of a run before if it differs."""
-        is_begun = self._estimator.latest_checkpoint() is not None
-        step = self._estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP) if is_begun else 0
+        step = cli.step_of(self._estimator)
         with cli.bad_input():
-            cli.record_config(self._folder, int(step), **self._settings)
+            cli.record_config(self._folder, step, **self._settings)

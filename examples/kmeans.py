@@ -90,9 +90,8 @@ def train(estimator: replicate.KMeansClustering, examples: mnist.Examples) -> No
     """Trains up to --train_steps; config.json is written when training begins."""
     from examples.config_record import ConfigRecord  # noqa: PLC0415
 
-    checkpoint = estimator.latest_checkpoint()
-    step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
+    step = cli.step_of(estimator)
+    cli.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, FLAGS.train_steps)
     batch_size = len(examples.labels) if FLAGS.full_batch else FLAGS.batch_size
     estimator.train(
         lambda: input_fn(examples, batch_size, training=True),

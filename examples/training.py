@@ -274,7 +274,7 @@ def train_and_evaluate(
       The results of the last evaluations, named "train" and "test".
     """
     train_steps = settings.train_steps
-    step = _step(estimator)
+    step = cli.step_of(estimator)
     cli.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, train_steps)
     evaluator = _without_progress(estimator)
     if step >= train_steps:
@@ -435,12 +435,6 @@ def show_results(estimator: replicate.Estimator, results: Results, title: str) -
     cli.show("checkpoint", estimator.latest_checkpoint())
     cli.show("events", f"{folder}    look at them with: tensorboard --logdir {folder}")
     cli.show("curves", picture)
-
-
-def _step(estimator: replicate.Estimator) -> int:
-    """Returns the step at which the run starts."""
-    is_begun = estimator.latest_checkpoint() is not None
-    return int(estimator.get_variable_value(v1.GraphKeys.GLOBAL_STEP)) if is_begun else 0
 
 
 def _without_progress(estimator: replicate.Estimator) -> replicate.Estimator:

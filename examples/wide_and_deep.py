@@ -112,9 +112,8 @@ def train_and_evaluate(
     from examples import training  # noqa: PLC0415
     from examples.config_record import ConfigRecord  # noqa: PLC0415
 
-    checkpoint = estimator.latest_checkpoint()
-    step = int(estimator.get_variable_value("global_step")) if checkpoint else 0
-    cli.show_start(checkpoint, step, estimator.model_dir, FLAGS.train_steps)
+    step = cli.step_of(estimator)
+    cli.show_start(estimator.latest_checkpoint(), step, estimator.model_dir, FLAGS.train_steps)
     every, train_steps = FLAGS.eval_every_steps, FLAGS.train_steps
     if step >= train_steps:
         return evaluate(evaluator, table)

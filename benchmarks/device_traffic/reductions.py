@@ -13,6 +13,7 @@ from typing import NamedTuple, get_args
 
 from absl import app, flags
 
+from benchmarks import harness
 from benchmarks.device_traffic import links
 from benchmarks.device_traffic.traffic import CPU, Traffic
 
@@ -70,12 +71,12 @@ def row(measured: Measured, unit: float) -> str:
     ]
     cells = [
         measured.variables,
-        str(measured.towers),
+        measured.towers,
         f"`{measured.reduction}`",
         *(f"{size / unit:.1f}" for size in sizes),
-        str(measured.traffic.transfers),
+        measured.traffic.transfers,
     ]
-    return f"| {' | '.join(cells)} |"
+    return harness.markdown_row(cells)
 
 
 def measure(
@@ -104,7 +105,7 @@ def main(_: Sequence[str]) -> None:
     """Prints the table of one model."""
     name, unit = ("MB", 1e6) if FLAGS.model.startswith("resnet") else ("kB", 1e3)
     print(f"{FLAGS.model}, bytes in {name}")
-    print(f"| {' | '.join(HEADS)} |")
+    print(harness.markdown_row(HEADS))
     print(f"|{'---|' * len(HEADS)}")
     for measured in measure(FLAGS.model, FLAGS.towers, FLAGS.variables or PLACEMENTS):
         print(row(measured, unit), flush=True)

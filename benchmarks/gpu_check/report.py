@@ -58,14 +58,10 @@ def _gpu_row(gpu: Gpu) -> list[Cell]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield _row(table.columns)
-    yield _row(["---"] * len(table.columns))
+    yield harness.markdown_row(table.columns)
+    yield harness.markdown_row(["---"] * len(table.columns))
     for row in table.rows:
-        yield _row([_text(cell) for cell in row])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        yield harness.markdown_row([_text(cell) for cell in row])
 
 
 def _text(cell: Cell) -> str:

@@ -48,7 +48,8 @@ def device_lines(towers: int, memory: Memory) -> Iterator[str]:
         share = each.cost / work if work else 0.0
         sizes = (each.averages, each.inverses, each.kept)
         moved = (each.received, each.needed, each.fetched, each.velocities)
-        yield _row(towers, name, *map(_mb, sizes), f"{share:.0%}", *map(_mb, moved))
+        cells = (towers, name, *map(_mb, sizes), f"{share:.0%}", *map(_mb, moved))
+        yield harness.markdown_row(cells)
 
 
 def factor_lines(factors: Mapping[int, Sequence[FactorMemory]], shown: int) -> Iterator[str]:
@@ -69,7 +70,8 @@ def factor_lines(factors: Mapping[int, Sequence[FactorMemory]], shown: int) -> I
         share = sum(each.cost for each in group) / work if work else 0.0
         size = _kept(group)
         example = f"`{group[0].name}`"
-        yield _row(rows, len(group), _mb(size), f"{size / kept:.0%}", f"{share:.0%}", example)
+        cells = (rows, len(group), _mb(size), f"{size / kept:.0%}", f"{share:.0%}", example)
+        yield harness.markdown_row(cells)
 
 
 def record(memory: Memory) -> dict[str, object]:
@@ -81,16 +83,12 @@ def record(memory: Memory) -> dict[str, object]:
 
 
 def _kept(factors: Sequence[FactorMemory]) -> int:
-    return sum(each.average_bytes + each.inverse_bytes for each in factors)
+    return sum(each.kept for each in factors)
 
 
 def _head(*titles: str) -> Iterator[str]:
-    yield _row(*titles)
+    yield harness.markdown_row(titles)
     yield "|" + "---|" * len(titles)
-
-
-def _row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _mb(size: int) -> str:

@@ -38,6 +38,11 @@ class FactorMemory(NamedTuple):
     inverse_bytes: int
     cost: float
 
+    @property
+    def kept(self) -> int:
+        """Bytes of its average and its inverses."""
+        return self.average_bytes + self.inverse_bytes
+
 
 class DeviceMemory(NamedTuple):
     """Memory and work of K-FAC on one device.
@@ -126,7 +131,7 @@ def by_rows(factors: Sequence[FactorMemory]) -> dict[int, list[FactorMemory]]:
         groups.setdefault(factor.rows, []).append(factor)
 
     def kept(rows: int) -> int:
-        return sum(each.average_bytes + each.inverse_bytes for each in groups[rows])
+        return sum(each.kept for each in groups[rows])
 
     return {rows: groups[rows] for rows in sorted(groups, key=kept, reverse=True)}
 

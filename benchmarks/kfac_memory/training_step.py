@@ -8,6 +8,7 @@ import tensorflow as tf
 import kfac
 import replicate
 from benchmarks.device_traffic.gpu_graphs import gpu_graph
+from benchmarks.tower_step.tower_models import mean_cross_entropy
 from examples.slim.networks import factory
 
 v1 = tf.compat.v1
@@ -95,8 +96,7 @@ def _registered_loss(settings: Settings, images: Any, labels: Any) -> Any:
     layers.set_default_scale_and_shift_approximation(settings.scale_and_shift)
     layers.register_categorical_predictive_distribution(logits, name="logits")
     layers.auto_register_layers()
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses)
+    return mean_cross_entropy(logits, labels)
 
 
 def _batch(settings: Settings, towers: int) -> tuple[Any, Any]:

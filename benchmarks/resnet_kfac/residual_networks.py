@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from benchmarks.tower_step.tower_models import mean_cross_entropy
 from examples.slim.networks import factory
 
 v1 = tf.compat.v1
@@ -60,7 +61,7 @@ NETWORKS: Mapping[str, Network] = {
 """The networks by name."""
 
 
-def mean_cross_entropy(network: Network, batch_size: int) -> tuple[Any, Any]:
+def logits_and_loss(network: Network, batch_size: int) -> tuple[Any, Any]:
     """Returns the logits and the mean cross entropy of a network for random images.
 
     Args:
@@ -73,8 +74,7 @@ def mean_cross_entropy(network: Network, batch_size: int) -> tuple[Any, Any]:
     images = tf.random.stateless_uniform([batch_size, network.side, network.side, 3], seed=[1, 2])
     logits = network.logits(images)
     labels = tf.range(batch_size) % CLASSES
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return logits, tf.reduce_mean(losses)
+    return logits, mean_cross_entropy(logits, labels)
 
 
 def _unit(inputs: Any, channels: int, stride: int) -> Any:

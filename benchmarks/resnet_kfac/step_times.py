@@ -1,13 +1,14 @@
 """Training programs of the benchmark: a residual network and an optimizer in their own session."""
 
-import time
+import functools
 from typing import Any
 
 import tensorflow as tf
 
 import kfac
+from benchmarks import harness
 from benchmarks.resnet_kfac import AVERAGE_EVERY, INVERT_EVERY
-from benchmarks.resnet_kfac.residual_networks import NETWORKS, mean_cross_entropy
+from benchmarks.resnet_kfac.residual_networks import NETWORKS, logits_and_loss
 
 v1 = tf.compat.v1
 
@@ -27,7 +28,7 @@ class Program:
         with graph.as_default():
             v1.set_random_seed(1)
             chosen = NETWORKS[network]
-            logits, loss = mean_cross_entropy(chosen, batch_size or chosen.batch_size)
+            logits, loss = logits_and_loss(chosen, batch_size or chosen.batch_size)
             self._train = _make_optimizer(optimizer, logits).minimize(loss)
             initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)
@@ -35,12 +36,8 @@ class Program:
 
     def seconds(self, steps: int) -> list[float]:
         """Runs some steps and returns the seconds of each."""
-        return [self._second() for _ in range(steps)]
-
-    def _second(self) -> float:
-        start = time.perf_counter()
-        self._session.run(self._train)
-        return time.perf_counter() - start
+        step = functools.partial(self._session.run, self._train)
+        return [harness.mean_seconds(step, 1) for _ in range(steps)]
 
 
 def _make_optimizer(name: str, logits: Any) -> Any:

@@ -191,7 +191,7 @@ def train(config: Any) -> None:
             config=config.replace(save_input_position=posed.dataset.in_memory),
             params=training_settings(posed, deployment, config.is_chief and begun is None),
         )
-        step = int(estimator.get_variable_value("global_step")) if begun else 0
+        step = cli.step_of(estimator)
         if config.is_chief:
             prepare_model_dir(estimator.model_dir)
     reading = Reading(

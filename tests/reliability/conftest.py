@@ -47,6 +47,16 @@ def chaos():
 
 
 @pytest.fixture(scope="session")
+def print_row():
+    """Prints a row of a table of `docs/explanations/reliability.md`."""
+
+    def print_cells(*cells):
+        print(f"| {' | '.join(map(str, cells))} |")
+
+    return print_cells
+
+
+@pytest.fixture(scope="session")
 def kill():
     """The module `kills.py`."""
     return load("kills")

@@ -44,14 +44,11 @@ def in_chaos(cluster, proxied_plan, network, chaos, seed, minutes):
     return run
 
 
-def print_row(*cells):
-    """Prints a row of the table of `docs/explanations/reliability.md`."""
-    print(f"| {' | '.join(map(str, cells))} |")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_synchronous_training_has_the_weights_of_an_undisturbed_one(in_chaos, faulty, tmp_path):
+def test_synchronous_training_has_the_weights_of_an_undisturbed_one(
+    in_chaos, faulty, print_row, tmp_path
+):
     cells = in_chaos(
         "weights",
         tmp_path,
@@ -72,7 +69,7 @@ def test_synchronous_training_has_the_weights_of_an_undisturbed_one(in_chaos, fa
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_the_digits_are_learnt(in_chaos, minutes, journal, tmp_path):
+def test_the_digits_are_learnt(in_chaos, minutes, journal, print_row, tmp_path):
     steps = int(minutes * STEPS_PER_MINUTE)
     cells = in_chaos(
         "digits",

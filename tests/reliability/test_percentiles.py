@@ -36,12 +36,8 @@ COLUMNS = [
 
 
 @pytest.fixture(scope="module")
-def row():
+def row(print_row):
     """Prints a row of the table, whose head is printed once."""
-
-    def print_row(*cells):
-        print(f"| {' | '.join(map(str, cells))} |")
-
     print()
     print_row(*COLUMNS)
     print_row(*["---"] * len(COLUMNS))
