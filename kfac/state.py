@@ -218,7 +218,7 @@ def known_after(condition: Tensor, done: Operation) -> Tensor:
       done: The operation.
     """
     with v1.device(_conditions_on_cpu):
-        otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition)
+        otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition, name="known_after")
         with v1.control_dependencies([done]):
             wanted = tf.identity(wanted)
         return tf.raw_ops.Merge(inputs=[otherwise, wanted]).output

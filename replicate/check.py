@@ -19,6 +19,7 @@ from replicate.batch_statistics import UpdateOps
 from replicate.differences import Array, Difference, differences, towers_of
 from replicate.estimator.calling import check_model_fn
 from replicate.estimator.input_batches import build_inputs
+from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.model_fn import replicate_model_fn
@@ -220,8 +221,7 @@ def _first_batch(input_fn: Callable[..., Any], params: Any, config: RunConfig) -
     """Runs the input once, with its tables, iterators and queues, in a graph of its own."""
     config = config.replace(save_input_position=False, continue_input=False)
     with tf.Graph().as_default():
-        v1.set_random_seed(config.tf_random_seed)
-        v1.train.create_global_step()
+        begin_graph(config)
         inputs = build_inputs(input_fn, ModeKeys.TRAIN, params, config)
         tensors: list[Tensor] = []
 
@@ -261,8 +261,7 @@ def _one_step(
       initial: Initial values of variables, by name. None: the model's own initializers.
     """
     with tf.Graph().as_default() as graph:
-        v1.set_random_seed(config.tf_random_seed)
-        v1.train.create_global_step()
+        begin_graph(config)
         features, labels, feed = batch.placeholders()
         spec = model_fn(features, labels, ModeKeys.TRAIN, params, config)
         _check_trains(spec)

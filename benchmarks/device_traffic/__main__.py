@@ -82,7 +82,9 @@ def main(_: Sequence[str]) -> None:
 
     steps.check_names(FLAGS.step)
     found = {
-        name: steps.traffic(name, FLAGS.towers, FLAGS.summaries)
+        name: steps.traffic(
+            name, FLAGS.towers, with_summaries=FLAGS.summaries, with_inverses=FLAGS.inverses
+        )
         for name in FLAGS.step or steps.NAMES
     }
     print(f"{FLAGS.towers} towers, {steps.BATCH_PER_TOWER} examples each")
@@ -103,6 +105,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string("step", [], "Step to measure; may be repeated. Default: all.")
     flags.DEFINE_integer("towers", 4, "Number of towers, each on its own GPU.", lower_bound=2)
     flags.DEFINE_bool("summaries", False, "Measure steps that write summaries.")
+    flags.DEFINE_bool("inverses", True, "Measure steps in which K-FAC computes new inverses.")
     flags.DEFINE_bool("details", False, "List tensors, waits and missing kernels.")
     flags.DEFINE_bool("links", False, "List the bytes from each memory to each other.")
     flags.DEFINE_string("json", None, "File to write the measurements to.")

@@ -16,7 +16,9 @@ v1 = tf.compat.v1
 
 @contextlib.contextmanager
 def gpu_graph(gpus: int) -> Iterator[Any]:
-    """Makes a graph the default one and yields it; it has a global step.
+    """Makes a graph the default one and yields it.
+
+    It has a global step, on the CPU, like an Estimator's graph.
 
     Conditionals are made of `Switch` and `Merge`, as TensorFlow has them when it places a graph.
 
@@ -24,7 +26,8 @@ def gpu_graph(gpus: int) -> Iterator[Any]:
       gpus: Number of GPUs in TensorFlow's list of devices.
     """
     with _control_flow_in_graph(), _listed_gpus(gpus), tf.Graph().as_default() as graph:
-        v1.train.get_or_create_global_step()
+        with v1.device("/device:CPU:0"):
+            v1.train.create_global_step()
         yield graph
 
 

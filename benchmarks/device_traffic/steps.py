@@ -52,16 +52,24 @@ class Step:
     judged: bool = False
 
 
-def traffic(name: str, towers: int, with_summaries: bool = False) -> Traffic:
+def traffic(
+    name: str, towers: int, *, with_summaries: bool = False, with_inverses: bool = True
+) -> Traffic:
     """Builds the graph of a step and returns its traffic.
 
     Args:
       name: One of `NAMES`.
       towers: Number of towers or clones, each on its own GPU.
       with_summaries: True for a step that writes summaries.
+      with_inverses: True for a step in which K-FAC computes new inverses.
     """
     build = _clones if name == CLONES else functools.partial(_towers, STEPS[name])
-    return _traffic(build, towers, with_summaries)
+    rare = _is_of_a_retry if with_inverses else _is_of_inverses
+    with gpu_graph(towers) as graph:
+        fetches = build(towers)
+        if with_summaries:
+            fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
+        return measure(graph.get_operations(), fetches, rare=rare)
 
 
 def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
@@ -72,17 +80,20 @@ def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
       towers: Number of towers, each on its own GPU.
       scope: Name scope. Only tensors that operations in it need count as transfers.
     """
-    return _traffic(functools.partial(_towers, step), towers, with_summaries=False, scope=scope)
-
-
-def _traffic(
-    build: Callable[[int], list[Any]], copies: int, with_summaries: bool, scope: str = ""
-) -> Traffic:
-    with gpu_graph(copies) as graph:
-        fetches = build(copies)
-        if with_summaries:
-            fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
+    with gpu_graph(towers) as graph:
+        fetches = _towers(step, towers)
         return measure(graph.get_operations(), fetches, scope)
+
+
+def _is_of_a_retry(tensor: Any) -> bool:
+    """Returns whether a tensor is dead as long as no inversion of K-FAC fails."""
+    return "unless_found" in tensor.op.name
+
+
+def _is_of_inverses(tensor: Any) -> bool:
+    """Returns whether a tensor is dead in a step that computes no new inverses."""
+    is_chosen = tensor.op.type == "Switch" and tensor.value_index == 1
+    return is_chosen and any(name in tensor.op.name for name in ("update_inverses/", "known_after"))
 
 
 def _towers(step: Step, count: int) -> list[Any]:

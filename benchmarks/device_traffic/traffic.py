@@ -8,8 +8,8 @@ A copy from a GPU to the CPU waits for the GPU's queue. If a GPU later needs a r
 the GPU is idle in between: that is a wait in the middle of the step. `rounds` is the largest number
 of waits that follow each other. `transfers` is that of tensors of more than 1 KiB that cross.
 
-Tensors that TensorFlow computes once, before the first step, are not counted. Sizes are those of
-static shapes.
+Tensors that TensorFlow computes once, before the first step, are not counted, nor are operations
+that do not run because a chosen output of a `Switch` is dead. Sizes are those of static shapes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,7 +132,10 @@ class _Edge(NamedTuple):
 
 
 def measure(
-    operations: Sequence[Operation], fetches: Iterable[Operation], scope: str = ""
+    operations: Sequence[Operation],
+    fetches: Iterable[Operation],
+    scope: str = "",
+    rare: Callable[[Tensor], bool] = lambda tensor: False,
 ) -> Traffic:
     """Returns the traffic of a step.
 
@@ -140,22 +143,25 @@ def measure(
       operations: All operations of the graph, in order of creation.
       fetches: Operations that a step runs.
       scope: Name scope. Only tensors that operations in it need count as transfers.
+      rare: Selects outputs of `Switch` that are dead in the step.
     """
     kernels = GpuKernels()
     found = {operation: kernels.find(operation) for operation in operations}
     placed = placement.place(operations, lambda operation: found[operation] is not None)
-    executed = executed_operations(operations, fetches, computed_before(operations))
+    skipped = computed_before(operations) | dead_operations(operations, rare)
+    executed = executed_operations(operations, fetches, skipped)
     return _traffic(executed, placed, found, scope)
 
 
 def computed_before(operations: Iterable[Operation]) -> set[Operation]:
     """Returns operations whose results TensorFlow computes once, before the first step.
 
-    These are constants, shapes that are static, and what is computed from only these.
+    These are constants, shapes that are static, and what is computed from only these. None of them
+    waits for another operation: constants in a conditional branch are made in each step.
     """
     known: set[Operation] = set()
     for operation in operations:
-        if operation.op_def.is_stateful or not operation.outputs:
+        if operation.op_def.is_stateful or operation.control_inputs or not operation.outputs:
             continue
         is_shape = operation.type in _SHAPES and all(
             tensor.shape.is_fully_defined() for tensor in operation.inputs
@@ -166,27 +172,44 @@ def computed_before(operations: Iterable[Operation]) -> set[Operation]:
     return known
 
 
+def dead_operations(
+    operations: Iterable[Operation], is_dead: Callable[[Tensor], bool]
+) -> set[Operation]:
+    """Returns operations that do not run because what they need is dead.
+
+    Args:
+      operations: All operations of the graph, in order of creation.
+      is_dead: Selects outputs of `Switch` that are dead.
+    """
+    dead: set[Operation] = set()
+    for operation in operations:
+        missing = [tensor.op in dead or is_dead(tensor) for tensor in operation.inputs]
+        lacks_input = all(missing) if operation.type == "Merge" else any(missing)
+        if (missing and lacks_input) or not dead.isdisjoint(operation.control_inputs):
+            dead.add(operation)
+    return dead
+
+
 def executed_operations(
-    operations: Iterable[Operation], fetches: Iterable[Operation], known: set[Operation]
+    operations: Iterable[Operation], fetches: Iterable[Operation], skipped: set[Operation]
 ) -> list[Operation]:
-    """Returns the operations that a step runs, without those whose results are known before.
+    """Returns the operations that a step runs.
 
     Args:
       operations: All operations of the graph, in order of creation.
       fetches: Operations that the step runs.
-      known: Operations computed before.
+      skipped: Operations that are computed before it, or do not run.
     """
     needed: set[Operation] = set()
-    waiting = list(fetches)
+    waiting = [each for each in fetches if each not in skipped]
     while waiting:
         operation = waiting.pop()
         if operation in needed:
             continue
         needed.add(operation)
-        if operation not in known:
-            waiting.extend(tensor.op for tensor in operation.inputs)
-        waiting.extend(operation.control_inputs)
-    return [each for each in operations if each in needed and each not in known]
+        before = [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+        waiting.extend(each for each in before if each not in skipped)
+    return [each for each in operations if each in needed]
 
 
 def _traffic(

@@ -77,7 +77,7 @@ def example_gradients(
     batch = tf.shape(images)[0]
     p, g = (tf.reshape(t, [batch, -1, tensor_ops.static_size(t, -1)]) for t in (patches, gradients))
     if has_bias:
-        p = tf.pad(p, [[0, 0], [0, 0], [0, 1]], constant_values=1)
+        p = tensor_ops.append_homogeneous(p)
     return tf.matmul(p, g, transpose_a=True)
 
 

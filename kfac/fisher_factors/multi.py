@@ -99,7 +99,7 @@ class FullyConnectedMultiKF(StructuredFactor):
 
     def trace(self) -> Tensor:
         """Returns the trace of C₀, read now; shape []."""
-        return tf.linalg.trace(self.value[0])
+        return tensor_ops.trace(self.value[0])
 
     @property
     def cov(self) -> Tensor:

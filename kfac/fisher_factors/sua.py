@@ -150,7 +150,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
     def trace(self) -> Tensor:
         """Returns K (tr Σ + ‖μ‖²), plus 1 with a bias, read now; shape []."""
         covariance, mean = self._parts()
-        once = tf.linalg.trace(covariance) + tf.reduce_sum(mean**2)
+        once = tensor_ops.trace(covariance) + tf.reduce_sum(mean**2)
         return self._entries * once + int(self._has_bias)
 
     def _parts(self) -> tuple[Tensor, Tensor]:
@@ -175,7 +175,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
     def _vector(self, mean: Tensor) -> Tensor:
         repeated = tf.tile(mean, [self._entries])
-        return tf.pad(repeated, [[0, int(self._has_bias)]], constant_values=1)
+        return tensor_ops.append_homogeneous(repeated) if self._has_bias else repeated
 
     def _operator(
         self, block: Tensor, last: Tensor, vector: Tensor, sigma: Tensor

@@ -207,7 +207,7 @@ def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
     Conditional branches would do the same, but several per factor make building the graph many
     times slower.
     """
-    return tf.raw_ops.Switch(data=tensor, pred=is_found).output_false
+    return tf.raw_ops.Switch(data=tensor, pred=is_found, name="unless_found").output_false
 
 
 def _first(is_found: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
 
+v1 = tf.compat.v1
+
 LARGEST_PRODUCT = 256
 """Size of the largest symmetric product that is computed whole, rather than by triangles."""
 
@@ -48,7 +50,7 @@ def statistics_dtype(dtype: DType) -> DType:
 
 def all_finite(tensor: Tensor) -> Tensor:
     """Returns bool [], true if every entry of `tensor` is finite; computed where `tensor` is."""
-    with tf.compat.v1.device(tensor.device):
+    with v1.device(tensor.device):
         finite = tf.math.is_finite(tensor)
         return finite if tensor.shape.rank == 0 else tf.reduce_all(finite)
 
@@ -60,7 +62,7 @@ def all_true(conditions: Sequence[Tensor]) -> Tensor:
     """
     if not conditions:
         return tf.constant(True)
-    with tf.compat.v1.device(conditions[0].device):
+    with v1.device(conditions[0].device):
         return functools.reduce(tf.logical_and, conditions)
 
 
@@ -69,7 +71,7 @@ def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
 
     Copies nothing, unlike `tf.where`, which goes through all entries.
     """
-    return tf.compat.v1.where(condition, chosen, other)
+    return v1.where(condition, chosen, other)
 
 
 def symmetrize(matrix: Tensor) -> Tensor:
@@ -83,7 +85,7 @@ def add_in_order(tensors: Sequence[Tensor]) -> Tensor:
     `add_n` begins with the first operand whose memory it may reuse, and that depends on the timing
     of other readers. So the first operand is a copy that nothing else reads.
     """
-    with tf.compat.v1.get_default_graph().gradient_override_map({"Snapshot": "Identity"}):
+    with v1.get_default_graph().gradient_override_map({"Snapshot": "Identity"}):
         first = tf.raw_ops.Snapshot(input=tensors[0])
     return tf.add_n([first, *tensors[1:]])
 
@@ -95,8 +97,16 @@ def identity_like(matrix: Tensor) -> Tensor:
 
 
 def diagonal(matrix: Tensor) -> Tensor:
-    """Returns the diagonal [n] of a matrix [n, n], by one operation."""
+    """Returns the diagonals [..., n] of matrices [..., n, n].
+
+    Does not use `tf.linalg.diag_part`: its GPU kernel takes a number from the memory of the CPU.
+    """
     return tf.raw_ops.MatrixDiagPart(input=matrix)
+
+
+def trace(matrix: Tensor) -> Tensor:
+    """Returns the trace [...] of matrices [..., n, n]."""
+    return tf.reduce_sum(diagonal(matrix), axis=-1)
 
 
 def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
@@ -105,8 +115,12 @@ def add_to_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
 
 
 def append_homogeneous(rows: Tensor) -> Tensor:
-    """Appends a column of ones to `rows` [r, n], the input that a bias sees; gives [r, n + 1]."""
-    return tf.pad(rows, [[0, 0], [0, 1]], constant_values=1)
+    """Appends a 1, the input that a bias sees, to each row of `rows` [..., n]."""
+    # A GPU's kernel takes it from the memory of the CPU, and would wait for a copy.
+    with v1.control_dependencies(None), v1.device("/device:CPU:0"):
+        one = tf.constant(1, rows.dtype)
+    paddings = [[0, 0]] * (rows.shape.rank - 1) + [[0, 1]]
+    return tf.pad(rows, paddings, constant_values=one)
 
 
 def outer_product(rows: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from replicate.estimator.hooks.graph_files import WrittenGraph
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
 from replicate.estimator.log import log
+from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.predicting import (
     batches,
     endless_input,
@@ -422,8 +423,7 @@ class Estimator:
 
     def _build(self, mode: str, input_fn: Callable[..., Any]) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph."""
-        v1.set_random_seed(self._config.tf_random_seed)
-        v1.train.create_global_step()
+        begin_graph(self._config)
         inputs = build_inputs(input_fn, mode, self.params, self._config)
         return inputs, self._build_model(mode, inputs.features, inputs.labels)
 
@@ -431,8 +431,7 @@ class Estimator:
         self, mode: str, receiver_fn: Callable[[], Any]
     ) -> tuple[Any, EstimatorSpec]:
         """Builds the input of requests and the model in the default graph."""
-        v1.set_random_seed(self._config.tf_random_seed)
-        v1.train.create_global_step()
+        begin_graph(self._config)
         receiver = call_receiver_fn(receiver_fn)
         labels = getattr(receiver, "labels", None)
         return receiver, self._build_model(mode, receiver.features, labels)

@@ -20,6 +20,7 @@ from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import build_inputs
+from replicate.estimator.new_graph import begin_graph
 from replicate.spec import ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -113,8 +114,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         estimator = self._estimator
         config = estimator.config
         with tf.Graph().as_default(), tempfile.TemporaryDirectory() as folder:
-            v1.set_random_seed(config.tf_random_seed)
-            v1.train.create_global_step()
+            begin_graph(config)
             inputs = build_inputs(self._input_fn, ModeKeys.EVAL, estimator.params, config)
             spec = estimator.model_fn(inputs.features, inputs.labels, ModeKeys.EVAL, config)
             load = self._loader(session, spec.scaffold, folder)

@@ -42,7 +42,7 @@ def test_accumulation_and_loss_scale_do_not_wait():
 
 
 def test_kfac_sends_gradients_and_packed_sums_once():
-    found = steps.traffic("kfac, dense kron", TOWERS)
+    found = steps.traffic("kfac, dense kron", TOWERS, with_inverses=False)
     parameters = sum(DENSE_PARAMETERS)
     checked = 4 * len(DENSE_PARAMETERS)
     accepted = 1
@@ -56,9 +56,28 @@ def test_kfac_sends_gradients_and_packed_sums_once():
     sums = [packed(size) for size in (785, 64, 65, 10)]
     # Both inverses of a layer are where its gradient is multiplied.
     assert sorted(each for each in between if each > scalars) == sorted(sums)
-    # Gradients are summed on the CPU; new inverses wait for the averages.
-    assert found.rounds == 2
+    # Gradients are summed on the CPU.
+    assert found.rounds == 1
     assert {each.bytes for each in found.waits} <= {0, accepted, checked, *DENSE_PARAMETERS}
+    assert found.strays == []
+
+
+def test_new_inverses_add_averages_and_three_rounds():
+    usual = steps.traffic("kfac, dense kron", TOWERS, with_inverses=False)
+    found = steps.traffic("kfac, dense kron", TOWERS)
+    averages = sum(4 * size**2 for size in (785, 65, 10))
+    traces, flags = 64, 16
+    # Averages are spread by their bytes, inverses by what they cost.
+    assert 0 <= found.sent("GPU>GPU") - usual.sent("GPU>GPU") - averages < traces
+    assert 0 <= found.sent("GPU>CPU") - usual.sent("GPU>CPU") < flags
+    assert found.sent("CPU>GPU") == usual.sent("CPU>GPU")
+    # They wait for the averages, for the check of the first attempts, and are waited for.
+    assert found.rounds == usual.rounds + 3
+    new = {each.name for each in found.waits} - {each.name for each in usual.waits}
+    sizes = [each.bytes for each in found.waits if each.name in new]
+    factors = 4
+    assert sizes.count(1) == factors
+    assert set(sizes) == {0, 1}
     assert found.strays == []
 
 

@@ -113,6 +113,46 @@ def test_constants_and_static_shapes_are_known_before():
     assert found.operations == {"CPU:0": 1, "GPU:0": 2}
 
 
+def test_constant_that_waits_orders_what_uses_it():
+    def make():
+        with on_gpu(0):
+            first = tf.exp(placeholder([4]))
+        with v1.device("/cpu:0"):
+            second = tf.sin(first)
+        with on_gpu(0), v1.control_dependencies([second]):
+            one = tf.constant([1.0, 2.0])
+        with on_gpu(0):
+            return tf.cos(one).op
+
+    found = measured(make)
+    assert [(each.kind, each.bytes) for each in found.waits] == [("Exp", 16)]
+    assert found.rounds == 1
+
+
+def test_dead_outputs_of_switches_are_not_counted():
+    def make():
+        with on_gpu(0):
+            value = tf.exp(placeholder([4]))
+        switch = tf.raw_ops.Switch(data=value, pred=placeholder([], tf.bool), name="chosen")
+        with on_gpu(1):
+            rare = tf.sin(switch.output_true)
+        with on_gpu(0):
+            usual = tf.cos(switch.output_false)
+            return tf.raw_ops.Merge(inputs=[usual, rare]).output.op
+
+    def found(is_rare):
+        with tf.Graph().as_default() as graph:
+            fetch = make()
+            return traffic.measure(graph.get_operations(), [fetch], rare=is_rare)
+
+    both = found(lambda tensor: False)
+    usual = found(lambda tensor: tensor.op.name == "chosen" and tensor.value_index == 1)
+    neither = found(lambda tensor: tensor.op.name == "chosen")
+    assert both.operations == {"CPU:0": 2, "GPU:0": 4, "GPU:1": 1}
+    assert usual.operations == {"CPU:0": 2, "GPU:0": 4}
+    assert neither.operations == {}
+
+
 def test_operation_without_gpu_kernel_is_a_stray():
     def make():
         with on_gpu(0):

@@ -18,6 +18,20 @@ def test_homogeneous_coordinate_and_outer_product(graph):
     np.testing.assert_array_equal(product, [[10, 14, 4], [14, 20, 6], [4, 6, 2]])
 
 
+def test_homogeneous_coordinate_waits_for_nothing(graph, session):
+    images = np.arange(12.0).reshape(2, 3, 2)
+    with v1.device("/cpu:1"), tf.control_dependencies([v1.placeholder(tf.float32)]):
+        given = tensor_ops.append_homogeneous(tf.identity(tf.constant(images)))
+    *_, value = given.op.inputs
+    assert value.device == "/device:CPU:0"
+    assert not value.op.control_inputs
+    with v1.Session() as bare:
+        assert bare.run(value) == 1
+    vectors = session.run([tensor_ops.append_homogeneous(tf.constant(x)) for x in (images, [2.0])])
+    np.testing.assert_array_equal(vectors[0], np.concatenate([images, np.ones([2, 3, 1])], 2))
+    np.testing.assert_array_equal(vectors[1], [2, 1])
+
+
 @pytest.mark.parametrize(
     "size", [tensor_ops.LARGEST_PRODUCT + 1, 2 * tensor_ops.LARGEST_PRODUCT + 9]
 )
@@ -32,8 +46,10 @@ def test_large_products_are_computed_by_halves(graph, session, size):
     np.testing.assert_allclose(found, found.T, atol=1e-10)
 
 
-def test_diagonal(graph, session):
+def test_diagonal_and_trace(graph, session):
     matrix = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    traces = session.run(tensor_ops.trace(tf.stack([matrix, 2 * matrix])))
+    np.testing.assert_array_equal(traces, [5, 10])
     more = tensor_ops.add_to_diagonal(matrix, tf.constant(0.5))
     diagonal, more = session.run([tensor_ops.diagonal(matrix), more])
     np.testing.assert_array_equal(diagonal, [1, 4])
