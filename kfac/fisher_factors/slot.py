@@ -14,6 +14,7 @@ import tensorflow as tf
 from kfac._types import DType, Tensor, Variable
 from kfac.linalg import chain, damped_matrix
 from kfac.linalg.damped_matrix import DampedMatrix, Eigendecomposition
+from kfac.linalg.retries import RARE_PATHS
 from kfac.linalg.tensor_ops import statistics_dtype
 from kfac.state import Addition, Assignment, Change, make_variable, read
 
@@ -111,7 +112,7 @@ class MatrixSlot:
     def make_variables(self, shape: Sequence[int], dtype: DType, device: str) -> None:
         """Makes the matrix and its counters, once."""
         if self._matrix is None:
-            counters = [len(damped_matrix.RARE_PATHS)]
+            counters = [len(RARE_PATHS)]
             self._matrix = make_variable(self.name, shape, dtype, device)
             self._rare_paths = make_variable(f"{self.name}_rare_paths", counters, tf.int64, device)
 

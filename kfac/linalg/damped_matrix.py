@@ -15,19 +15,14 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.inversion import INVERSIONS, inverse_from_root
+from kfac.linalg.retries import KEPT, NO_RARE_PATH, RootFunction, retry
 from kfac.linalg.tensor_ops import (
     add_to_diagonal,
     all_finite,
     choose,
-    diagonal,
     identity_like,
     symmetrize,
 )
-
-RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
-
-RARE_PATHS = ("retried", "eigen", "kept")
-"""Ways in which an inversion may end other than success at the first attempt."""
 
 
 class DampedMatrix(NamedTuple):
@@ -84,7 +79,7 @@ def damped_inverse(
 
 def damped_cholesky(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns the lower triangular L with LLᵀ = M + d·I; see `damped_inverse`."""
-    return _from_root(matrix, damping, previous, lambda root, _: root)
+    return _from_root(matrix, damping, previous, _root_itself)
 
 
 def damped_cholesky_inverse(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
@@ -136,7 +131,7 @@ def damped_power(
 
 def _result(good: Tensor, matrix: Tensor, previous: Tensor) -> DampedMatrix:
     """Returns a matrix if it is good and else the previous one, without any retry."""
-    none, kept = (tf.constant([0, 0, n], tf.int64) for n in (0, 1))
+    none, kept = (tf.constant(path, tf.int64) for path in (NO_RARE_PATH, KEPT))
     return DampedMatrix(choose(good, matrix, previous), choose(good, none, kept))
 
 
@@ -145,11 +140,16 @@ def _is_damping(damping: Tensor) -> Tensor:
     return tf.math.is_finite(tf.math.log(damping))
 
 
+def _root_itself(root: Tensor, identity: Tensor) -> Tensor:
+    del identity
+    return root
+
+
 def _from_root(
     matrix: Tensor,
     damping: Tensor,
     previous: Tensor,
-    function: Callable[[Tensor, Tensor], Tensor],
+    function: RootFunction,
 ) -> DampedMatrix:
     """Returns a function of the Cholesky factor L and the identity, with the failure policy."""
 
@@ -164,7 +164,7 @@ def _with_retries(
     damping: Tensor,
     previous: Tensor,
     attempt: Callable[[Tensor, Tensor], Tensor],
-    function: Callable[[Tensor, Tensor], Tensor],
+    function: RootFunction,
 ) -> DampedMatrix:
     """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
 
@@ -176,7 +176,8 @@ def _with_retries(
       damping: d, shape [].
       previous: [n, n], returned if everything else fails.
       attempt: The function of M + d·I and the identity; not finite where it fails.
-      function: The same of the Cholesky factor of M + d·I and the identity.
+      function: The same of the Cholesky factor of M + d·I and the identity. Several attempts at
+        it in float64 follow.
     """
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
@@ -184,28 +185,18 @@ def _with_retries(
     matrix = tf.math.multiply_no_nan(matrix, tf.cast(usable, matrix.dtype))
     damping = tf.where(usable, damping, tf.ones_like(damping))
     direct = attempt(add_to_diagonal(matrix, damping), identity_like(matrix))
-    succeeded = all_finite(direct)
-    wide, size = (_unless(succeeded, x) for x in (matrix, tf.shape(diagonal(matrix))))
-    wide, wide_damping = tf.cast(wide, tf.float64), tf.cast(damping, tf.float64)
-    ones = tf.fill(size, tf.constant(1.0, tf.float64))
-    wide_identity = tf.raw_ops.MatrixDiag(diagonal=ones)
-    root = _retried_root(wide, wide_damping, wide_identity)
-    has_root = all_finite(root)
-    root = _first(has_root, root, _eigen_root(_unless(has_root, wide), wide_damping))
-    retry = tf.cast(function(root, wide_identity), matrix.dtype)
-    good = tf.logical_and(usable, all_finite(retry))
-    rare_paths = tf.cast(tf.logical_not([False, has_root, good]), tf.int64)
-    retried = DampedMatrix(choose(good, retry, previous), rare_paths)
-    pairs = zip(_result(usable, direct, previous), retried, strict=True)
+    succeeded = tf.logical_and(usable, all_finite(direct))
+    retried = retry(function, _unless(succeeded, matrix), damping, usable, previous)
+    pairs = zip((direct, tf.constant(NO_RARE_PATH, tf.int64)), retried, strict=True)
     return DampedMatrix(*(_first(succeeded, *pair) for pair in pairs))
 
 
 def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
     """Returns a Tensor that is dead if a result is found already.
 
-    Operations on dead Tensors do not run, so an unnecessary decomposition costs nothing.
-    Conditional branches would do the same, but several per factor make building the graph many
-    times slower.
+    Operations on dead Tensors do not run, so an unnecessary decomposition costs nothing. A
+    conditional branch would do the same, but one per factor makes building the graph many times
+    slower.
     """
     return tf.raw_ops.Switch(data=tensor, pred=is_found, name="unless_found").output_false
 
@@ -216,28 +207,3 @@ def _first(is_found: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
     merged = tf.raw_ops.Merge(inputs=[found, otherwise]).output
     merged.set_shape(tensor.shape)
     return merged
-
-
-def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
-    """Returns L of M + f·d·I for the smallest f of `RETRY_DAMPING_FACTORS` for which it is finite.
-
-    If there is none it has entries that are not finite.
-    """
-    factors = tf.constant(
-        RETRY_DAMPING_FACTORS, matrix.dtype, shape=[len(RETRY_DAMPING_FACTORS), 1, 1]
-    )
-    roots = tf.linalg.cholesky(matrix + damping * factors * identity)
-    succeeded = tf.reduce_all(tf.math.is_finite(roots), axis=[1, 2])
-    # argmax finds the first success, or 0 if there is none.
-    return tf.gather(roots, tf.argmax(tf.cast(succeeded, roots.dtype)))
-
-
-def _eigen_root(matrix: Tensor, damping: Tensor) -> Tensor:
-    """Returns the Cholesky factor of U diag(max(e, 0) + d) Uᵀ, where M = U diag(e) Uᵀ.
-
-    With B = U diag(max(e, 0) + d)^½ the matrix is BBᵀ, and Bᵀ = QR makes it RᵀR.
-    """
-    values, vectors = tf.linalg.eigh(matrix)
-    root = vectors * tf.sqrt(tf.maximum(values, 0) + damping)
-    upper = tf.linalg.qr(tf.transpose(root)).r
-    return tf.transpose(upper) * tf.sign(diagonal(upper))

@@ -17,7 +17,7 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_blocks.two_factor import TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
-from kfac.linalg.damped_matrix import RARE_PATHS
+from kfac.linalg.retries import RARE_PATHS
 from kfac.state import read
 
 v1 = tf.compat.v1

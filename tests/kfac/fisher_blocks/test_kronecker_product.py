@@ -59,8 +59,7 @@ def test_powers_share_one_eigendecomposition(trained, graph):
     updated_inverses([block.input_factor], [""])
     new = [op for op in graph.get_operations() if op not in before]
     eigen = [op for op in new if op.type == "SelfAdjointEigV2"]
-    # One for three powers; the others are the last resorts of two Cholesky factors.
-    assert len(eigen) == 3
+    assert len(eigen) == 1
 
 
 @pytest.mark.parametrize("transpose", [False, True])

@@ -1,0 +1,100 @@
+"""Second attempts at a function of a damped matrix, in float64, each more costly than the last.
+
+They are one function of TensorFlow, called where the first attempt has failed. The function is made
+once in a process, for matrices of all sizes: operations in each graph, for each matrix, would make
+up most of K-FAC's graphs, and hardly any of them would ever run.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from kfac._types import DType, Tensor
+from kfac.linalg.tensor_ops import all_finite, choose, diagonal, identity_like
+
+RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
+
+RARE_PATHS = ("retried", "eigen", "kept")
+"""Ways in which an inversion may end other than success at the first attempt."""
+
+NO_RARE_PATH, KEPT = (0, 0, 0), (0, 0, 1)
+"""Counts of these ways for a success at the first attempt, and for a matrix that is not finite."""
+
+RootFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Function of the Cholesky factor L of M + d·I, and of the identity; both and its result [n, n]."""
+
+
+def retry(
+    function: RootFunction, matrix: Tensor, damping: Tensor, usable: Tensor, previous: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Returns a function of a damped matrix, and the path to it.
+
+    Args:
+      function: Defined in a module, for it is a key of a cache.
+      matrix: M [n, n], finite.
+      damping: d > 0, shape [].
+      usable: bool [], False to make no attempt.
+      previous: [n, n], returned if all attempts fail.
+
+    Returns:
+      (matrix, rare paths): [n, n], finite; int64 [3], see `kfac.linalg.damped_matrix.DampedMatrix`.
+    """
+    inputs = [matrix, damping, usable, previous]
+    retried = _traced(function, matrix.dtype)
+    found = tf.raw_ops.PartitionedCall(args=inputs, Tout=[matrix.dtype, tf.int64], f=retried)
+    return found[0], found[1]
+
+
+@functools.cache
+def _traced(function: RootFunction, dtype: DType) -> Any:
+    """Returns the attempts as a concrete function."""
+    square = tf.TensorSpec([None, None], dtype)
+    specs = square, tf.TensorSpec([], dtype), tf.TensorSpec([], tf.bool), square
+    attempts = functools.partial(_attempts, function)
+    # A graph of its own, so that it takes on nothing of the one that needs it: neither devices nor
+    # control dependencies.
+    with tf.Graph().as_default():
+        traced = tf.function(attempts, autograph=False, experimental_attributes={"_noinline": True})
+        return traced.get_concrete_function(*specs)
+
+
+def _attempts(
+    function: RootFunction, matrix: Tensor, damping: Tensor, usable: Tensor, previous: Tensor
+) -> tuple[Tensor, Tensor]:
+    wide, wide_damping = tf.cast(matrix, tf.float64), tf.cast(damping, tf.float64)
+    identity = identity_like(wide)
+    root = _retried_root(wide, wide_damping, identity)
+    has_root = all_finite(root)
+    root = tf.cond(has_root, lambda: root, lambda: _eigen_root(wide, wide_damping))
+    found = tf.cast(function(root, identity), matrix.dtype)
+    is_finite = all_finite(found)
+    path = tf.cast(tf.logical_not([False, has_root, is_finite]), tf.int64)
+    path = choose(usable, path, tf.constant(KEPT, tf.int64))
+    return choose(tf.logical_and(usable, is_finite), found, previous), path
+
+
+def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
+    """Returns L of M + f·d·I for the smallest f of `RETRY_DAMPING_FACTORS` for which it is finite.
+
+    If there is none it has entries that are not finite.
+    """
+    factors = tf.constant(
+        RETRY_DAMPING_FACTORS, matrix.dtype, shape=[len(RETRY_DAMPING_FACTORS), 1, 1]
+    )
+    roots = tf.linalg.cholesky(matrix + damping * factors * identity)
+    succeeded = tf.reduce_all(tf.math.is_finite(roots), axis=[1, 2])
+    # argmax finds the first success, or 0 if there is none.
+    return tf.gather(roots, tf.argmax(tf.cast(succeeded, roots.dtype)))
+
+
+def _eigen_root(matrix: Tensor, damping: Tensor) -> Tensor:
+    """Returns the Cholesky factor of U diag(max(e, 0) + d) Uᵀ, where M = U diag(e) Uᵀ.
+
+    With B = U diag(max(e, 0) + d)^½ the matrix is BBᵀ, and Bᵀ = QR makes it RᵀR.
+    """
+    values, vectors = tf.linalg.eigh(matrix)
+    root = vectors * tf.sqrt(tf.maximum(values, 0) + damping)
+    upper = tf.linalg.qr(tf.transpose(root)).r
+    return tf.transpose(upper) * tf.sign(diagonal(upper))
