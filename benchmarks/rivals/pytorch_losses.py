@@ -9,6 +9,7 @@ step of each optimizer sees the same examples. Runs in an environment of
 """
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -44,6 +45,8 @@ class Program:
           setting: Learning rate.
         """
         make, self._loss = MODELS[race["problem"]]
+        if race["problem"] == "autoencoder":
+            make = functools.partial(make, activation=race["activation"])
         images = torch.from_numpy(digits.images).permute(0, 3, 1, 2).contiguous()
         self._data = images, torch.from_numpy(digits.labels).long()
         self._evaluated = tuple(part[: race["evaluated"]] for part in self._data)

@@ -40,19 +40,24 @@ def convnet(start: Sequence[Any]) -> nn.Sequential:
     return nn.Sequential(*parts, nn.Flatten(), linear)
 
 
-def autoencoder(start: Sequence[Any]) -> nn.Sequential:
-    """Returns a network with tanh in all layers but the code and the last one.
+def autoencoder(start: Sequence[Any], activation: str) -> nn.Sequential:
+    """Returns a network with an activation in all layers but the code and the last one.
 
     Args:
       start: Initial [weights, bias, weights, bias, ...], with weights [inputs, outputs].
+      activation: A key of `ACTIVATIONS`.
     """
     pairs = _pairs(start)
     parts: list[nn.Module] = [nn.Flatten()]
     for index, (weights, bias) in enumerate(pairs):
         parts.append(_linear(weights, bias))
         if index not in (len(pairs) // 2 - 1, len(pairs) - 1):
-            parts.append(nn.Tanh())
+            parts.append(ACTIVATIONS[activation]())
     return nn.Sequential(*parts)
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+"""Activations by their names in TensorFlow."""
 
 
 def convnet_loss(outputs: torch.Tensor, batch: Batch) -> torch.Tensor:

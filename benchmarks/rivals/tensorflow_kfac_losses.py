@@ -2,8 +2,8 @@
 
 Runs in an environment of `benchmarks.rivals.environments`, where `kfac` is that package and not
 this project's. `benchmarks.time_to_loss.loss_race` writes the digits and the initial weights, and
-passes the settings of the race: {"problem", "seed", "batch_size", "warm_up", "grid", "blocks",
-"rounds"}.
+passes the settings of the race: {"problem", "activation", "seed", "batch_size", "evaluated",
+"warm_up", "grid", "blocks", "options", "rounds"}.
 
     python -E -s tensorflow_kfac_losses.py digits.npz '{"problem": "convnet", ...}'
 """
@@ -30,8 +30,6 @@ _ADAPTIVE: dict[str, Any] = {
     "momentum": None,
     "adapt_damping": True,
     "damping_adaptation_interval": 5,
-    "damping_adaptation_decay": 0.9,
-    "min_damping": 1e-6,
     "invert_every": 5,
     # Best on the autoencoder of (1, 0.95), (5, 0.95), (5, 0.9) and (5, 0.77).
     "cov_update_every": 5,
@@ -59,16 +57,17 @@ class Program:
             data = _variables(digits)
             batch = _draw(data, race["batch_size"], race["seed"])
             layers = kfac.LayerCollection()
-            loss_of = functools.partial(_loss, race["problem"], digits.shapes)
+            loss_of = functools.partial(_loss, race, digits.shapes)
             loss = loss_of(batch, layers)
 
             def loss_again(examples: Any) -> Any:
                 with v1.variable_scope(v1.get_variable_scope(), reuse=True):
                     return loss_of(examples)
 
-            whole_loss = loss_again(data)
+            whole_loss = loss_again(tuple(part[: race["evaluated"]] for part in data))
             weights = v1.trainable_variables()
             adaptation = {
+                **race["options"]["kfac"],
                 "batch_size": race["batch_size"],
                 "loss": loss,
                 "loss_fn": loss_again,
@@ -100,7 +99,7 @@ class Program:
         return time.perf_counter() - start
 
     def loss(self) -> float:
-        """Returns the mean loss over all training data."""
+        """Returns the mean loss over the training data that the race evaluates."""
         return float(self._whole_loss())
 
 
@@ -121,12 +120,17 @@ def _draw(data: tuple[Any, Any], batch_size: int, seed: int) -> tuple[Any, Any]:
 
 
 def _loss(
-    problem: str, shapes: list[tuple[int, ...]], batch: tuple[Any, Any], layers: Any | None = None
+    race: Mapping[str, Any],
+    shapes: list[tuple[int, ...]],
+    batch: tuple[Any, Any],
+    layers: Any | None = None,
 ) -> Any:
     images, labels = batch
-    if problem == "convnet":
+    if race["problem"] == "convnet":
         return tensorflow_kfac_models.convnet_loss(images, labels, shapes, layers)
-    return tensorflow_kfac_models.autoencoder_loss(images, shapes, tf.tanh, tf.identity, layers)
+    return tensorflow_kfac_models.autoencoder_loss(
+        images, shapes, getattr(tf, race["activation"]), tf.identity, layers
+    )
 
 
 def _make_optimizer(name: str, setting: float, layers: Any, adaptation: dict[str, Any]) -> Any:

@@ -29,7 +29,9 @@ def race_ours(problem: Problem) -> list[loss_race.Curve]:
     return [
         curve
         for seed in range(1, FLAGS.seeds + 1)
-        for settings in loss_race.grid(problem, SETTINGS, {BASELINE, *FLAGS.optimizer})
+        for settings in loss_race.grid(
+            problem, SETTINGS, {BASELINE, *FLAGS.optimizer}, FLAGS.middle
+        )
         for curve in loss_race.race(problem, settings, seed, FLAGS.steps)
     ]
 
@@ -45,7 +47,13 @@ def race_rival(name: str, problem: Problem) -> tuple[list[loss_race.Curve], list
         rival = name, environments.install(name, FLAGS.environments)
         for seed in range(1, FLAGS.rival_seeds + 1):
             runs, said = loss_race.race_rival(
-                rival, problem, FLAGS.rival_optimizer, seed, FLAGS.steps, FLAGS.seconds
+                rival,
+                problem,
+                FLAGS.rival_optimizer,
+                seed,
+                FLAGS.steps,
+                FLAGS.seconds,
+                FLAGS.middle,
             )
             curves += runs
             troubles += said
@@ -136,6 +144,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("seeds", 3, "Number of seeds.", lower_bound=1)
     flags.DEFINE_integer("rival_seeds", 3, "Number of seeds of the rivals.", lower_bound=1)
     flags.DEFINE_integer("steps", 2000, "Steps of Adam.", lower_bound=race_settings.BLOCK[BASELINE])
+    flags.DEFINE_bool("middle", False, "Race with the middle setting of each optimizer only.")
     flags.DEFINE_float("seconds", 200, "Time limit of a rival's races with one seed.")
     flags.DEFINE_string("json", None, "File to write all curves to.")
     flags.DEFINE_string("picture", None, "PNG file to draw the curves to.")

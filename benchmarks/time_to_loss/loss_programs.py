@@ -15,7 +15,7 @@ import tensorflow as tf
 import kfac
 from benchmarks.kfac_step import registered_models
 from benchmarks.rivals import starts
-from benchmarks.time_to_loss.race_settings import Problem
+from benchmarks.time_to_loss.race_settings import KFAC_OPTIONS, Problem
 from examples import mnist
 
 v1 = tf.compat.v1
@@ -38,10 +38,7 @@ _ADAPTIVE: dict[str, Any] = {
     "learning_rate": None,
     "momentum": None,
     "adapt_damping": True,
-    "calibrate_damping": True,
     "damping_adaptation_interval": 5,
-    "damping_adaptation_decay": 0.9,
-    "min_damping": 1e-6,
     "invert_every": 5,
     "cov_update_every": 5,
     "cov_ema_decay": 0.9,
@@ -66,8 +63,9 @@ class Program:
         Args:
           problem: Model and data.
           optimizer: "momentum", "adam", "kfac" or "kfac fixed".
-          setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping as a
-            multiple of the mean curvature. "kfac fixed": norm constraint.
+          setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping, as a
+            multiple of the mean curvature unless the problem is the autoencoder on MNIST. "kfac
+            fixed": norm constraint.
           seed: Seed of weights and batches.
         """
         graph = tf.Graph()
@@ -85,6 +83,9 @@ class Program:
             whole_loss = loss_of(_evaluated(data))
             self._weights = v1.trainable_variables()
             adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
+            if optimizer == "kfac":
+                adaptation |= KFAC_OPTIONS[problem.name]
+                adaptation["calibrate_damping"] = problem.name != "autoencoder, MNIST"
             train = _make_optimizer(optimizer, setting, adaptation).minimize(loss)
             initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)
@@ -161,7 +162,8 @@ def _loss(
         return registered_models.convnet_loss(images, labels, layers)
     units = DEEP_UNITS if problem.data_dir else UNITS
     encoder = (math.prod(images.shape[1:]), *units)
-    return registered_models.autoencoder_loss(images, encoder, tf.tanh, layers=layers)
+    activation = getattr(tf, problem.activation)
+    return registered_models.autoencoder_loss(images, encoder, activation, layers=layers)
 
 
 def _make_optimizer(name: str, setting: float, adaptation: Mapping[str, Any]) -> Any:

@@ -88,17 +88,22 @@ class Result(NamedTuple):
     step_ratios: list[float]
 
 
-def grid(problem: Problem, settings: Settings, chosen: Collection[str]) -> list[dict[str, float]]:
+def grid(
+    problem: Problem, settings: Settings, chosen: Collection[str], only_middle: bool = False
+) -> list[dict[str, float]]:
     """Returns the settings of some optimizers, for each race on a problem.
 
     Args:
       problem: Model and data.
       settings: Settings by optimizer and name of the problem.
       chosen: Optimizers to race.
+      only_middle: True for one race only, with the middle setting of each optimizer.
     """
     names = [name for name in settings if name in chosen]
-    rows = zip(*(settings[name][problem.name] for name in names), strict=True)
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    columns = [settings[name][problem.name] for name in names]
+    if only_middle:
+        columns = [column[len(column) // 2 : len(column) // 2 + 1] for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def race(problem: Problem, settings: Mapping[str, float], seed: int, steps: int) -> list[Curve]:
@@ -135,6 +140,7 @@ def race_rival(
     seed: int,
     steps: int,
     seconds: float,
+    only_middle: bool = False,
 ) -> tuple[list[Curve], list[str]]:
     """Trains a rival's optimizers and Adam in the rival's environment, in alternating blocks.
 
@@ -145,6 +151,7 @@ def race_rival(
       seed: Seed of weights and batches.
       steps: Steps of Adam, rounded down to a multiple of its block.
       seconds: Time limit of the rival's process.
+      only_middle: As in `grid`.
 
     Returns:
       The training runs, and a sentence for each optimizer that could not start.
@@ -156,9 +163,10 @@ def race_rival(
 
     name, python = rival
     settings = RIVAL_SETTINGS[name]
-    races = grid(problem, settings, yardsticks(settings) | set(chosen))
+    races = grid(problem, settings, yardsticks(settings) | set(chosen), only_middle)
     task = {
         "problem": problem.model,
+        "activation": problem.activation,
         "seed": seed,
         "batch_size": loss_programs.BATCH_SIZE,
         "evaluated": loss_programs.EVALUATED,

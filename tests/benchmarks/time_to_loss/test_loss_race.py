@@ -123,3 +123,11 @@ def test_pytorch_optimizers_learn_from_our_weights_and_batches(model, tmp_path, 
         losses.append(ours.loss())
     ours.close()
     assert theirs.losses[:3] == pytest.approx(losses, rel=1e-4)
+
+
+def test_grid_of_the_middle_settings():
+    settings = {"adam": {"convnet": (1.0, 2.0, 3.0)}, "kfac": {"convnet": (4.0, 5.0, 6.0)}}
+    problem = race_settings.Problem("convnet")
+    whole = loss_race.grid(problem, settings, {"adam", "kfac"})
+    assert whole == [{"adam": a, "kfac": a + 3} for a in (1, 2, 3)]
+    assert loss_race.grid(problem, settings, {"kfac"}, only_middle=True) == [{"kfac": 5}]
