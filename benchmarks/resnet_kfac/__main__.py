@@ -58,7 +58,10 @@ def step_seconds(network: str) -> dict[str, list[float]]:
     """Returns the seconds of each step of both optimizers, timed in alternating blocks."""
     from benchmarks.resnet_kfac import step_times  # noqa: PLC0415
 
-    programs = {name: step_times.Program(network, name, FLAGS.batch_size) for name in OPTIMIZERS}
+    programs = {
+        name: step_times.Program(network, name, FLAGS.batch_size, FLAGS.curvature_share)
+        for name in OPTIMIZERS
+    }
     seconds: dict[str, list[float]] = {name: [] for name in OPTIMIZERS}
     for program in programs.values():
         program.seconds(BLOCK)
@@ -74,7 +77,8 @@ def peak_here(network: str, optimizer: str) -> dict[str, int]:
     alone = harness.peak_bytes()
     from benchmarks.resnet_kfac import step_times  # noqa: PLC0415
 
-    step_times.Program(network, optimizer, FLAGS.batch_size).seconds(BLOCK + 1)
+    program = step_times.Program(network, optimizer, FLAGS.batch_size, FLAGS.curvature_share)
+    program.seconds(BLOCK + 1)
     return {"alone": alone, "peak": harness.peak_bytes()}
 
 
@@ -89,6 +93,7 @@ def peaks_elsewhere(network: str) -> dict[str, int]:
             f"--network={network}",
             f"--here={optimizer}",
             f"--batch_size={FLAGS.batch_size}",
+            f"--curvature_share={FLAGS.curvature_share}",
         ]
         command = [sys.executable, "-m", "benchmarks.resnet_kfac", *options]
         found = harness.read_json(command, f"find the peak of {optimizer} on {network}")
@@ -157,6 +162,9 @@ def define_flags() -> None:
         "network", list(NETWORK_NAMES), NETWORK_NAMES, "Network; may be repeated."
     )
     flags.DEFINE_integer("batch_size", 0, "Examples in a batch. 0: the usual number.", 0)
+    flags.DEFINE_float(
+        "curvature_share", 1.0, "Share of the examples in K-FAC's averages, above 0.", 0.001, 1.0
+    )
     flags.DEFINE_integer("steps", 100, "Timed steps of each optimizer, a multiple of 10.", 10)
     flags.DEFINE_bool("memory", True, "Also measure memory, in processes of their own.")
     flags.DEFINE_string("json", None, "File to write the measurements to.")

@@ -39,8 +39,9 @@ def test_lines():
 
 
 def test_resnet_20_has_the_weights_of_the_paper(graph):
-    logits, loss = residual_networks.logits_and_loss(residual_networks.NETWORKS["resnet20"], 2)
-    assert (logits.shape, loss.shape) == ((2, 10), ())
+    network = residual_networks.NETWORKS["resnet20"]
+    logits = network.logits(residual_networks.random_images(network, 2))
+    assert (logits.shape, residual_networks.mean_loss(logits).shape) == ((2, 10), ())
     filters = [v for v in v1.trainable_variables() if v.shape.rank == 4]
     # 6n + 1 = 19 convolutions of n = 3 units, and 2 of shortcuts.
     assert len(filters) == 19 + 2
