@@ -45,13 +45,13 @@ SETTINGS: Settings = {
     SGD: {
         "autoencoder": (0.01, 0.03, 0.1),
         "convnet": (0.02, 0.05, 0.1),
-        "autoencoder, MNIST": (0.001, 0.003, 0.01),
+        "autoencoder, MNIST": (0.003, 0.01, 0.03),
         "convnet, MNIST": (0.02, 0.05, 0.1),
     },
     BASELINE: {
         "autoencoder": (0.005, 0.01, 0.02),
         "convnet": (0.005, 0.01, 0.02),
-        "autoencoder, MNIST": (0.0003, 0.001, 0.003),
+        "autoencoder, MNIST": (0.001, 0.003, 0.01),
         "convnet, MNIST": (0.001, 0.003, 0.01),
     },
     "kfac fixed": {
@@ -63,7 +63,7 @@ SETTINGS: Settings = {
     "kfac": {
         "autoencoder": (0.1, 0.03, 0.01),
         "convnet": (0.1, 0.03, 0.01),
-        "autoencoder, MNIST": (3.0, 1.0, 0.3),
+        "autoencoder, MNIST": (1.0, 0.3, 0.1),
         "convnet, MNIST": (1.0, 0.1, 0.01),
     },
 }

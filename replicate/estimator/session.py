@@ -32,6 +32,9 @@ CONNECT_SECS = 30
 CLOSE_SECS = 2
 """Seconds that the caller waits for a session on a server to close, unless a server is lost."""
 
+LAST_RUN_SECS = 0.5
+"""Seconds that the last operation of a lost session has before the close cancels all others."""
+
 END_SECS = 3
 """Seconds that a process waits at its end for calls to servers to return."""
 
@@ -61,10 +64,19 @@ class ServerSession(v1.Session):
 
     A session of TensorFlow would wait without a limit for other servers that it uses and that are
     lost. If a run has failed because of such a server, the close is not waited for at all.
+
+    Attributes:
+      before_close: Operation to run before the close of a session that has lost a server, or None.
     """
 
+    before_close: Any = None
     _is_lost = False
     _failure: Exception | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        """Makes a session; takes what `tf.compat.v1.Session` takes."""
+        self._closing = threading.Lock()
+        super().__init__(*args, **kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what `tf.compat.v1.Session.run` returns.
@@ -116,7 +128,7 @@ class ServerSession(v1.Session):
 
     def close(self) -> None:
         """Closes the session, in the background if that takes long."""
-        self._call(super().close)
+        self._call(self._close)
 
     def __del__(self) -> None:
         """Closes and frees the session, in the background if that takes long."""
@@ -131,10 +143,21 @@ class ServerSession(v1.Session):
         if call.is_alive():
             _return_before_the_end()
 
+    def _close(self) -> None:
+        with self._closing:  # Another close must not cancel the last operation at once.
+            last, self.before_close = self.before_close, None
+            if self._is_lost and last is not None:
+                _start(self._run_last, last).join(LAST_RUN_SECS)
+        super().close()
+
+    def _run_last(self, operation: Any) -> None:
+        with contextlib.suppress(tf.errors.OpError, RuntimeError):
+            super().run(operation)
+
     def _free(self) -> None:
         """Frees the session after its close: TensorFlow aborts if that happens during a close."""
         with contextlib.suppress(Exception):
-            super().close()
+            self._close()
         super().__del__()
 
 

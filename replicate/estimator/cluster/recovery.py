@@ -17,9 +17,10 @@ from replicate.errors import ClusterError
 from replicate.estimator.cluster.connections import dead_connection
 from replicate.estimator.cluster.servers import POLL_SECS, WaitCancelled, wait_for_parameter_servers
 from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.iterator_release import release_iterators
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import LOST, SilentServerError
+from replicate.estimator.session import LOST, ServerSession, SilentServerError
 
 v1 = tf.compat.v1
 
@@ -106,7 +107,7 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
         config: RunConfig,
         should_cancel: Callable[[], bool],
     ):
-        """Stores the parts.
+        """Stores the parts, and adds an operation to the default graph.
 
         Args:
           creator: Makes one session. It is called when all parameter servers can be reached.
@@ -119,6 +120,7 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
         self._config = config
         self._should_cancel = should_cancel
         self._is_first = True
+        self._release = release_iterators() if config.master else None
 
     def create_session(self) -> v1.Session:
         """Returns a session that is ready to train.
@@ -136,10 +138,13 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
             self._restarts.begin_attempt()
             with contextlib.suppress(*LOST), self._restarts.record_cause():
                 try:
-                    return self._creator.create_session()
+                    session = self._creator.create_session()
                 except SilentServerError:
                     self._require_live_connections()
                     raise
+                if isinstance(session, ServerSession):
+                    session.before_close = self._release
+                return session
 
     def _require_live_connections(self) -> None:
         """Raises ClusterError if a connection to a parameter server is dead.

@@ -144,7 +144,7 @@ def wait_for_parameter_servers(config: RunConfig, should_cancel: Callable[[], bo
 
 
 def poll_secs(waited: float, longest: float) -> float:
-    """Returns the seconds until the next check of another process: a quarter of the time waited.
+    """Returns the seconds until the next check of another process: a tenth of the time waited.
 
     A process that comes back soon is noticed at once, and a long wait costs few checks.
 
@@ -152,7 +152,7 @@ def poll_secs(waited: float, longest: float) -> float:
       waited: Seconds since the first check.
       longest: Upper limit.
     """
-    return min(longest, max(_SHORTEST_POLL_SECS, waited / 4))
+    return min(longest, max(_SHORTEST_POLL_SECS, waited / 10))
 
 
 def absent_tasks(config: RunConfig, jobs: Iterable[str]) -> list[str]:

@@ -1,3 +1,4 @@
+import contextlib
 import threading
 from unittest import mock
 
@@ -155,6 +156,72 @@ def test_close_of_a_session_that_lost_a_server_is_not_waited_for(graph, monkeypa
         may_close.set()
         assert is_closed.wait(20), "it is closed in the background"
     session.close()
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_last_operation_runs_before_the_close_of_a_lost_session(graph, monkeypatch, is_lost):
+    events, is_closed = [], threading.Event()
+    value, last = tf.constant(3), tf.no_op()
+    session = ServerSession()
+    session.before_close = last
+    run = v1.Session.run
+    lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+
+    def run_here(session, fetch):
+        if fetch is not last and is_lost:
+            raise lost
+        events.append(fetch)
+        return run(session, fetch)
+
+    def close_here(session):
+        events.append("close")
+        is_closed.set()
+
+    monkeypatch.setattr(v1.Session, "run", run_here)
+    monkeypatch.setattr(v1.Session, "close", close_here)
+    with contextlib.suppress(tf.errors.UnavailableError):
+        session.run(value)
+    events.clear()
+    monkeypatch.setattr(session_module, "LAST_RUN_SECS", 20)
+    session.close()
+    assert is_closed.wait(20)
+    assert events == ([last, "close"] if is_lost else ["close"])
+
+
+def test_second_close_does_not_overtake_the_last_operation(graph, monkeypatch):
+    may_end, closes = threading.Event(), []
+    session = ServerSession()
+    session.before_close = tf.no_op()
+
+    def close_here(session):
+        closes.append(session)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(v1.Session, "run", lambda *_: may_end.wait(20))
+        patch.setattr(v1.Session, "close", close_here)
+        patch.setattr(session_module, "LAST_RUN_SECS", 20)
+        session.fail(tf.errors.UnavailableError(None, None, "Connection reset by peer"))
+        session.close()
+        calls = session_module._calls()
+        assert (len(calls), closes) == (3, [])
+        may_end.set()
+        for call in calls:
+            call.join(20)
+        assert closes == [session, session]
+    session.close()
+
+
+def test_close_cancels_steps_though_the_last_operation_hangs(graph, monkeypatch):
+    never = v1.FIFOQueue(1, [tf.float32], shapes=[[]]).dequeue()
+    session = ServerSession()
+    session.before_close = never.op
+    monkeypatch.setattr(session_module, "LAST_RUN_SECS", 0.05)
+    error = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+    failing = threading.Timer(0.1, session.fail, [error])
+    failing.start()
+    with pytest.raises(tf.errors.UnavailableError, match="reset by peer"):
+        session.run(never)
+    failing.join()
 
 
 def test_session_that_is_dropped_is_freed_after_its_close(graph, monkeypatch):

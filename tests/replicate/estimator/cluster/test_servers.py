@@ -74,7 +74,7 @@ def test_task_without_an_address_is_not_asked():
 
 @pytest.mark.parametrize(
     ("waited", "longest", "expected"),
-    [(0, 0.5, 0.1), (1, 0.5, 0.25), (9, 0.5, 0.5), (0, 0.02, 0.02)],
+    [(0, 0.5, 0.1), (2, 0.5, 0.2), (9, 0.5, 0.5), (0, 0.02, 0.02)],
 )
 def test_pauses_between_checks_grow_with_the_wait(waited, longest, expected):
     assert servers.poll_secs(waited, longest) == expected

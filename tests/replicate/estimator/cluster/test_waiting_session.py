@@ -153,7 +153,7 @@ def test_worker_looks_ever_more_seldom_for_a_chief_that_is_late(graph, worker, s
 
         @staticmethod
         def monotonic():
-            return 10 * sum(naps)
+            return 25 * sum(naps)
 
         @staticmethod
         def sleep(seconds):
