@@ -90,7 +90,7 @@ def test_waits_for_a_parameter_server_only_as_long_as_needed(monkeypatch, caplog
 
 
 def test_tasks_that_do_not_answer_are_named(listening, start_servers, monkeypatch):
-    monkeypatch.setattr(servers, "_ANSWER_SECS", 0.2)
+    monkeypatch.setattr(servers, "_ANSWER_SECS", 0.5)
     role = start_servers(chief=1, worker=1, ps=1)["chief", 0]
     assert absent_tasks(RunConfig(cluster=role), ["ps", "chief", "worker"]) == []
     jobs = {**role.jobs, "worker": ("127.0.0.1:1", "", f"127.0.0.1:{listening}")}
