@@ -11,6 +11,9 @@ from unittest import mock
 
 import tensorflow as tf
 
+import replicate
+from replicate.estimator.new_graph import begin_graph
+
 v1 = tf.compat.v1
 
 
@@ -18,7 +21,7 @@ v1 = tf.compat.v1
 def gpu_graph(gpus: int) -> Iterator[Any]:
     """Makes a graph the default one and yields it.
 
-    It has a global step, on the CPU, like an Estimator's graph.
+    It begins like an Estimator's graph, with a global step on the CPU.
 
     Conditionals are made of `Switch` and `Merge`, as TensorFlow has them when it places a graph.
 
@@ -26,8 +29,7 @@ def gpu_graph(gpus: int) -> Iterator[Any]:
       gpus: Number of GPUs in TensorFlow's list of devices.
     """
     with _control_flow_in_graph(), _listed_gpus(gpus), tf.Graph().as_default() as graph:
-        with v1.device("/device:CPU:0"):
-            v1.train.create_global_step()
+        begin_graph(replicate.RunConfig())
         yield graph
 
 
