@@ -9,7 +9,7 @@ line is that of `tensorflow_kfac_losses.py`.
 import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,17 +20,11 @@ import optax
 import starts
 import turns
 
-LOSSES = {
-    "convnet": kfac_jax_models.convnet_loss,
-    "autoencoder": functools.partial(
-        kfac_jax_models.autoencoder_loss, jnp.tanh, lambda values: values
-    ),
-}
+ACTIVATIONS = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid}
 _ADAPTIVE: dict[str, Any] = {
     "use_adaptive_learning_rate": True,
     "use_adaptive_momentum": True,
     "use_adaptive_damping": True,
-    "min_damping": 1e-6,
     "damping_adaptation_interval": 5,
     "inverse_update_period": 5,
     "num_burnin_steps": 0,
@@ -51,11 +45,15 @@ class Program:
           optimizer: "adam" or "kfac".
           setting: "adam": learning rate. "kfac": initial damping.
         """
-        loss = LOSSES[race["problem"]]
+        loss = _loss(race)
         self._data = jnp.asarray(digits.images), jnp.asarray(digits.labels)
+        self._evaluated = tuple(part[: race["evaluated"]] for part in self._data)
         self._draw = functools.partial(_draw, race["batch_size"])
         self._whole_loss = jax.jit(loss)
-        self._optimizer = (Adam if optimizer == "adam" else Kfac)(loss, setting)
+        options = race["options"]["kfac"]
+        self._optimizer = (
+            Adam(loss, setting) if optimizer == "adam" else Kfac(loss, setting, options)
+        )
         for steps in (race["warm_up"], 0):
             self._key = jax.random.PRNGKey(race["seed"])
             batch = self._draw(self._key, self._data)
@@ -73,8 +71,8 @@ class Program:
         return time.perf_counter() - start
 
     def loss(self) -> float:
-        """Returns the mean loss over all training data."""
-        return float(self._whole_loss(self._optimizer.layers, self._data))
+        """Returns the mean loss over the training data that the race evaluates."""
+        return float(self._whole_loss(self._optimizer.layers, self._evaluated))
 
 
 class Adam:
@@ -105,10 +103,10 @@ class Adam:
 class Kfac:
     """K-FAC with adaptive learning rate, momentum and damping."""
 
-    def __init__(self, loss: Any, damping: float) -> None:
-        """Takes the loss and the initial damping."""
+    def __init__(self, loss: Any, damping: float, options: Mapping[str, float]) -> None:
+        """Takes the loss, the initial damping, and further arguments of the optimizer."""
         self._optimizer = kfac_jax.Optimizer(
-            jax.value_and_grad(loss), l2_reg=0.0, initial_damping=damping, **_ADAPTIVE
+            jax.value_and_grad(loss), l2_reg=0.0, initial_damping=damping, **_ADAPTIVE, **options
         )
 
     def start(self, layers: Any, key: Any, batch: Any) -> None:
@@ -120,6 +118,14 @@ class Kfac:
         self.layers, self._state, _ = self._optimizer.step(
             self.layers, self._state, key, batch=batch
         )
+
+
+def _loss(race: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+    """Returns the loss of the race's model; it takes layers and a batch."""
+    if race["problem"] == "convnet":
+        return kfac_jax_models.convnet_loss
+    activation = ACTIVATIONS[race["activation"]]
+    return functools.partial(kfac_jax_models.autoencoder_loss, activation, lambda values: values)
 
 
 @functools.partial(jax.jit, static_argnums=0)

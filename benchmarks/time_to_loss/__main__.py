@@ -26,14 +26,14 @@ FLAGS = flags.FLAGS
 
 def race_ours(problem: Problem) -> list[loss_race.Curve]:
     """Trains with the optimizers of this project and of TensorFlow on a problem."""
-    return [
-        curve
-        for seed in range(1, FLAGS.seeds + 1)
-        for settings in loss_race.grid(
-            problem, SETTINGS, {BASELINE, *FLAGS.optimizer}, FLAGS.middle
-        )
-        for curve in loss_race.race(problem, settings, seed, FLAGS.steps)
-    ]
+    grid = loss_race.grid(problem, SETTINGS, {BASELINE, *FLAGS.optimizer}, FLAGS.middle)
+    curves = []
+    for seed in range(1, FLAGS.seeds + 1):
+        for settings in grid:
+            runs = loss_race.race(problem, settings, seed, FLAGS.steps)
+            report(runs)
+            curves += runs
+    return curves
 
 
 def race_rival(name: str, problem: Problem) -> tuple[list[loss_race.Curve], list[str]]:
@@ -55,11 +55,17 @@ def race_rival(name: str, problem: Problem) -> tuple[list[loss_race.Curve], list
                 FLAGS.seconds,
                 FLAGS.middle,
             )
+            report(runs)
             curves += runs
             troubles += said
     except harness.ChildError as error:
         return [], [str(error)]
     return curves, troubles
+
+
+def report(curves: Sequence[loss_race.Curve]) -> None:
+    """Prints a line for each run, so that a race of hours shows how far it is."""
+    print("\n".join(map(loss_race.line, curves)), flush=True)
 
 
 def race_all(problem: Problem) -> Iterator[tuple[str, list[loss_race.Curve], list[str]]]:

@@ -15,7 +15,7 @@ import tensorflow as tf
 import kfac
 from benchmarks.kfac_step import registered_models
 from benchmarks.rivals import starts
-from benchmarks.time_to_loss.race_settings import KFAC_OPTIONS, Problem
+from benchmarks.time_to_loss.race_settings import CALIBRATED, KFAC_OPTIONS, Problem
 from examples import mnist
 
 v1 = tf.compat.v1
@@ -63,9 +63,9 @@ class Program:
         Args:
           problem: Model and data.
           optimizer: "momentum", "adam", "kfac" or "kfac fixed".
-          setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping, as a
-            multiple of the mean curvature unless the problem is the autoencoder on MNIST. "kfac
-            fixed": norm constraint.
+          setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping, on the
+            problems of `CALIBRATED` as a multiple of the mean curvature. "kfac fixed": norm
+            constraint.
           seed: Seed of weights and batches.
         """
         graph = tf.Graph()
@@ -85,7 +85,7 @@ class Program:
             adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
             if optimizer == "kfac":
                 adaptation |= KFAC_OPTIONS[problem.name]
-                adaptation["calibrate_damping"] = problem.name != "autoencoder, MNIST"
+                adaptation["calibrate_damping"] = problem.name in CALIBRATED
             train = _make_optimizer(optimizer, setting, adaptation).minimize(loss)
             initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)

@@ -252,6 +252,15 @@ def _best(
     return min(runs, key=median)
 
 
+def line(curve: Curve) -> str:
+    """Describes a run, such as "autoencoder, adam 0.01, seed 1: 17.5 after 2000 steps, 2.98 s"."""
+    run = f"{curve.problem}, {curve.optimizer} {curve.setting:g}, seed {curve.seed}"
+    if not math.isfinite(curve.lowest):
+        return f"{run}: no finite loss"
+    steps, seconds = curve.reaches(curve.lowest)
+    return f"{run}: {curve.lowest:.3g} after {steps:.0f} steps, {seconds:.2f} s"
+
+
 def table(problem: str, found: Mapping[str, Result]) -> Iterator[str]:
     """Yields the lines of a table: "median [smallest, largest]".
 

@@ -120,7 +120,10 @@ KFAC_OPTIONS: Mapping[str, Mapping[str, float]] = {
     "autoencoder, MNIST": {"damping_adaptation_decay": 0.8, "min_damping": 3e-4},
     "convnet, MNIST": {"damping_adaptation_decay": 0.9, "min_damping": 1e-6},
 }
-"""Further arguments of adaptive K-FAC, ours and tensorflow/kfac, by name of the problem."""
+"""Further arguments of adaptive K-FAC, ours and the rivals', by name of the problem."""
+
+CALIBRATED = ("autoencoder", "convnet", "convnet, MNIST")
+"""Names of the problems on which our initial damping is a multiple of the mean curvature."""
 
 _SINGD_DIGITS = {"damping": 0.1, "lr_cov": 0.1}
 _SINGD_MNIST = {"damping": 1.0, "lr_cov": 0.01}  # With the other two the autoencoder diverges.

@@ -143,6 +143,13 @@ def test_table(curves):
     assert adaptive.endswith("0.125 [0.125, 0.125]     1.00 [1.00, 1.00]")
 
 
+def test_line_names_the_run_and_its_lowest_loss():
+    run = curve("adam", 0.01, [9.0, 3.0, 2.25, 4.0], seed=3)
+    said = "autoencoder, adam 0.01, seed 3: 2.25 after 80 steps, 0.80 s"
+    assert loss_race.line(run) == said
+    assert loss_race.line(run._replace(losses=[math.nan] * 4)).endswith("seed 3: no finite loss")
+
+
 def test_picture(curves, tmp_path):
     path = tmp_path / "curves.png"
     found = loss_race.results(curves)
