@@ -64,7 +64,18 @@ PLANS: Mapping[str, Plan] = {
     "rival_step": Plan("rival_step", 20),
     "rival_memory": Plan("rival_memory", 10),
     "time_to_loss": Plan(
-        "time_to_loss", 20, ("--seeds=2", "--rival_seeds=1", "--rival=tensorflow-kfac")
+        "time_to_loss",
+        30,
+        (
+            "--seeds=2",
+            "--rival_seeds=1",
+            "--rival=tensorflow-kfac",
+            "--rival=pytorch",
+            "--seconds=900",
+        ),
+    ),
+    "resnet_kfac": Plan(
+        "resnet_kfac", 10, ("--network=resnet20", "--curvature_share=0.125", "--steps=100")
     ),
     "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),

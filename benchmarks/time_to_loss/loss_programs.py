@@ -63,8 +63,8 @@ class Program:
         Args:
           problem: Model and data.
           optimizer: "momentum", "adam", "kfac" or "kfac fixed".
-          setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping, on the
-            problems of `CALIBRATED` as a multiple of the mean curvature. "kfac fixed": norm
+          setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping, as a
+            multiple of the mean curvature on the problems of `CALIBRATED`. "kfac fixed": norm
             constraint.
           seed: Seed of weights and batches.
         """

@@ -63,7 +63,7 @@ SETTINGS: Settings = {
     "kfac": {
         "autoencoder": (0.1, 0.03, 0.01),
         "convnet": (0.1, 0.03, 0.01),
-        "autoencoder, MNIST": (1.0, 0.3, 0.1),
+        "autoencoder, MNIST": (0.3, 0.1, 0.03),
         "convnet, MNIST": (1.0, 0.1, 0.01),
     },
 }
@@ -76,11 +76,14 @@ RIVAL_SETTINGS: Mapping[str, Settings] = {
         "kfac": {
             "autoencoder": (0.01, 0.001, 0.0001),
             "convnet": (0.1, 0.03, 0.01),
-            "autoencoder, MNIST": (1.0, 0.1, 0.01),
+            "autoencoder, MNIST": (0.3, 0.1, 0.03),
             "convnet, MNIST": (0.1, 0.03, 0.01),
         },
     },
-    "kfac-jax": {BASELINE: SETTINGS[BASELINE], "kfac": {"autoencoder": (1.0, 0.1, 0.01)}},
+    "kfac-jax": {
+        BASELINE: SETTINGS[BASELINE],
+        "kfac": {"autoencoder": (1.0, 0.1, 0.01), "autoencoder, MNIST": (0.3, 0.1, 0.03)},
+    },
     # Learning rates.
     "pytorch": {
         SGD: SETTINGS[SGD],
