@@ -11,6 +11,7 @@ References:
 
 import types
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -43,36 +44,60 @@ def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
     size = static_size(matrix, 0)
     if size is None or size <= LARGEST_BLOCK:
         return inverse_from_root(tf.linalg.cholesky(matrix), identity)
-    return _gram(_inverse_root(matrix))
+    return _gram(_inverse_root_blocks(matrix))
 
 
-def _inverse_root(matrix: Tensor) -> Tensor:
+class _Triangular(NamedTuple):
+    """A lower triangular matrix by blocks: `first` and `second` on its diagonal.
+
+    The largest matrices stay in blocks, because each assembly copies all entries twice.
+    """
+
+    first: Tensor
+    between: Tensor
+    second: Tensor
+
+    def assembled(self) -> Tensor:
+        """Returns the matrix [n, n]."""
+        beyond = static_size(self.second, 0)
+        upper = tf.pad(self.first, [[0, 0], [0, beyond]])
+        return tf.concat([upper, tf.concat([self.between, self.second], axis=1)], axis=0)
+
+
+def _inverse_root_blocks(matrix: Tensor) -> _Triangular:
     """Returns L⁻¹ of the Cholesky factor L of a positive definite A [n, n] of static size."""
-    size = static_size(matrix, 0)
-    if size <= LARGEST_BLOCK:
-        identity = identity_like(matrix)
-        return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
-    half = size // 2
+    half = static_size(matrix, 0) // 2
     first = _inverse_root(matrix[:half, :half])
     # The transpose of the block of L below the first.
     beside = tf.matmul(first, matrix[half:, :half], transpose_b=True)
     second = _inverse_root(matrix[half:, half:] - outer_product(beside))
     between = -tf.matmul(second, tf.matmul(beside, first, transpose_a=True))
-    upper = tf.pad(first, [[0, 0], [0, size - half]])
-    return tf.concat([upper, tf.concat([between, second], axis=1)], axis=0)
+    return _Triangular(first, between, second)
 
 
-def _gram(root: Tensor) -> Tensor:
-    """Returns WᵀW, symmetric, of a lower triangular W [n, n] of static size."""
+def _inverse_root(matrix: Tensor) -> Tensor:
+    """Returns the same as one matrix [n, n]."""
+    if static_size(matrix, 0) <= LARGEST_BLOCK:
+        identity = identity_like(matrix)
+        return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
+    return _inverse_root_blocks(matrix).assembled()
+
+
+def _gram(root: _Triangular) -> Tensor:
+    """Returns WᵀW [n, n], symmetric, of a lower triangular W [n, n] of static size."""
+    first = _gram_of_whole(root.first) + symmetrize(outer_product(root.between))
+    below = tf.matmul(root.second, root.between, transpose_a=True)
+    upper = tf.concat([first, tf.transpose(below)], axis=1)
+    return tf.concat([upper, tf.concat([below, _gram_of_whole(root.second)], axis=1)], axis=0)
+
+
+def _gram_of_whole(root: Tensor) -> Tensor:
+    """Returns the same of a W that is one matrix [n, n]."""
     size = static_size(root, 0)
     if size <= LARGEST_BLOCK:
         return symmetrize(tf.matmul(root, root, transpose_a=True))
     half = size // 2
-    between, second = root[half:, :half], root[half:, half:]
-    first = _gram(root[:half, :half]) + symmetrize(outer_product(between))
-    below = tf.matmul(second, between, transpose_a=True)
-    upper = tf.concat([first, tf.transpose(below)], axis=1)
-    return tf.concat([upper, tf.concat([below, _gram(second)], axis=1)], axis=0)
+    return _gram(_Triangular(root[:half, :half], root[half:, :half], root[half:, half:]))
 
 
 def by_lu(matrix: Tensor, identity: Tensor) -> Tensor:
