@@ -9,6 +9,7 @@ References:
   Pan & Schreiber (1991), "An improved Newton iteration for the generalized inverse of a matrix".
 """
 
+import functools
 import types
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kfac._types import Tensor
+from kfac._types import DType, Tensor
+from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.tensor_ops import all_finite, identity_like, outer_product, static_size, symmetrize
 
 LARGEST_BLOCK = 320
@@ -44,7 +46,15 @@ def by_cholesky(matrix: Tensor, identity: Tensor) -> Tensor:
     size = static_size(matrix, 0)
     if size is None or size <= LARGEST_BLOCK:
         return inverse_from_root(tf.linalg.cholesky(matrix), identity)
-    return _gram(_inverse_root_blocks(matrix))
+    (inverse,) = _by_blocks(size, matrix.dtype)(matrix)
+    return inverse
+
+
+@functools.cache
+def _by_blocks(size: int, dtype: DType) -> SharedFunction:
+    """Returns the inversion of matrices [size, size] by blocks."""
+    spec = tf.TensorSpec([size, size], dtype)
+    return SharedFunction(lambda matrix: _gram(_inverse_root_blocks(matrix)), [spec])
 
 
 class _Triangular(NamedTuple):

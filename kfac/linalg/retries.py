@@ -1,17 +1,16 @@
 """Second attempts at a function of a damped matrix, in float64, each more costly than the last.
 
-They are one function of TensorFlow, called where the first attempt has failed. The function is made
-once in a process, for matrices of all sizes: operations in each graph, for each matrix, would make
-up most of K-FAC's graphs, and hardly any of them would ever run.
+They are one shared function, for matrices of all sizes, called where the first attempt has failed.
 """
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from kfac._types import DType, Tensor
+from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.tensor_ops import all_finite, choose, diagonal, identity_like
 
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
@@ -41,23 +40,15 @@ def retry(
     Returns:
       (matrix, rare paths): [n, n], finite; int64 [3], see `kfac.linalg.damped_matrix.DampedMatrix`.
     """
-    inputs = [matrix, damping, usable, previous]
-    retried = _traced(function, matrix.dtype)
-    found = tf.raw_ops.PartitionedCall(args=inputs, Tout=[matrix.dtype, tf.int64], f=retried)
-    return found[0], found[1]
+    found, path = _all_attempts(function, matrix.dtype)(matrix, damping, usable, previous)
+    return found, path
 
 
 @functools.cache
-def _traced(function: RootFunction, dtype: DType) -> Any:
-    """Returns the attempts as a concrete function."""
+def _all_attempts(function: RootFunction, dtype: DType) -> SharedFunction:
     square = tf.TensorSpec([None, None], dtype)
     specs = square, tf.TensorSpec([], dtype), tf.TensorSpec([], tf.bool), square
-    attempts = functools.partial(_attempts, function)
-    # A graph of its own, so that it takes on nothing of the one that needs it: neither devices nor
-    # control dependencies.
-    with tf.Graph().as_default():
-        traced = tf.function(attempts, autograph=False, experimental_attributes={"_noinline": True})
-        return traced.get_concrete_function(*specs)
+    return SharedFunction(functools.partial(_attempts, function), specs)
 
 
 def _attempts(

@@ -91,3 +91,17 @@ def test_large_indefinite_matrices_fail(graph, session):
     matrix[-1, 0] = matrix[0, -1] = 1.1
     inverse = session.run(by_cholesky(tf.constant(matrix), tf.eye(len(matrix))))
     assert not np.isfinite(inverse).all()
+
+
+def test_large_matrices_of_one_size_share_their_operations():
+    size = 2 * LARGEST_BLOCK
+    matrix = conditioned(size, 10.0, "float32")
+    for _ in range(2):
+        with tf.Graph().as_default() as graph:
+            inverses = [by_cholesky(tf.constant(matrix) * scale, None) for scale in (1.0, 4.0)]
+            with v1.Session() as session:
+                first, second = session.run(inverses)
+        assert len(graph.as_graph_def().library.function) == 1
+        assert len(graph.get_operations()) < 20
+        np.testing.assert_allclose(first @ matrix, np.eye(size), atol=1e-4)
+        np.testing.assert_array_equal(first, 4 * second)

@@ -1,0 +1,54 @@
+import numpy as np
+import tensorflow as tf
+
+from kfac.linalg.shared_functions import SharedFunction
+
+v1 = tf.compat.v1
+
+SUM_AND_PRODUCT = SharedFunction(
+    lambda x, y: (x + y, tf.matmul(x, y)), [tf.TensorSpec([2, 2], tf.float32)] * 2
+)
+
+
+def test_results_and_their_shapes(graph, session):
+    x = v1.placeholder(tf.float32, [None, None])
+    total, product = SUM_AND_PRODUCT(x, tf.eye(2))
+    assert total.shape == product.shape == tf.TensorShape([2, 2])
+    matrix = np.arange(4.0).reshape(2, 2)
+    found = session.run([total, product], {x: matrix})
+    np.testing.assert_array_equal(found, [matrix + np.eye(2), matrix])
+
+
+def test_unknown_sizes_stay_unknown(graph):
+    function = SharedFunction(lambda x: tf.transpose(x), [tf.TensorSpec([None, 3], tf.float64)])
+    (found,) = function(v1.placeholder(tf.float64, [None, 3]))
+    assert (found.dtype, found.shape.as_list()) == (tf.float64, [3, None])
+
+
+def test_all_graphs_call_one_function_without_devices():
+    names = set()
+    for device in ("/cpu:1", "/job:worker/task:7/cpu:0"):
+        with tf.Graph().as_default() as graph, v1.device(device):
+            before = tf.constant(1.0)
+            with v1.control_dependencies([before]):
+                SUM_AND_PRODUCT(tf.eye(2), tf.eye(2))
+                SUM_AND_PRODUCT(tf.eye(2), tf.eye(2))
+        definition = graph.as_graph_def()
+        names |= {node.attr["f"].func.name for node in definition.node if "f" in node.attr}
+        (function,) = definition.library.function
+        assert {node.device for node in function.node_def} == {""}
+    assert len(names) == 1
+
+
+def test_calls_in_branches_and_in_functional_loops(graph, session):
+    wanted = v1.placeholder(tf.bool, [])
+    ones = tf.ones([2, 2])
+    branch = tf.cond(wanted, lambda: SUM_AND_PRODUCT(ones, ones)[1], lambda: ones)
+    loop = tf.while_loop(lambda _: True, doubled, [ones], maximum_iterations=3)
+    assert session.run(branch, {wanted: True})[0, 0] == 2
+    assert session.run(branch, {wanted: False})[0, 0] == 1
+    assert session.run(loop)[0][0, 0] == 8
+
+
+def doubled(x):
+    return SUM_AND_PRODUCT(x, x)[0]
