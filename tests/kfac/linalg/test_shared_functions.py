@@ -20,7 +20,7 @@ def test_results_and_their_shapes(graph, session):
 
 
 def test_unknown_sizes_stay_unknown(graph):
-    function = SharedFunction(lambda x: tf.transpose(x), [tf.TensorSpec([None, 3], tf.float64)])
+    function = SharedFunction(tf.transpose, [tf.TensorSpec([None, 3], tf.float64)])
     (found,) = function(v1.placeholder(tf.float64, [None, 3]))
     assert (found.dtype, found.shape.as_list()) == (tf.float64, [3, None])
 
