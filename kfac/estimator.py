@@ -17,6 +17,7 @@ import tensorflow as tf
 from kfac._types import Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_choice
 from kfac.curvature.accumulation import BatchSums
+from kfac.curvature.averaging import Batch, fold_batch, fold_statistics
 from kfac.curvature.backward_pass import (
     BackwardPass,
     block_gradients,
@@ -326,35 +327,20 @@ class FisherEstimator:
           backward: The backward pass to use, unless there are sums to use.
           should_decay: bool []; when false the past keeps its full weight.
         """
-        used: list[Change]
         decay = self._cov_ema_decay
         if should_decay is not True:
             decay = tf.where(should_decay, tensor_ops.as_scalar(decay, tf.float64), 1.0)
-        if self._sums is None:
-            plan = self._instantiate()
-            gradients = substitutes(plan.backward, backward)
-            statistics, is_finite = [], [backward.is_finite]
-            devices = [plan.placement.cov[index].compute for index in indices]
-            for index, device in zip(indices, devices, strict=True):
-                with v1.device(device):
-                    statistics.append(self.factors[index].batch_statistic(gradients))
-            used = [Assignment(plan.sample_step, backward.next_step)]
-        else:
-            statistics, used = self._sums.taken(indices)
-            is_finite = []
+        factors = [self.factors[index] for index in indices]
+        if self._sums is not None:
             # Nothing has to travel for it.
             devices = [self._sums.variables[index].device for index in indices]
-        factors = [self.factors[index] for index in indices]
-        finite = []
-        for factor, statistic, device in zip(factors, statistics, devices, strict=True):
-            with v1.device(device):
-                finite.append(factor.is_finite(statistic))
-        accept = tensor_ops.all_true([*is_finite, *finite])
-        averages = []
-        for factor, statistic, device in zip(factors, statistics, devices, strict=True):
-            with v1.device(device):
-                averages += factor.updated_average(statistic, accept, decay)
-        return [*averages, *used]
+            statistics, taken = self._sums.taken(indices)
+            return [*fold_statistics(factors, devices, statistics, decay), *taken]
+        plan = self._instantiate()
+        devices = [plan.placement.cov[index].compute for index in indices]
+        batch = Batch(substitutes(plan.backward, backward), backward.is_finite)
+        used = Assignment(plan.sample_step, backward.next_step)
+        return [*fold_batch(factors, devices, batch, decay), used]
 
     def _updated_inverses(self, indices: Sequence[int]) -> list[Change]:
         places = self._instantiate().placement.inv

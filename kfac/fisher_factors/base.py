@@ -30,6 +30,9 @@ Substitutes = Mapping[Any, Tensor]
 """Tensors to use instead of others, by the reference (`.ref()`) of the tensor they replace."""
 
 
+_FAR_FROM_OVERFLOW = 2.0**-40
+"""Share of the largest number of a dtype that a sum of squares may reach."""
+
 LARGE_INVERSE = 1024.0**3
 """Cost from which an inverse keeps all cores of a device busy by itself."""
 
@@ -267,15 +270,40 @@ class FisherFactor(abc.ABC):
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
         """
-        known = substitutes or {}
-        sources = [
-            self._source_moment(
-                tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
-            )
-            for towers in self._tensors
-        ]
+        sources = [self._source_moment(towers) for towers in self._with_substitutes(substitutes)]
         # All sources have the same examples.
         return Moment(tf.add_n([source.total for source in sources]), sources[0].count)
+
+    def _with_substitutes(self, substitutes: Substitutes | None) -> list[list[Any]]:
+        """Returns the tensors of the statistic by [source][tower]."""
+        known = substitutes or {}
+        return [
+            tf.nest.map_structure(lambda t: known.get(t.ref(), t), list(towers))
+            for towers in self._tensors
+        ]
+
+    @property
+    def is_foreseeable(self) -> bool:
+        """True if `will_be_finite` tells about a statistic before it is computed."""
+        return False
+
+    def will_be_finite(self, substitutes: Substitutes | None = None) -> Tensor:
+        """Returns whether this batch's statistic must be finite, bool [], if `is_foreseeable`.
+
+        This is so if the sum of squares of all tensors is far from an overflow. Each entry of the
+        statistic is bounded by it, but for the number of times that the statistic uses an entry.
+
+        Args:
+          substitutes: Tensors to use instead of those that the factor was made with.
+        """
+        squares = []
+        for towers in self._with_substitutes(substitutes):
+            for tensors, device in zip(towers, self._devices, strict=True):
+                with v1.device(device):
+                    squares += [
+                        tf.nn.l2_loss(tf.cast(t, self.dtype)) for t in tf.nest.flatten(tensors)
+                    ]
+        return tf.add_n(squares) <= _FAR_FROM_OVERFLOW * self.dtype.max
 
     def statistic(self, moment: Moment) -> Tensor:
         """Returns C of `cov_shape`, the mean over the examples of a moment."""

@@ -141,6 +141,11 @@ class ConvInputKroneckerFactor(MatrixFactor):
         images = self._tensors[0][0]
         return _patch_size(self.name, images, self._geometry) + int(self._has_bias)
 
+    @property
+    def is_foreseeable(self) -> bool:
+        """True unless a mask multiplies the patches."""
+        return self._patch_mask is None
+
     def _tower_moment(self, tensors: Any) -> Moment:
         images = self._sampled_images(_as_images(tensors, self._geometry, self.dtype))
         sample = self._sampled_patches if self._sampling.patches else None
@@ -194,6 +199,11 @@ class ConvOutputKroneckerFactor(MatrixFactor):
           ValueError: The gradients are not as above, with static outputs.
         """
         return _num_channels(self.name, self._tensors[0][0], self._geometry)
+
+    @property
+    def is_foreseeable(self) -> bool:
+        """True."""
+        return True
 
     def _tower_moment(self, tensors: Any) -> Moment:
         gradients = _as_images(tensors, self._geometry, self.dtype)

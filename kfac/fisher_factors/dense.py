@@ -75,6 +75,11 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
         """
         return vector_size(self.name, self._tensors) + int(self._has_bias)
 
+    @property
+    def is_foreseeable(self) -> bool:
+        """True."""
+        return True
+
     def _tower_moment(self, tensors: Any) -> Moment:
         rows = with_ones(fold_uses(tensors, 1), self._has_bias)
         return moment_of_rows(tf.cast(rows, self.dtype))

@@ -151,6 +151,16 @@ def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DTyp
     return tf.add_n(products)
 
 
+def squared_norm(vector: Sequence[Vector], dtype: DType) -> Tensor:
+    """Returns x·x, shape [], in one pass over the entries.
+
+    Args:
+      vector: x.
+      dtype: In which to compute.
+    """
+    return 2 * tf.add_n([tf.nn.l2_loss(tf.cast(entries(part), dtype)) for part in vector])
+
+
 def _aligned(x: Vector, y: Vector) -> tuple[Tensor, Tensor]:
     """Returns the entries of both at the places where both may differ from zero."""
     x_is_sparse, y_is_sparse = (isinstance(v, tf.IndexedSlices) for v in (x, y))

@@ -22,7 +22,7 @@ from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.curvature.backward_pass import checked_batch_size
 from kfac.curvature.estimation_modes import FISHER
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
-from kfac.linalg.vectors import Joined, Vector, inner_product, inner_products
+from kfac.linalg.vectors import Joined, Vector, inner_product, inner_products, squared_norm
 from kfac.registration.loss_table import RegisteredLosses
 
 v1 = tf.compat.v1
@@ -173,5 +173,5 @@ class ExactCurvature:
 
 def _inner_products(x: Sequence[Tensor], y: Sequence[Tensor], dtype: DType) -> Tensor:
     """Returns x·x, x·y, y·y as a symmetric matrix [2, 2]."""
-    xx, xy, yy = (inner_product(*pair, dtype) for pair in ((x, x), (x, y), (y, y)))
+    xx, xy, yy = squared_norm(x, dtype), inner_product(x, y, dtype), squared_norm(y, dtype)
     return tf.reshape(tf.stack([xx, xy, xy, yy]), [2, 2])

@@ -27,7 +27,7 @@ class RegularMomentum(GivenRateMomentum):
             update = vectors.scale(-self._rate(inputs), velocities)
             curvature = vectors.inner_product(update, inputs.multiply(update), inputs.dtype)
             slope = vectors.inner_product(update, inputs.gradients, inputs.dtype)
-            size = vectors.inner_product(update, update, inputs.dtype)
+            size = vectors.squared_norm(update, inputs.dtype)
             surplus = inputs.damping - inputs.model_damping
             return 0.5 * curvature + slope - 0.5 * surplus * size
 

@@ -99,3 +99,11 @@ def test_parts_stay_on_their_devices(graph):
     added = vectors.add_scaled(swapped, tf.constant(2.0), parts)
     for found in (scaled, added):
         assert [each.device for each in found] == [part.device for part in parts]
+
+
+def test_squared_norm(table, session):
+    sparse = vectors.as_vector(slices(*REPEATED), table, keep_sparse=True)
+    dense = tf.constant([[1.0, -2.0]], tf.float32)
+    found = vectors.squared_norm([sparse, dense], tf.float64)
+    assert found.dtype == tf.float64
+    assert session.run(found) == np.sum(SUMMED**2) + 5

@@ -1,0 +1,105 @@
+"""Updates of moving averages by a batch, which all of several factors accept, or none.
+
+Called by the estimator.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import Scalar, Tensor
+from kfac.fisher_factors.base import FisherFactor, Substitutes
+from kfac.linalg import tensor_ops
+from kfac.state import Change
+
+v1 = tf.compat.v1
+
+LARGE_STATISTIC = 2**24
+"""Bytes from which a statistic is computed only when its batch is known to be accepted."""
+
+
+class Batch(NamedTuple):
+    """A batch of examples.
+
+    Attributes:
+      substitutes: Tensors to use instead of those that the factors were made with.
+      is_finite: bool [], whether its losses are.
+    """
+
+    substitutes: Substitutes
+    is_finite: Tensor
+
+
+def fold_batch(
+    factors: Sequence[FisherFactor], devices: Sequence[str], batch: Batch, ema_decay: Scalar
+) -> list[Change]:
+    """Folds a batch into averages, unless a loss or one of the statistics is not finite.
+
+    Large statistics are computed one after the other on each device, when the batch is known to be
+    accepted, so that the memory for them is needed only once. A factor that cannot foresee whether
+    its statistic will be finite computes it beforehand, however large it is.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's statistic.
+      batch: The batch.
+      ema_decay: β, weight of the past.
+
+    Returns:
+      The changes of their `get_cov_vars()`, factor after factor.
+    """
+    known: list[Tensor | None] = []
+    finite = [batch.is_finite]
+    for factor, device in zip(factors, devices, strict=True):
+        with v1.device(device):
+            if factor.is_foreseeable and factor.cov_bytes >= LARGE_STATISTIC:
+                known.append(None)
+                finite.append(factor.will_be_finite(batch.substitutes))
+            else:
+                statistic = factor.batch_statistic(batch.substitutes)
+                known.append(statistic)
+                finite.append(factor.is_finite(statistic))
+    accept = tensor_ops.all_true(finite)
+    changes: list[Change] = []
+    large: dict[str, list[Change]] = {}
+    for factor, device, early in zip(factors, devices, known, strict=True):
+        with v1.device(device):
+            if early is not None:
+                changes += factor.updated_average(early, accept, ema_decay)
+                continue
+            before = [change.value for change in large.get(device, [])]
+            with v1.control_dependencies([accept, *before]):
+                late = factor.batch_statistic(batch.substitutes)
+            large[device] = factor.updated_average(late, accept, ema_decay)
+            changes += large[device]
+    return changes
+
+
+def fold_statistics(
+    factors: Sequence[FisherFactor],
+    devices: Sequence[str],
+    statistics: Sequence[Tensor],
+    ema_decay: Scalar,
+) -> list[Change]:
+    """Folds statistics into averages, unless one of them is not finite.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's update.
+      statistics: The statistic of each factor.
+      ema_decay: β, weight of the past.
+
+    Returns:
+      The changes of their `get_cov_vars()`, factor after factor.
+    """
+    finite = []
+    for factor, device, statistic in zip(factors, devices, statistics, strict=True):
+        with v1.device(device):
+            finite.append(factor.is_finite(statistic))
+    accept = tensor_ops.all_true(finite)
+    changes: list[Change] = []
+    for factor, device, statistic in zip(factors, devices, statistics, strict=True):
+        with v1.device(device):
+            changes += factor.updated_average(statistic, accept, ema_decay)
+    return changes
