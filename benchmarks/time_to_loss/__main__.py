@@ -83,7 +83,7 @@ def main(_: Sequence[str]) -> int:
     curves: dict[str, list[loss_race.Curve]] = {name: [] for name in (OURS, *FLAGS.rival)}
     found: dict[str, dict[str, loss_race.Result]] = {}
     is_complete = True
-    for problem in (Problem(model, FLAGS.data_dir) for model in FLAGS.problem):
+    for problem in (Problem(model, FLAGS.data_dir, FLAGS.weights) for model in FLAGS.problem):
         for name, runs, troubles in race_all(problem):
             print("\n".join([name, *troubles]), flush=True)
             curves[name].extend(runs)
@@ -146,6 +146,12 @@ def define_flags() -> None:
     )
     flags.DEFINE_string(
         "data_dir", "", "Folder of MNIST's IDX files; empty: scikit-learn's digits."
+    )
+    flags.DEFINE_enum(
+        "weights",
+        race_settings.WEIGHTS[0],
+        race_settings.WEIGHTS,
+        "Initial weights of the autoencoder on MNIST.",
     )
     flags.DEFINE_integer("seeds", 3, "Number of seeds.", lower_bound=1)
     flags.DEFINE_integer("rival_seeds", 3, "Number of seeds of the rivals.", lower_bound=1)

@@ -15,6 +15,7 @@ import tensorflow as tf
 import kfac
 from benchmarks.kfac_step import registered_models
 from benchmarks.rivals import starts
+from benchmarks.time_to_loss.initial_weights import INITIALIZERS
 from benchmarks.time_to_loss.race_settings import CALIBRATED, KFAC_OPTIONS, Problem
 from examples import mnist
 
@@ -163,7 +164,9 @@ def _loss(
     units = DEEP_UNITS if problem.data_dir else UNITS
     encoder = (math.prod(images.shape[1:]), *units)
     activation = getattr(tf, problem.activation)
-    return registered_models.autoencoder_loss(images, encoder, activation, layers=layers)
+    initializer = INITIALIZERS[problem.weights] if problem.data_dir else None
+    with v1.variable_scope(v1.get_variable_scope(), initializer=initializer):
+        return registered_models.autoencoder_loss(images, encoder, activation, layers=layers)
 
 
 def _make_optimizer(name: str, setting: float, adaptation: Mapping[str, Any]) -> Any:

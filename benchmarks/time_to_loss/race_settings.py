@@ -9,6 +9,8 @@ from typing import NamedTuple, TypeAlias
 MODELS = ("autoencoder", "convnet")
 BASELINE = "adam"
 """Optimizer whose lowest loss is the target of the others."""
+WEIGHTS = ("sparse", "glorot")
+"""Kinds of initial weights of the autoencoder on MNIST."""
 SGD = "momentum"
 """Optimizer whose time per step is the unit of the others'."""
 
@@ -19,10 +21,13 @@ class Problem(NamedTuple):
     Attributes:
       model: One of `MODELS`.
       data_dir: Folder of MNIST's IDX files, or "" for scikit-learn's digits.
+      weights: One of `WEIGHTS`: initial weights of the autoencoder on MNIST. On the digits it has
+        Glorot's.
     """
 
     model: str
     data_dir: str = ""
+    weights: str = WEIGHTS[0]
 
     @property
     def activation(self) -> str:

@@ -85,6 +85,7 @@ def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch, c
     options = SimpleNamespace(
         problem=["autoencoder", "convnet"],
         data_dir="",
+        weights="sparse",
         rival=["kfac-jax", "tensorflow-kfac", "pytorch"],
         rival_optimizer=["kfac", "soap"],
         environments=str(tmp_path),
