@@ -17,7 +17,13 @@ from absl import app, flags
 from benchmarks import harness
 from benchmarks.rivals import environments
 from benchmarks.time_to_loss import loss_race, race_settings
-from benchmarks.time_to_loss.race_settings import BASELINE, RIVAL_SETTINGS, SETTINGS, Problem
+from benchmarks.time_to_loss.race_settings import (
+    BASELINE,
+    GROWING,
+    RIVAL_SETTINGS,
+    SETTINGS,
+    Problem,
+)
 
 OURS = "ours"
 
@@ -130,9 +136,11 @@ def define_flags() -> None:
         race_settings.MODELS,
         "Problem to train on; may be repeated.",
     )
-    optimizers = list(SETTINGS)
     flags.DEFINE_multi_enum(
-        "optimizer", optimizers, optimizers, "Optimizer besides Adam; may be repeated."
+        "optimizer",
+        [name for name in SETTINGS if name != GROWING],
+        list(SETTINGS),
+        "Optimizer besides Adam; may be repeated.",
     )
     theirs = [
         name

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.time_to_loss.loss_race import Result
-from benchmarks.time_to_loss.race_settings import BASELINE
+from benchmarks.time_to_loss.race_settings import BASELINE, GROWING
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart. The dashes differ too.
 _STYLES: dict[str, dict[str, Any]] = {
@@ -20,6 +20,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     BASELINE: {"color": "#D55E00", "linestyle": "--", "label": "Adam"},
     "kfac fixed": {"color": "#009E73", "linestyle": "-.", "label": "K-FAC, fixed settings"},
     "kfac": {"color": "#0072B2", "linestyle": "-", "label": "K-FAC, adaptive"},
+    GROWING: {"color": "#0072B2", "linestyle": (0, (2, 1)), "label": "K-FAC, growing batches"},
     "tensorflow-kfac": {"color": "#CC79A7", "linestyle": (0, (5, 1)), "label": "tensorflow/kfac"},
     "kfac-jax": {"color": "#E69F00", "linestyle": (0, (3, 1, 1, 1)), "label": "kfac-jax"},
     "muon": {"color": "#56B4E9", "linestyle": "-", "label": "Muon, PyTorch"},

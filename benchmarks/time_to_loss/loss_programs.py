@@ -16,12 +16,16 @@ import kfac
 from benchmarks.kfac_step import registered_models
 from benchmarks.rivals import starts
 from benchmarks.time_to_loss.initial_weights import INITIALIZERS
-from benchmarks.time_to_loss.race_settings import CALIBRATED, KFAC_OPTIONS, Problem
+from benchmarks.time_to_loss.race_settings import CALIBRATED, GROWING, KFAC_OPTIONS, Problem
 from examples import mnist
 
 v1 = tf.compat.v1
 
 BATCH_SIZE = 512
+LARGEST_BATCH = 16 * BATCH_SIZE
+GROWTH = 60.0
+"""Steps in which growing batches grow by a factor of e, up to `LARGEST_BATCH`."""
+
 UNITS = (100, 50, 25, 2)
 """Units of the encoder's layers for the digits. The decoder mirrors them."""
 
@@ -55,7 +59,8 @@ _FIXED: dict[str, Any] = {
 class Program:
     """A problem and an optimizer in their own graph and session.
 
-    Programs with the same problem and seed have the same initial weights and batches.
+    Programs with the same problem and seed have the same initial weights and, unless they grow,
+    the same batches.
     """
 
     def __init__(self, problem: Problem, optimizer: str, setting: float, seed: int) -> None:
@@ -63,17 +68,18 @@ class Program:
 
         Args:
           problem: Model and data.
-          optimizer: "momentum", "adam", "kfac" or "kfac fixed".
+          optimizer: A key of `race_settings.SETTINGS`.
           setting: Tuned value. "momentum" and "adam": learning rate. "kfac": initial damping, as a
-            multiple of the mean curvature on the problems of `CALIBRATED`. "kfac fixed": norm
-            constraint.
+            multiple of the mean curvature on the problems of `CALIBRATED`; so does "kfac growing".
+            "kfac fixed": norm constraint.
           seed: Seed of weights and batches.
         """
         graph = tf.Graph()
         with graph.as_default():
             v1.set_random_seed(seed)
             data = _data(problem)
-            batch = _draw(data, seed)
+            step = v1.train.create_global_step()
+            batch = _draw(data, seed, _growing(step) if optimizer == GROWING else BATCH_SIZE)
             layers = kfac.LayerCollection()
             loss = _loss(problem, batch, layers)
 
@@ -84,10 +90,10 @@ class Program:
             whole_loss = loss_of(_evaluated(data))
             self._weights = v1.trainable_variables()
             adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
-            if optimizer == "kfac":
+            if optimizer in ("kfac", GROWING):
                 adaptation |= KFAC_OPTIONS[problem.name]
                 adaptation["calibrate_damping"] = problem.name in CALIBRATED
-            train = _make_optimizer(optimizer, setting, adaptation).minimize(loss)
+            train = _make_optimizer(optimizer, setting, adaptation).minimize(loss, step)
             initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)
         self._step = self._session.make_callable(train)
@@ -122,7 +128,7 @@ def draw_rows(problem: Problem, seed: int, steps: int) -> np.ndarray:
     count = len(mnist.load(problem.data_dir).train.labels)
     with tf.Graph().as_default():
         v1.set_random_seed(seed)
-        rows = _random_rows(count, seed)
+        rows = _random_rows(count, seed, BATCH_SIZE)
         with v1.Session() as session:
             draw = session.make_callable(rows)
             return np.stack([draw() for _ in range(WARM_UP + steps)])[WARM_UP:]
@@ -138,15 +144,21 @@ def _data(problem: Problem) -> tuple[Any, Any]:
     return images, labels
 
 
-def _draw(data: tuple[Any, Any], seed: int) -> tuple[Any, Any]:
-    """Samples a new batch, with replacement, in each run."""
+def _growing(step: Any) -> Any:
+    """Returns the examples in the batch of a step, int32 []."""
+    size = BATCH_SIZE * tf.exp(tf.cast(step, tf.float32) / GROWTH)
+    return tf.cast(tf.minimum(size, float(LARGEST_BATCH)), tf.int32)
+
+
+def _draw(data: tuple[Any, Any], seed: int, size: Any) -> tuple[Any, Any]:
+    """Samples a new batch of a size, with replacement, in each run."""
     images, labels = data
-    rows = _random_rows(images.shape[0], seed)
+    rows = _random_rows(images.shape[0], seed, size)
     return tf.gather(images, rows), tf.gather(labels, rows)
 
 
-def _random_rows(count: int, seed: int) -> Any:
-    return tf.random.uniform([BATCH_SIZE], maxval=count, dtype=tf.int32, seed=seed)
+def _random_rows(count: int, seed: int, size: Any) -> Any:
+    return tf.random.uniform([size], maxval=count, dtype=tf.int32, seed=seed)
 
 
 def _evaluated(data: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -174,7 +186,7 @@ def _make_optimizer(name: str, setting: float, adaptation: Mapping[str, Any]) ->
         return v1.train.MomentumOptimizer(setting, 0.9)
     if name == "adam":
         return v1.train.AdamOptimizer(setting)
-    if name == "kfac":
+    if name in ("kfac", GROWING):
         return kfac.PeriodicInvCovUpdateKfacOpt(damping=setting, **_ADAPTIVE, **adaptation)
     layers = adaptation["layer_collection"]
     return kfac.PeriodicInvCovUpdateKfacOpt(

@@ -13,6 +13,8 @@ WEIGHTS = ("sparse", "glorot")
 """Kinds of initial weights of the autoencoder on MNIST."""
 SGD = "momentum"
 """Optimizer whose time per step is the unit of the others'."""
+GROWING = "kfac growing"
+"""Adaptive K-FAC with batches that grow."""
 
 
 class Problem(NamedTuple):
@@ -46,6 +48,12 @@ class Problem(NamedTuple):
 Settings: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
 """Settings by optimizer and name of the problem."""
 
+_ADAPTIVE_KFAC: Mapping[str, tuple[float, ...]] = {
+    "autoencoder": (0.1, 0.03, 0.01),
+    "convnet": (0.1, 0.03, 0.01),
+    "autoencoder, MNIST": (0.3, 0.1, 0.03),
+    "convnet, MNIST": (1.0, 0.1, 0.01),
+}
 SETTINGS: Settings = {
     SGD: {
         "autoencoder": (0.01, 0.03, 0.1),
@@ -65,12 +73,8 @@ SETTINGS: Settings = {
         "autoencoder, MNIST": (0.03, 0.01, 0.003),
         "convnet, MNIST": (0.01, 0.003, 0.001),
     },
-    "kfac": {
-        "autoencoder": (0.1, 0.03, 0.01),
-        "convnet": (0.1, 0.03, 0.01),
-        "autoencoder, MNIST": (0.3, 0.1, 0.03),
-        "convnet, MNIST": (1.0, 0.1, 0.01),
-    },
+    "kfac": _ADAPTIVE_KFAC,
+    GROWING: _ADAPTIVE_KFAC,
 }
 """Ours. `loss_programs.Program` says what a setting means."""
 
@@ -151,6 +155,7 @@ BLOCK = {
     BASELINE: 40,
     "kfac fixed": 5,
     "kfac": 5,
+    GROWING: 5,
     "muon": 10,
     "soap": 10,
     "shampoo": 20,

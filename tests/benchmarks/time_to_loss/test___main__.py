@@ -36,6 +36,7 @@ def curves():
         *(curve("kfac", 0.1, [9.0, 4.0, 2.25], seed) for seed in (1, 2)),
         *(curve("kfac", 0.2, [9.0, 2.25, 2.0], seed) for seed in (1, 2)),
         *(curve("kfac fixed", 0.1, [9.0, 8.0, 2.4], seed) for seed in (1, 2)),
+        *(curve("kfac growing", 0.1, [9.0, 1.0, 0.5], seed) for seed in (1, 2)),
     ]
 
 
@@ -53,7 +54,8 @@ def test_results_choose_best_settings(curves):
     assert list(found) == list(race_settings.SETTINGS)
     settings = {name: result.curves[0].setting for name, result in found.items()}
     # Momentum reaches Adam's lowest loss with neither setting, and comes closer with the first.
-    assert settings == {"momentum": 0.1, "adam": 0.2, "kfac fixed": 0.1, "kfac": 0.2}
+    tuned = {"momentum": 0.1, "adam": 0.2, "kfac fixed": 0.1, "kfac": 0.2}
+    assert settings == tuned | {"kfac growing": 0.1}
     assert found["adam"].steps == [40, 40]
     assert found["kfac"].steps == [5, 5]
     assert found["kfac fixed"].steps == [math.inf, 10]
@@ -137,7 +139,7 @@ def test_failed_rival_does_not_stop_other_races(curves, tmp_path, monkeypatch, c
 
 def test_table(curves):
     lines = list(loss_race.table("autoencoder", loss_race.results(curves)))
-    momentum, adam, fixed, adaptive = lines[1:]
+    momentum, adam, fixed, adaptive, _ = lines[1:]
     assert "– [–, –]" in momentum
     assert "2.38 [2.25, 2.5]" in adam
     assert "– [10, –]" in fixed
@@ -177,6 +179,34 @@ def test_programs_start_equal_and_learn(monkeypatch, problem, names):
         assert program.run(5) > 0
         assert program.loss() < before[0]
         program.close()
+
+
+def test_batches_grow(monkeypatch):
+    monkeypatch.setattr(loss_programs, "UNITS", (8, 2))
+    monkeypatch.setattr(loss_programs, "WARM_UP", 0)
+    monkeypatch.setattr(loss_programs, "GROWTH", 2.0)
+    monkeypatch.setattr(loss_programs, "LARGEST_BATCH", 1024)
+    sizes, draw = [], loss_programs._draw
+
+    def noted(data, seed, size):
+        sizes.append(size)
+        return draw(data, seed, size)
+
+    monkeypatch.setattr(loss_programs, "_draw", noted)
+    usual, program = (
+        loss_programs.Program(Problem("autoencoder"), name, 0.1, seed=3)
+        for name in ("kfac", "kfac growing")
+    )
+    before = program.loss()
+    assert before == pytest.approx(usual.loss(), rel=1e-6)
+    usual.close()
+    found = []
+    for _ in range(3):
+        found.append(program._session.run(sizes[-1]))
+        program.run(1)
+    assert found == [512, int(512 * math.exp(0.5)), 1024]
+    assert program.loss() < before
+    program.close()
 
 
 def test_programs_train_on_idx_files(monkeypatch, tmp_path):
