@@ -16,14 +16,20 @@ import kfac
 from benchmarks.kfac_step import registered_models
 from benchmarks.rivals import starts
 from benchmarks.time_to_loss.initial_weights import INITIALIZERS
-from benchmarks.time_to_loss.race_settings import CALIBRATED, GROWING, KFAC_OPTIONS, Problem
+from benchmarks.time_to_loss.race_settings import (
+    CALIBRATED,
+    GROWING,
+    GROWING_OPTIONS,
+    KFAC_OPTIONS,
+    Problem,
+)
 from examples import mnist
 
 v1 = tf.compat.v1
 
 BATCH_SIZE = 512
 LARGEST_BATCH = 16 * BATCH_SIZE
-GROWTH = 60.0
+GROWTH = 120.0
 """Steps in which growing batches grow by a factor of e, up to `LARGEST_BATCH`."""
 
 UNITS = (100, 50, 25, 2)
@@ -91,7 +97,8 @@ class Program:
             self._weights = v1.trainable_variables()
             adaptation = {"layer_collection": layers, "loss_fn": loss_of, "train_batch": batch}
             if optimizer in ("kfac", GROWING):
-                adaptation |= KFAC_OPTIONS[problem.name]
+                options = GROWING_OPTIONS if optimizer == GROWING else KFAC_OPTIONS
+                adaptation |= options[problem.name]
                 adaptation["calibrate_damping"] = problem.name in CALIBRATED
             train = _make_optimizer(optimizer, setting, adaptation).minimize(loss, step)
             initializer = v1.global_variables_initializer()

@@ -74,7 +74,7 @@ SETTINGS: Settings = {
         "convnet, MNIST": (0.01, 0.003, 0.001),
     },
     "kfac": _ADAPTIVE_KFAC,
-    GROWING: _ADAPTIVE_KFAC,
+    GROWING: {**_ADAPTIVE_KFAC, "autoencoder, MNIST": (0.1, 0.03, 0.01)},
 }
 """Ours. `loss_programs.Program` says what a setting means."""
 
@@ -133,6 +133,12 @@ KFAC_OPTIONS: Mapping[str, Mapping[str, float]] = {
     "convnet, MNIST": {"damping_adaptation_decay": 0.9, "min_damping": 1e-6},
 }
 """Further arguments of adaptive K-FAC, ours and the rivals', by name of the problem."""
+
+GROWING_OPTIONS: Mapping[str, Mapping[str, float]] = {
+    **KFAC_OPTIONS,
+    "autoencoder, MNIST": {"damping_adaptation_decay": 0.95, "min_damping": 1e-4},
+}
+"""The same for batches that grow, whose noise falls, so that a smaller damping is of use."""
 
 CALIBRATED = ("autoencoder", "convnet", "convnet, MNIST")
 """Names of the problems on which our initial damping is a multiple of the mean curvature."""
