@@ -29,12 +29,12 @@ class SharedFunction:
                 compute, autograph=False, experimental_attributes={"_noinline": True}
             )
             self._function = traced.get_concrete_function(*specs)
-        self._results = self._function.outputs
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         """Returns all results, with their static shapes."""
-        dtypes = [result.dtype for result in self._results]
+        results = self._function.outputs
+        dtypes = [result.dtype for result in results]
         found = tf.raw_ops.PartitionedCall(args=inputs, Tout=dtypes, f=self._function)
-        for tensor, result in zip(found, self._results, strict=True):
+        for tensor, result in zip(found, results, strict=True):
             tensor.set_shape(result.shape)
         return list(found)
