@@ -14,6 +14,7 @@ from kfac.fisher_blocks.base import as_tuple
 from kfac.fisher_blocks.two_factor import KroneckerBlock
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.layer_collection import LayerCollection
+from kfac.linalg.damped_functions import INVERSE, ITSELF
 from kfac.linalg.vectors import Vector, as_vector
 
 
@@ -56,13 +57,17 @@ class Preconditioner:
           variables: All registered variables.
         """
         pairs = list(zip(vectors, variables, strict=True))
-        products = self._estimator.multiply_inverse(pairs, self._from_identity)
+        products = self._estimator.multiply_function(
+            INVERSE, pairs, from_identity=self._from_identity
+        )
         return [product for product, _ in products]
 
     def multiply(self, vectors: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
         """Returns Mx for a vector x; arguments as in `precondition`."""
         pairs = list(zip(vectors, variables, strict=True))
-        products = self._estimator.multiply(pairs, self._from_identity)
+        products = self._estimator.multiply_function(
+            ITSELF, pairs, from_identity=self._from_identity
+        )
         return [product for product, _ in products]
 
 
