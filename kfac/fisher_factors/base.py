@@ -201,7 +201,7 @@ class FisherFactor(abc.ABC):
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of the matrix of each of `inverses`."""
-        return ()
+        return tuple(slot.function.shape(self.dimension) for slot in self.inverses)
 
     @property
     def inverse_bytes(self) -> int:

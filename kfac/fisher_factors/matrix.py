@@ -64,11 +64,6 @@ class MatrixFactor(FisherFactor):
         """True."""
         return True
 
-    @property
-    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """(dimension, dimension) for each function."""
-        return tuple(slot.function.shape(self.dimension) for slot in self.inverses)
-
     def _pack(self, total: Tensor) -> Tensor:
         return pack_symmetric(total)
 

@@ -82,11 +82,6 @@ class FullyConnectedMultiKF(StructuredFactor):
         """n³ for each function that is kept of matrices with n rows."""
         return float(self.dimension) ** 3 * len(self.inverses)
 
-    @property
-    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """(n + 1, n) or (2n + 1, n) for each function of matrices with n rows."""
-        return tuple(slot.function.shape(self.dimension) for slot in self.inverses)
-
     def _unsupported(self, function: DampedFunction) -> ValueError:
         known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
         return unsupported_error(function, self.name, known, "approx='kron_indep'")

@@ -339,13 +339,13 @@ def test_product_with_the_damped_matrix(graph, session):
 @pytest.mark.parametrize(
     ("call", "kwargs", "message"),
     [
-        (lambda e: e.multiply_inverse([]), {"exps": (0.5,)}, "multiply_inverse: .* -1 in exps"),
-        (lambda e: e.multiply_matpower(2, []), {}, r"multiply_matpower\(2\): .* 2 in exps"),
-        (lambda e: e.multiply_cholesky([]), {}, "multiply_cholesky: .* compute_cholesky=True"),
+        (lambda e: e.multiply_inverse([]), {"exps": (0.5,)}, "power -1: .* -1 in exps"),
+        (lambda e: e.multiply_matpower(2, []), {}, "power 2: .* 2 in exps"),
+        (lambda e: e.multiply_cholesky([]), {}, "the Cholesky factor: .* compute_cholesky=True"),
         (
             lambda e: e.multiply_cholesky_inverse([]),
             {"compute_cholesky": True},
-            "multiply_cholesky_inverse: .* compute_cholesky_inverse=True",
+            "inverse Cholesky factor: .* compute_cholesky_inverse=True",
         ),
         (lambda e: e.multiply([]), {}, "there are no vectors for w, b, v"),
         (lambda e: e.params_stats, {}, "no params_stats.*Pass compute_params_stats=True"),
