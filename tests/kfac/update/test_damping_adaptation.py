@@ -176,6 +176,19 @@ def test_at_the_next_step(graph, session):
     assert session.run(descent.rule.rho) < 0
 
 
+def test_a_step_is_judged_once(graph, session):
+    """Its loss is forgotten then: a skipped step after it must not be taken for it."""
+    descent = Descent(immediately=False, interval=1)
+    judge = descent.rule.before_step(read(descent.counter), lambda: tf.constant(3.0))
+    session.run(v1.global_variables_initializer())
+    session.run(descent.train, {descent.change: -3.0})  # From 16 to 4, foretold too small.
+    assert session.run(descent.rule.variables[2]) == 16.0
+    for _ in range(3):
+        session.run(judge)
+        assert session.run([descent.rule.damping, descent.rule.rho]) == [0.5, 4.0]
+        assert np.isnan(session.run(descent.rule.variables[2]))
+
+
 @pytest.mark.parametrize("immediately", [True, False])
 def test_skipped_step_is_not_judged(graph, session, immediately):
     descent = Descent(accepted=False, immediately=immediately)
