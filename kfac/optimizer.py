@@ -27,6 +27,7 @@ from kfac.moved_names import finder, with_moved_attributes
 from kfac.schedules import called_once, current
 from kfac.state import initial_zeros
 from kfac.update.assembly import StepSettings, assemble_step
+from kfac.update.damping import NAN
 from kfac.update.damping_adaptation import AdaptationSettings
 from kfac.update.momentum import MOMENTUM_TYPES
 from kfac.update.momentum.choice import MomentumSettings
@@ -132,9 +133,9 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           compute_params_stats: Whether `params_stats` is to be served.
           adapt_damping: Whether λ adapts to how well the quadratic model foretells the loss of
             the mini-batch. It is then in a variable; the given one, if it is a Variable.
-          update_damping_immediately: Whether it adapts right after a step, in the same run, which
-            needs resource variables and `train_batch`; else at the start of the next step, with
-            `prev_train_batch`.
+          update_damping_immediately: True if it adapts right after a step, in the same run, which
+            needs resource variables and `train_batch`. Else it does so at the start of the next
+            step, with `prev_train_batch`; inverses computed in that step use λ from before.
           is_chief: Whether this process adapts it, or only has the variables.
           prev_train_batch: The batch of the step before, as `loss_fn` takes it.
           loss: The loss; None means that which `compute_gradients` is given.
@@ -230,7 +231,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
             dtype=dtype,
         )
-        self._damping_rule, self._momentum_rule, self._step = assemble_step(
+        self._damping_rule, self._momentum_rule, self._change, self._step = assemble_step(
             name, self._estimator, self._losses, settings, self._make_velocities
         )
         self._refresh_by(RefreshByCaller(self._step, self._estimator))
@@ -321,8 +322,9 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.
 
-        It is made once. Every step waits for it. Inverses that are updated with the damping of the
-        same step must wait for it, too. It must wait for the averages if damping is calibrated.
+        It is made once. Every step waits for it. Updates of inverses that are built after it use
+        the damping from before an adaptation, as in tensorflow/kfac, but with the calibration. It
+        must wait for the averages if damping is calibrated.
         """
         return self._step.prepare_damping()
 
@@ -357,7 +359,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     def _preconditioner_damping(self) -> Scalar:
         """Returns the damping of M, now."""
-        damping, factor = self._damping_rule.read(), current(self._precon_damping_mult)
+        damping, factor = self._damping_rule.read_for_inverses(), current(self._precon_damping_mult)
         return tensor_ops.as_scalar(factor, tf.float64) * tensor_ops.as_scalar(damping, tf.float64)
 
     @property
@@ -387,8 +389,12 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     @property
     def qmodel_change(self) -> Scalar:
-        """The change of the quadratic model at the last adaptation; NaN before it."""
-        return self._damping_rule.model_change
+        """The change that the quadratic model foretold; NaN before the first such step.
+
+        With the "qmodel" types of the last step, with others, if the damping adapts, of the last
+        step that was judged by it.
+        """
+        return NAN if self._change is None else self._change.variable
 
     @property
     def counter(self) -> Variable:

@@ -11,6 +11,7 @@ from kfac._types import DType, Scalar, Variable
 from kfac.estimator import FisherEstimator
 from kfac.update.damping import DampingRule
 from kfac.update.damping_adaptation import AdaptationSettings, make_damping_rule
+from kfac.update.model_change import ModelChange
 from kfac.update.momentum import Momentum, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.step import KfacStep, StepRules
@@ -52,11 +53,13 @@ class StepParts(NamedTuple):
     Attributes:
       damping: The damping rule.
       momentum: The momentum rule.
+      change: Keeps Δq; None if it is never known.
       step: The step.
     """
 
     damping: DampingRule
     momentum: Momentum
+    change: ModelChange | None
     step: KfacStep
 
 
@@ -79,21 +82,26 @@ def assemble_step(
     Raises:
       ValueError: A setting is out of its range, or settings do not go with each other.
     """
+    momentum = make_momentum(settings.momentum_type, settings.momentum)
+    change = None
+    if settings.adapt_damping or momentum.knows_model_change:
+        change = ModelChange(settings.dtype, momentum.knows_model_change)
     damping = make_damping_rule(
         settings.damping,
         settings.adapt_damping,
         losses,
         settings.adaptation,
         settings.dtype,
+        change,
         estimator.times.read,
     )
-    momentum = make_momentum(settings.momentum_type, settings.momentum)
     rules = StepRules(
         momentum=momentum,
         damping=damping,
+        change=change,
         losses=losses,
         model_damping=settings.model_damping,
         may_reject=settings.adaptation.rejection_threshold is not None,
         damping_reads_averages=settings.damping_reads_averages,
     )
-    return StepParts(damping, momentum, KfacStep(name, estimator, rules, make_velocities))
+    return StepParts(damping, momentum, change, KfacStep(name, estimator, rules, make_velocities))
