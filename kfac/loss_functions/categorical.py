@@ -20,6 +20,8 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.loss_functions.base import LossFunction
 
+v1 = tf.compat.v1
+
 
 class _CategoricalLoss(LossFunction):
     """Softmax cross-entropy, for any form of the targets."""
@@ -71,8 +73,10 @@ class _CategoricalLoss(LossFunction):
 
     def _is_likeliest(self) -> Tensor:
         """Returns bool [..., classes], true for the most probable class of each example."""
-        classes = tf.shape(self._logits)[-1]
-        return tf.one_hot(tf.argmax(self._logits, axis=-1), classes, True, False, dtype=tf.bool)
+        # In a branch these ops must not take the names of ops outside, see `kfac.state.value_if`.
+        with v1.name_scope("likeliest_class"):
+            likeliest = tf.argmax(self._logits, axis=-1)
+            return tf.one_hot(likeliest, tf.shape(self._logits)[-1], True, False, dtype=tf.bool)
 
     def _fisher_product(self, vector: Tensor) -> Tensor:
         p = tf.nn.softmax(self._logits)
