@@ -344,7 +344,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         step = self._step.variables
         if not step:
             return []
-        curvature = [*self.get_cov_vars(), *self.get_inv_vars()]
+        curvature = [*self._estimator.cov_variables, *self._estimator.inv_variables]
         return [*super().variables(), *step, *curvature, *self._refresh.variables]
 
     def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
@@ -440,12 +440,12 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """
         return self._estimator.params_stats
 
-    def get_cov_vars(self) -> list[Variable]:
-        """Returns the variables of all moving averages, and the sample step."""
+    def get_cov_vars(self) -> tuple[list[Tensor], ...]:
+        """Returns the moving averages of each factor; see `FisherEstimator.get_cov_vars`."""
         return self._estimator.get_cov_vars()
 
-    def get_inv_vars(self) -> list[Variable]:
-        """Returns the variables of all inverses."""
+    def get_inv_vars(self) -> tuple[list[Variable], ...]:
+        """Returns the variables of the inverses of each factor; see `FisherEstimator`."""
         return self._estimator.get_inv_vars()
 
     def make_vars_and_create_op_thunks(

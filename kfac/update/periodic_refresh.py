@@ -149,7 +149,7 @@ class PeriodicRefresh(RefreshPolicy):
     def _updates(self) -> _Updates:
         due = self._due()
         averages = self._estimator.make_cov_update_op(due.averages, should_decay=due.step)
-        variables = [*self._estimator.get_cov_vars(), *self._estimator.get_inv_vars()]
+        variables = [*self._estimator.cov_variables, *self._estimator.inv_variables]
         is_apart = not self._step.reads_averages and all(map(is_resource, variables))
         with (
             v1.control_dependencies([] if is_apart else [averages]),

@@ -195,7 +195,7 @@ def test_inverses_see_the_damping_before_the_judgement_of_their_run(build_mlp, s
         pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
         damping = dampings[1 if step == 2 else step]
         expected = np.linalg.inv(a + pi * np.sqrt(damping) * np.eye(len(a)))
-        found = session.run(optimizer.factors[0].get_inv_vars()[0])
+        found = session.run(optimizer.factors[0].inv_variables[0])
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert dampings[0] == dampings[1] != dampings[2] == dampings[3]
     assert dampings[0] != pytest.approx(0.3)
