@@ -24,6 +24,7 @@ from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
 from kfac.linalg import tensor_ops
 from kfac.moved_names import finder, with_moved_attributes
+from kfac.old_hooks import check_overrides
 from kfac.schedules import called_once, current
 from kfac.state import initial_zeros
 from kfac.update.assembly import StepSettings, assemble_step
@@ -167,7 +168,10 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Raises:
           ValueError: A number is out of its range, a choice is unknown, or arguments do not go
             with each other.
+          TypeError: A subclass overrides a method that tensorflow/kfac called, and that is never
+            called here.
         """
+        check_overrides(type(self), KfacOptimizer)
         check_number("damping", damping, "> 0", lambda x: x > 0)
         check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
         check_number("weight_decay_coeff", weight_decay_coeff, ">= 0", lambda x: x >= 0)
@@ -232,7 +236,12 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             dtype=dtype,
         )
         self._damping_rule, self._momentum_rule, self._change, self._step = assemble_step(
-            name, self._estimator, self._losses, settings, self._make_velocities
+            name,
+            self._estimator,
+            self._losses,
+            settings,
+            self._make_velocities,
+            self._multiply_preconditioner,
         )
         self._refresh_by(RefreshByCaller(self._step, self._estimator))
 
@@ -318,6 +327,26 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """
         pairs = self.check_gradients(grads_and_vars)
         return self._refresh.apply(pairs, global_step, name)
+
+    def multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+        """Multiplies a vector by M⁻¹, with the inverses as they are; every step calls it.
+
+        A subclass may override it, to correct the products or to have other ones. It may call
+        `super().multiply_preconditioner`, also with other vectors, such as `params_stats`. Steps
+        multiply gradients by it, and with "adam" velocities.
+
+        Args:
+          vecs_and_vars: (part of the vector, variable) for all registered variables, each part
+            shaped as its variable. Gradients of embeddings may be IndexedSlices.
+
+        Returns:
+          (product, variable) for the same variables, in the same order.
+        """
+        return self._refresh.preconditioner.multiply_inverse(list(vecs_and_vars))
+
+    def _multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+        """The same by its name in tensorflow/kfac, which a subclass may override instead."""
+        return self.multiply_preconditioner(vecs_and_vars)
 
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.

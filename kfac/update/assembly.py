@@ -14,6 +14,7 @@ from kfac.update.damping_adaptation import AdaptationSettings, make_damping_rule
 from kfac.update.model_change import ModelChange
 from kfac.update.momentum import Momentum, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
+from kfac.update.preconditioner import MultiplyInverse
 from kfac.update.step import KfacStep, StepRules
 from kfac.update.training_loss import TrainingLoss
 
@@ -69,6 +70,7 @@ def assemble_step(
     losses: TrainingLoss,
     settings: StepSettings,
     make_velocities: Callable[[Sequence[Variable]], list[Variable]],
+    multiply_inverse: MultiplyInverse,
 ) -> StepParts:
     """Makes a step and its rules.
 
@@ -78,6 +80,7 @@ def assemble_step(
       losses: The loss that is minimized.
       settings: Settings of the rules.
       make_velocities: As in `KfacStep`.
+      multiply_inverse: As in `KfacStep`.
 
     Raises:
       ValueError: A setting is out of its range, or settings do not go with each other.
@@ -104,4 +107,5 @@ def assemble_step(
         may_reject=settings.adaptation.rejection_threshold is not None,
         damping_reads_averages=settings.damping_reads_averages,
     )
-    return StepParts(damping, momentum, change, KfacStep(name, estimator, rules, make_velocities))
+    step = KfacStep(name, estimator, rules, make_velocities, multiply_inverse)
+    return StepParts(damping, momentum, change, step)

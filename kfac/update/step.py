@@ -22,7 +22,7 @@ from kfac.update import health
 from kfac.update.damping import DampingRule, StepPrediction
 from kfac.update.model_change import ModelChange
 from kfac.update.momentum import Momentum, Step, StepInputs
-from kfac.update.preconditioner import Preconditioner
+from kfac.update.preconditioner import MultiplyInverse, Preconditioner, preconditioned
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -106,6 +106,7 @@ class KfacStep:
         estimator: FisherEstimator,
         rules: StepRules,
         make_velocities: Callable[[Sequence[Variable]], list[Variable]],
+        multiply_inverse: MultiplyInverse,
     ) -> None:
         """Makes no ops or variables.
 
@@ -114,11 +115,13 @@ class KfacStep:
           estimator: The curvature.
           rules: Momentum and damping.
           make_velocities: Returns the velocity of each of some variables; makes them once.
+          multiply_inverse: Multiplies vectors by the inverse curvature.
         """
         self._name = name
         self._estimator = estimator
         self._rules = rules
         self._make_velocities = make_velocities
+        self._multiply_inverse = multiply_inverse
         self._counters: dict[str, Variable] = {}
         self._before_step: Operation = None
 
@@ -198,7 +201,7 @@ class KfacStep:
         Args:
           pairs: (gradient, variable) for every registered variable.
           conditions: Operations that the step waits for, and whether it is made.
-          preconditioner: Multiplies gradients by the inverse curvature.
+          preconditioner: Makes vectors of gradients, and multiplies them by the curvature.
           global_step: Incremented by one after the step.
           name: Name of the returned op.
 
@@ -238,7 +241,9 @@ class KfacStep:
             gradients=gradients,
             variables=variables,
             velocities=[read(velocity) for velocity in velocities],
-            precondition=functools.partial(preconditioner.precondition, variables=variables),
+            precondition=functools.partial(
+                preconditioned, self._multiply_inverse, variables=variables
+            ),
             multiply=functools.partial(preconditioner.multiply, variables=variables),
             damping=damping,
             model_damping=tensor_ops.as_scalar(
