@@ -51,12 +51,12 @@ class KeptFunctions:
           ValueError: It is not registered, or its variables have not been made.
         """
         slot = self._slots.get((function, damping.name))
-        if slot is None or not slot.variables:
+        if slot is None or slot.matrix is None:
             raise ValueError(
                 f"Factor {self._factor!r} does not keep {function.name!r} for damping "
                 f"{damping.name!r}. Register it before its variables are made."
             )
-        return read(slot.variables[0])
+        return read(slot.matrix)
 
     def updated(self, matrix: Tensor, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes all functions of one matrix; returns the changes of their variables.

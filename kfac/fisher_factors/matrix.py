@@ -102,7 +102,7 @@ class MatrixFactor(FisherFactor):
         return DenseOperator(tf.cast(damped, self.inverse_dtype))
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all registered functions; returns the changes of `get_inv_vars()`.
+        """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each; `dampings` among them.
