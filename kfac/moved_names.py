@@ -17,7 +17,9 @@ _Class = TypeVar("_Class", bound=type)
 
 _CONFIG = "kfac.LayerCollection(config=kfac.CurvatureConfig(…)), whose fields are its arguments"
 _NONE = "nothing: averages are exact from the first update on, and over all towers' examples"
-_REGISTRATION = "the register_… methods of kfac.LayerCollection, which make the blocks"
+_REGISTRATION = (
+    "the register_… methods of kfac.LayerCollection, which make the blocks, or register_block"
+)
 _PRIVATE = "nothing: this is part of how factors work, and not public"
 _SCANNER = "kfac.graph_search.register_layers, or auto_register_layers of the layer collection"
 _STRATEGY = "the argument placement_strategy='round_robin' of kfac.KfacOptimizer"
@@ -264,7 +266,6 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "default_embedding_multi_approximation": "default_fully_connected_multi_approximation",
             "eval_losses_on_samples": "eval_losses(target_mode='sample')",
             "get_use_count_map": "check_registration(variables), which compares the uses",
-            "register_block": _REGISTRATION,
             "register_embedding": "register_fully_connected(…, dense_inputs=False)",
             "register_embedding_multi": "register_fully_connected_multi(…, dense_inputs=False)",
             "register_loss_function": "the method of the loss's kind, such as "

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
     ConvInputKroneckerFactor,
@@ -51,6 +51,7 @@ __all__ = [
     "MatrixFactor",
     "MatrixFunction",
     "MatrixSlot",
+    "Moment",
     "NaiveDiagonalFactor",
     "NaiveFullFactor",
     "Power",
