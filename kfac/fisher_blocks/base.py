@@ -25,6 +25,20 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.moved_names import with_moved_attributes
+from kfac.old_hooks import refuse_single_functions
+
+_SINGLE_FUNCTIONS = (
+    "register_matpower",
+    "register_inverse",
+    "register_cholesky",
+    "register_cholesky_inverse",
+    "multiply",
+    "multiply_inverse",
+    "multiply_matpower",
+    "multiply_cholesky",
+    "multiply_cholesky_inverse",
+)
+_GENERAL = "register(function) and multiply_function(function, vector, transpose)"
 
 
 class FactorMaker(Protocol):
@@ -56,6 +70,11 @@ class FisherBlock(abc.ABC):
       name: Name of the first parameter; used for variables and messages.
       factor_maker: The layer collection.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses methods for a single matrix function, which would never be called."""
+        super().__init_subclass__(**kwargs)
+        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
         """Registers no tower and makes no factor yet.

@@ -27,6 +27,7 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.moved_names import with_moved_attributes
+from kfac.old_hooks import refuse_single_functions
 from kfac.state import Change, assign_all
 
 v1 = tf.compat.v1
@@ -43,6 +44,19 @@ _FAR_FROM_OVERFLOW = 2.0**-40
 
 LARGE_INVERSE = 1024.0**3
 """Cost from which an inverse keeps all cores of a device busy by itself."""
+
+
+_SINGLE_FUNCTIONS = (
+    "register_matpower",
+    "register_inverse",
+    "register_cholesky",
+    "register_cholesky_inverse",
+    "get_matpower",
+    "get_inverse",
+    "get_cholesky",
+    "get_cholesky_inverse",
+)
+_GENERAL = "register(function, damping) and operator(function, damping)"
 
 
 class Moment(NamedTuple):
@@ -75,6 +89,11 @@ class FisherFactor(abc.ABC):
     Attributes:
       name: Path of the variables below `kfac/`.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses methods for a single matrix function, which would never be called."""
+        super().__init_subclass__(**kwargs)
+        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(
         self,
