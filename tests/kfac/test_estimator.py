@@ -358,6 +358,22 @@ def test_product_with_the_damped_matrix(graph, session):
     np.testing.assert_allclose(product, left @ vector @ right, rtol=1e-10)
 
 
+def test_blocks_without_inverse_are_damped_identity_matrices(graph, session):
+    variables, estimator = make_dense()
+    pairs = vectors(variables)
+    products = [
+        estimator.multiply_inverse(pairs, from_identity=True),
+        estimator.multiply_inverse(pairs),
+        estimator.multiply(pairs, from_identity=True),
+    ]
+    session.run(v1.global_variables_initializer())
+    eigenvalue = (1 + np.sqrt(0.1)) ** 2
+    given, *found = session.run([[part for part, _ in product] for product in [pairs, *products]])
+    for product, factor in zip(found, (1 / eigenvalue, 0, eigenvalue), strict=True):
+        for part, vector in zip(product, given, strict=True):
+            np.testing.assert_allclose(part, factor * vector, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("call", "kwargs", "message"),
     [
