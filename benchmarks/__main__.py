@@ -77,6 +77,7 @@ PLANS: Mapping[str, Plan] = {
     "resnet_kfac": Plan(
         "resnet_kfac", 10, ("--network=resnet20", "--curvature_share=0.125", "--steps=100")
     ),
+    "start": Plan("start", 30, ("--network=resnet20", "--rival=tensorflow-kfac")),
     "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),

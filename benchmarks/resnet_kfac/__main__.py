@@ -159,7 +159,7 @@ def main(argv: Sequence[str]) -> None:
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
     flags.DEFINE_multi_enum(
-        "network", list(NETWORK_NAMES), NETWORK_NAMES, "Network; may be repeated."
+        "network", ["resnet20", "resnet50"], NETWORK_NAMES, "Network; may be repeated."
     )
     flags.DEFINE_integer("batch_size", 0, "Examples in a batch. 0: the usual number.", 0)
     flags.DEFINE_float(
