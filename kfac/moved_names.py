@@ -55,7 +55,8 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {
         "kfac": {
             "async_inv_cov_update_kfac_opt": "kfac.async_updates",
-            "examples": "the programs of this project, in the folder examples of its sources",
+            "examples": "examples.convnet_tutorial and examples.mlp_tutorial in this project's "
+            "sources, which have the tutorials' functions",
             "data_reader_alt": "kfac.data_reader, with CachedIndexedReader",
             "periodic_inv_cov_update_kfac_opt": "kfac.periodic",
             "python": "the modules of kfac itself, such as kfac.optimizer",

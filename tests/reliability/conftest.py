@@ -48,7 +48,7 @@ def chaos():
 
 @pytest.fixture(scope="session")
 def print_row():
-    """Prints a row of a table of `docs/explanations/reliability.md`."""
+    """Prints a row of a table of `docs/explanations/reliability_measured.md`."""
 
     def print_cells(*cells):
         print(f"| {' | '.join(map(str, cells))} |")
