@@ -24,6 +24,7 @@ _WORKER = """
 import functools, json, os, sys, time
 import tensorflow as tf
 from replicate.estimator.cluster import connections, servers
+from replicate.estimator.cluster.brief_session import restricted_options
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import ServerSession
@@ -41,7 +42,8 @@ config = RunConfig(cluster=ClusterConfig(jobs, "worker", 0))
 server = servers.start_server(config)
 with tf.Graph().as_default() as graph, tf.compat.v1.device("/job:ps/task:0"):
     value = tf.random.uniform([])
-session = ServerSession(config.master, graph, servers.restricted_options(config, "/job:ps", "/job:worker/task:0"))
+options = restricted_options(config, "/job:ps", "/job:worker/task:0")
+session = ServerSession(config.master, graph, options)
 session.run(value)
 calls = {
     "tell": lambda: servers.tell_parameter_servers(server.target, config),
