@@ -116,10 +116,10 @@ class SummaryHook(ScheduledHook):
     def end(self, session: v1.Session) -> None:
         """Writes the loss of the last step, if its summaries were not written."""
         del session
-        step = self._readings.step
-        if self._adds_last_loss and step > self._written_step:
-            loss = v1.Summary.Value(tag=_LOSS, simple_value=float(self._readings.loss))
-            self._writer.add_summary(v1.Summary(value=[loss]), step)
+        step, loss = self._readings.step, self._readings.loss
+        if self._adds_last_loss and loss is not None and step > self._written_step:
+            value = v1.Summary.Value(tag=_LOSS, simple_value=loss)
+            self._writer.add_summary(v1.Summary(value=[value]), step)
 
 
 class SpeedHook(ScheduledHook):
