@@ -17,9 +17,9 @@ from model_deploy.devices import completed
 from model_deploy.local_variables import current_task, local_variables_on
 from replicate._types import Graph
 from replicate.errors import ClusterError
+from replicate.estimator.cluster.brief_session import own_device
 from replicate.estimator.cluster.servers import (
     WaitCancelled,
-    own_device,
     poll_secs,
     wait_for_parameter_servers,
 )

@@ -184,7 +184,7 @@ def test_event_file_holds_loss_and_speed(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path, save_summary_steps=2, log_step_count_steps=3)
     estimator.train(linear.input_fn, steps=6)
     events = EventAccumulator(str(tmp_path)).Reload()
-    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5]
+    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5, 6]
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6]
     assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
 
@@ -194,7 +194,7 @@ def test_resume_keeps_the_events_of_its_first_step(linear, tmp_path):
         estimator = linear.make_estimator(tmp_path, save_summary_steps=3, log_step_count_steps=3)
         estimator.train(linear.input_fn, max_steps=max_steps)
     events = EventAccumulator(str(tmp_path)).Reload()
-    assert [event.step for event in events.Scalars("loss")] == [1, 4, 5, 8]
+    assert [event.step for event in events.Scalars("loss")] == [1, 4, 5, 8, 9]
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 4, 7, 9]
 
 
