@@ -39,6 +39,7 @@ from kfac import (
     optimizer,
     periodic,
     placement,
+    utils,
     worker_roles,
 )
 from kfac.async_updates import AsyncInvCovUpdateKfacOpt, AsyncUpdateHook
@@ -90,6 +91,7 @@ __all__ = [
     "optimizer",
     "periodic",
     "placement",
+    "utils",
     "worker_roles",
 ]
 

@@ -9,7 +9,6 @@ References:
 """
 
 import contextlib
-import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ from kfac.update.asynchronous_refresh import AsynchronousRefresh
 v1 = tf.compat.v1
 
 
-@typing.final
 class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
     """`KfacOptimizer` whose averages and inverses are updated in the background.
 

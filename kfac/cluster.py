@@ -8,7 +8,6 @@ References:
   approximations", §3.
 """
 
-import typing
 from typing import Any
 
 import tensorflow as tf
@@ -24,7 +23,6 @@ from kfac.worker_roles import WorkerRole
 v1 = tf.compat.v1
 
 
-@typing.final
 class ClusterKfacOpt(KfacOptimizer):
     """`KfacOptimizer` for a worker of a cluster, which does its share of the curvature.
 

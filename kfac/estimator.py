@@ -225,15 +225,33 @@ class FisherEstimator:
         self._instantiate()
         return self._collection.get_factors()
 
-    def get_cov_vars(self) -> list[Variable]:
-        """Returns the variables of all averages and sums for them, and the sample step."""
-        averages = [v for factor in self.factors for v in factor.get_cov_vars()]
+    def get_cov_vars(self) -> tuple[list[Tensor], ...]:
+        """Returns the moving averages of each factor, read now, in the order of `factors`.
+
+        Most factors have one. All are NaN before the first update. Makes all variables.
+        """
+        self.make_vars()
+        return tuple(factor.get_cov_vars() for factor in self.factors)
+
+    def get_inv_vars(self) -> tuple[list[Variable], ...]:
+        """Returns the variables of the inverses of each factor, in the order of `factors`.
+
+        They are zero before the first update. Makes all variables.
+        """
+        self.make_vars()
+        return tuple(factor.get_inv_vars() for factor in self.factors)
+
+    @property
+    def cov_variables(self) -> list[Variable]:
+        """The variables of all averages and of sums for them, and the sample step."""
+        averages = [v for factor in self.factors for v in factor.cov_variables]
         sums = [*self._sums.variables, self._sums.refused] if self._sums else []
         return [*averages, *sums, self._instantiate().sample_step]
 
-    def get_inv_vars(self) -> list[Variable]:
-        """Returns the variables of all inverses."""
-        return [v for factor in self.factors for v in factor.get_inv_vars()]
+    @property
+    def inv_variables(self) -> list[Variable]:
+        """The variables of all inverses, and their counters."""
+        return [v for factor in self.factors for v in factor.inv_variables]
 
     def _instantiate(self) -> _Plan:
         """Finalizes the collection, makes factors and places them; once."""
@@ -304,7 +322,7 @@ class FisherEstimator:
     def _cov_variable_thunks(self) -> list[VariablesThunk]:
         def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
             factor.instantiate_cov_variables(place.variables)
-            return factor.get_cov_vars()
+            return factor.cov_variables
 
         places = self._instantiate().placement.cov
         return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
@@ -312,7 +330,7 @@ class FisherEstimator:
     def _inv_variable_thunks(self) -> list[VariablesThunk]:
         def make(factor: FisherFactor, place: Place) -> Sequence[Variable]:
             factor.instantiate_inv_variables(place.variables)
-            return factor.get_inv_vars()
+            return factor.inv_variables
 
         places = self._instantiate().placement.inv
         return [functools.partial(make, *pair) for pair in zip(self.factors, places, strict=True)]
@@ -361,7 +379,7 @@ class FisherEstimator:
         """
         self.make_vars()
         plan = self._instantiate()
-        averages = [v for factor in self.factors for v in factor.get_cov_vars()]
+        averages = [v for factor in self.factors for v in factor.cov_variables]
         used = self._sums.variables if self._sums else [plan.sample_step]
 
         def updated(backward: BackwardPass) -> list[Change]:
@@ -416,7 +434,7 @@ class FisherEstimator:
 
     def has_averages(self) -> Tensor:
         """Returns whether any batch was folded into all averages so far, bool []."""
-        return tf.reduce_all([read(factor.get_cov_vars()[1]) > 0 for factor in self.factors])
+        return tf.reduce_all([read(factor.cov_variables[1]) > 0 for factor in self.factors])
 
     def has_statistics(self) -> Tensor:
         """Returns whether `make_accumulation_op` added any since the last update, bool []."""

@@ -20,7 +20,7 @@ from kfac.graph_search.auto_registration import AutoRegistration
 from kfac.graph_search.decision import Decision, decision_lines
 from kfac.loss_functions import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.registration import convolutions, dense_layers, losses
+from kfac.registration import convolutions, dense_layers, losses, own_blocks
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
@@ -163,6 +163,7 @@ class LayerCollection:
     register_depthwise_conv2d = _of_layers(convolutions.register_depthwise_conv2d)
     register_separable_conv2d = _of_layers(convolutions.register_separable_conv2d)
     register_conv2d_multi = _of_layers(convolutions.register_conv2d_multi)
+    register_block = _of_layers(own_blocks.register_block)
     define_linked_parameters = _of_layers(LayerTable.define_linked_parameters)
     make_or_get_factor = _of_layers(LayerTable.make_or_get_factor)
 

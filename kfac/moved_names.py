@@ -17,7 +17,9 @@ _Class = TypeVar("_Class", bound=type)
 
 _CONFIG = "kfac.LayerCollection(config=kfac.CurvatureConfig(…)), whose fields are its arguments"
 _NONE = "nothing: averages are exact from the first update on, and over all towers' examples"
-_REGISTRATION = "the register_… methods of kfac.LayerCollection, which make the blocks"
+_REGISTRATION = (
+    "the register_… methods of kfac.LayerCollection, which make the blocks, or register_block"
+)
 _PRIVATE = "nothing: this is part of how factors work, and not public"
 _SCANNER = "kfac.graph_search.register_layers, or auto_register_layers of the layer collection"
 _STRATEGY = "the argument placement_strategy='round_robin' of kfac.KfacOptimizer"
@@ -61,8 +63,6 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "periodic_inv_cov_update_kfac_opt": "kfac.periodic",
             "python": "the modules of kfac itself, such as kfac.optimizer",
             "tensormatch": "kfac.graph_search",
-            "utils": f"for utils.set_global_constants {_CONFIG}; for utils.batch_execute "
-            "kfac.batch_execute",
         },
         "kfac.estimator": {
             "FisherEstimatorRoundRobin": f"kfac.estimator.FisherEstimator, with {_STRATEGY}",
@@ -153,11 +153,64 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
         ),
         "kfac.optimizer": {
             "set_global_constants": "the constructor's argument include_damping_in_qmodel_change",
-            **dict.fromkeys(("ip", "ip_p", "sprod", "sprod_p"), "tf.reduce_sum and operators"),
+            **{name: f"kfac.utils.{name}" for name in ("ip", "ip_p", "sprod", "sprod_p")},
         },
         "kfac.placement": {
             "ReplicaRoundRobinPlacementMixin": _TOWERS,
             "RoundRobinPlacementMixin": _STRATEGY,
+        },
+        "kfac.utils": {
+            "SubGraph": "nothing: a layer collection makes its own when it is final",
+            "batch_execute": "kfac.batch_execute",
+            "ensure_sequence": "kfac.graph_search.ensure_sequence",
+            "set_global_constants": _CONFIG,
+            **dict.fromkeys(
+                (
+                    "layer_params_to_mat2d",
+                    "mat2d_to_layer_params",
+                    "AccumulatorVariable",
+                    "MirroredVariableWrapper",
+                    "MovingAverageVariable",
+                    "PartitionedTensor",
+                    "SequenceDict",
+                    "all_average",
+                    "all_sum",
+                    "assert_variables_match_pairs_list",
+                    "cholesky",
+                    "cls_name",
+                    "column_to_tensors",
+                    "extract_convolution_patches",
+                    "extract_pointwise_conv2d_patches",
+                    "fwd_gradients",
+                    "generate_random_signs",
+                    "get_num_replicas",
+                    "get_replica_id",
+                    "get_shape",
+                    "get_tf_replicator",
+                    "is_data_format_channel_last",
+                    "is_reference_variable",
+                    "is_replicated",
+                    "is_tpu_replicated",
+                    "kronecker_product",
+                    "map_gather",
+                    "matmul_diag_sparse",
+                    "matmul_sparse_dense",
+                    "multiline_print",
+                    "num_conv_locations",
+                    "posdef_eig",
+                    "posdef_eig_self_adjoint",
+                    "posdef_eig_svd",
+                    "posdef_inv",
+                    "posdef_inv_cholesky",
+                    "posdef_inv_eig",
+                    "posdef_inv_matrix_inverse",
+                    "preferred_int_dtype",
+                    "smart_assign",
+                    "smart_cond",
+                    "tensors_to_column",
+                ),
+                "TensorFlow's own functions: this was part of how blocks and factors work",
+            ),
         },
     }
 )
@@ -214,7 +267,6 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "default_embedding_multi_approximation": "default_fully_connected_multi_approximation",
             "eval_losses_on_samples": "eval_losses(target_mode='sample')",
             "get_use_count_map": "check_registration(variables), which compares the uses",
-            "register_block": _REGISTRATION,
             "register_embedding": "register_fully_connected(…, dense_inputs=False)",
             "register_embedding_multi": "register_fully_connected_multi(…, dense_inputs=False)",
             "register_loss_function": "the method of the loss's kind, such as "

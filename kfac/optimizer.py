@@ -24,9 +24,11 @@ from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
 from kfac.linalg import tensor_ops
 from kfac.moved_names import finder, with_moved_attributes
+from kfac.old_hooks import check_overrides
 from kfac.schedules import called_once, current
 from kfac.state import initial_zeros
 from kfac.update.assembly import StepSettings, assemble_step
+from kfac.update.damping import NAN
 from kfac.update.damping_adaptation import AdaptationSettings
 from kfac.update.momentum import MOMENTUM_TYPES
 from kfac.update.momentum.choice import MomentumSettings
@@ -132,9 +134,9 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           compute_params_stats: Whether `params_stats` is to be served.
           adapt_damping: Whether λ adapts to how well the quadratic model foretells the loss of
             the mini-batch. It is then in a variable; the given one, if it is a Variable.
-          update_damping_immediately: Whether it adapts right after a step, in the same run, which
-            needs resource variables and `train_batch`; else at the start of the next step, with
-            `prev_train_batch`.
+          update_damping_immediately: True if it adapts right after a step, in the same run, which
+            needs resource variables and `train_batch`. Else it does so at the start of the next
+            step, with `prev_train_batch`; inverses computed in that step use λ from before.
           is_chief: Whether this process adapts it, or only has the variables.
           prev_train_batch: The batch of the step before, as `loss_fn` takes it.
           loss: The loss; None means that which `compute_gradients` is given.
@@ -166,7 +168,10 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Raises:
           ValueError: A number is out of its range, a choice is unknown, or arguments do not go
             with each other.
+          TypeError: A subclass overrides a method that tensorflow/kfac called, and that is never
+            called here.
         """
+        check_overrides(type(self), KfacOptimizer)
         check_number("damping", damping, "> 0", lambda x: x > 0)
         check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
         check_number("weight_decay_coeff", weight_decay_coeff, ">= 0", lambda x: x >= 0)
@@ -230,8 +235,13 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
             dtype=dtype,
         )
-        self._damping_rule, self._momentum_rule, self._step = assemble_step(
-            name, self._estimator, self._losses, settings, self._make_velocities
+        self._damping_rule, self._momentum_rule, self._change, self._step = assemble_step(
+            name,
+            self._estimator,
+            self._losses,
+            settings,
+            self._make_velocities,
+            self._multiply_preconditioner,
         )
         self._refresh_by(RefreshByCaller(self._step, self._estimator))
 
@@ -318,11 +328,32 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         pairs = self.check_gradients(grads_and_vars)
         return self._refresh.apply(pairs, global_step, name)
 
+    def multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+        """Multiplies a vector by M⁻¹, with the inverses as they are; every step calls it.
+
+        A subclass may override it, to correct the products or to have other ones. It may call
+        `super().multiply_preconditioner`, also with other vectors, such as `params_stats`. Steps
+        multiply gradients by it, and with "adam" velocities.
+
+        Args:
+          vecs_and_vars: (part of the vector, variable) for all registered variables, each part
+            shaped as its variable. Gradients of embeddings may be IndexedSlices.
+
+        Returns:
+          (product, variable) for the same variables, in the same order.
+        """
+        return self._refresh.preconditioner.multiply_inverse(list(vecs_and_vars))
+
+    def _multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
+        """The same by its name in tensorflow/kfac, which a subclass may override instead."""
+        return self.multiply_preconditioner(vecs_and_vars)
+
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.
 
-        It is made once. Every step waits for it. Inverses that are updated with the damping of the
-        same step must wait for it, too. It must wait for the averages if damping is calibrated.
+        It is made once. Every step waits for it. Updates of inverses that are built after it use
+        the damping from before an adaptation, as in tensorflow/kfac, but with the calibration. It
+        must wait for the averages if damping is calibrated.
         """
         return self._step.prepare_damping()
 
@@ -342,7 +373,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         step = self._step.variables
         if not step:
             return []
-        curvature = [*self.get_cov_vars(), *self.get_inv_vars()]
+        curvature = [*self._estimator.cov_variables, *self._estimator.inv_variables]
         return [*super().variables(), *step, *curvature, *self._refresh.variables]
 
     def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
@@ -357,7 +388,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     def _preconditioner_damping(self) -> Scalar:
         """Returns the damping of M, now."""
-        damping, factor = self._damping_rule.read(), current(self._precon_damping_mult)
+        damping, factor = self._damping_rule.read_for_inverses(), current(self._precon_damping_mult)
         return tensor_ops.as_scalar(factor, tf.float64) * tensor_ops.as_scalar(damping, tf.float64)
 
     @property
@@ -387,8 +418,12 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     @property
     def qmodel_change(self) -> Scalar:
-        """The change of the quadratic model at the last adaptation; NaN before it."""
-        return self._damping_rule.model_change
+        """The change that the quadratic model foretold; NaN before the first such step.
+
+        With the "qmodel" types of the last step, with others, if the damping adapts, of the last
+        step that was judged by it.
+        """
+        return NAN if self._change is None else self._change.variable
 
     @property
     def counter(self) -> Variable:
@@ -434,12 +469,12 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """
         return self._estimator.params_stats
 
-    def get_cov_vars(self) -> list[Variable]:
-        """Returns the variables of all moving averages, and the sample step."""
+    def get_cov_vars(self) -> tuple[list[Tensor], ...]:
+        """Returns the moving averages of each factor; see `FisherEstimator.get_cov_vars`."""
         return self._estimator.get_cov_vars()
 
-    def get_inv_vars(self) -> list[Variable]:
-        """Returns the variables of all inverses."""
+    def get_inv_vars(self) -> tuple[list[Variable], ...]:
+        """Returns the variables of the inverses of each factor; see `FisherEstimator`."""
         return self._estimator.get_inv_vars()
 
     def make_vars_and_create_op_thunks(

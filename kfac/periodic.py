@@ -4,7 +4,6 @@ This is the class that most programs use. The policy is `kfac.update.periodic_re
 else `kfac.optimizer`'s.
 """
 
-import typing
 import warnings
 from typing import Any
 
@@ -15,7 +14,6 @@ from kfac.schedules import decay_per_update
 from kfac.update.periodic_refresh import PeriodicRefresh, RefreshPeriods
 
 
-@typing.final
 class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
     """`KfacOptimizer` whose step first updates averages and inverses, when they are due."""
 

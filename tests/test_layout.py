@@ -44,6 +44,7 @@ PUBLIC = {
         "optimizer",
         "periodic",
         "placement",
+        "utils",
         "worker_roles",
     ],
     "model_deploy": [

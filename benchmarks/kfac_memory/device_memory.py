@@ -137,7 +137,7 @@ def by_rows(factors: Sequence[FactorMemory]) -> dict[int, list[FactorMemory]]:
 
 
 def _of_factor(factor: Factor) -> FactorMemory:
-    average, inverses = factor.get_cov_vars()[:1], [slot.variables[0] for slot in factor.inverses]
+    average, inverses = factor.cov_variables[:1], [slot.variables[0] for slot in factor.inverses]
     (at,) = _bytes_by_device(average)
     return FactorMemory(
         name=factor.name,

@@ -47,7 +47,7 @@ def fold_batch(
       ema_decay: β, weight of the past.
 
     Returns:
-      The changes of their `get_cov_vars()`, factor after factor.
+      The changes of their `cov_variables`, factor after factor.
     """
     known: list[Tensor | None] = []
     finite = [batch.is_finite]
@@ -91,7 +91,7 @@ def fold_statistics(
       ema_decay: β, weight of the past.
 
     Returns:
-      The changes of their `get_cov_vars()`, factor after factor.
+      The changes of their `cov_variables`, factor after factor.
     """
     finite = []
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):

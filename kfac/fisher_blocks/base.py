@@ -55,8 +55,20 @@ class FisherBlock(abc.ABC):
         Args:
           layer_collection: Makes and shares factors.
           params: The layer's parameter, or a tuple of its parameters.
+
+        Raises:
+          TypeError: It is something else.
         """
-        self.params = params
+        others = [param for param in as_tuple(params) if not hasattr(param, "op")]
+        if others:
+            raise TypeError(
+                f"Cannot make a block {type(self).__name__} with {params!r} as its parameters. "
+                "Accepted is the layer's parameter, or a tuple of its parameters, which a block "
+                "is given here and not in its registration. So it needs no has_bias: write "
+                f"{type(self).__name__}(layer_collection, (weight, bias), …), and register it with "
+                "layer_collection.register_block(block, inputs, outputs)."
+            )
+        self.params: Parameters = tuple(params) if isinstance(params, list) else params
         self.name: str = as_tuple(params)[0].op.name
         self.factor_maker = layer_collection
         self._inputs: list[Any] = []

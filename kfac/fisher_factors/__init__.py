@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.base import FisherFactor, Moment
 from kfac.fisher_factors.conv import (
     ConvDiagonalFactor,
     ConvInputKroneckerFactor,
@@ -47,6 +47,7 @@ __all__ = [
     "FullyConnectedMultiKF",
     "MatrixFactor",
     "MatrixSlot",
+    "Moment",
     "NaiveDiagonalFactor",
     "NaiveFullFactor",
     "ScaleAndShiftDiagonalFactor",

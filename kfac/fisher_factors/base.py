@@ -170,9 +170,14 @@ class FisherFactor(abc.ABC):
             known.append(self._average.read_weight() > 0)
         return tensor_ops.all_true(known)
 
-    def get_inv_vars(self) -> tuple[Variable, ...]:
-        """Returns the variables of all registered functions, in order of registration."""
+    @property
+    def inv_variables(self) -> tuple[Variable, ...]:
+        """The variables of all registered functions: of each its matrix and its counters."""
         return tuple(v for slot in self.inverses for v in slot.variables)
+
+    def get_inv_vars(self) -> list[Variable]:
+        """Returns the variables of the matrices of all registered functions, in their order."""
+        return [slot.matrix for slot in self.inverses]
 
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -192,7 +197,7 @@ class FisherFactor(abc.ABC):
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:
         """All variables that an update of the inverses assigns."""
-        return self.get_inv_vars()
+        return self.inv_variables
 
     @property
     def dampings(self) -> tuple[Damping, ...]:
@@ -241,9 +246,14 @@ class FisherFactor(abc.ABC):
         """The same as `value`."""
         return self.value
 
-    def get_cov_vars(self) -> tuple[Variable, ...]:
-        """Returns the sum S, the weight w and the number of refused statistics."""
+    @property
+    def cov_variables(self) -> tuple[Variable, ...]:
+        """The variables of the sum S, the weight w and the number of refused statistics."""
         return self._average.variables
+
+    def get_cov_vars(self) -> list[Tensor]:
+        """Returns the moving averages, read now; NaN before the first update."""
+        return [self.value]
 
     def instantiate_cov_variables(self, device: str = "") -> None:
         """Makes the variables of the moving average, once, on `device`."""
@@ -340,7 +350,7 @@ class FisherFactor(abc.ABC):
     def updated_average(
         self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
     ) -> list[Change]:
-        """Adds a batch to the average; returns the changes of `get_cov_vars()`.
+        """Adds a batch to the average; returns the changes of `cov_variables`.
 
         Args:
           statistic: C of `cov_shape`.

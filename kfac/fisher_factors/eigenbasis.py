@@ -126,7 +126,7 @@ class EigenbasisFactor(DiagonalFactor):
     @property
     def inverse_update_vars(self) -> tuple[Variable, ...]:
         """The variables of the bases, and the sum S."""
-        return *self.get_inv_vars(), self._average.total
+        return *self.inv_variables, self._average.total
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes the bases and moves S; returns the changes of `inverse_update_vars`.

@@ -122,7 +122,7 @@ class MatrixFactor(FisherFactor):
         return DenseOperator(self._functions.read(Request(damping.name, "cholesky_inverse")))
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all registered functions; returns the changes of `get_inv_vars()`.
+        """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each; `dampings` among them.

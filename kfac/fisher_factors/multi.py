@@ -106,6 +106,10 @@ class FullyConnectedMultiKF(StructuredFactor):
         """C₀ [dimension, dimension], read now."""
         return self.value[0]
 
+    def get_cov_vars(self) -> list[Tensor]:
+        """Returns C₀ and C₁ [dimension, dimension], read now; NaN before the first update."""
+        return tf.unstack(self.value)
+
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns C₀, read now."""
         return DenseOperator(self.cov)
@@ -133,7 +137,7 @@ class FullyConnectedMultiKF(StructuredFactor):
         raise self._unsupported(f"power {exponent:g}")
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Computes all registered functions; returns the changes of `get_inv_vars()`.
+        """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each; `dampings` among them.

@@ -121,6 +121,11 @@ class MatrixSlot:
         """The matrix and the counters; empty before they are made."""
         return () if self._matrix is None else (self._matrix, self._rare_paths)
 
+    @property
+    def matrix(self) -> Variable:
+        """The variable of the matrix; None before it is made."""
+        return self._matrix
+
     def read(self) -> Tensor:
         """Reads the matrix now."""
         return read(self._matrix)

@@ -163,6 +163,10 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         """A [dimension, dimension], read now."""
         return self.get_cov_as_linear_operator().to_dense()
 
+    def get_cov_vars(self) -> list[Tensor]:
+        """Returns Σ [c, c] and μ [c], read now; NaN before the first update."""
+        return list(self._parts())
+
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
         return self._plus(tf.zeros([], self.dtype))
@@ -224,7 +228,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
             raise self._unsupported(f"power {exponent:g}")
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Inverts Σ + d·I; returns the changes of `get_inv_vars()`.
+        """Inverts Σ + d·I; returns the changes of `inv_variables`.
 
         Args:
           dampings: d by name, shape [] each; `dampings` among them.

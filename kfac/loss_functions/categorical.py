@@ -3,6 +3,10 @@
 With p = softmax(logits) and q = √p, by example: F = diag(p) − p pᵀ and B = diag(q) − p qᵀ. Since
 the probabilities add up to one, B Bᵀ = F.
 
+It also follows that F 1 = 0, Bᵀ 1 = 0 and B q = 0. So a vector may be shifted by a multiple of 1 or
+q, such that its entry for the most probable class is zero. Without that, products of a confident
+distribution would be small differences of large numbers.
+
 References:
   Martens (2014), arXiv:1412.1193, §9.
 """
@@ -15,6 +19,8 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.loss_functions.base import LossFunction
+
+v1 = tf.compat.v1
 
 
 class _CategoricalLoss(LossFunction):
@@ -65,19 +71,39 @@ class _CategoricalLoss(LossFunction):
         drawn = tf.random.stateless_categorical(flat, num_samples=1, seed=seed, dtype=tf.int64)
         return tf.reshape(drawn, shape[:-1])
 
+    def _is_likeliest(self) -> Tensor:
+        """Returns bool [..., classes], true for the most probable class of each example."""
+        # In a branch these ops must not take the names of ops outside, see `kfac.state.value_if`.
+        with v1.name_scope("likeliest_class"):
+            likeliest = tf.argmax(self._logits, axis=-1)
+            return tf.one_hot(likeliest, tf.shape(self._logits)[-1], True, False, dtype=tf.bool)
+
     def _fisher_product(self, vector: Tensor) -> Tensor:
         p = tf.nn.softmax(self._logits)
-        return p * vector - p * tf.reduce_sum(p * vector, axis=-1, keepdims=True)
+        return p * _centred(vector, p, self._is_likeliest())
 
     def _factor_product(self, vector: Tensor) -> Tensor:
         p = tf.nn.softmax(self._logits)
         q = tf.sqrt(p)
-        return q * vector - p * tf.reduce_sum(q * vector, axis=-1, keepdims=True)
+        is_likeliest = self._is_likeliest()
+        multiple = _entry(vector, is_likeliest) / _entry(q, is_likeliest)
+        shifted = tf.where(is_likeliest, tf.zeros_like(p), vector - multiple * q)
+        return q * shifted - p * tf.reduce_sum(q * shifted, axis=-1, keepdims=True)
 
     def _factor_transpose_product(self, vector: Tensor) -> Tensor:
         p = tf.nn.softmax(self._logits)
-        q = tf.sqrt(p)
-        return q * vector - q * tf.reduce_sum(p * vector, axis=-1, keepdims=True)
+        return tf.sqrt(p) * _centred(vector, p, self._is_likeliest())
+
+
+def _entry(vector: Tensor, is_chosen: Tensor) -> Tensor:
+    """Returns the chosen entry of a vector [..., classes] for each example: [..., 1]."""
+    return tf.reduce_sum(tf.where(is_chosen, vector, tf.zeros_like(vector)), axis=-1, keepdims=True)
+
+
+def _centred(vector: Tensor, p: Tensor, is_likeliest: Tensor) -> Tensor:
+    """Returns v − (p·v) 1 for vectors v [..., classes]."""
+    shifted = vector - _entry(vector, is_likeliest)
+    return shifted - tf.reduce_sum(p * shifted, axis=-1, keepdims=True)
 
 
 @typing.final

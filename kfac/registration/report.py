@@ -40,8 +40,8 @@ def _factor_line(factor: FisherFactor) -> str:
     shape = "x".join(map(str, factor.cov_shape))
     parts = [f"{factor.name}: {type(factor).__name__}, {factor.dtype.name} {shape}"]
     for what, variables in (
-        ("average", factor.get_cov_vars()),
-        ("inverses", factor.get_inv_vars()),
+        ("average", factor.cov_variables),
+        ("inverses", factor.inv_variables),
     ):
         if variables:
             parts.append(f"{what} {_size(variables)}{_where(variables)}")

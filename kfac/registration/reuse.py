@@ -11,12 +11,12 @@ VARIABLE_SCOPE = "VARIABLE_SCOPE"
 """Value of `reuse` that takes the answer from the active variable scope."""
 
 
-def is_reuse(reuse: bool | str, exists: bool) -> bool:
+def is_reuse(reuse: bool | str | None, exists: bool) -> bool:
     """Resolves a `reuse` argument.
 
     Args:
-      reuse: True, False, AUTO_REUSE (add a tower if there is something to add to), or
-        VARIABLE_SCOPE for the flag of the current variable scope.
+      reuse: True, False or None, AUTO_REUSE (add a tower if there is something to add to), or
+        VARIABLE_SCOPE for the flag of the current variable scope. None means False.
       exists: Whether the thing has been registered before.
 
     Returns:
@@ -26,6 +26,8 @@ def is_reuse(reuse: bool | str, exists: bool) -> bool:
       ValueError: `reuse` is anything else.
     """
     flag = v1.get_variable_scope().reuse if reuse == VARIABLE_SCOPE else reuse
+    if flag is None:
+        return False
     if flag is v1.AUTO_REUSE:
         return exists
     if not isinstance(flag, bool):

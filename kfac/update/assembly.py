@@ -11,8 +11,10 @@ from kfac._types import DType, Scalar, Variable
 from kfac.estimator import FisherEstimator
 from kfac.update.damping import DampingRule
 from kfac.update.damping_adaptation import AdaptationSettings, make_damping_rule
+from kfac.update.model_change import ModelChange
 from kfac.update.momentum import Momentum, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
+from kfac.update.preconditioner import MultiplyInverse
 from kfac.update.step import KfacStep, StepRules
 from kfac.update.training_loss import TrainingLoss
 
@@ -52,11 +54,13 @@ class StepParts(NamedTuple):
     Attributes:
       damping: The damping rule.
       momentum: The momentum rule.
+      change: Keeps Δq; None if it is never known.
       step: The step.
     """
 
     damping: DampingRule
     momentum: Momentum
+    change: ModelChange | None
     step: KfacStep
 
 
@@ -66,6 +70,7 @@ def assemble_step(
     losses: TrainingLoss,
     settings: StepSettings,
     make_velocities: Callable[[Sequence[Variable]], list[Variable]],
+    multiply_inverse: MultiplyInverse,
 ) -> StepParts:
     """Makes a step and its rules.
 
@@ -75,25 +80,32 @@ def assemble_step(
       losses: The loss that is minimized.
       settings: Settings of the rules.
       make_velocities: As in `KfacStep`.
+      multiply_inverse: As in `KfacStep`.
 
     Raises:
       ValueError: A setting is out of its range, or settings do not go with each other.
     """
+    momentum = make_momentum(settings.momentum_type, settings.momentum)
+    change = None
+    if settings.adapt_damping or momentum.knows_model_change:
+        change = ModelChange(settings.dtype, momentum.knows_model_change)
     damping = make_damping_rule(
         settings.damping,
         settings.adapt_damping,
         losses,
         settings.adaptation,
         settings.dtype,
+        change,
         estimator.times.read,
     )
-    momentum = make_momentum(settings.momentum_type, settings.momentum)
     rules = StepRules(
         momentum=momentum,
         damping=damping,
+        change=change,
         losses=losses,
         model_damping=settings.model_damping,
         may_reject=settings.adaptation.rejection_threshold is not None,
         damping_reads_averages=settings.damping_reads_averages,
     )
-    return StepParts(damping, momentum, KfacStep(name, estimator, rules, make_velocities))
+    step = KfacStep(name, estimator, rules, make_velocities, multiply_inverse)
+    return StepParts(damping, momentum, change, step)

@@ -42,7 +42,7 @@ class AsynchronousRefresh(RefreshPolicy):
         """
         self._step = step
         self._estimator = estimator
-        self._preconditioner = Preconditioner(estimator, from_identity=True)
+        super().__init__(Preconditioner(estimator, from_identity=True))
         self._name = name
         self._num_threads = num_threads
         self._update_ops: tuple[Operation, list[Operation]] | None = None
@@ -57,7 +57,7 @@ class AsynchronousRefresh(RefreshPolicy):
             _, inverses = self._estimator.make_vars_and_create_op_thunks()
             averages = self._estimator.make_cov_update_op()
             self._update_ops = averages, [update() for update in inverses]
-        return self._step.apply(pairs, StepConditions(), self._preconditioner, global_step, name)
+        return self._step.apply(pairs, StepConditions(), self.preconditioner, global_step, name)
 
     def start(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Makes one round, then goes on in the background. Does nothing if that goes on already.

@@ -73,7 +73,7 @@ class ClusterRefresh(RefreshPolicy):
         """
         self._step = step
         self._estimator = estimator
-        self._preconditioner = Preconditioner(estimator, from_identity=False)
+        super().__init__(Preconditioner(estimator, from_identity=False))
         self._worker = worker
         self._invert_every = called_once(invert_every)
         self._cov_update_every = cov_update_every
@@ -203,7 +203,7 @@ class ClusterRefresh(RefreshPolicy):
             # Summaries are written by another thread, which must not make the step, too.
             conditions = StepConditions(before=inverses, summaries_wait=False)
             return self._step.apply(
-                grads_and_vars, conditions, self._preconditioner, global_step, name
+                grads_and_vars, conditions, self.preconditioner, global_step, name
             )
 
     def _missing_inverses(self) -> list[Operation]:

@@ -60,11 +60,6 @@ class DampingRule(abc.ABC):
         """ρ of the last step that was judged; NaN if there is none."""
 
     @property
-    @abc.abstractmethod
-    def model_change(self) -> Scalar:
-        """Δq of the last step that was judged; NaN if there is none."""
-
-    @property
     def variables(self) -> list[Variable]:
         """The rule's state."""
         return []
@@ -81,6 +76,10 @@ class DampingRule(abc.ABC):
     def read(self) -> Scalar:
         """Returns λ now, that is, after the active control dependencies."""
         return current(self.damping)
+
+    def read_for_inverses(self) -> Scalar:
+        """Returns λ as inverses use it, after the active control dependencies."""
+        return self.read()
 
     def before_step(self, counter: Tensor, mean_curvature: Callable[[], Tensor]) -> Operation:
         """Returns an op that completes what the step before left open.
@@ -138,10 +137,5 @@ class GivenDamping(DampingRule):
 
     @property
     def rho(self) -> float:
-        """NaN: steps are not judged."""
-        return NAN
-
-    @property
-    def model_change(self) -> float:
         """NaN: steps are not judged."""
         return NAN

@@ -20,6 +20,7 @@ from kfac.arguments import check_excluded, check_number, check_period
 from kfac.linalg import tensor_ops
 from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
 from kfac.update.damping import NAN, DampingRule, GivenDamping, StepPrediction, Verdict
+from kfac.update.model_change import ModelChange
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -139,6 +140,7 @@ class AdaptedDamping(DampingRule):
         losses: TrainingLoss,
         settings: AdaptationSettings,
         dtype: DType,
+        change: ModelChange,
         seconds: Callable[[], Mapping[str, Tensor]] = dict,
     ) -> None:
         """Makes no variables yet.
@@ -148,17 +150,20 @@ class AdaptedDamping(DampingRule):
           losses: The loss before and after a step.
           settings: How to adapt.
           dtype: Of the variables.
+          change: Keeps Δq of the step that is judged last, or next.
           seconds: Returns how long each phase of a step took; for the log.
         """
         self._initial = initial
         self._losses = losses
         self._settings = settings
         self._dtype = tf.as_dtype(dtype)
+        self._change = change
         self._seconds = seconds
         self._variables: tuple[Variable, ...] = ()
+        self._before_judgement: Tensor | None = None
 
     def make_variables(self) -> None:
-        """Makes the variables of λ, ρ, L(θ) and Δq; all but λ are NaN at first."""
+        """Makes the variables of λ, ρ and L(θ); all but λ are NaN at first."""
         if self._variables:
             return
         damping = self._initial
@@ -166,8 +171,9 @@ class AdaptedDamping(DampingRule):
             damping = make_variable(
                 "damping", [], self._dtype, CPU, initial=lambda: self._as_scalar(self._initial)
             )
-        names = ("rho", "prev_loss", "qmodel_change")
-        kept = (make_variable(name, [], self._dtype, CPU, initial=NAN) for name in names)
+        kept = (
+            make_variable(name, [], self._dtype, CPU, initial=NAN) for name in ("rho", "prev_loss")
+        )
         self._variables = (damping, *kept)
 
     def _as_scalar(self, value: Scalar) -> Tensor:
@@ -175,15 +181,13 @@ class AdaptedDamping(DampingRule):
 
     @property
     def variables(self) -> list[Variable]:
-        """λ, ρ, L(θ) and Δq."""
+        """λ, ρ and L(θ)."""
         return list(self._variables)
 
     @property
     def summaries(self) -> dict[str, Scalar]:
-        """λ, ρ and Δq, by name."""
-        names = ("damping", "rho", "qmodel_change")
-        values = (self.damping, self.rho, self.model_change)
-        return {name: read(value) for name, value in zip(names, values, strict=True)}
+        """λ and ρ, by name."""
+        return {"damping": read(self.damping), "rho": read(self.rho)}
 
     @property
     def damping(self) -> Variable:
@@ -200,11 +204,6 @@ class AdaptedDamping(DampingRule):
         """Keeps L(θ) of the step that is judged last, or next if that is not done immediately."""
         return self._variable(2)
 
-    @property
-    def model_change(self) -> Variable:
-        """The variable that keeps Δq; made at first use."""
-        return self._variable(3)
-
     def _variable(self, index: int) -> Variable:
         self.make_variables()
         return self._variables[index]
@@ -212,6 +211,14 @@ class AdaptedDamping(DampingRule):
     def read(self) -> Tensor:
         """Returns λ now, that is, after the active control dependencies."""
         return read(self.damping)
+
+    def read_for_inverses(self) -> Tensor:
+        """Returns λ as inverses use it: before a judgement in the same run, as in tensorflow/kfac.
+
+        So a step that is judged at the start of the next one changes inverses from the next period
+        on. A calibration in the same run counts.
+        """
+        return self.read() if self._before_judgement is None else self._before_judgement
 
     def check_variables(self, variables: Sequence[Variable]) -> None:
         """Checks that variables are resources, if they are read in the same run after a step.
@@ -243,6 +250,7 @@ class AdaptedDamping(DampingRule):
             if self._settings.calibrate:
                 damping = self._calibrated(damping, counter, mean_curvature)
             if not self._settings.immediately:
+                self._before_judgement = damping
                 damping, state = self._judge_last_step(damping, counter)
             state.append(Assignment(self.damping, damping))
         return assign_all(state)
@@ -262,7 +270,7 @@ class AdaptedDamping(DampingRule):
 
     def _judge_last_step(self, damping: Tensor, counter: Tensor) -> tuple[Tensor, list[Assignment]]:
         """Judges the step before, once: what was kept of it is then forgotten."""
-        loss, model_change = read(self._prev_loss), read(self.model_change)
+        loss, model_change = read(self._prev_loss), read(self._change.variable)
         with v1.device(CPU):
             due = tf.logical_and(self._is_due(counter), tf.math.is_finite(loss))
         prediction = StepPrediction(due, loss, model_change)
@@ -301,10 +309,7 @@ class AdaptedDamping(DampingRule):
         """
         if prediction is None:
             return Verdict([], None)
-        state = [
-            _set_if(prediction.due, self._prev_loss, prediction.loss),
-            _set_if(prediction.due, self.model_change, prediction.model_change),
-        ]
+        state = [_set_if(prediction.due, self._prev_loss, prediction.loss)]
         if not self._settings.immediately:
             return Verdict(state, None)
         loss = value_if(
@@ -355,6 +360,7 @@ def make_damping_rule(
     losses: TrainingLoss,
     settings: AdaptationSettings,
     dtype: DType,
+    change: ModelChange | None,
     seconds: Callable[[], Mapping[str, Tensor]],
 ) -> DampingRule:
     """Returns the damping rule.
@@ -365,13 +371,14 @@ def make_damping_rule(
       losses: As in `AdaptedDamping`.
       settings: As in `AdaptedDamping`.
       dtype: As in `AdaptedDamping`.
+      change: As in `AdaptedDamping`; needed only if λ adapts.
       seconds: As in `AdaptedDamping`.
 
     Raises:
       ValueError: λ does not adapt, but a setting needs it to.
     """
-    if adapt:
-        return AdaptedDamping(damping, losses, settings, dtype, seconds)
+    if adapt and change is not None:
+        return AdaptedDamping(damping, losses, settings, dtype, change, seconds)
     where, remedy = "adapt_damping=False", "it needs adapt_damping=True"
     check_excluded("calibrate_damping", settings.calibrate or None, where, remedy)
     check_excluded("rejection_rho_threshold", settings.rejection_threshold, where, remedy)

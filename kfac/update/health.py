@@ -38,7 +38,7 @@ def summarize(
       times: How long the phases took.
     """
     traces = _read_traces(factors)
-    refused = [read(factor.get_cov_vars()[-1]) for factor in factors]
+    refused = [read(factor.cov_variables[-1]) for factor in factors]
     slots = [slot for factor in factors for slot in factor.inverses]
     none = tf.zeros([len(RARE_PATHS)], tf.int64)
     rare_paths = tf.unstack(tf.add_n([none, *(slot.read_rare_paths() for slot in slots)]))
@@ -139,4 +139,4 @@ def _trace_of_factor(factor: FisherFactor) -> Tensor:
 
 def _device_of(factor: FisherFactor) -> Any:
     """Returns a scope with the device of a factor's average."""
-    return v1.device(factor.get_cov_vars()[0].device)
+    return v1.device(factor.cov_variables[0].device)

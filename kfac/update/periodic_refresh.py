@@ -113,7 +113,7 @@ class PeriodicRefresh(RefreshPolicy):
         """
         self._step = step
         self._estimator = estimator
-        self._preconditioner = Preconditioner(estimator, from_identity=False)
+        super().__init__(Preconditioner(estimator, from_identity=False))
         self._periods = periods
         self._invert_every = called_once(periods.invert_every)
         self._burnin_counter: Variable = None
@@ -132,8 +132,8 @@ class PeriodicRefresh(RefreshPolicy):
             makes_step=updates.makes_step, before=[updates.inverses], beside=[updates.averages]
         )
         if not self._periods.num_burnin_steps:
-            return self._step.apply(pairs, conditions, self._preconditioner, global_step, name)
-        step = self._step.apply(pairs, conditions, self._preconditioner)
+            return self._step.apply(pairs, conditions, self.preconditioner, global_step, name)
+        step = self._step.apply(pairs, conditions, self.preconditioner)
         with v1.control_dependencies(conditions.before):
             return self._count_burnin(step, updates.makes_step, global_step, name)
 
@@ -149,7 +149,7 @@ class PeriodicRefresh(RefreshPolicy):
     def _updates(self) -> _Updates:
         due = self._due()
         averages = self._estimator.make_cov_update_op(due.averages, should_decay=due.step)
-        variables = [*self._estimator.get_cov_vars(), *self._estimator.get_inv_vars()]
+        variables = [*self._estimator.cov_variables, *self._estimator.inv_variables]
         is_apart = not self._step.reads_averages and all(map(is_resource, variables))
         with (
             v1.control_dependencies([] if is_apart else [averages]),

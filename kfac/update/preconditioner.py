@@ -5,8 +5,8 @@ products into vectors again. Called by the step.
 """
 
 import typing
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from kfac._types import GradsAndVars, Variable
 from kfac.estimator import FisherEstimator
@@ -15,6 +15,35 @@ from kfac.fisher_blocks.two_factor import KroneckerBlock
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.layer_collection import LayerCollection
 from kfac.linalg.vectors import Vector, as_vector
+
+MultiplyInverse: TypeAlias = Callable[[GradsAndVars], GradsAndVars]
+"""A function that multiplies a vector, given as (part, variable), by M⁻¹."""
+
+
+def preconditioned(
+    multiply_inverse: MultiplyInverse,
+    vectors: Sequence[Vector],
+    variables: Sequence[Variable],
+) -> list[Vector]:
+    """Returns M⁻¹x for a vector x, as a function of pairs computes it, which a user may have made.
+
+    Args:
+      multiply_inverse: Returns (part of M⁻¹x, variable), given (part of x, variable).
+      vectors: x, one part per variable.
+      variables: All registered variables.
+
+    Raises:
+      ValueError: The function leaves out a variable.
+    """
+    pairs = multiply_inverse(list(zip(vectors, variables, strict=True)))
+    products = {variable.ref(): product for product, variable in pairs if product is not None}
+    missing = [variable.op.name for variable in variables if variable.ref() not in products]
+    if missing:
+        raise ValueError(
+            f"multiply_preconditioner returned no product for {', '.join(missing)}. It must return "
+            "a pair (product, variable) for every pair (vector, variable) that it is given."
+        )
+    return [products[variable.ref()] for variable in variables]
 
 
 @typing.final
@@ -46,21 +75,21 @@ class Preconditioner:
         }
         return [as_vector(gradient, v, v.ref() in keep) for gradient, v in pairs]
 
-    def precondition(
-        self, vectors: Sequence[Vector], variables: Sequence[Variable]
-    ) -> list[Vector]:
+    def multiply_inverse(self, vecs_and_vars: GradsAndVars) -> list[tuple[Vector, Variable]]:
         """Returns M⁻¹x for a vector x.
+
+        Args:
+          vecs_and_vars: (part of x, variable) for all registered variables.
+        """
+        return self._estimator.multiply_inverse(vecs_and_vars, self._from_identity)
+
+    def multiply(self, vectors: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
+        """Returns Mx for a vector x.
 
         Args:
           vectors: x, one part per variable.
           variables: All registered variables.
         """
-        pairs = list(zip(vectors, variables, strict=True))
-        products = self._estimator.multiply_inverse(pairs, self._from_identity)
-        return [product for product, _ in products]
-
-    def multiply(self, vectors: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
-        """Returns Mx for a vector x; arguments as in `precondition`."""
         pairs = list(zip(vectors, variables, strict=True))
         products = self._estimator.multiply(pairs, self._from_identity)
         return [product for product, _ in products]

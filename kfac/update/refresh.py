@@ -16,7 +16,15 @@ from kfac.update.step import KfacStep, StepConditions
 
 
 class RefreshPolicy(abc.ABC):
-    """Decides when the curvature is updated."""
+    """Decides when the curvature is updated.
+
+    Attributes:
+      preconditioner: Multiplies by the inverse curvature, as steps of this policy do.
+    """
+
+    def __init__(self, preconditioner: Preconditioner) -> None:
+        """Keeps its argument."""
+        self.preconditioner = preconditioner
 
     @property
     def variables(self) -> list[Variable]:
@@ -57,10 +65,10 @@ class RefreshByCaller(RefreshPolicy):
           estimator: The curvature.
         """
         self._step = step
-        self._preconditioner = Preconditioner(estimator, from_identity=True)
+        super().__init__(Preconditioner(estimator, from_identity=True))
 
     def apply(
         self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
     ) -> Operation:
         """Returns an op that makes one step, with the inverses as they are."""
-        return self._step.apply(pairs, StepConditions(), self._preconditioner, global_step, name)
+        return self._step.apply(pairs, StepConditions(), self.preconditioner, global_step, name)

@@ -20,8 +20,9 @@ from kfac.linalg.vectors import Vector
 from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
 from kfac.update import health
 from kfac.update.damping import DampingRule, StepPrediction
+from kfac.update.model_change import ModelChange
 from kfac.update.momentum import Momentum, Step, StepInputs
-from kfac.update.preconditioner import Preconditioner
+from kfac.update.preconditioner import MultiplyInverse, Preconditioner, preconditioned
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -49,6 +50,7 @@ class StepRules(NamedTuple):
     Attributes:
       momentum: Turns preconditioned gradients into a step.
       damping: Says what λ is, and may judge steps.
+      change: Keeps Δq; None if it is never known.
       losses: The loss that is minimized.
       model_damping: λ', see `StepInputs.model_damping`; None means λ.
       may_reject: Whether the damping rule may have a step taken back.
@@ -57,6 +59,7 @@ class StepRules(NamedTuple):
 
     momentum: Momentum
     damping: DampingRule
+    change: ModelChange | None
     losses: TrainingLoss
     model_damping: Scalar | None
     may_reject: bool
@@ -73,6 +76,7 @@ class _Update(NamedTuple):
       is_finite: bool [], whether the update is finite.
       before: The variables and their values, if it may be taken back.
       prediction: Predicted change of the loss, by which the damping rule judges it.
+      keep_change: Returns the assignment that keeps Δq, or nothing.
       start: Time at which it began; see `PhaseTimes`.
     """
 
@@ -82,6 +86,7 @@ class _Update(NamedTuple):
     is_finite: Tensor
     before: list[Assignment]
     prediction: StepPrediction | None
+    keep_change: Callable[[], list[Assignment]]
     start: Tensor
 
     @property
@@ -101,6 +106,7 @@ class KfacStep:
         estimator: FisherEstimator,
         rules: StepRules,
         make_velocities: Callable[[Sequence[Variable]], list[Variable]],
+        multiply_inverse: MultiplyInverse,
     ) -> None:
         """Makes no ops or variables.
 
@@ -109,11 +115,13 @@ class KfacStep:
           estimator: The curvature.
           rules: Momentum and damping.
           make_velocities: Returns the velocity of each of some variables; makes them once.
+          multiply_inverse: Multiplies vectors by the inverse curvature.
         """
         self._name = name
         self._estimator = estimator
         self._rules = rules
         self._make_velocities = make_velocities
+        self._multiply_inverse = multiply_inverse
         self._counters: dict[str, Variable] = {}
         self._before_step: Operation = None
 
@@ -138,7 +146,9 @@ class KfacStep:
         if not self._counters:
             return []
         counters = self._counters.values()
-        return [*counters, *self._rules.damping.variables, *self._rules.momentum.variables]
+        rules = self._rules
+        change = rules.change.variables if rules.change else []
+        return [*counters, *rules.damping.variables, *change, *rules.momentum.variables]
 
     @property
     def reads_averages(self) -> bool:
@@ -152,6 +162,8 @@ class KfacStep:
         self._estimator.make_vars()
         with tf.init_scope():
             self._rules.damping.make_variables()
+            if self._rules.change:
+                self._rules.change.make_variables()
             self._rules.momentum.make_variables()
             for name in ("counter", "skipped_steps", "rejected_steps"):
                 self.counter(name)
@@ -189,7 +201,7 @@ class KfacStep:
         Args:
           pairs: (gradient, variable) for every registered variable.
           conditions: Operations that the step waits for, and whether it is made.
-          preconditioner: Multiplies gradients by the inverse curvature.
+          preconditioner: Makes vectors of gradients, and multiplies them by the curvature.
           global_step: Incremented by one after the step.
           name: Name of the returned op.
 
@@ -229,7 +241,9 @@ class KfacStep:
             gradients=gradients,
             variables=variables,
             velocities=[read(velocity) for velocity in velocities],
-            precondition=functools.partial(preconditioner.precondition, variables=variables),
+            precondition=functools.partial(
+                preconditioned, self._multiply_inverse, variables=variables
+            ),
             multiply=functools.partial(preconditioner.multiply, variables=variables),
             damping=damping,
             model_damping=tensor_ops.as_scalar(
@@ -260,16 +274,19 @@ class KfacStep:
                 velocities, step.velocities, inputs.velocities, strict=True
             )
         ]
-        may_reject = self._rules.may_reject
+        may_reject, change = self._rules.may_reject, self._rules.change
+        model_change = change.known(step.model_change) if change else step.model_change
+        prediction = self._rules.damping.predict(
+            self.read_counter(), is_made, model_change, inputs.dtype
+        )
         return _Update(
             changes=[vectors.map_entries(lambda x: _zero_unless(is_made, x), c) for c in changes],
             state=[*new_velocities, *_unless(tf.logical_not(is_made), step.state)],
             makes_step=makes_step,
             is_finite=is_finite,
             before=[Assignment(v, read(v)) for v in inputs.variables] if may_reject else [],
-            prediction=self._rules.damping.predict(
-                self.read_counter(), is_made, step.model_change, inputs.dtype
-            ),
+            prediction=prediction,
+            keep_change=lambda: change.kept(is_made, prediction, model_change) if change else [],
             start=start,
         )
 
@@ -302,7 +319,8 @@ class KfacStep:
                 take_back = functools.partial(assign_all, update.before)
                 taken_back.append(run_if(rejected, take_back))
             counts = self._counts(update, rejected)
-            bookkeeping = assign_all([*state, *verdict.state, *counts])
+            # Δq stays known even if the step is taken back, beside the ρ that it led to.
+            bookkeeping = assign_all([*state, *verdict.state, *update.keep_change(), *counts])
         done = group(*changed, *taken_back, bookkeeping)
         return [done, self._estimator.times.end("apply", update.start, done)]
 
@@ -329,6 +347,7 @@ class KfacStep:
             scalars = {
                 **self._rules.damping.summaries,
                 **self._rules.momentum.summaries,
+                **(self._rules.change.summaries if self._rules.change else {}),
                 **counters,
             }
             estimator = self._estimator

@@ -166,20 +166,20 @@ WORKING = [
     "from kfac.loss_functions import CategoricalLogitsNegativeLogProbLoss",
     "from kfac.op_queue import OpQueue",
     "from kfac.optimizer import KfacOptimizer",
+    "from kfac.utils import ip_p, sprod_p, sum_p",
+    "import kfac.utils",
 ]
 
 TOLD = {
     **{f"from replicate import {name}": "replicate" for name in ABSENT},
     "import kfac.examples": "the folder examples",
     "import kfac.python": "such as kfac.optimizer",
-    "import kfac.utils": "kfac.CurvatureConfig",
     "from kfac import async_inv_cov_update_kfac_opt": "kfac.async_updates",
     "from kfac import data_reader_alt": "CachedIndexedReader",
     "from kfac import examples": "the folder examples",
     "from kfac import periodic_inv_cov_update_kfac_opt": "kfac.periodic",
     "from kfac import python": "such as kfac.optimizer",
     "from kfac import tensormatch": "kfac.graph_search",
-    "from kfac import utils": "kfac.CurvatureConfig",
     "from kfac.estimator import FisherEstimatorRoundRobin": "kfac.estimator.FisherEstimator",
     "from kfac.examples import convnet": "the folder examples",
     "from kfac.fisher_factors import set_global_constants": "kfac.CurvatureConfig",

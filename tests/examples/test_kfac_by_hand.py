@@ -34,7 +34,7 @@ def run(make_train_op, steps):
         weights, loss, settings = problem()
         optimizer, train_op = make_train_op(loss, settings, v1.train.get_global_step())
         session.run(v1.global_variables_initializer())
-        inverses = [v.read_value() for v in optimizer.get_inv_vars() if v.shape.rank == 2]
+        inverses = [v.read_value() for (v,) in optimizer.get_inv_vars()]
         watched = [weights.read_value(), inverses]
         seen = []
         for _ in range(steps):

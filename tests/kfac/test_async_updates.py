@@ -59,7 +59,7 @@ def wait_until(is_true):
 
 def averaged(session, optimizer):
     """The weight of the moving average, which each update makes larger."""
-    return session.run(optimizer.factors[0].get_cov_vars()[1])
+    return session.run(optimizer.factors[0].cov_variables[1])
 
 
 def test_trains_while_threads_update(graph, session):
@@ -90,13 +90,13 @@ def test_start_and_stop_are_idempotent_and_start_again(graph, session):
     optimizer.stop_cov_inv_ops(session)
     for _ in range(2):
         optimizer.run_cov_inv_ops(session)
-        assert all(session.run(v).any() for v in optimizer.get_inv_vars()[::2])
+        assert all(session.run(v).any() for v in optimizer._estimator.inv_variables[::2])
         optimizer.run_cov_inv_ops(session)
         assert sum(thread.name == "kfac_updates" for thread in threads()) == 1
         optimizer.stop_cov_inv_ops(session)
         optimizer.stop_cov_inv_ops(session)
         assert threads() == []
-        session.run(v1.variables_initializer(optimizer.get_inv_vars()))
+        session.run(v1.variables_initializer(optimizer._estimator.inv_variables))
     with pytest.raises(KeyError, match="ours"), optimizer.updating(session):
         raise KeyError("ours")
     assert threads() == []
@@ -120,8 +120,8 @@ def test_devices_are_handed_on(graph):
     model = Model()
     optimizer = model.optimizer(cov_devices=["/cpu:1"], inv_devices=["/cpu:2"])
     optimizer.minimize(model.loss)
-    assert {v.device for v in optimizer.factors[0].get_cov_vars()} == {"/device:CPU:1"}
-    assert {v.device for v in optimizer.get_inv_vars()} == {"/device:CPU:2"}
+    assert {v.device for v in optimizer.factors[0].cov_variables} == {"/device:CPU:1"}
+    assert {v.device for v in optimizer._estimator.inv_variables} == {"/device:CPU:2"}
 
 
 def test_an_input_that_must_be_fed(build_mlp, session):

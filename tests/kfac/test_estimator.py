@@ -67,7 +67,7 @@ def test_inverses_are_spread_by_size(build_network, graph):
     estimator = make(build_network(2))
     estimator.make_inv_update_op()
     sizes = [factor.dimension for factor in estimator.factors]
-    devices = [factor.get_inv_vars()[0].device for factor in estimator.factors]
+    devices = [factor.inv_variables[0].device for factor in estimator.factors]
     assert sizes == [19, 4, 65, 3]
     assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:0"]
     cholesky = {op.device for op in graph.get_operations() if op.type == "Cholesky"}
@@ -77,11 +77,11 @@ def test_inverses_are_spread_by_size(build_network, graph):
 def test_averages_fill_the_devices_that_keep_fewer_inverses(build_network):
     estimator = make(build_network(2))
     estimator.make_vars()
-    averages = [factor.get_cov_vars()[0].device[-1] for factor in estimator.factors]
+    averages = [factor.cov_variables[0].device[-1] for factor in estimator.factors]
     assert averages == ["0", "0", "1", "0"]
     first = 65**2 + 3**2 + 19**2 + 4**2 + 3**2
     second = 19**2 + 4**2 + 65**2
-    variables = [*estimator.get_cov_vars(), *estimator.get_inv_vars()]
+    variables = [*estimator.cov_variables, *estimator.inv_variables]
     matrices = [v for v in variables if v.shape.rank == 2]
     bytes_on = [
         sum(4 * v.shape.num_elements() for v in matrices if v.device[-1] == device)
@@ -93,9 +93,9 @@ def test_averages_fill_the_devices_that_keep_fewer_inverses(build_network):
 def test_named_devices(build_network):
     estimator = make(build_network(2), cov_devices=["/cpu:3"], inv_devices=["/cpu:4"])
     estimator.make_vars()
-    averages = [v for factor in estimator.factors for v in factor.get_cov_vars()]
+    averages = [v for factor in estimator.factors for v in factor.cov_variables]
     assert {v.device for v in averages} == {"/device:CPU:3"}
-    assert {v.device for v in estimator.get_inv_vars()} == {"/device:CPU:4"}
+    assert {v.device for v in estimator.inv_variables} == {"/device:CPU:4"}
 
 
 @pytest.mark.parametrize("towers", [1, 2])
@@ -103,13 +103,13 @@ def test_variable_names_do_not_depend_on_the_towers(build_network, towers):
     estimator = make(build_network(towers))
     with v1.variable_scope("somewhere"), v1.name_scope("else"):
         estimator.make_vars()
-    names = [variable.op.name for variable in estimator.get_cov_vars()]
+    names = [variable.op.name for variable in estimator.cov_variables]
     leaves = ("cov", "cov_weight", "cov_refused")
     factors = ("conv/w/input", "conv/w/output", "fc/w/input", "fc/w/output")
     expected = [f"kfac/{factor}/{leaf}" for factor in factors for leaf in leaves]
     assert names == [*expected, "kfac/sample_step"]
-    assert estimator.get_inv_vars()[0].op.name == "kfac/conv/w/input/inverse"
-    state = {*estimator.get_cov_vars(), *estimator.get_inv_vars()}
+    assert estimator.inv_variables[0].op.name == "kfac/conv/w/input/inverse"
+    state = {*estimator.cov_variables, *estimator.inv_variables}
     assert not state & set(v1.trainable_variables())
     assert state <= set(v1.global_variables())
 
@@ -139,7 +139,7 @@ def test_every_update_draws_anew_and_the_draws_repeat(build_mlp, session, rows):
     network = build_mlp(layers=1)
     estimator = make(network, "gradients")
     update = estimator.make_cov_update_op()
-    output = estimator.factors[-1].get_cov_vars()[0]
+    output = estimator.factors[-1].cov_variables[0]
     feed = network.feed([rows[0]], [rows[1]])
 
     def draw():
@@ -153,7 +153,7 @@ def test_every_update_draws_anew_and_the_draws_repeat(build_mlp, session, rows):
     first, again = draws(), draws()
     np.testing.assert_array_equal(first, again)
     assert (first[0] / (1 + 0.9) != first[1]).any()
-    assert session.run(estimator.get_cov_vars()[-1]) == 2
+    assert session.run(estimator.cov_variables[-1]) == 2
 
 
 def test_coefficient_scales_the_statistics():
@@ -186,7 +186,7 @@ def test_update_that_is_not_due_leaves_reference_variables(build_mlp, session, r
         averages = estimator.make_cov_update_op(due)
         with v1.control_dependencies([averages]):
             both = estimator.make_inv_update_op(due)
-    state = [*estimator.get_cov_vars(), *estimator.get_inv_vars()]
+    state = [*estimator.cov_variables, *estimator.inv_variables]
     halves = [np.split(array, 2) for array in rows]
     session.run(v1.global_variables_initializer())
     session.run(both, {due: True, **network.feed(*halves)})
@@ -219,11 +219,11 @@ def test_thunks_update_one_factor_each(build_network, session, batch):
     averages, inverses = [f() for f in averages], [f() for f in inverses]
     session.run(v1.global_variables_initializer())
     session.run(averages[1], network.feed([batch[0]], [batch[1]]))
-    weights = [factor.get_cov_vars()[1] for factor in estimator.factors]
+    weights = [factor.cov_variables[1] for factor in estimator.factors]
     assert session.run(weights) == [0, 1, 0, 0]
     session.run(averages, network.feed([batch[0]], [batch[1]]))
     session.run(inverses[2])
-    inverted = [session.run(f.get_inv_vars()[0]).any() for f in estimator.factors]
+    inverted = [session.run(f.inv_variables[0]).any() for f in estimator.factors]
     assert inverted == [False, False, True, False]
 
 
@@ -232,10 +232,32 @@ def test_four_lists_of_thunks(build_network):
     cov_variables, cov_updates, inv_variables, inv_updates = estimator.create_ops_and_vars_thunks()
     assert [len(x) for x in (cov_variables, cov_updates, inv_variables, inv_updates)] == [4] * 4
     made = [variable for thunk in cov_variables for variable in thunk()]
-    assert made == estimator.get_cov_vars()[:-1]
-    assert estimator.get_inv_vars() == []
+    assert made == estimator.cov_variables[:-1]
+    assert estimator.inv_variables == []
     made = [variable for thunk in inv_variables for variable in thunk()]
-    assert made == estimator.get_inv_vars()
+    assert made == estimator.inv_variables
+
+
+def test_averages_and_inverses_of_each_factor(build_network, session, batch):
+    """As in tensorflow/kfac: averages, not sums; matrices, no counters."""
+    network = build_network(1)
+    estimator = make(network)
+    averages, inverses = estimator.get_cov_vars(), estimator.get_inv_vars()
+    assert [len(of_factor) for of_factor in (*averages, *inverses)] == [1] * 8
+    shapes = [[n, n] for n in (19, 4, 65, 3)]
+    assert [v.shape for (v,) in averages] == [v.shape for (v,) in inverses] == shapes
+    update, invert = estimator.make_cov_update_op(), estimator.make_inv_update_op()
+    statistics = [factor.batch_statistic() for factor in estimator.factors]
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    for _ in range(3):
+        session.run(update, feed)
+    session.run(invert)
+    for (found,), expected in zip(
+        session.run(averages), session.run(statistics, feed), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    assert all(np.linalg.eigvalsh(found).min() > 0 for (found,) in session.run(inverses))
 
 
 def test_products_come_in_the_order_of_the_vectors(build_network, session, batch):
@@ -391,7 +413,7 @@ def test_past_keeps_its_weight_without_decay(graph, session):
     updates, _ = estimator.make_vars_and_create_op_thunks()
     always = estimator.make_cov_update_op(should_decay=should_decay)
     first, never = updates[0](should_decay), updates[0](False)
-    weights = [factor.get_cov_vars()[1] for factor in estimator.factors]
+    weights = [factor.cov_variables[1] for factor in estimator.factors]
     session.run(v1.global_variables_initializer())
     session.run(always, {should_decay: False})
     session.run(always, {should_decay: False})
@@ -419,9 +441,9 @@ def test_round_robin(graph):
         trans_devices=["/cpu:6", "/cpu:7"],
     )
     _, inverses = estimator.make_vars_and_create_op_thunks()
-    averages = [factor.get_cov_vars()[0].device[-1] for factor in estimator.factors]
+    averages = [factor.cov_variables[0].device[-1] for factor in estimator.factors]
     assert averages == ["1", "2", "1", "2"]
-    assert {v.device for v in estimator.get_inv_vars()} == {""}
+    assert {v.device for v in estimator.inv_variables} == {""}
     places = []
     for inverse in inverses:
         before = set(graph.get_operations())
@@ -439,7 +461,7 @@ def test_by_cost_is_the_default(build_network):
         variables=None, cov_ema_decay=0.9, damping=0.1, layer_collection=network.collection
     )
     estimator.make_vars()
-    devices = [factor.get_inv_vars()[0].device for factor in estimator.factors]
+    devices = [factor.inv_variables[0].device for factor in estimator.factors]
     assert devices == ["/device:CPU:1", "/device:CPU:1", "/device:CPU:0", "/device:CPU:0"]
 
 

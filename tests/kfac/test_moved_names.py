@@ -41,7 +41,7 @@ def test_an_import_of_a_moved_name_has_the_replacement_too():
     assert failed.value.name == "kfac.fisher_blocks"
 
 
-@pytest.mark.parametrize("name", ["examples", "python", "utils"])
+@pytest.mark.parametrize("name", ["examples", "python"])
 def test_packages_of_old_are_refused(name):
     told = f"there is no module 'kfac.{name}', which tensorflow/kfac had. Use "
     with pytest.raises(ImportError, match=re.escape(told + REPLACEMENTS["kfac"][name])):

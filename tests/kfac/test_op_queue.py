@@ -65,7 +65,7 @@ def test_a_worker_that_inverts_one_factor_at_a_time(build_mlp, session, rows):
     _, cov_update, inv_updates, _, _, _ = optimizer.make_ops_and_vars()
     queue = OpQueue(inv_updates, seed=0)
     train = optimizer.minimize(network.losses[0])
-    inverses = [factor.get_inv_vars()[0] for factor in optimizer.factors]
+    inverses = [factor.inv_variables[0] for factor in optimizer.factors]
     session.run(v1.global_variables_initializer())
     feed = network.feed([rows[0]], [rows[1]])
     loss = session.run(network.losses[0], feed)

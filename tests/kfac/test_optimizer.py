@@ -247,7 +247,7 @@ def test_settings_may_be_functions(build_mlp, session, rows):
     root = 0.8**0.5 * np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
     expected = np.linalg.inv(a + root * np.eye(len(a)))
     np.testing.assert_allclose(
-        session.run(optimizer.factors[0].get_inv_vars()[0]), expected, rtol=1e-3, atol=1e-5
+        session.run(optimizer.factors[0].inv_variables[0]), expected, rtol=1e-3, atol=1e-5
     )
 
 

@@ -24,8 +24,8 @@ def test_schedule(build_mlp, session, rows, use_resource):
     with v1.variable_scope("", use_resource=use_resource):
         optimizer = make(network, invert_every=3, cov_update_every=2, cov_ema_decay=0.5)
         train = optimizer.minimize(network.losses[0])
-    averages = [factor.get_cov_vars()[0] for factor in optimizer.factors]
-    inverses = [factor.get_inv_vars()[0] for factor in optimizer.factors]
+    averages = [factor.cov_variables[0] for factor in optimizer.factors]
+    inverses = [factor.inv_variables[0] for factor in optimizer.factors]
     session.run(v1.global_variables_initializer())
     changed, after = [], session.run([averages, inverses, network.variables])
     for step in range(7):
@@ -43,7 +43,7 @@ def test_schedule(build_mlp, session, rows, use_resource):
     expected = [(step % 2 == 0, step % 3 == 0, True) for step in range(7)]
     assert changed == expected
     # The decay is that of a step, two of which are from one update to the next.
-    weight = session.run(optimizer.factors[0].get_cov_vars()[1])
+    weight = session.run(optimizer.factors[0].cov_variables[1])
     assert weight == 1 + 0.5**2 + 0.5**4 + 0.5**6
 
 
@@ -51,7 +51,7 @@ def assert_inverse_is_of_the_averages(session, optimizer):
     a, g = (session.run(factor.cov) for factor in optimizer.factors)
     pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
     expected = np.linalg.inv(a + pi * 0.3**0.5 * np.eye(len(a)))
-    found = session.run(optimizer.factors[0].get_inv_vars()[0])
+    found = session.run(optimizer.factors[0].inv_variables[0])
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -78,7 +78,13 @@ def test_steps_equal_updates_run_one_after_another(build_mlp, rows):
         session.run(v1.global_variables_initializer())
         for _ in range(8):
             session.run(train, feed)
-        found = session.run([network.variables, optimizer.get_cov_vars(), optimizer.get_inv_vars()])
+        found = session.run(
+            [
+                network.variables,
+                optimizer._estimator.cov_variables,
+                optimizer._estimator.inv_variables,
+            ]
+        )
     with tf.Graph().as_default(), v1.Session() as session:
         network = build_mlp(layers=1)
         feed = network.feed([rows[0]], [rows[1]])
@@ -93,7 +99,11 @@ def test_steps_equal_updates_run_one_after_another(build_mlp, rows):
             session.run([] if step % 3 else updates.inv_update, feed)
             session.run(train, feed)
         expected = session.run(
-            [network.variables, optimizer.get_cov_vars(), optimizer.get_inv_vars()]
+            [
+                network.variables,
+                optimizer._estimator.cov_variables,
+                optimizer._estimator.inv_variables,
+            ]
         )
     for name, x, y in zip(("weights", "averages", "inverses"), found, expected, strict=True):
         for ours, theirs in zip(x, y, strict=True):
@@ -204,7 +214,7 @@ def test_update_op_alone(build_mlp, session, rows):
     session.run(update, network.feed([rows[0]], [rows[1]]))
     for old, new in zip(before, session.run(network.variables), strict=True):
         np.testing.assert_array_equal(old, new)
-    assert session.run(optimizer.factors[0].get_inv_vars()[0]).any()
+    assert session.run(optimizer.factors[0].inv_variables[0]).any()
 
 
 def test_uncovered_variable_is_named_before_anything_is_built(build_network):
@@ -253,7 +263,7 @@ def test_the_period_of_inverses_may_change(build_mlp, session, rows, form):
     optimizer = make(network, invert_every=given[form])
     update = optimizer.kfac_update_ops()
     advance = v1.assign_add(optimizer.counter, 1)
-    inverse = optimizer.factors[0].get_inv_vars()[0]
+    inverse = optimizer.factors[0].inv_variables[0]
     session.run(v1.global_variables_initializer())
     changed = []
     for step in range(8):
@@ -275,7 +285,7 @@ def test_the_decay_may_be_a_schedule(build_mlp, session, rows):
     for _ in range(3):
         session.run(update, network.feed([rows[0]], [rows[1]]))
         session.run(advance)
-    assert session.run(optimizer.factors[0].get_cov_vars()[1]) == 1.25
+    assert session.run(optimizer.factors[0].cov_variables[1]) == 1.25
 
 
 def executed(session, fetch, feed):

@@ -86,6 +86,11 @@ class Momentum(abc.ABC):
         """True if there is a velocity for each variable."""
 
     @property
+    def knows_model_change(self) -> bool:
+        """True if Δq of every step is known at next to no cost."""
+        return False
+
+    @property
     def variables(self) -> list[Variable]:
         """The rule's own state."""
         return []

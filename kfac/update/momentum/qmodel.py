@@ -85,6 +85,11 @@ class QuadraticModelMomentum(Momentum):
         """Always: they are the step before."""
         return True
 
+    @property
+    def knows_model_change(self) -> bool:
+        """Always: the step is chosen by it."""
+        return True
+
     def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq is the model's value at it, with λ' for λ.
 

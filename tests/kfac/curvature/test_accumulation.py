@@ -30,7 +30,7 @@ def make_optimizer(network, **settings):
 
 
 def averages_of(optimizer):
-    return [factor.get_cov_vars()[:2] for factor in optimizer.factors]
+    return [factor.cov_variables[:2] for factor in optimizer.factors]
 
 
 def assert_close(found, expected):
@@ -69,7 +69,7 @@ def expected(build_network, batch):
         update = optimizer.kfac_update_ops()
         session.run(v1.global_variables_initializer())
         session.run(update, network.feed([batch[0]], [batch[1]]))
-        return session.run([averages_of(optimizer), optimizer.get_inv_vars()])
+        return session.run([averages_of(optimizer), optimizer._estimator.inv_variables])
 
 
 @pytest.mark.parametrize(("use_resource", "every"), [(True, 2), (False, 1)])
@@ -79,7 +79,9 @@ def test_parts_count_as_the_whole(accumulating, session, batch, expected, use_re
     for x, y in parts:
         session.run(add, network.feed([x], [y]))
     session.run(update, network.feed(*([a] for a in parts[-1])))
-    assert_close(session.run([averages_of(optimizer), optimizer.get_inv_vars()]), expected)
+    assert_close(
+        session.run([averages_of(optimizer), optimizer._estimator.inv_variables]), expected
+    )
 
 
 def test_sums_start_anew_after_an_update(accumulating, session, batch, expected):
@@ -93,14 +95,18 @@ def test_sums_start_anew_after_an_update(accumulating, session, batch, expected)
     for part in [parts[0], bad, *parts[1:]]:
         session.run(add, network.feed(*([a] for a in part)))
     session.run(update, network.feed([bad[0]], [bad[1]]))
-    assert_close(session.run([averages_of(optimizer), optimizer.get_inv_vars()]), expected)
-    by_name = {v.op.name: v for v in optimizer.get_cov_vars()}
+    assert_close(
+        session.run([averages_of(optimizer), optimizer._estimator.inv_variables]), expected
+    )
+    by_name = {v.op.name: v for v in optimizer._estimator.cov_variables}
     assert session.run(by_name["kfac/refused_batches"]) == 1
 
 
 def test_nothing_is_added_where_no_update_is_due(accumulating, session, rows):
     optimizer, add, _, network = accumulating(cov_update_every=2)
-    state = [v for v in optimizer.get_cov_vars() if "batch" in v.op.name or "step" in v.op.name]
+    state = [
+        v for v in optimizer._estimator.cov_variables if "batch" in v.op.name or "step" in v.op.name
+    ]
     session.run(v1.assign(optimizer.counter, 1))
     before = session.run(state)
     session.run(add, network.feed([rows[0]], [rows[1]]))
@@ -110,8 +116,10 @@ def test_nothing_is_added_where_no_update_is_due(accumulating, session, rows):
 def test_every_micro_batch_draws_its_own_targets(accumulating, session, rows):
     optimizer, add, update, network = accumulating(estimation_mode="gradients")
     feed = network.feed([rows[0]], [rows[1]])
-    sample_step = optimizer.get_cov_vars()[-1]
-    total = next(v for v in optimizer.get_cov_vars() if v.op.name.endswith("output/batch_sum"))
+    sample_step = optimizer._estimator.cov_variables[-1]
+    total = next(
+        v for v in optimizer._estimator.cov_variables if v.op.name.endswith("output/batch_sum")
+    )
     sums = [np.zeros(total.shape)]
     for _ in range(2):
         session.run(add, feed)
@@ -124,7 +132,7 @@ def test_every_micro_batch_draws_its_own_targets(accumulating, session, rows):
 def test_update_from_nothing_is_refused(accumulating, session, rows):
     optimizer, _, update, network = accumulating()
     session.run(update, network.feed([rows[0]], [rows[1]]))
-    for total, weight, refused in session.run([f.get_cov_vars() for f in optimizer.factors]):
+    for total, weight, refused in session.run([f.cov_variables for f in optimizer.factors]):
         assert not total.any()
         assert (weight, refused) == (0, 1)
 
@@ -134,7 +142,7 @@ def test_thunks_take_their_own_sums(accumulating, session, rows):
     thunks = [make() for make in optimizer.make_vars_and_create_op_thunks()[0]]
     found = []
     for updates in (thunks, update):
-        session.run(v1.variables_initializer(optimizer.get_cov_vars()))
+        session.run(v1.variables_initializer(optimizer._estimator.cov_variables))
         for x, y in parts_of(rows):
             session.run(add, network.feed([x], [y]))
         session.run(updates, network.feed([rows[0]], [rows[1]]))

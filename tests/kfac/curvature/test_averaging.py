@@ -49,7 +49,7 @@ def fold(factors, rows, session):
         feed = dict(zip(rows, arrays, strict=True))
         session.run(update, {**feed, is_finite: has_finite_loss})
         averages = [factor.value for factor in factors]
-        refused = [factor.get_cov_vars()[2] for factor in factors]
+        refused = [factor.cov_variables[2] for factor in factors]
         return session.run([averages, refused])
 
     session.run(v1.global_variables_initializer())
@@ -141,6 +141,6 @@ def test_statistics_are_folded_by_all_or_none(factors, session):
     bad = [2 * np.eye(3), np.full([4, 4], np.nan), np.eye(3)]
     session.run(update, dict(zip(statistics, bad, strict=True)))
     for factor, value in zip(factors, values, strict=True):
-        average, refused = session.run([factor.value, factor.get_cov_vars()[2]])
+        average, refused = session.run([factor.value, factor.cov_variables[2]])
         np.testing.assert_array_equal(average, value)
         assert refused == 1

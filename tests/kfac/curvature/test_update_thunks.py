@@ -36,7 +36,7 @@ def test_all_inverses_at_once_are_those_of_the_thunks(build_network, graph, sess
     session.run(averages, network.feed([batch[0]], [batch[1]]))
     for op in thunk_ops:
         session.run(op)
-    inverses = estimator.get_inv_vars()
+    inverses = estimator.inv_variables
     expected = session.run(inverses)
     session.run(v1.variables_initializer(inverses))
     session.run(made)

@@ -56,7 +56,7 @@ def test_layers_with_the_same_input_share_its_factor_but_not_its_inverse(graph):
     assert first.input_factor is second.input_factor
     assert first.output_factor is not second.output_factor
     first.input_factor.instantiate_inv_variables()
-    names = [variable.op.name for variable in first.input_factor.get_inv_vars()]
+    names = [variable.op.name for variable in first.input_factor.inv_variables]
     assert names[0] == "kfac/a/w/input/inverse"
     assert names[2] == "kfac/b/w/input/inverse"
 
@@ -196,8 +196,8 @@ def test_dtypes_of_factors_and_inverses_can_be_chosen(laboratory):
     x, g = np.ones([12, 3], "f"), np.ones([12, 2], "f")
     register(lab, params, x, g, 1)
     block = lab.instantiate([[g]])
-    assert {f.get_cov_vars()[0].dtype.base_dtype for f in block.factors} == {tf.float64}
-    assert {f.get_inv_vars()[0].dtype.base_dtype for f in block.factors} == {tf.float32}
+    assert {f.cov_variables[0].dtype.base_dtype for f in block.factors} == {tf.float64}
+    assert {f.inv_variables[0].dtype.base_dtype for f in block.factors} == {tf.float32}
     product = block.multiply_inverse(tf.ones([3, 2]))
     assert product.dtype == tf.float32
 

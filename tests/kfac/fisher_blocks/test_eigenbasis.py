@@ -203,7 +203,7 @@ def test_inside_an_estimator(graph, session, tmp_path, use_resource):
         with v1.control_dependencies([update]):
             update = estimator.make_inv_update_op(due)
         product = estimator.multiply_inverse([(tf.ones([3, 4]), weight)])[0][0]
-    saver = v1.train.Saver([*estimator.get_cov_vars(), *estimator.get_inv_vars(), weight])
+    saver = v1.train.Saver([*estimator.cov_variables, *estimator.inv_variables, weight])
     session.run(v1.global_variables_initializer())
     batches = random.randn(6, 8, 3)
 

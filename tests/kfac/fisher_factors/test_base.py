@@ -29,14 +29,14 @@ def test_is_abstract():
 
 
 def test_variables_are_named_after_the_factor(factor):
-    names = [variable.op.name for variable in factor.get_cov_vars()]
+    names = [variable.op.name for variable in factor.cov_variables]
     assert names == [f"kfac/fc/input/{leaf}" for leaf in ("cov", "cov_weight", "cov_refused")]
 
 
 def test_making_variables_twice_makes_them_once(factor):
-    before = factor.get_cov_vars()
+    before = factor.cov_variables
     factor.instantiate_cov_variables()
-    assert factor.get_cov_vars() == before
+    assert factor.cov_variables == before
 
 
 def test_average_of_two_batches_is_free_of_the_zero_start(factor, rows, session):
@@ -59,7 +59,7 @@ def test_known_average_with_an_identity(graph, session, has_bias, expected):
     x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
     factor = FullyConnectedKroneckerFactor(((x,),), has_bias, ("",), name="fc/input")
     factor.instantiate_cov_variables()
-    total, weight, _ = factor.get_cov_vars()
+    total, weight, _ = factor.cov_variables
     update = factor.make_covariance_update_op(0.5, 0.5)
     session.run(v1.global_variables_initializer())
     session.run([v1.assign(total, tf.eye(len(expected))), v1.assign(weight, 1.0)])
@@ -85,9 +85,9 @@ def test_non_finite_statistic_is_refused_and_counted(factor, rows, session, bad)
     update = factor.make_covariance_update_op(0.8)
     session.run(v1.global_variables_initializer())
     session.run(update, {rows: [[1.0, 2.0]]})
-    before = session.run(factor.get_cov_vars())
+    before = session.run(factor.cov_variables)
     session.run(update, {rows: [[1.0, bad], [1.0, 1.0]]})
-    after = session.run(factor.get_cov_vars())
+    after = session.run(factor.cov_variables)
     np.testing.assert_array_equal(before[0], after[0])
     assert before[1] == after[1] == 1.0
     assert (before[2], after[2]) == (0, 1)
@@ -97,7 +97,7 @@ def test_empty_batch_is_refused(factor, rows, session):
     update = factor.make_covariance_update_op(0.8)
     session.run(v1.global_variables_initializer())
     session.run(update, {rows: np.zeros([0, 2])})
-    assert session.run(factor.get_cov_vars()[1:]) == (0.0, 1)
+    assert session.run(factor.cov_variables[1:]) == (0.0, 1)
 
 
 def test_inverse_before_any_statistic_stays_zero(factor, session):
@@ -126,7 +126,7 @@ def test_two_inverses_of_one_factor(factor, rows, session):
     for named, damping in zip(dampings, (0.1, 2.0), strict=True):
         expected = np.linalg.inv(moment(x) + damping * np.eye(2))
         np.testing.assert_allclose(session.run(factor.get_inverse(named).to_dense()), expected)
-    assert len(factor.get_inv_vars()) == 4
+    assert len(factor.inv_variables) == 4
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_average_starts_at_the_eigenvalues_of_the_product(graph, session):
     assert not session.run(factors[-1].value).any()
     updates.bases()
     values = [np.linalg.eigvalsh(m) for m in (moment(np.hstack([X, ONES])), sum(map(moment, G)))]
-    found, weight = session.run([factors[-1].value, factors[-1].get_cov_vars()[1]])
+    found, weight = session.run([factors[-1].value, factors[-1].cov_variables[1]])
     np.testing.assert_allclose(found, np.outer(*values).ravel(), rtol=1e-10)
     assert weight == 1.5
 
@@ -143,7 +143,7 @@ def test_bases_are_assigned_after_the_average_was_moved(graph):
         factor.instantiate_cov_variables()
         factor.instantiate_inv_variables()
     *bases, average = updated_inverses(factors[-1:], [""])
-    assert average.variable is factors[-1].get_cov_vars()[0]
+    assert average.variable is factors[-1].cov_variables[0]
     assert all(basis.value.op.control_inputs == [average.value.op] for basis in bases)
 
 
@@ -158,7 +158,7 @@ def test_non_finite_statistic_keeps_the_bases(graph, session):
     updates.bases()
     kept = [factors[-1].get_bases(), factors[-1].value]
     bases, value = session.run(kept)
-    session.run(v1.assign(factors[0].get_cov_vars()[1], 0.0))
+    session.run(v1.assign(factors[0].cov_variables[1], 0.0))
     updates.bases()
     again, moved = session.run(kept)
     np.testing.assert_array_equal(bases.input, again.input)
@@ -169,7 +169,7 @@ def test_bases_are_kept_in_single_precision_at_least(graph):
     for dtype, expected in ((tf.bfloat16, tf.float32), (tf.float64, tf.float64)):
         factor = dense_factors(X, G, config=CurvatureConfig(inverse_dtype=dtype))[-1]
         factor.instantiate_inv_variables()
-        assert {v.dtype.base_dtype for v in factor.get_inv_vars()[::2]} == {expected}
+        assert {v.dtype.base_dtype for v in factor.inv_variables[::2]} == {expected}
 
 
 def test_variables(graph):
@@ -181,5 +181,5 @@ def test_variables(graph):
     leaves = ("input/eigenbasis", "input/eigenbasis_rare_paths")
     leaves += ("output/eigenbasis", "output/eigenbasis_rare_paths", "cov")
     assert names == [f"kfac/fc/w/{leaf}" for leaf in leaves]
-    assert factor.get_inv_vars() == factor.inverse_update_vars[:-1]
-    assert [v.shape for v in factor.get_inv_vars()[::2]] == [[5, 4], [3, 2]]
+    assert factor.inv_variables == factor.inverse_update_vars[:-1]
+    assert [v.shape for v in factor.inv_variables[::2]] == [[5, 4], [3, 2]]

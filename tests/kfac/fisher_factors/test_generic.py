@@ -19,7 +19,7 @@ def test_known_average_with_an_identity(graph, session, cls, start, expected, ba
     size = tf.constant(2) if batch_size == "tensor" else 2
     factor = cls((((tf.constant([[1.0, 2.0]]),),),), size, ("",), name="w")
     factor.instantiate_cov_variables()
-    total, weight, _ = factor.get_cov_vars()
+    total, weight, _ = factor.cov_variables
     session.run(v1.global_variables_initializer())
     session.run([v1.assign(total, start), v1.assign(weight, 1.0)])
     session.run(factor.make_covariance_update_op(0.5, 0.5))

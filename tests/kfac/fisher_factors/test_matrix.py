@@ -120,7 +120,7 @@ def test_functions_of_a_diagonal(graph, session):
         (factor.get_cov_as_linear_operator(), diagonal),
     ):
         np.testing.assert_allclose(session.run(operator.to_dense()), np.diag(expected))
-    assert (factor.inverses, factor.get_inv_vars(), factor.updated_inverses({})) == ((), (), [])
+    assert (factor.inverses, factor.inv_variables, factor.updated_inverses({})) == ((), (), [])
     assert (factor.inverse_cost, factor.cov_shape) == (6, (6,))
     assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 6, 0)
 

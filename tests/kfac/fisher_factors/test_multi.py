@@ -34,9 +34,12 @@ def test_variables(graph):
     factor.register_chain(1, damping)
     factor.register_chain(2, damping)
     factor.instantiate_inv_variables()
-    first, _, second, _ = factor.get_inv_vars()
+    first, _, second, _ = factor.inv_variables
     assert (first.op.name, second.op.name) == ("kfac/rnn/input/chain_1", "kfac/rnn/input/chain_2")
     assert (first.shape, second.shape) == ([3, 2], [5, 2])
+    assert factor.get_inv_vars() == [first, second]
+    factor.instantiate_cov_variables()
+    assert [average.shape for average in factor.get_cov_vars()] == [[2, 2], [2, 2]]
     size = factor.dtype.size
     assert (factor.cov_bytes, factor.inverse_bytes) == (size * 2 * 2 * 2, size * (3 * 2 + 5 * 2))
 

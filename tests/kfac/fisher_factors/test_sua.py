@@ -59,7 +59,7 @@ def test_trace_and_inverse(graph, session):
     factor.register_inverse(damping)
     factor.instantiate_cov_variables()
     factor.instantiate_inv_variables()
-    assert factor.get_inv_vars()[0].shape == [3, 3]
+    assert factor.inv_variables[0].shape == [3, 3]
     assert (factor.cov_bytes, factor.inverse_bytes) == (8 * 4 * 3, 8 * 3 * 3)
     session.run(v1.global_variables_initializer())
     session.run(factor.make_covariance_update_op(0.9))
@@ -68,4 +68,7 @@ def test_trace_and_inverse(graph, session):
         [factor.cov, factor.trace(), factor.get_inverse(damping).to_dense()]
     )
     np.testing.assert_allclose(trace, np.trace(matrix))
+    covariance, mean = session.run(factor.get_cov_vars())
+    np.testing.assert_allclose(mean, IMAGES.mean((0, 1, 2)))
+    np.testing.assert_allclose(covariance, np.cov(IMAGES.reshape(-1, 3).T, bias=True))
     np.testing.assert_allclose(inverse, np.linalg.inv(matrix + 0.3 * np.eye(13)), atol=1e-12)

@@ -60,7 +60,7 @@ def _averages(build, automatic):
             names(key): (type(b), b.settings, b.describe())
             for key, b in collection.fisher_blocks.items()
         }
-        return blocks, session.run({v.op.name: v for v in estimator.get_cov_vars()})
+        return blocks, session.run({v.op.name: v for v in estimator.cov_variables})
 
 
 @pytest.fixture

@@ -54,3 +54,15 @@ def test_equal_seeds_give_equal_samples(graph, session):
 def test_targets_of_another_shape(graph):
     with pytest.raises(ValueError, match=r"targets have shape \(2,\), its inputs \(2, 1\)"):
         make(np.zeros([2, 1]), tf.constant([0, 1])).evaluate()
+
+
+def test_products_of_a_confident_distribution(graph, session):
+    logits = np.array([[17.0, -30.0]])
+    loss = MultiBernoulliNegativeLogProbLoss(tf.constant(logits, tf.float32))
+    vector = tf.constant([[3.0, -2.0]])
+    small = np.exp(-abs(logits))
+    variance = small / (1 + small) ** 2
+    products = [loss.multiply_fisher, loss.multiply_fisher_factor]
+    found = session.run([product(vector) for product in products])
+    np.testing.assert_allclose(found[0], variance * [[3.0, -2.0]], rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.sqrt(variance) * [[3.0, -2.0]], rtol=1e-5)

@@ -98,3 +98,33 @@ def test_product_broadcasts_over_leading_axes(graph, session):
     )
     single = session.run(loss.multiply_fisher(tf.constant(vectors[0, 0])))
     np.testing.assert_allclose(single, expected[0, 0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("gap", [17.0, 40.0])
+@pytest.mark.parametrize("make_loss", [make, make_onehot])
+def test_products_of_a_confident_distribution(graph, session, make_loss, gap):
+    """Small differences of large numbers would have no correct digit in float32."""
+    logits = np.array([[gap, 0.0, 1.0], [0.5, gap, gap]])
+    vector = np.array([[3.0, -2.0, 1.0], [1.0, 2.0, -1.0]])
+    loss = make_loss(logits.astype(np.float32))
+    p = softmax(logits)
+    # Written so that the digits of float64 suffice: 1 − p as the sum of the other probabilities.
+    others = p @ (1 - np.eye(3))
+    matrix = -p[:, :, None] * p[:, None, :]
+    factor = -p[:, :, None] * np.sqrt(p)[:, None, :]
+    for k in range(3):
+        matrix[:, k, k] = p[:, k] * others[:, k]
+        factor[:, k, k] = np.sqrt(p[:, k]) * others[:, k]
+    given = tf.constant(vector, tf.float32)
+    found = session.run(
+        [
+            loss.multiply_fisher(given),
+            loss.multiply_fisher_factor(given),
+            loss.multiply_fisher_factor_transpose(given),
+            loss.multiply_fisher(tf.constant(vector[0], tf.float32))[0],
+        ]
+    )
+    products = ("nij,nj->ni", "nij,nj->ni", "nji,nj->ni")
+    for product, form, of in zip(found, products, (matrix, factor, factor), strict=False):
+        np.testing.assert_allclose(product, np.einsum(form, of, vector), rtol=1e-5)
+    np.testing.assert_allclose(found[3], found[0][0])

@@ -44,7 +44,7 @@ def assembled(**changes):
     layers = kfac.LayerCollection()
     estimator = kfac.estimator.FisherEstimator(None, 0.95, 0.5, layers)
     losses = TrainingLoss(None, None, None, None, True, layers)
-    return assemble_step("step", estimator, losses, settings(**changes), lambda variables: [])
+    return assemble_step("step", estimator, losses, settings(**changes), lambda variables: [], list)
 
 
 @pytest.mark.parametrize(

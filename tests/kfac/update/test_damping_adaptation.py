@@ -10,6 +10,7 @@ import kfac
 from kfac.state import assign_all, read
 from kfac.update import damping_adaptation
 from kfac.update.damping_adaptation import AdaptationSettings, AdaptedDamping
+from kfac.update.model_change import ModelChange
 from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
@@ -127,9 +128,13 @@ class Descent:
             kfac.LayerCollection(),
         )
         losses.collect(0.5 * self.c * tf.square(self.theta))
-        self.rule = AdaptedDamping(initial, losses, settings(**kwargs), "float32", seconds)
+        self.kept = ModelChange("float32", every_step=False)
+        self.rule = AdaptedDamping(
+            initial, losses, settings(**kwargs), "float32", self.kept, seconds
+        )
         self.rule.check_variables([self.theta])
         self.rule.make_variables()
+        self.kept.make_variables()
         with v1.control_dependencies([self.rule.before_step(read(self.counter), mean)]):
             prediction = self.rule.predict(
                 read(self.counter), tf.constant(accepted), lambda: self.change, tf.float32
@@ -140,8 +145,9 @@ class Descent:
         with v1.control_dependencies([step.op if hasattr(step, "op") else step]):
             verdict = self.rule.verdict(prediction)
             self.rejected = verdict.rejected
+            change = self.kept.kept(tf.constant(True), prediction, lambda: None)
             count = v1.assign_add(self.counter, 1)
-            self.train = tf.group(assign_all(verdict.state), count)
+            self.train = tf.group(assign_all([*verdict.state, *change]), count)
 
     def damping(self, session):
         return session.run(self.rule.damping)
@@ -152,12 +158,13 @@ def test_immediately(graph, session):
     descent = Descent()
     session.run(v1.global_variables_initializer())
     session.run(descent.train)
-    assert np.isnan(session.run([descent.rule.rho, descent.rule.model_change])).all()
+    assert np.isnan(session.run([descent.rule.rho, descent.kept.variable])).all()
     session.run(descent.train, {descent.change: -3.0})
-    assert session.run([*descent.rule.variables]) == [0.25, 1.0, 4.0, -3.0]
+    state = [*descent.rule.variables, descent.kept.variable]
+    assert session.run(state) == [0.25, 1.0, 4.0, -3.0]
     session.run(descent.train)
     session.run(descent.train, {descent.change: -3.0})  # From 0.25 to 0.0625.
-    assert session.run([*descent.rule.variables]) == [1.0, 0.0625, 0.25, -3.0]
+    assert session.run(state) == [1.0, 0.0625, 0.25, -3.0]
 
 
 def test_at_the_next_step(graph, session):
@@ -174,6 +181,19 @@ def test_at_the_next_step(graph, session):
     session.run(descent.train)
     assert descent.damping(session) == 0.0625
     assert session.run(descent.rule.rho) < 0
+
+
+def test_a_step_is_judged_once(graph, session):
+    """Its loss is forgotten then: a skipped step after it must not be taken for it."""
+    descent = Descent(immediately=False, interval=1)
+    judge = descent.rule.before_step(read(descent.counter), lambda: tf.constant(3.0))
+    session.run(v1.global_variables_initializer())
+    session.run(descent.train, {descent.change: -3.0})  # From 16 to 4, foretold too small.
+    assert session.run(descent.rule.variables[2]) == 16.0
+    for _ in range(3):
+        session.run(judge)
+        assert session.run([descent.rule.damping, descent.rule.rho]) == [0.5, 4.0]
+        assert np.isnan(session.run(descent.rule.variables[2]))
 
 
 @pytest.mark.parametrize("immediately", [True, False])
@@ -195,7 +215,8 @@ def test_only_the_chief_adapts(graph, session, immediately):
         session.run(descent.train, {descent.change: -3.0})
     assert descent.damping(session) == 1.0
     names = [v.op.name for v in descent.rule.variables]
-    assert names == [f"kfac/{n}" for n in ("damping", "rho", "prev_loss", "qmodel_change")]
+    assert names == [f"kfac/{n}" for n in ("damping", "rho", "prev_loss")]
+    assert np.isnan(session.run(descent.kept.variable))
 
 
 @pytest.mark.parametrize(("mean", "expected"), [(3.0, 1.5), (NAN, 0.5), (0.0, 0.5), (1e9, 2.0)])
@@ -248,7 +269,7 @@ def test_reference_variables(graph):
         weight = v1.get_variable("weight", [])
 
     def make(**kwargs):
-        return AdaptedDamping(1.0, None, settings(**kwargs), "float32")
+        return AdaptedDamping(1.0, None, settings(**kwargs), "float32", None)
 
     with pytest.raises(ValueError, match=r"weight are reference variables.*use_resource=True"):
         make().check_variables([weight])
@@ -261,4 +282,3 @@ def test_summaries(graph, session):
     found = session.run(descent.rule.summaries)
     assert found["damping"] == 1.0
     assert math.isnan(found["rho"])
-    assert math.isnan(found["qmodel_change"])

@@ -36,7 +36,7 @@ def test_factors_and_counters(build_network, session, batch):
         assert 0 < found.pop(f"kfac/monitor/{phase}_seconds") < 60
     blocks = []
     for factor in estimator.factors:
-        matrix, inverse = session.run([factor.cov, factor.get_inv_vars()[0]])
+        matrix, inverse = session.run([factor.cov, factor.inv_variables[0]])
         np.testing.assert_allclose(
             found.pop(f"kfac/monitor/{factor.name}/trace"), np.trace(matrix), rtol=1e-6
         )

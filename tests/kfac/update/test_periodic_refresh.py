@@ -27,16 +27,16 @@ def test_burn_in_only_averages(build_mlp, session, rows, use_resource, every):
     feed = network.feed([rows[0]], [rows[1]])
     session.run(v1.global_variables_initializer())
     velocities = [optimizer.get_slot(v, "velocity") for v in network.variables]
-    watched = [network.variables, velocities, optimizer.get_inv_vars()]
+    watched = [network.variables, velocities, optimizer._estimator.inv_variables]
     before = session.run(watched)
     for run in range(3):
         session.run(train, feed)
-        assert session.run(optimizer.factors[0].get_cov_vars()[1]) == run + 1
+        assert session.run(optimizer.factors[0].cov_variables[1]) == run + 1
     tf.nest.map_structure(np.testing.assert_array_equal, before, session.run(watched))
     counters = [optimizer.counter, global_step, optimizer.skipped_steps]
     assert session.run(counters) == [0, 0, 0]
     session.run(train, feed)
-    assert session.run(optimizer.factors[0].get_cov_vars()[1]) == 3 * 0.5**every + 1
+    assert session.run(optimizer.factors[0].cov_variables[1]) == 3 * 0.5**every + 1
     assert session.run(counters) == [1, 1, 0]
     (runs,) = (v for v in optimizer.variables() if v.op.name == "kfac/burnin_counter")
     assert session.run(runs) == 3
@@ -73,7 +73,7 @@ def test_spread_inverses(build_mlp, session, rows):
     network = build_mlp()
     optimizer = make(network, invert_every=3, spread_inverses=True)
     train = optimizer.minimize(network.losses[0])
-    inverses = [factor.get_inv_vars()[0] for factor in optimizer.factors]
+    inverses = [factor.inv_variables[0] for factor in optimizer.factors]
     session.run(v1.global_variables_initializer())
     changed = []
     for _ in range(7):
@@ -92,9 +92,9 @@ def test_spreading_over_single_steps_is_no_spreading(build_mlp, session, rows):
     optimizer = make(network, invert_every=1, spread_inverses=True)
     update = optimizer.kfac_update_ops()
     session.run(v1.global_variables_initializer())
-    before = session.run(optimizer.get_inv_vars()[0])
+    before = session.run(optimizer._estimator.inv_variables[0])
     session.run(update, network.feed([rows[0]], [rows[1]]))
-    assert (session.run(optimizer.get_inv_vars()[0]) != before).any()
+    assert (session.run(optimizer._estimator.inv_variables[0]) != before).any()
 
 
 @pytest.mark.parametrize(

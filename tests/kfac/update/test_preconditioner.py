@@ -98,12 +98,12 @@ def test_a_layer_is_an_identity_until_both_its_inverses_are_computed(build_mlp, 
     for move, gradient in zip(found[:2], gradients[:2], strict=True):
         expected = -0.1 * gradient / kronecker_eigenvalue(1)
         np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-15)
-    left, right = session.run([factor.get_inv_vars()[0] for factor in optimizer.factors[2:]])
+    left, right = session.run([factor.inv_variables[0] for factor in optimizer.factors[2:]])
     expected = -0.1 * left @ np.vstack(gradients[2:]) @ right
     np.testing.assert_allclose(np.vstack(found[2:]), expected, rtol=1e-9)
     session.run(inverses[0])
     gradients = session.run([gradient for gradient, _ in pairs], feed)
-    left, right = session.run([factor.get_inv_vars()[0] for factor in optimizer.factors[:2]])
+    left, right = session.run([factor.inv_variables[0] for factor in optimizer.factors[:2]])
     expected = -0.1 * left @ np.vstack(gradients[:2]) @ right
     found = moves(session, network, train, feed)
     np.testing.assert_allclose(np.vstack(found[:2]), expected, rtol=1e-9)
@@ -214,5 +214,5 @@ def test_layers_without_any_inverse_to_keep(graph, session):
     session.run(v1.global_variables_initializer())
     losses = [session.run([loss, train])[0] for _ in range(5)]
     assert losses[-1] < losses[0]
-    assert optimizer.get_inv_vars() == []
+    assert optimizer._estimator.inv_variables == []
     assert v1.summary.merge_all() is not None

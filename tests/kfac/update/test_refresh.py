@@ -51,11 +51,11 @@ def test_older_form_of_the_thunks(owner, session, rows):
     session.run(v1.global_variables_initializer())
     session.run(cov_update, feed)
     session.run(inv_updates[0])
-    changed = [session.run(factor.get_inv_vars()[0]).any() for factor in optimizer.factors]
+    changed = [session.run(factor.inv_variables[0]).any() for factor in optimizer.factors]
     assert changed == [True, False, False, False]
     session.run(inv_update)
-    assert all(session.run(factor.get_inv_vars()[0]).any() for factor in optimizer.factors)
-    weight = optimizer.factors[0].get_cov_vars()[1]
+    assert all(session.run(factor.inv_variables[0]).any() for factor in optimizer.factors)
+    weight = optimizer.factors[0].cov_variables[1]
     session.run([thunk() for thunk in cov_thunks], feed)
     assert session.run(weight) == 1 + 0.95
 

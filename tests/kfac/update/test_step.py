@@ -110,8 +110,8 @@ def test_adaptation_equals_numpy(build_mlp, session, rows):
 
 
 def test_both_timings_adapt_alike(build_mlp, rows):
-    """On one batch, for both kinds of variables; what is judged later is known one step later."""
-    found = []
+    """On one batch; what is judged later is known one step later. Both kinds of variables do."""
+    found, last = [], []
     for immediately, use_resource in ((True, True), (False, True), (False, False)):
         with tf.Graph().as_default(), v1.Session() as session:
             network = build_mlp(use_resource=use_resource, layers=1)
@@ -127,11 +127,37 @@ def test_both_timings_adapt_alike(build_mlp, rows):
             for _ in range(7):
                 session.run(train, feed)
                 states.append(state_of(session))
-            found.append([states[-1][f"kfac/{name}"] for name in ("damping", "rho")])
+            found.append([states[2][f"kfac/{name}"] for name in ("damping", "rho")])
+            last.append([states[-1][f"kfac/{name}"] for name in ("damping", "rho")])
             assert states[2]["kfac/damping"] != pytest.approx(0.3)
             assert (states[1]["kfac/damping"] != pytest.approx(0.3)) is immediately
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    np.testing.assert_allclose(found[1], found[2], rtol=1e-6)
+    np.testing.assert_allclose(last[1], last[2], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("momentum_type", "adapt"), [("qmodel", True), ("qmodel_fixedmu", False)])
+def test_the_model_of_every_step_is_kept(build_mlp, rows, momentum_type, adapt):
+    """As if every step was judged, where λ stays as it is; a skipped step has none."""
+    spoilt = rows[0].copy()
+    spoilt[2, 1] = np.nan
+    found = []
+    for change in ({"damping_adaptation_interval": 1}, {"adapt_damping": adapt}):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp(layers=1)
+            steady = {"damping_adaptation_decay": 1.0, "dtype": "float64"}
+            arguments = {**adapting(network), "damping_adaptation_interval": 5, **steady, **change}
+            optimizer = make(network, momentum_type, **arguments)
+            train = optimizer.minimize(network.losses[0])
+            session.run(v1.global_variables_initializer())
+            changes = [session.run(optimizer.qmodel_change)]
+            for features in (rows[0], rows[0], rows[0], spoilt, rows[0]):
+                session.run(train, network.feed([features], [rows[1]]))
+                changes.append(session.run(optimizer.qmodel_change))
+            found.append(changes)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+    assert np.isnan(found[1][0])
+    assert found[1][3] == found[1][4]
+    assert len(set(found[1][1:])) == 4
 
 
 def test_what_of_the_damping_counts_in_the_model(build_mlp, rows):
@@ -154,20 +180,25 @@ def test_what_of_the_damping_counts_in_the_model(build_mlp, rows):
     assert changes[0] - changes[1] == pytest.approx(0.5 * (0.3 - 0.1) * size, rel=1e-4)
 
 
-def test_inverses_see_the_damping_of_their_step(build_mlp, session, rows):
+def test_inverses_see_the_damping_before_the_judgement_of_their_run(build_mlp, session, rows):
+    """In tensorflow/kfac, too: what is judged later reaches the inverses a period later."""
     network = build_mlp(layers=1)
     arguments = adapting(network, update_damping_immediately=False, calibrate_damping=True)
     optimizer = make(network, **arguments)
     train = optimizer.minimize(network.losses[0])
     session.run(v1.global_variables_initializer())
-    for _ in range(3):
+    dampings = []
+    for step in range(4):
         session.run(train, network.feed([rows[0]], [rows[1]]))
-    damping = session.run(optimizer.damping)
-    a, g = (session.run(factor.cov) for factor in optimizer.factors[:2])
-    pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
-    expected = np.linalg.inv(a + pi * np.sqrt(damping) * np.eye(len(a)))
-    found = session.run(optimizer.factors[0].get_inv_vars()[0])
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+        dampings.append(session.run(optimizer.damping))
+        a, g = (session.run(factor.cov) for factor in optimizer.factors[:2])
+        pi = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+        damping = dampings[1 if step == 2 else step]
+        expected = np.linalg.inv(a + pi * np.sqrt(damping) * np.eye(len(a)))
+        found = session.run(optimizer.factors[0].inv_variables[0])
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert dampings[0] == dampings[1] != dampings[2] == dampings[3]
+    assert dampings[0] != pytest.approx(0.3)
 
 
 def test_calibration_by_the_mean_curvature(build_mlp, session, rows):
