@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from model_deploy.devices import completed
 from model_deploy.local_variables import current_task, local_variables_on
-from replicate._types import Graph
+from replicate._types import Device, Graph
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.servers import (
     WaitCancelled,
@@ -62,20 +62,23 @@ def training_device(config: RunConfig) -> Callable[[Any], str] | None:
 
 
 @contextlib.contextmanager
-def training_scope(config: RunConfig) -> Iterator[None]:
+def training_scope(config: RunConfig) -> Iterator[Device]:
     """Builds a training graph inside: operations go where `training_device` says.
 
     Local variables stay on the task to which the device function assigns operations without state.
     So do operations that the model has assigned to that task.
+
+    Yields:
+      The task of local variables; "" without parameter servers.
     """
     device_fn = training_device(config)
     if device_fn is None:
-        yield
+        yield ""
         return
     with v1.device(device_fn):
         task = current_task()
     with v1.device(_staying_on(task, device_fn) if task else device_fn), local_variables_on(task):
-        yield
+        yield task
 
 
 def _staying_on(task: str, device_fn: Callable[[Any], Any]) -> Callable[[Any], str]:
