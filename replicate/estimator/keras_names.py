@@ -25,9 +25,10 @@ _Built = TypeVar("_Built")
 def build_with_new_names(build: Callable[[], _Built], task: Device = "") -> _Built:
     """Builds a model in the default graph; automatic names of Keras layers count from the start.
 
-    With Keras 3 it runs in a thread, which sees the default graph, its scopes of names and devices,
-    context variables, and Keras's dtype policy. Other thread-local values have their defaults
-    there. Without Keras 3, whose predecessors count per graph, it runs in this thread.
+    With Keras 3 it runs in a thread of its own. That has the default graph with its device scopes,
+    the context variables, and Keras's dtype policy; other thread-local values, such as scopes of
+    names and variables, begin anew. Earlier versions of Keras count per graph: without Keras 3 it
+    runs in this thread.
 
     Args:
       build: Function that builds the model.
