@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import Device, ModelFn, Nest, Path
+from replicate._types import ModelFn, Nest, Path
 from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
@@ -33,7 +33,7 @@ from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
-from replicate.estimator.keras_names import build_with_new_names
+from replicate.estimator.keras_names import Scope, build_with_new_names
 from replicate.estimator.log import log
 from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.predicting import (
@@ -407,8 +407,8 @@ class Estimator:
             if files is not None:
                 remove_unlisted(files)
                 remove_remains(files)
-        with tf.Graph().as_default(), training_scope(self._config) as task:
-            inputs, spec = self._build(ModeKeys.TRAIN, input_fn, task)
+        with tf.Graph().as_default(), training_scope(self._config) as scope:
+            inputs, spec = self._build(ModeKeys.TRAIN, input_fn, scope)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)
             run_training(
@@ -423,12 +423,12 @@ class Estimator:
             )
 
     def _build(
-        self, mode: str, input_fn: Callable[..., Any], task: Device = ""
+        self, mode: str, input_fn: Callable[..., Any], scope: Scope = contextlib.nullcontext
     ) -> tuple[Inputs, EstimatorSpec]:
-        """Builds input and model in the default graph. `task` is that of local variables."""
+        """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
         inputs = build_inputs(input_fn, mode, self.params, self._config)
-        return inputs, self._build_model(mode, inputs.features, inputs.labels, task)
+        return inputs, self._build_model(mode, inputs.features, inputs.labels, scope)
 
     def _build_for_export(
         self, mode: str, receiver_fn: Callable[[], Any]
@@ -440,11 +440,11 @@ class Estimator:
         return receiver, self._build_model(mode, receiver.features, labels)
 
     def _build_model(
-        self, mode: str, features: Nest, labels: Nest, task: Device = ""
+        self, mode: str, features: Nest, labels: Nest, scope: Scope = contextlib.nullcontext
     ) -> EstimatorSpec:
-        """Builds the model in the default graph. `task` is that of local variables."""
+        """Builds the model in the default graph. `scope` is that of `training_scope`."""
         spec = build_with_new_names(
-            lambda: self.model_fn(features, labels, mode, self._config), task
+            lambda: self.model_fn(features, labels, mode, self._config), scope
         )
         if spec.mode != mode:
             raise ValueError(

@@ -10,29 +10,29 @@ import contextvars
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias, TypeVar
 
 import tensorflow as tf
 
-from model_deploy.local_variables import local_variables_on
-from replicate._types import Device
-
 v1 = tf.compat.v1
+
+Scope: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 _Built = TypeVar("_Built")
 
 
-def build_with_new_names(build: Callable[[], _Built], task: Device = "") -> _Built:
+def build_with_new_names(build: Callable[[], _Built], scope: Scope = nullcontext) -> _Built:
     """Builds a model in the default graph; automatic names of Keras layers count from the start.
 
-    With Keras 3 it runs in a thread of its own. That has the default graph with its device scopes,
-    the context variables, and Keras's dtype policy; other thread-local values, such as scopes of
-    names and variables, begin anew. Earlier versions of Keras count per graph: without Keras 3 it
-    runs in this thread.
+    With Keras 3 it runs in a thread of its own, with the default graph, the context variables and
+    Keras's dtype policy of this one; other thread-local values begin anew. Earlier versions of
+    Keras count per graph: without Keras 3 it runs in this thread.
 
     Args:
       build: Function that builds the model.
-      task: Task of local variables, as `training_scope` yields it; "" leaves them where they are.
+      scope: Makes the context of devices and variables in which this thread builds the graph. It is
+        entered again in the other thread.
 
     Returns:
       The value that `build` returns. Its errors are raised here. A KeyboardInterrupt is raised when
@@ -46,7 +46,8 @@ def build_with_new_names(build: Callable[[], _Built], task: Device = "") -> _Bui
 
     def build_in_thread() -> _Built:
         set_up()
-        with graph.as_default(), local_variables_on(task):
+        # TensorFlow 1 shows the device scopes of a graph to all threads, TensorFlow 2 does not.
+        with graph.as_default(), v1.device(None), scope():
             return build()
 
     with ThreadPoolExecutor(1, "model_fn") as thread:

@@ -1,5 +1,6 @@
 """Keras 3 layers in a model_fn: their names do not depend on what the process built before."""
 
+import contextlib
 import contextvars
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
+from model_deploy.local_variables import local_variables_on
 from replicate.estimator.keras_names import build_with_new_names
 
 v1 = tf.compat.v1
@@ -181,15 +183,20 @@ def test_thread_sees_graph_device_context_and_policy(graph):
         local = v1.get_variable("local", [], collections=[v1.GraphKeys.LOCAL_VARIABLES])
         return v1.get_variable("w", []), tf.constant(0), local, layers.Dense(1), variable.get()
 
+    @contextlib.contextmanager
+    def scope():
+        with v1.device("/job:ps/device:CPU:3"), local_variables_on("/job:worker"):
+            yield
+
     try:
-        with v1.device("/job:ps/device:CPU:3"):
-            weights, constant, local, layer, value = build_with_new_names(build, "/job:worker")
+        with scope():
+            weights, constant, local, layer, value = build_with_new_names(build, scope)
     finally:
         tf.keras.config.set_dtype_policy(policy)
         tf.keras.config.enable_traceback_filtering()
         tf.keras.config.enable_flash_attention()
     assert weights.graph is graph
-    assert constant.device == "/job:ps/device:CPU:3"
+    assert constant.op.device == "/job:ps/device:CPU:3"
     assert local.device == "/job:worker/device:CPU:3"
     assert (layer.dtype_policy.name, value) == ("mixed_float16", 5)
 
