@@ -53,6 +53,7 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.estimator.writing import writing
+from replicate.graph_mode import check_no_keras_model, eager_captures_explained
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -82,9 +83,11 @@ class Estimator:
             begin with, or WarmStartSettings. Used where there is no checkpoint to continue from.
 
         Raises:
-          TypeError: model_fn, config or warm_start_from is of the wrong kind.
+          TypeError: model_fn, config or warm_start_from is of the wrong kind; a Keras model is no
+            model_fn.
           ValueError: model_dir differs from that of the config, or params cannot be passed on.
         """
+        check_no_keras_model("Estimator", model_fn)
         check_model_fn(model_fn, params)
         self._model_fn = model_fn
         self._params = {} if params is None else copy.deepcopy(params)
@@ -443,9 +446,10 @@ class Estimator:
         self, mode: str, features: Nest, labels: Nest, scope: Scope = contextlib.nullcontext
     ) -> EstimatorSpec:
         """Builds the model in the default graph. `scope` is that of `training_scope`."""
-        spec = build_with_new_names(
-            lambda: self.model_fn(features, labels, mode, self._config), scope
-        )
+        with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
+            spec = build_with_new_names(
+                lambda: self.model_fn(features, labels, mode, self._config), scope
+            )
         if spec.mode != mode:
             raise ValueError(
                 f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of mode "
