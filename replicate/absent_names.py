@@ -50,6 +50,11 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
             "replicate.make_early_stopping_hook, replicate.stop_if_no_decrease_hook and so on. Its "
             "receivers are in replicate.export."
         ),
+        "model_to_estimator": (
+            "A Keras model trains eagerly, an Estimator in graph mode: make the Keras layers or "
+            "the model inside a function model_fn(features, labels, mode) that returns a "
+            "replicate.EstimatorSpec, and pass it to replicate.Estimator."
+        ),
         "forward_features": "Return the features among the predictions of model_fn.",
     }
 )

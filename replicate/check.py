@@ -19,6 +19,7 @@ from replicate.batch_statistics import UpdateOps
 from replicate.differences import Array, Difference, differences, towers_of
 from replicate.estimator.calling import check_model_fn
 from replicate.estimator.input_batches import build_inputs
+from replicate.estimator.keras_names import build_with_new_names
 from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
@@ -263,7 +264,9 @@ def _one_step(
     with tf.Graph().as_default() as graph:
         begin_graph(config)
         features, labels, feed = batch.placeholders()
-        spec = model_fn(features, labels, ModeKeys.TRAIN, params, config)
+        spec = build_with_new_names(
+            lambda: model_fn(features, labels, ModeKeys.TRAIN, params, config)
+        )
         _check_trains(spec)
         variables = {variable.op.name: variable for variable in v1.global_variables()}
         scaffold = spec.scaffold

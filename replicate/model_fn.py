@@ -19,6 +19,7 @@ from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
 from replicate.batch_ahead import batch_and_ahead
 from replicate.batch_statistics import BatchStatistics, UpdateOps
+from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.merge import merge_specs
 from replicate.recorded_plan import record_plan
 from replicate.spec import ModeKeys
@@ -92,12 +93,14 @@ def replicate_model_fn(
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
-      that `model_fn` returns. Each call logs the device plan at INFO.
+      that `model_fn` returns. Call it where a graph is built. Each call logs the device plan at
+      INFO.
 
     Raises:
-      TypeError: `model_fn` is not callable, or `devices` is one string.
+      TypeError: `model_fn` is not callable, is a Keras model, or `devices` is one string.
       ValueError: The reduction is NONE or unknown, a device does not exist, or a choice is unknown.
     """
+    check_no_keras_model("replicate_model_fn", model_fn)
     if not callable(model_fn):
         raise TypeError(f"model_fn must be a function, got {model_fn!r}.")
     averages_loss = _averages(loss_reduction)
@@ -110,6 +113,7 @@ def replicate_model_fn(
     def replicated_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
     ) -> Spec:
+        check_not_eager(f"A replicated model_fn was called with {type(features).__name__} features")
         _log_plan(mode, plan)
         record_plan(plan)
         how = _splitting_in(mode, splitting)

@@ -24,6 +24,7 @@ from replicate.gradient_changes import warn_of_differences
 from replicate.gradient_origins import computed_gradients, origins_of
 from replicate.gradient_shares import are_loss_scaled, as_gradients, shares
 from replicate.gradient_sum import GradientSum
+from replicate.graph_mode import check_no_keras_optimizer, check_not_eager
 from replicate.loss_scale import DynamicLossScale, LossScaling
 from replicate.skipping import NonFiniteSkipping
 from replicate.step_acceptance import step_acceptance
@@ -83,10 +84,11 @@ class TowerOptimizer(v1.train.Optimizer):
             that many skipped ones fails with `NonFiniteError`.
 
         Raises:
-          TypeError: The first argument is neither an optimizer nor a function, or loss_scale is
-            of the wrong kind.
+          TypeError: The first argument is neither an optimizer nor a function, it is an optimizer
+            of Keras, or loss_scale is of the wrong kind.
           ValueError: A setting is out of range.
         """
+        check_no_keras_optimizer("TowerOptimizer", optimizer_or_optimizer_fn)
         is_optimizer = isinstance(optimizer_or_optimizer_fn, v1.train.Optimizer)
         if not is_optimizer and not callable(optimizer_or_optimizer_fn):
             raise TypeError(
@@ -109,6 +111,13 @@ class TowerOptimizer(v1.train.Optimizer):
         self._skip_nonfinite = skip_nonfinite
         self._losses: list[Watched] = []
 
+    def __str__(self) -> str:
+        """Returns the sentence that Keras's error shows when a model is compiled with it."""
+        return (
+            "a TowerOptimizer, which runs in graph mode and cannot be given to a Keras model's "
+            "compile: call its minimize in a model_fn that replicate.Estimator trains."
+        )
+
     @staticmethod
     def has_been_used() -> bool:
         """Returns True if the last tower of the current build has applied gradients."""
@@ -119,7 +128,9 @@ class TowerOptimizer(v1.train.Optimizer):
     def wrapped(self) -> v1.train.Optimizer:
         """The wrapped optimizer. If a function was given, its first use calls the function."""
         if self._optimizer is None:
-            self._optimizer = _shared(self._optimizer_fn)
+            made = _shared(self._optimizer_fn)
+            check_no_keras_optimizer("TowerOptimizer", made)
+            self._optimizer = made
         return self._optimizer
 
     def get_name(self) -> str:
@@ -152,6 +163,7 @@ class TowerOptimizer(v1.train.Optimizer):
           (gradient, variable) pairs; the gradient is None where the loss does not depend on the
           variable.
         """
+        check_not_eager(f"TowerOptimizer.compute_gradients was called with the loss {loss!r}")
         build = current_build()
         scaled = build.scaled(loss) if build else loss
         if self._skip_nonfinite:
@@ -192,6 +204,7 @@ class TowerOptimizer(v1.train.Optimizer):
             SyncReplicasOptimizer and a setting skips some of its steps; or there is a `loss_scale`
             and the gradients do not have it.
         """
+        check_not_eager("TowerOptimizer.apply_gradients was called with gradients")
         self._check_sync_replicas()
         build = current_build()
         tower = build.tower if build else None

@@ -33,6 +33,7 @@ from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
+from replicate.estimator.keras_names import Scope, build_with_new_names
 from replicate.estimator.log import log
 from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.predicting import (
@@ -52,6 +53,7 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.estimator.writing import writing
+from replicate.graph_mode import check_no_keras_model, eager_captures_explained
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -81,9 +83,11 @@ class Estimator:
             begin with, or WarmStartSettings. Used where there is no checkpoint to continue from.
 
         Raises:
-          TypeError: model_fn, config or warm_start_from is of the wrong kind.
+          TypeError: model_fn, config or warm_start_from is of the wrong kind; a Keras model is no
+            model_fn.
           ValueError: model_dir differs from that of the config, or params cannot be passed on.
         """
+        check_no_keras_model("Estimator", model_fn)
         check_model_fn(model_fn, params)
         self._model_fn = model_fn
         self._params = {} if params is None else copy.deepcopy(params)
@@ -406,8 +410,8 @@ class Estimator:
             if files is not None:
                 remove_unlisted(files)
                 remove_remains(files)
-        with tf.Graph().as_default(), training_scope(self._config):
-            inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
+        with tf.Graph().as_default(), training_scope(self._config) as scope:
+            inputs, spec = self._build(ModeKeys.TRAIN, input_fn, scope)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)
             run_training(
@@ -421,11 +425,13 @@ class Estimator:
                 files,
             )
 
-    def _build(self, mode: str, input_fn: Callable[..., Any]) -> tuple[Inputs, EstimatorSpec]:
-        """Builds input and model in the default graph."""
+    def _build(
+        self, mode: str, input_fn: Callable[..., Any], scope: Scope = contextlib.nullcontext
+    ) -> tuple[Inputs, EstimatorSpec]:
+        """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
         inputs = build_inputs(input_fn, mode, self.params, self._config)
-        return inputs, self._build_model(mode, inputs.features, inputs.labels)
+        return inputs, self._build_model(mode, inputs.features, inputs.labels, scope)
 
     def _build_for_export(
         self, mode: str, receiver_fn: Callable[[], Any]
@@ -436,9 +442,14 @@ class Estimator:
         labels = getattr(receiver, "labels", None)
         return receiver, self._build_model(mode, receiver.features, labels)
 
-    def _build_model(self, mode: str, features: Nest, labels: Nest) -> EstimatorSpec:
-        """Builds the model in the default graph."""
-        spec = self.model_fn(features, labels, mode, self._config)
+    def _build_model(
+        self, mode: str, features: Nest, labels: Nest, scope: Scope = contextlib.nullcontext
+    ) -> EstimatorSpec:
+        """Builds the model in the default graph. `scope` is that of `training_scope`."""
+        with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
+            spec = build_with_new_names(
+                lambda: self.model_fn(features, labels, mode, self._config), scope
+            )
         if spec.mode != mode:
             raise ValueError(
                 f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of mode "

@@ -51,6 +51,17 @@ def test_optimizer_is_called_as_it_is(model):
     optimizer.minimize.assert_called_once_with(model[3], global_step=model[0], var_list=[model[1]])
 
 
+def test_minimize_without_var_list_is_enough_for_all_variables(model):
+    step, first, second, loss = model
+
+    class Older(v1.train.GradientDescentOptimizer):
+        def minimize(self, loss, global_step):
+            return super().minimize(loss, global_step)
+
+    made = train_op(Older(0.5), variables=[second, first], loss=loss)
+    assert run(made, [step, first, second]) == [1, 0.5, 0.5]
+
+
 def test_function_gives_the_operation(model):
     add = v1.assign_add(model[1], 2.0)
     assert train_op(train_op_fn=lambda loss: add) is add
