@@ -1,4 +1,7 @@
-"""Canned estimators without features: BaselineClassifier, BaselineRegressor, BaselineEstimator."""
+"""Canned estimators without features: BaselineClassifier, BaselineRegressor, BaselineEstimator.
+
+docs/howto/canned.md explains the arguments that the canned estimators share.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,16 +40,11 @@ class BaselineClassifier(Estimator):
         Args:
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           n_classes: Number of classes, ≥ 2.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
-            integers in [0, n_classes).
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          label_vocabulary: Names of the classes if labels are strings; None: labels are class ids.
+          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
           config: Settings of the runs, None for the defaults.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:
@@ -81,14 +79,10 @@ class BaselineRegressor(Estimator):
         Args:
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
           config: Settings of the runs, None for the defaults.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:
@@ -121,9 +115,7 @@ class BaselineEstimator(Estimator):
         Args:
           head: A head, such as `replicate.MultiClassHead`, or one of your own.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
           config: Settings of the runs, None for the defaults.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 

@@ -41,12 +41,6 @@ def faulty():
 
 
 @pytest.fixture(scope="session")
-def chaos():
-    """The module `chaos.py`."""
-    return load("chaos")
-
-
-@pytest.fixture(scope="session")
 def print_row():
     """Prints a row of a table of `docs/explanations/reliability_measured.md`."""
 

@@ -45,13 +45,10 @@ class MultiClassHead(TaskHead):
 
         Args:
           n_classes: Number of classes, ≥ 3. BinaryClassHead is for 2.
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
           label_vocabulary: Names of the classes. Labels are then strings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE.
-          loss_fn: Function of labels, logits and perhaps features and loss_reduction, by name. It
-            gets ids as labels, and returns the loss of each example, [D0, ..., DN, 1].
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
+          loss_fn: Function of labels (ids) and logits that returns the losses, [D0, ..., DN, 1].
           name: Last part of the keys of metrics and summaries.
 
         Raises:

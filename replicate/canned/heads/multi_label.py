@@ -57,15 +57,12 @@ class MultiLabelHead(TaskHead):
 
         Args:
           n_classes: Number of classes, ≥ 2.
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
           thresholds: Probabilities in (0, 1) for which there are further metrics.
           label_vocabulary: Names of the classes. Sparse labels may then be strings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE.
-          loss_fn: Function of labels, logits and perhaps features and loss_reduction, by name. It
-            gets float32 labels [D0, ..., DN, n_classes], and returns the loss of each example,
-            [D0, ..., DN, 1].
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
+          loss_fn: Function of labels, float32 [D0, ..., DN, n_classes], and logits that returns the
+            losses, [D0, ..., DN, 1].
           classes_for_class_based_metrics: Ids or names of the classes with metrics of their own.
           name: Last part of the keys of metrics and summaries.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-TRAINER = Path(__file__).with_name("trainer.py")
+TRAINER = Path(__file__).parents[1] / "trainer.py"
 ENDLESS = 10**9
 IMPORT_SECS = 2
 KINDS = {

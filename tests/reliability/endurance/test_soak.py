@@ -26,7 +26,7 @@ def run_soak(folder, secs, interval):
     """Returns the readings of a run, oldest first."""
     command = [sys.executable, str(PROGRAM), str(folder), str(secs), str(interval)]
     readings = []
-    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         for line in process.stdout:
             print(f"soak        | {line}", end="")
