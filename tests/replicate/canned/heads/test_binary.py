@@ -70,6 +70,11 @@ def test_metrics(evaluated):
     )
 
 
+def test_unknown_summation_method_is_refused():
+    with pytest.raises(ValueError, match=r"must be one of \['careful_.*, got 'trapezoids'\. Leave"):
+        BinaryClassHead(auc_summation_method="trapezoids")
+
+
 def test_metrics_add_up_over_batches(evaluated):
     head = BinaryClassHead("w", name="age")
     whole = (LABELS, LOGITS, FEATURES)
