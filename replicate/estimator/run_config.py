@@ -66,9 +66,9 @@ class _ReadOnly(Generic[_T]):
 class RunConfig:
     """Settings of an Estimator's runs.
 
-    Its settings cannot be changed; `replace` makes a RunConfig that differs. TF_CONFIG is read once,
-    when the value is made, and kept by `replace`. A program may set attributes of its own, such as
-    `config.hparams`, which copies and `Estimator.config` keep. A subclass may also have a
+    Its settings cannot be changed; `replace` makes a RunConfig that differs. TF_CONFIG is read
+    once, when the value is made, and kept by `replace`. A program may set attributes of its own,
+    such as `config.hparams`, which copies and `Estimator.config` keep. A subclass may also have a
     constructor and properties of its own: a property takes the place of the setting of that name,
     whose own value is in the attribute with an underscore in front, as in `self._model_dir`.
 
@@ -289,7 +289,7 @@ class RunConfig:
 
 
 def _check_own(name: str) -> None:
-    """Refuses a setting as the name of a program's own attribute, and warns of a likely misspelling.
+    """Refuses a setting as the name of a program's own attribute, and warns of a similar name.
 
     Raises:
       FrozenInstanceError: It is the name of a setting, or of the attribute that holds one.

@@ -110,12 +110,8 @@ class _BinaryTask(Task):
                 f"but must be {wanted}. Pass label_vocabulary for strings, and only for strings."
             )
         if labels.dtype == tf.string:
-            labels = self.vocabulary.ids(labels)
-            advice = (
-                f"The vocabulary is {list(self.vocabulary.names or ())}; an unknown name is -1."
-            )
-        else:
-            advice = "For more than two classes, use MultiClassHead, or set n_classes."
+            return tf.cast(self.vocabulary.ids(labels, self.where), tf.float32)
+        advice = "For more than two classes, use MultiClassHead, or set n_classes."
         return in_range(tf.cast(labels, tf.float32), 1, self.where, advice)
 
     def losses(self, labels: Tensor, logits: Tensor) -> Tensor:

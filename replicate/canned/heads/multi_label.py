@@ -136,14 +136,14 @@ class _MultiLabelTask(Task):
         """Returns True for the classes that are listed, bool [D0, ..., DN, n_classes]."""
         ids = labels.values
         if labels.dtype == tf.string and self.vocabulary.names is not None:
-            ids = self.vocabulary.ids(ids)
+            ids = self.vocabulary.ids(ids, self.where)
         elif not labels.dtype.is_integer:
             raise ValueError(
                 f"Cannot compute the loss of {self.where}: labels are a SparseTensor of type "
                 f"{labels.dtype.name}, but must be integers, or strings with a label_vocabulary. "
                 "Convert them in input_fn."
             )
-        advice = "They are ids of classes; a name outside of label_vocabulary is -1."
+        advice = "They are ids of classes. Raise n_classes, or correct the labels."
         ids = in_range(tf.cast(ids, tf.int64), self.logits_dimension - 1, self.where, advice)
         sparse = tf.SparseTensor(labels.indices, ids, labels.dense_shape)
         return tf.sparse.to_indicator(sparse, self.logits_dimension)
