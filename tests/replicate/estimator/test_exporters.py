@@ -29,8 +29,9 @@ class Recorder:
     def export_saved_model(self, base, receiver_fn, **arguments):
         self.version += 1
         self.arguments = arguments
-        os.makedirs(f"{base}/{self.version}")
-        return f"{base}/{self.version}".encode()
+        path = os.path.join(os.fsdecode(base), str(self.version))
+        os.makedirs(path)
+        return path.encode()
 
 
 @pytest.fixture
