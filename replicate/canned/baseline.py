@@ -10,6 +10,7 @@ from replicate._types import Path
 from replicate.canned.baseline_part import BaselinePart
 from replicate.canned.canned_model import one_part_model_fn
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.replication import on_devices
@@ -34,6 +35,7 @@ class BaselineClassifier(Estimator):
         loss_reduction: str = SUM_OVER_BATCH_SIZE,
         *,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
@@ -46,12 +48,16 @@ class BaselineClassifier(Estimator):
           config: Settings of the runs, None for the defaults.
           loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         model_fn = one_part_model_fn(
             head,
             BaselinePart(weight_key(weight_column)),

@@ -12,6 +12,7 @@ from replicate._types import Path
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.combined_model import CombinedSettings, combined_model_fn
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation
 from replicate.canned.partitioners import Partitioner
@@ -44,6 +45,7 @@ class DNNLinearCombinedClassifier(Estimator):
         *,
         input_layer_partitioner: Partitioner | None = None,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
@@ -66,12 +68,16 @@ class DNNLinearCombinedClassifier(Estimator):
           linear_sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
           input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range, there are no columns, or no hidden units.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         settings = CombinedSettings(
             linear_feature_columns=linear_feature_columns,
             linear_optimizer=linear_optimizer,

@@ -12,6 +12,7 @@ from replicate._types import Path
 from replicate.canned.canned_model import one_part_model_fn
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation, make_network
 from replicate.canned.part_optimizers import PartOptimizer
@@ -45,6 +46,7 @@ class DNNClassifier(Estimator):
         *,
         input_layer_partitioner: Partitioner | None = None,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
@@ -64,12 +66,16 @@ class DNNClassifier(Estimator):
           batch_norm: True to normalise each hidden layer after its dropout.
           input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range, or a column is categorical.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         network = make_network(
             hidden_units,
             feature_columns,

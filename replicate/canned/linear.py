@@ -11,6 +11,7 @@ from replicate._types import Path
 from replicate.canned.canned_model import one_part_model_fn
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.linear_part import LinearPart, make_linear_part
 from replicate.canned.part_optimizers import PartOptimizer
@@ -41,6 +42,7 @@ class LinearClassifier(Estimator):
         *,
         partitioner: Partitioner | None = None,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
@@ -58,12 +60,16 @@ class LinearClassifier(Estimator):
           sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
           partitioner: Partitioner of the weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range, or a column is a sequence of vectors.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         part = make_linear_part(feature_columns, sparse_combiner, partitioner)
         model_fn = one_part_model_fn(head, part, _optimizer(optimizer, part, "LinearClassifier"))
         super().__init__(

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import ModelFn, Nest, Path
+from replicate._types import ModelFn, Nest, Path, Variable
 from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
@@ -60,7 +60,11 @@ v1 = tf.compat.v1
 
 
 class Estimator:
-    """Trains, evaluates and predicts with the model that a model_fn builds."""
+    """Trains, evaluates and predicts with the model that a model_fn builds.
+
+    Subclasses written for tf.estimator find its `_model_fn`, `_model_dir`, `_params`, `_config`,
+    `_warm_start_settings` and `_create_and_assert_global_step`.
+    """
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class Estimator:
         self._model_fn = model_fn
         self._params = {} if params is None else copy.deepcopy(params)
         self._config = _config_with_model_dir(config, model_dir)
-        self._warm_start = warm_start_settings(warm_start_from)
+        self._warm_start_settings = warm_start_settings(warm_start_from)
         self._has_warned = False
         self._written = WrittenGraph()
         self._evaluation_events = EventFiles()
@@ -355,7 +359,7 @@ class Estimator:
             input_receiver_fn_map,
             self._build_for_export,
             (os.fsdecode(checkpoint_path) if checkpoint_path else self.latest_checkpoint())
-            or self._warm_start
+            or self._warm_start_settings
             or self._existing_checkpoint(),
             self._config,
             assets_extra,
@@ -395,6 +399,20 @@ class Estimator:
           CheckpointError: The checkpoint cannot be read, or does not hold the variable.
         """
         return read_variable(self._existing_checkpoint(), name)
+
+    @property
+    def _model_dir(self) -> str:
+        """The model_dir, as subclasses written for tf.estimator read it."""
+        return self.model_dir
+
+    def _create_and_assert_global_step(self, graph: tf.Graph) -> Variable:
+        """Returns the global step of a graph that a subclass written for tf.estimator builds.
+
+        Raises:
+          TypeError: The graph has a global step that is not an integer.
+        """
+        with graph.as_default(), v1.device("/device:CPU:0"):
+            return v1.train.get_or_create_global_step()
 
     def _train(
         self,
@@ -477,14 +495,14 @@ class Estimator:
         if checkpoint_path is not None:
             return os.fsdecode(checkpoint_path)
         checkpoint = self.latest_checkpoint()
-        if checkpoint is None and self._warm_start is None:
+        if checkpoint is None and self._warm_start_settings is None:
             log.warning("%s holds no checkpoint: using initial variables.", self.model_dir)
         return checkpoint
 
     def _start_warm(self, checkpoint: str | None) -> None:
         """Applies the warm start to the default graph, unless a checkpoint will be loaded."""
-        if checkpoint is None and self._warm_start is not None:
-            apply_warm_start(self._warm_start)
+        if checkpoint is None and self._warm_start_settings is not None:
+            apply_warm_start(self._warm_start_settings)
 
     def _existing_checkpoint(self) -> str:
         checkpoint = self.latest_checkpoint()

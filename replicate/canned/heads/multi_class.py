@@ -81,16 +81,16 @@ class _MultiClassTask(Task):
                     f"{labels.dtype.name}, but must be integers. Cast them, or pass "
                     "label_vocabulary for strings."
                 )
-            ids, advice = tf.cast(labels, tf.int64), "Raise n_classes, or correct the labels."
-        else:
-            if labels.dtype != tf.string:
-                raise ValueError(
-                    f"Cannot compute the loss of {self.where}: labels are of type "
-                    f"{labels.dtype.name}, but must be strings, since there is a label_vocabulary. "
-                    "Leave it out for ids of classes."
-                )
-            ids, advice = self.vocabulary.ids(labels), "A name outside of label_vocabulary is -1."
-        return in_range(ids, self.logits_dimension - 1, self.where, advice)
+            advice = "Raise n_classes, or correct the labels."
+            ids = tf.cast(labels, tf.int64)
+            return in_range(ids, self.logits_dimension - 1, self.where, advice)
+        if labels.dtype != tf.string:
+            raise ValueError(
+                f"Cannot compute the loss of {self.where}: labels are of type "
+                f"{labels.dtype.name}, but must be strings, since there is a label_vocabulary. "
+                "Leave it out for ids of classes."
+            )
+        return self.vocabulary.ids(labels, self.where)
 
     def losses(self, labels: Tensor, logits: Tensor) -> Tensor:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
