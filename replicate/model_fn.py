@@ -182,7 +182,8 @@ def _build_tower(
     with build.building(index, shard.weight, (shard.features, shard.labels)):
         spec = model_fn(features=shard.features, **given)
         if getattr(spec, "loss", None) is not None:
-            spec = spec._replace(loss=build.scaled(spec.loss))
+            build.add_loss(spec.loss)
+            spec = spec._replace(loss=build.part_of_loss(spec.loss))
         return Tower(spec, build.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
 
 
