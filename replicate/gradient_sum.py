@@ -1,7 +1,7 @@
 """Gradients of the batch: the towers' gradients, summed variable by variable.
 
-The first stage of an update. It also divides the sums by the loss scale, if there is one, and
-multiplies them by the towers' share of the batch, if all towers have the same.
+The first stage of an update. It also multiplies the sums by the towers' share of the batch, if all
+towers have the same, and divides them by the loss scale, if there is one.
 """
 
 import dataclasses
@@ -46,6 +46,7 @@ class GradientSum:
         with v1.name_scope("gradient_aggregating"):
             devices = [tower.device for tower in towers]
             summed = reduce_over_copies(gradients, devices, self.reduction, self.pack_bytes)
-            if self.scaling is not None:
-                summed = [(self.scaling.unscaled(*pair), pair[1]) for pair in summed]
-            return self.share.of_sums(summed)
+            summed = self.share.of_sums(summed)
+            if self.scaling is None:
+                return summed
+            return [(self.scaling.unscaled(*pair), pair[1]) for pair in summed]

@@ -62,6 +62,24 @@ def test_overflow_skips_the_step_and_halves_the_scale(towers):
     assert column(history, "w") == [1.0, 1.0, 1.0 - large, 0.75 - large]
 
 
+@pytest.mark.parametrize("towers", [1, 2])
+def test_gradients_of_16_bits_count_once(graph, towers):
+    """Their sum has 16 bits, and becomes a gradient of a variable of 32 bits."""
+    with tower_build(device_plan([f"/cpu:{k}" for k in range(towers)]), True) as build:
+        for index in range(towers):
+            with build.building(index, 1 / towers):
+                weight = v1.get_variable("w", initializer=1.0)
+                optimizer = TowerOptimizer(
+                    lambda: v1.train.GradientDescentOptimizer(1.0), loss_scale=DynamicLossScale(8.0)
+                )
+                [(gradient, _)] = optimizer.compute_gradients(0.5 * weight, [weight])
+                train_op = optimizer.apply_gradients([(tf.cast(gradient, tf.float16), weight)])
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train_op)
+        assert session.run(weight) == 0.5
+
+
 def test_scale_doubles_after_enough_good_steps():
     history = train([0.5] * 5, DynamicLossScale(4.0, growth_steps=2))
     assert column(history, "factor") == [4, 8, 8, 16, 16]
