@@ -292,7 +292,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """Computes gradients like any optimizer; leaves the layer collection open.
 
         Args:
-          loss: The mean over the batch, shape []; of a tower, its part of a sum over towers.
+          loss: The mean over the batch, shape []. Of a tower, its part of a sum over towers; under
+            `replicate.TowerOptimizer`, the mean over its shard.
           var_list: What to train; None means the constructor's choice, else all trainable.
           gate_gradients: As in `tf.compat.v1.train.Optimizer`, but GATE_OP is not heeded: as a step
             waits until all of it is known to be finite, it waits for all gradients that it needs.

@@ -1,6 +1,7 @@
 """Gradients of the batch: the towers' gradients, summed variable by variable.
 
-The first stage of an update. It also divides the sums by the loss scale, if there is one.
+The first stage of an update. It also multiplies the sums by the towers' share of the batch, if all
+towers have the same, and divides them by the loss scale, if there is one.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from model_deploy import GradientReduction, reduce_over_copies
 from replicate._types import Gradient, Variable
-from replicate.gradient_shares import Pairs, loss_scaled_variables
+from replicate.gradient_shares import UNWEIGHTED, GradientShare
 from replicate.loss_scale import LossScaling
 from replicate.towers import TowerGradients
 
@@ -27,35 +28,25 @@ class GradientSum:
       pack_bytes: Most bytes of a pack in which gradients cross between devices; None: no packs.
       scaling: Scaling of the loss; None: the loss is not scaled.
       reduction: Way by which gradients are summed over devices.
+      share: Share of the batch that each tower's gradients have.
     """
 
     pack_bytes: int | None
     scaling: LossScaling | None
     reduction: GradientReduction = "last"
+    share: GradientShare = UNWEIGHTED
 
     def sum(self, towers: Sequence[TowerGradients]) -> list[tuple[Gradient, Variable]]:
         """Returns the gradients of the whole batch's loss, without the loss scale.
 
         Args:
           towers: Gradients of each tower.
-
-        Raises:
-          ValueError: Some of a variable's gradients have a loss scale, and others have none.
         """
-        gradients: list[Pairs] = [tower.gradients_and_variables for tower in towers]
+        gradients = [tower.gradients_and_variables for tower in towers]
         with v1.name_scope("gradient_aggregating"):
             devices = [tower.device for tower in towers]
             summed = reduce_over_copies(gradients, devices, self.reduction, self.pack_bytes)
-            return summed if self.scaling is None else _unscaled(summed, towers, self.scaling)
-
-
-def _unscaled(
-    summed: Sequence[tuple[Gradient, Variable]],
-    towers: Sequence[TowerGradients],
-    scaling: LossScaling,
-) -> list[tuple[Gradient, Variable]]:
-    scaled = loss_scaled_variables(towers)
-    return [
-        (scaling.unscaled(gradient, variable) if variable.ref() in scaled else gradient, variable)
-        for gradient, variable in summed
-    ]
+            summed = self.share.of_sums(summed)
+            if self.scaling is None:
+                return summed
+            return [(self.scaling.unscaled(*pair), pair[1]) for pair in summed]

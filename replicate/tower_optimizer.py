@@ -1,9 +1,10 @@
 """TowerOptimizer: an optimizer that applies the summed gradients of all towers.
 
-Each tower computes the gradients of its own part of the loss. In the last tower, the gradients of
-all towers pass through the stages of `update_stages`: sum → judge → accumulate → clip → apply. The
-wrapped optimizer applies the result as if there were one tower. Outside of `replicate_model_fn`
-there is one set of gradients, which passes through the same stages.
+Each tower computes the gradients of its own loss, and may change them as one tower would. They
+count by the tower's share of the batch, which `gradient_shares` owns. In the last tower, the
+gradients of all towers pass through the stages of `update_stages`: sum → judge → accumulate → clip
+→ apply. The wrapped optimizer applies the result as if there were one tower. Outside of
+`replicate_model_fn` there is one set of gradients, which passes through the same stages.
 
 A NaN or an infinity in any tower's gradient fails the step before any variable changes. With a loss
 scale, or with `skip_nonfinite`, the step is skipped instead.
@@ -20,9 +21,7 @@ from model_deploy.gradients import gradient_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.finite_gradients import Watched, watched, watched_all
 from replicate.gradient_accumulation import GradientAccumulation
-from replicate.gradient_changes import warn_of_differences
-from replicate.gradient_origins import computed_gradients, origins_of
-from replicate.gradient_shares import are_loss_scaled, as_gradients, shares
+from replicate.gradient_shares import UNWEIGHTED, GradientShare, as_gradients
 from replicate.gradient_sum import GradientSum
 from replicate.graph_mode import check_no_keras_optimizer, check_not_eager
 from replicate.loss_scale import DynamicLossScale, LossScaling
@@ -76,7 +75,7 @@ class TowerOptimizer(v1.train.Optimizer):
           clip_norm: Largest global norm of the gradients of an update, > 0; None: not clipped.
           loss_scale: Scale of the loss for gradients that are 16-bit floats. A step with a gradient
             that is not finite is then skipped. `compute_gradients` returns the gradients of the
-            scaled loss.
+            scaled loss, and `apply_gradients` divides all gradients by the scale.
           pack_bytes: Largest size, in bytes, of the packs in which gradients cross from one device
             to another, ≥ 1. None sends each gradient by itself.
           skip_nonfinite: Steps in a row that may be skipped because a loss or gradient of some
@@ -152,10 +151,12 @@ class TowerOptimizer(v1.train.Optimizer):
     def compute_gradients(
         self, loss: Tensor, *args: Any, **kwargs: Any
     ) -> list[tuple[Gradient | None, Variable]]:
-        """Computes the gradients of this tower's part of the loss.
+        """Computes the gradients of this tower's loss, as one tower would.
+
+        `apply_gradients` weights them by the tower's share of the batch.
 
         Args:
-          loss: Scalar, over this tower's shard of the batch.
+          loss: Loss over this tower's shard of the batch.
           *args: Other arguments of the wrapped optimizer's `compute_gradients`.
           **kwargs: Other named arguments of that method.
 
@@ -165,17 +166,16 @@ class TowerOptimizer(v1.train.Optimizer):
         """
         check_not_eager(f"TowerOptimizer.compute_gradients was called with the loss {loss!r}")
         build = current_build()
-        scaled = build.scaled(loss) if build else loss
+        if build is not None:
+            build.add_loss(loss)
         if self._skip_nonfinite:
             description = _in_tower(f"loss {loss.op.name}", build.tower if build else None)
-            self._losses.append(watched(scaled, description, is_loss=True))
+            part = build.part_of_loss(loss) if build else loss
+            self._losses.append(watched(part, description, is_loss=True))
         if self._loss_scale is not None:
             self._scaling = self._scaling or _shared(partial(LossScaling, self._loss_scale))
-            kwargs["grad_loss"] = self._scaling.grad_loss(scaled, kwargs.get("grad_loss"))
-        pairs = list(self.wrapped.compute_gradients(scaled, *args, **kwargs))
-        computed = computed_gradients(build.tower if build else None)
-        computed.register((gradient for gradient, _ in pairs), self._scaling)
-        return pairs
+            kwargs["grad_loss"] = self._scaling.grad_loss(loss, kwargs.get("grad_loss"))
+        return list(self.wrapped.compute_gradients(loss, *args, **kwargs))
 
     def apply_gradients(
         self,
@@ -185,10 +185,9 @@ class TowerOptimizer(v1.train.Optimizer):
     ) -> Operation:
         """Applies the gradients of all towers in the last tower; keeps them in the others.
 
-        Gradients from `compute_gradients`, and gradients computed from those, are the tower's share
-        of the batch's gradient. Other gradients, such as those of `tf.gradients`, are taken as
-        gradients of the tower's own loss. They are scaled to the tower's share as
-        `compute_gradients` scales the loss.
+        They are gradients of the tower's own loss, wherever they come from: they may be clipped or
+        changed as on one tower. Their sum over towers is weighted by each tower's share of the
+        batch. With a `loss_scale`, all of them are gradients of the scaled loss.
 
         Args:
           grads_and_vars: (gradient, variable) pairs. A gradient may be None.
@@ -202,18 +201,21 @@ class TowerOptimizer(v1.train.Optimizer):
         Raises:
           ValueError: An earlier tower made fewer calls than this one; the wrapped optimizer is a
             SyncReplicasOptimizer and a setting skips some of its steps; or there is a `loss_scale`
-            and the gradients do not have it.
+            and `compute_gradients` was not called.
         """
         check_not_eager("TowerOptimizer.apply_gradients was called with gradients")
         self._check_sync_replicas()
         build = current_build()
         tower = build.tower if build else None
-        gradients = self._tower_gradients(build, tower, grads_and_vars)
+        share = build.gradient_share if build else UNWEIGHTED
+        gradients = self._tower_gradients(build, tower, share, grads_and_vars)
         skipping = None
         if self._skip_nonfinite:
             skipping = _shared(partial(NonFiniteSkipping, self._skip_nonfinite))
         stages = self._stages(
-            GradientSum(self._pack_bytes, self._scaling, build.reduction if build else "last"),
+            GradientSum(
+                self._pack_bytes, self._scaling, build.reduction if build else "last", share
+            ),
             skipping,
             GradientApplication(self.wrapped, global_step, name),
             average=build is None or tower is None or build.averages_loss,
@@ -238,16 +240,13 @@ class TowerOptimizer(v1.train.Optimizer):
         self,
         build: TowerBuild | None,
         tower: TowerContext | None,
+        share: GradientShare,
         gradients_and_variables: Iterable[tuple[Gradient | None, Variable]],
     ) -> TowerGradients:
         """Returns one tower's gradients, watched on the tower's device."""
         pairs = as_gradients(gradients_and_variables)
-        origins = origins_of(pairs, computed_gradients(tower))
-        loss_scaled = are_loss_scaled(pairs, origins, self._scaling, self._loss_scale is not None)
-        if build is not None and tower is not None and tower.count > 1:
-            if tower.is_first:
-                warn_of_differences(pairs, origins, tower.count)
-            pairs = shares(pairs, origins, build.share)
+        self._check_loss_scale(pairs)
+        pairs = share.in_tower(pairs)
         entries, self._losses = self._losses, []
         if self._skip_nonfinite or self._loss_scale is None:
             with v1.name_scope("finite_gradients"):
@@ -256,7 +255,7 @@ class TowerOptimizer(v1.train.Optimizer):
         names = v1.get_default_graph().get_name_scope()
         device = completed(tower.device, build.task) if build and tower else ""
         scope = v1.get_variable_scope()
-        return TowerGradients(pairs, loss_scaled, entries, done, scope, names, device)
+        return TowerGradients(pairs, entries, done, scope, names, device)
 
     def _stages(
         self,
@@ -281,6 +280,19 @@ class TowerOptimizer(v1.train.Optimizer):
             GradientClipping(self._clip_norm),
             application,
         )
+
+    def _check_loss_scale(
+        self, gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]
+    ) -> None:
+        """Refuses gradients if there is a loss scale and no loss was given to be scaled."""
+        if self._loss_scale is None or self._scaling is not None:
+            return
+        if any(gradient is not None for gradient, _ in gradients_and_variables):
+            raise ValueError(
+                "Cannot apply gradients by TowerOptimizer(loss_scale=…): its compute_gradients was "
+                "not called, so nothing scales their loss. Replace tf.gradients by "
+                "compute_gradients or minimize of this optimizer, or leave out loss_scale."
+            )
 
     def _check_sync_replicas(self) -> None:
         """Refuses settings that skip steps of a SyncReplicasOptimizer."""

@@ -21,6 +21,7 @@ from model_deploy.xla import compiled_by_xla, uncompiled
 from replicate._types import Device, Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch_statistics import BatchStatistics
 from replicate.finite_gradients import Watched
+from replicate.gradient_shares import UNWEIGHTED, GradientShare, share_of
 from replicate.nests import flatten
 from replicate.tower_collections import Summaries, TowerCollections
 
@@ -31,6 +32,13 @@ REDUCED_GRADIENTS = ("replicate", "reduced_gradients")
 """Key of the (gradient, variable) pairs of the whole batch, for all TowerOptimizers of a graph.
 
 Not a string, so that an exported MetaGraph does not contain the collection.
+"""
+
+
+PART_OF_LOSS = ("towers", "part_of_loss")
+"""Key of a function from the current tower's loss to its part of the whole batch's loss.
+
+K-FAC, which imports nothing from here, reads it in order to know the loss of the whole batch.
 """
 
 
@@ -69,8 +77,7 @@ class TowerGradients:
     """Gradients that one tower passed to one call of `apply_gradients`.
 
     Attributes:
-      gradients_and_variables: The pairs, scaled to the tower's share of the batch.
-      loss_scaled: For each pair, True if the gradient has a loss scale.
+      gradients_and_variables: The pairs.
       watched: Losses and gradients that are checked to be finite.
       done: Operation that ends this tower's part of the step.
       variable_scope: Variable scope of the call.
@@ -79,7 +86,6 @@ class TowerGradients:
     """
 
     gradients_and_variables: list[tuple[Gradient | None, Variable]]
-    loss_scaled: list[bool]
     watched: list[Watched]
     done: Operation
     variable_scope: Any
@@ -139,7 +145,8 @@ class TowerBuild:
 
         Args:
           index: Number of the tower. Towers are built in order.
-          weight: Rows of the tower's shard ÷ rows of the batch.
+          weight: Rows of the tower's shard ÷ rows of the batch: a float if it is that of all
+            towers, else a Tensor.
           batch: The tower's shard.
         """
         device = self.plan.towers[index]
@@ -157,6 +164,7 @@ class TowerBuild:
                 )
             )
             stack.enter_context(self.collections.tower(index))
+            stack.enter_context(_in_collection(PART_OF_LOSS, self.part_of_loss))
             if self._xla:
                 stack.enter_context(compiled_by_xla())
             with self._recording(batch):
@@ -190,9 +198,12 @@ class TowerBuild:
                 self._weight,
             )
 
-    def scaled(self, loss: Tensor) -> Tensor:
-        """Returns the current tower's part of the whole batch's loss."""
+    def add_loss(self, loss: Tensor) -> None:
+        """Notes a loss of the current tower, before it is weighted."""
         self._losses.append(loss)
+
+    def part_of_loss(self, loss: Tensor) -> Tensor:
+        """Returns the current tower's part of the whole batch's loss."""
         return self.share(loss, "averaged_loss")
 
     def share(self, value: Tensor, name: str) -> Tensor:
@@ -202,13 +213,14 @@ class TowerBuild:
           value: Loss or gradient of any shape.
           name: Name of the operation.
         """
-        if not self.averages_loss or len(self.plan.towers) == 1:
-            return value
-        if isinstance(self._weight, float):
-            return tf.multiply(value, tf.constant(self._weight, value.dtype), name=name)
-        # The mean over an empty shard is NaN. Its weight 0 makes it 0.
-        weight = tf.cast(self._weight, value.dtype)
-        return tf.math.multiply_no_nan(value, weight, name=name)
+        return share_of(value, self.gradient_share.share, name)
+
+    @property
+    def gradient_share(self) -> GradientShare:
+        """Share of the batch by which the current tower's gradients count."""
+        if self.tower is None or self.tower.count == 1 or not self.averages_loss:
+            return UNWEIGHTED
+        return GradientShare(self._weight)
 
     def shared(self, make: Callable[[], Any]) -> Any:
         """Returns the next shared object. The n-th call in each tower returns the same object.
@@ -250,6 +262,17 @@ class TowerBuild:
             stack.enter_context(v1.device(_tasks_of(v1.trainable_variables())))
             stack.enter_context(v1.device(self._placer.on("")))
             yield
+
+
+@contextlib.contextmanager
+def _in_collection(key: Any, entry: Any) -> Iterator[None]:
+    """Adds an entry to a collection of the current graph while inside the context."""
+    entries = v1.get_collection_ref(key)
+    entries.append(entry)
+    try:
+        yield
+    finally:
+        entries.remove(entry)
 
 
 def _tasks_of(variables: Sequence[Variable]) -> Callable[[Operation], str]:

@@ -100,9 +100,6 @@ class UpdateStages:
 
         Args:
           towers: Gradients of each tower.
-
-        Raises:
-          ValueError: Some of a variable's gradients have a loss scale, and others have none.
         """
         summed = self.gradient_sum.sum(towers)
         computed = [*_other_ends(towers), *values_of(summed), *self.acceptance.requirements(towers)]

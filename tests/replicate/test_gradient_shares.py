@@ -1,18 +1,12 @@
-"""Gradients of a scaled loss are told from others, and from those of another optimizer."""
+"""Gradients count by their tower's share of the batch, wherever they are multiplied by it."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.gradient_shares import as_gradients
-from replicate.loss_scale import DynamicLossScale
-from replicate.tower_optimizer import TowerOptimizer
+from replicate.gradient_shares import GradientShare, as_gradients, share_of
 
 v1 = tf.compat.v1
-
-
-def optimizer(**settings):
-    return TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), **settings)
 
 
 @pytest.fixture
@@ -20,8 +14,13 @@ def weights(graph):
     return [v1.get_variable(name, initializer=[3.0, 4.0]) for name in ("v", "w")]
 
 
-def loss_of(weights):
-    return tf.add_n([tf.reduce_sum(weight) for weight in weights])
+def slices(values):
+    return tf.IndexedSlices(values, tf.range(tf.shape(values)[0]), tf.constant([4]))
+
+
+def evaluate(tensor):
+    with v1.Session() as session:
+        return session.run(tensor)
 
 
 def test_arrays_numbers_and_variables_become_tensors(weights):
@@ -35,32 +34,43 @@ def test_arrays_numbers_and_variables_become_tensors(weights):
     ]
 
 
-def test_gradients_from_elsewhere_are_not_unscaled(weights):
-    scaled = optimizer(loss_scale=DynamicLossScale(initial=1000.0))
-    loss = loss_of(weights)
-    pairs = scaled.compute_gradients(loss, weights[:1])
-    train_op = scaled.apply_gradients([*pairs, (tf.gradients(loss, weights[1])[0], weights[1])])
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        session.run(train_op)
-        np.testing.assert_allclose(session.run(weights), [[2.0, 3.0]] * 2, rtol=1e-6)
+def test_share_of_all_towers_multiplies_the_sums_only(weights):
+    share = GradientShare(0.25)
+    pairs = [(tf.constant([8.0]), weights[0]), (slices(tf.constant([4.0])), weights[1])]
+    assert [gradient for gradient, _ in share.in_tower(pairs)] == [pair[0] for pair in pairs]
+    [(dense, _), (sparse, _)] = share.of_sums(pairs)
+    assert evaluate([dense, sparse.values]) == [[2.0], [1.0]]
 
 
-def test_loss_scale_without_a_scaled_gradient_is_refused(weights):
-    pairs = list(zip(tf.gradients(loss_of(weights), weights), weights, strict=True))
-    with pytest.raises(ValueError, match=r"loss_scale=.*nothing scales their loss. Replace tf\.gr"):
-        optimizer(loss_scale=DynamicLossScale()).apply_gradients(pairs)
+def test_share_of_one_tower_multiplies_its_gradients_only(weights):
+    share = GradientShare(tf.constant(0.25, tf.float64))
+    sparse = slices(tf.constant([4.0]))
+    pairs = [(tf.constant([8.0]), weights[0]), (sparse, weights[1]), (None, weights[1])]
+    found = share.in_tower(pairs)
+    assert found[1][0].indices is sparse.indices
+    assert found[2][0] is None
+    assert evaluate([found[0][0], found[1][0].values]) == [[2.0], [1.0]]
+    sums = found[:2]
+    assert [pair[0] for pair in share.of_sums(sums)] == [pair[0] for pair in sums]
 
 
-@pytest.mark.parametrize("settings", [{}, {"loss_scale": DynamicLossScale()}])
-def test_loss_scale_of_another_optimizer_is_refused(weights, settings):
-    pairs = optimizer(loss_scale=DynamicLossScale()).compute_gradients(loss_of(weights))
-    with pytest.raises(ValueError, match=r"gradient of v: another TowerOptimizer computed it"):
-        optimizer(**settings).apply_gradients(pairs)
+def test_empty_shard_has_share_zero_of_what_is_not_a_number(weights):
+    share = GradientShare(tf.constant(0.0, tf.float64))
+    nan = tf.constant([np.nan])
+    [(dense, _), (sparse, _)] = share.in_tower([(nan, weights[0]), (slices(nan), weights[1])])
+    assert evaluate([dense, sparse.values]) == [[0.0], [0.0]]
 
 
-def test_scaled_and_other_gradients_of_one_variable_are_refused(weights):
-    scaled = optimizer(loss_scale=DynamicLossScale())
-    pairs = scaled.compute_gradients(loss_of(weights))
-    with pytest.raises(ValueError, match=r"gradients of v: some come from compute_gradients, with"):
-        scaled.apply_gradients([*pairs, (tf.ones([2]), weights[0])])
+def test_sums_of_float16_do_not_overflow_where_the_mean_does_not(weights):
+    share = GradientShare(0.5)
+    large = tf.constant([40000.0], tf.float16)
+    towers = [share.in_tower([(large, weights[0])]) for _ in range(2)]
+    [(mean, _)] = share.of_sums([(towers[0][0][0] + towers[1][0][0], weights[0])])
+    assert evaluate(mean) == [40000.0]
+
+
+def test_gradients_that_are_added_up_stay_as_they_are(weights):
+    pairs = [(tf.constant([8.0]), weights[0])]
+    assert GradientShare().in_tower(pairs)[0][0] is pairs[0][0]
+    assert GradientShare().of_sums(pairs)[0][0] is pairs[0][0]
+    assert share_of(pairs[0][0], 1.0) is pairs[0][0]

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from model_deploy import GradientReduction
+from replicate.gradient_shares import GradientShare
 from replicate.gradient_sum import GradientSum
 from replicate.loss_scale import DynamicLossScale, LossScaling
 from replicate.towers import TowerGradients
@@ -19,15 +20,14 @@ def variables(graph):
     return [v1.get_variable(name, initializer=[0.0, 0.0]) for name in "vw"]
 
 
-def tower(variables, values, loss_scaled=False):
+def tower(variables, values):
     """Makes a tower's gradients; a value None makes none for its variable."""
     pairs = [
         (None if value is None else tf.constant([value, 1.0]), variable)
         for value, variable in zip(values, variables, strict=True)
     ]
-    scaled = [loss_scaled] * len(pairs)
     scope = v1.get_variable_scope()
-    return TowerGradients(pairs, scaled, [], tf.no_op(), scope, "", "/device:CPU:1")
+    return TowerGradients(pairs, [], tf.no_op(), scope, "", "/device:CPU:1")
 
 
 def evaluate(pairs):
@@ -45,10 +45,11 @@ def test_sums_gradients_by_variable(variables, pack_bytes, reduction):
 
 
 @pytest.mark.parametrize("reduction", get_args(GradientReduction))
-@pytest.mark.parametrize("is_scaled", [False, True])
-def test_divides_by_loss_scale_only_gradients_of_a_scaled_loss(variables, is_scaled, reduction):
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_divides_all_sums_by_the_loss_scale_and_multiplies_by_the_share(
+    variables, share, reduction
+):
     scaling = LossScaling(DynamicLossScale(initial=4.0))
-    towers = [tower(variables, [2.0, 4.0], is_scaled), tower(variables, [6.0, 4.0], is_scaled)]
-    found = evaluate(GradientSum(None, scaling, reduction).sum(towers))
-    expected = np.array([[8.0, 2.0], [8.0, 2.0]]) / (4.0 if is_scaled else 1.0)
-    np.testing.assert_array_equal([found["v"], found["w"]], expected)
+    towers = [tower(variables, [2.0, 4.0]), tower(variables, [6.0, 4.0])]
+    found = evaluate(GradientSum(None, scaling, reduction, GradientShare(share)).sum(towers))
+    np.testing.assert_array_equal([found["v"], found["w"]], share * np.array([[2.0, 0.5]] * 2))

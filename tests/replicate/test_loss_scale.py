@@ -54,12 +54,30 @@ def test_small_gradients_survive(towers):
 
 @pytest.mark.parametrize("towers", [1, 2])
 def test_overflow_skips_the_step_and_halves_the_scale(towers):
-    large = 1000.0 * towers
+    large = 1000.0
     history = train([large, large, large, 0.25], DynamicLossScale(2.0**8), towers)
     assert column(history, "factor") == [128.0, 64.0, 64.0, 64.0]
     assert column(history, "skipped_steps") == [1, 2, 2, 2]
     assert column(history, "global_step") == [0, 0, 1, 2]
     assert column(history, "w") == [1.0, 1.0, 1.0 - large, 0.75 - large]
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_gradients_of_16_bits_count_once(graph, towers):
+    """Their sum has 16 bits, and becomes a gradient of a variable of 32 bits."""
+    with tower_build(device_plan([f"/cpu:{k}" for k in range(towers)]), True) as build:
+        for index in range(towers):
+            with build.building(index, 1 / towers):
+                weight = v1.get_variable("w", initializer=1.0)
+                optimizer = TowerOptimizer(
+                    lambda: v1.train.GradientDescentOptimizer(1.0), loss_scale=DynamicLossScale(8.0)
+                )
+                [(gradient, _)] = optimizer.compute_gradients(0.5 * weight, [weight])
+                train_op = optimizer.apply_gradients([(tf.cast(gradient, tf.float16), weight)])
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train_op)
+        assert session.run(weight) == 0.5
 
 
 def test_scale_doubles_after_enough_good_steps():

@@ -30,7 +30,6 @@ class Step:
         towers = [
             TowerGradients(
                 [(self._values[index], weight)],
-                [False],
                 [watched(self._values[index], f"The gradient of tower {index}")],
                 tf.no_op(),
                 v1.get_variable_scope(),

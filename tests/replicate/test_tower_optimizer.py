@@ -59,6 +59,22 @@ def test_mean_of_towers_is_applied_once(graph):
     assert train(model, averages=True)[0] == {"c": 8.0}
 
 
+@pytest.mark.parametrize("towers", [1, 2, 4])
+def test_gradients_in_between_are_those_of_the_towers_loss(graph, towers):
+    seen = []
+
+    def model(index):
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0))
+        pairs = optimizer.compute_gradients(3.0 * variable("c", 10.0))
+        seen.append(pairs[0][0])
+        return optimizer.apply_gradients(pairs)
+
+    assert train(model, towers=towers, averages=True)[0] == {"c": 7.0}
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        assert session.run(seen) == [3.0] * towers
+
+
 def test_without_towers_everything_passes_through(graph):
     optimizer = TowerOptimizer(v1.train.MomentumOptimizer(1.0, 0.9))
     train_op = optimizer.minimize(absolute_error(0))
@@ -272,6 +288,25 @@ def test_settings_out_of_range_are_refused(setting, match):
 def test_loss_scale_of_a_wrong_kind_is_refused():
     with pytest.raises(TypeError, match=r"loss_scale must be a replicate\.Dyn.* got 'dynamic'"):
         TowerOptimizer(v1.train.AdamOptimizer(0.1), loss_scale="dynamic")
+
+
+def test_loss_scale_without_a_scaled_loss_is_refused(graph):
+    weight = variable("w", 1.0)
+    optimizer = TowerOptimizer(v1.train.AdamOptimizer(0.1), loss_scale=DynamicLossScale())
+    with pytest.raises(ValueError, match=r"loss_scale=.*nothing scales their loss. Replace tf\.gr"):
+        optimizer.apply_gradients([(tf.gradients(2.0 * weight, weight)[0], weight)])
+
+
+def test_loss_scale_divides_all_gradients(graph):
+    weight = variable("w", 1.0)
+    settings = DynamicLossScale(initial=8.0)
+    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), loss_scale=settings)
+    [(gradient, _)] = optimizer.compute_gradients(0.5 * weight, [weight])
+    train_op = optimizer.apply_gradients([(gradient + 2.0, weight)])
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train_op)
+        assert session.run([gradient, weight]) == [4.0, 0.25]
 
 
 @pytest.mark.parametrize("wrong", [None, 0.1, "adam"])

@@ -42,7 +42,7 @@ def test_names_devices_and_variables_of_towers(graph):
 
 def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
     with towers.tower_build(PLAN, averages_loss=True) as build, build.building(1, 0.25):
-        scaled = build.scaled(tf.constant(8.0))
+        scaled = build.part_of_loss(tf.constant(8.0))
     assert scaled.op.name == "tower_1/averaged_loss"
     assert scaled.device == "/device:CPU:2"
     with v1.Session() as session:
@@ -55,7 +55,26 @@ def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
 def test_sums_and_single_towers_are_not_scaled(graph, devices, averages):
     loss = tf.constant(8.0)
     with towers.tower_build(device_plan(devices), averages) as build, build.building(0, 1.0):
-        assert build.scaled(loss) is loss
+        assert build.part_of_loss(loss) is loss
+
+
+def test_empty_shard_has_no_part_in_the_loss(graph):
+    """The mean over no rows is NaN."""
+    none = tf.constant(0.0, tf.float64)
+    with towers.tower_build(PLAN, averages_loss=True) as build, build.building(1, none):
+        part = build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
+    with v1.Session() as session:
+        assert session.run(part) == 0.0
+
+
+def test_part_of_the_loss_is_told_to_a_tower_only(graph):
+    with towers.tower_build(PLAN, averages_loss=True) as build:
+        with build.building(0, 0.25):
+            [part] = v1.get_collection(towers.PART_OF_LOSS)
+            loss = part(tf.constant(8.0))
+        assert not v1.get_collection(towers.PART_OF_LOSS)
+    with v1.Session() as session:
+        assert session.run(loss) == 2.0
 
 
 def test_outside_towers_leaves_names_device_and_sharing(graph):

@@ -70,7 +70,7 @@ def test_stages_run_in_order(graph):
     ends = v1.get_variable("ends", initializer=0)
     pairs = [[(batch[index], weight)] for index in range(2)]
     end = tf.group(batch, v1.assign_add(ends, 1))
-    towers = [TowerGradients(each, [False], [], end, v1.get_variable_scope(), "") for each in pairs]
+    towers = [TowerGradients(each, [], end, v1.get_variable_scope(), "") for each in pairs]
     stages = UpdateStages(
         GradientSum(None, None),
         FailOnNonFinite(),
