@@ -17,18 +17,18 @@ from absl import logging
 from model_deploy import DevicePlan, GradientReduction, SharedPlacement, device_plan
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
-from replicate.batch_ahead import batch_and_ahead
-from replicate.batch_statistics import BatchStatistics, UpdateOps
+from replicate.batch.ahead import batch_and_ahead
+from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
+from replicate.batch.staging import staged_shards
+from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_model_fn, takes
+from replicate.gradients.tower_optimizer import TowerOptimizer, tower_mismatch_error
 from replicate.graph_mode import check_no_keras_model, check_not_eager
-from replicate.merge import merge_specs
-from replicate.recorded_plan import record_plan
+from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
-from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
-from replicate.staging import staged_shards
-from replicate.tower_collections import Summaries
-from replicate.tower_optimizer import TowerOptimizer, tower_mismatch_error
-from replicate.towers import TowerBuild, tower_build
+from replicate.tower.build import TowerBuild, tower_build
+from replicate.tower.collections import Summaries
+from replicate.tower.recorded_plan import record_plan
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()

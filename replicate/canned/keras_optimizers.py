@@ -24,7 +24,7 @@ import tensorflow as tf
 from absl import logging
 
 from replicate._types import Tensor
-from replicate.tower_optimizer import TowerOptimizer
+from replicate.gradients.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()

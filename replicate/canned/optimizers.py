@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from replicate.canned.keras_optimizers import translation
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import is_keras_optimizer
-from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import current_build
+from replicate.tower.build import current_build
 
 v1 = tf.compat.v1
 

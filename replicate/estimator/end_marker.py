@@ -13,7 +13,7 @@ import uuid
 
 import tensorflow as tf
 
-from replicate.disk_errors import disk_errors
+from replicate.saved.disk_errors import disk_errors
 
 OLD_SECS = 300
 """Seconds for which a worker waits for the chief to remove a marker older than the worker."""

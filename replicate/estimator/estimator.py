@@ -16,7 +16,6 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import ModelFn, Nest, Path, Variable
-from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
@@ -54,6 +53,7 @@ from replicate.estimator.warm_start import (
 )
 from replicate.estimator.writing import writing
 from replicate.graph_mode import check_no_keras_model, eager_captures_explained
+from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1

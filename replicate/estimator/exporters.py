@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.log import log
+from replicate.saved.disk_errors import disk_errors
 
 v1 = tf.compat.v1
 

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.checkpoint_names import saved_objects, saved_variables
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
@@ -22,6 +21,7 @@ from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import build_inputs
 from replicate.estimator.keras_names import build_with_new_names
 from replicate.estimator.new_graph import begin_graph
+from replicate.saved.checkpoint_names import saved_objects, saved_variables
 from replicate.spec import ModeKeys, checked_hooks
 
 v1 = tf.compat.v1

@@ -1,8 +1,8 @@
 """Input batches: the Tensors of one step, made from a user's input_fn.
 
 Owns the reading of the result of an input_fn: a dataset, features, or features and labels.
-`replicate.split` splits batches; `checkpoints/input_position.py` counts and restores the batches of
-a training run. `estimator.py` calls this module once per graph.
+`replicate.batch.split` splits batches; `checkpoints/input_position.py` counts and restores the
+batches of a training run. `estimator.py` calls this module once per graph.
 """
 
 import dataclasses
@@ -12,11 +12,11 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
+from replicate.batch.nests import flatten
 from replicate.estimator.calling import call_input_fn
 from replicate.estimator.checkpoints.input_position import SCOPE, InputPosition
 from replicate.estimator.run_config import RunConfig
 from replicate.graph_mode import eager_captures_explained
-from replicate.nests import flatten
 from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1

@@ -38,8 +38,8 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.estimator.stop_conditions import StopConditions
+from replicate.graph_ops.checks import user_errors
 from replicate.spec import EstimatorSpec
-from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.graph_ops.checks import user_errors
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.step_checks import user_errors
-from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import COLLECTION, current_tower
+from replicate.tower.build import COLLECTION, current_tower
 
 v1 = tf.compat.v1
 Reduction = v1.losses.Reduction

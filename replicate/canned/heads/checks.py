@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.step_checks import batch_check
+from replicate.graph_ops.checks import batch_check
 
 v1 = tf.compat.v1
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.towers import current_build
+from replicate.tower.build import current_build
 
 NUM_THRESHOLDS = 200
 """Thresholds of the probability at which the areas under curves are computed."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 from replicate._types import Operation, Tensor, Variable
 from replicate.canned.heads.metric_objects import scope_name
 from replicate.spec import LOSS_METRIC_KEY
-from replicate.towers import current_tower
+from replicate.tower.build import current_tower
 
 v1 = tf.compat.v1
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 from kfac.state import assign_all
 from kfac.update.damping import StepPrediction
 from kfac.update.model_change import ModelChange
-from replicate.optional_state import optional_states
+from replicate.saved.optional_state import optional_states
 
 v1 = tf.compat.v1
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 from replicate import export
 from replicate.estimator import CheckpointError, Estimator, RunConfig, WarmStartSettings
 from replicate.estimator.cluster_config import ClusterConfig
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 

@@ -13,9 +13,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from replicate.errors import NonFiniteError
 from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted, end_marker
 from replicate.estimator.end_marker import announce_end
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 

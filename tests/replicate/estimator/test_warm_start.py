@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.checkpoint_names import add_former_names
 from replicate.errors import ArgumentTypeError
 from replicate.estimator import CheckpointError, Estimator, RunConfig
 from replicate.estimator.warm_start import (
@@ -15,10 +14,11 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.export import SupervisedInputReceiver, TensorServingInputReceiver
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
 from replicate.model_fn import replicate_model_fn
+from replicate.saved.checkpoint_names import add_former_names
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 

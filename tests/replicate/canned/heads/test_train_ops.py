@@ -5,9 +5,9 @@ import tensorflow as tf
 
 from replicate.canned.heads import RegressionHead
 from replicate.canned.heads.train_ops import make_train_op, write_summaries
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 

@@ -21,9 +21,9 @@ from replicate.estimator.hooks.graph_files import (
 )
 from replicate.estimator.hooks.graph_text import graph_text, is_text_of
 from replicate.estimator.hooks.saving import build_saver
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
