@@ -40,7 +40,7 @@ test-reliability: SHELL := bash
 test-reliability: .SHELLFLAGS := -o pipefail -c
 test-reliability: setup  ## train for 5 minutes in random faults; ARGS="--seed=7 --minutes=15" (2 x 15) changes them
 	@mkdir -p runs
-	$(BIN)/python -m pytest tests/reliability/test_chaos.py -m slow -s $(ARGS) 2>&1 \
+	$(BIN)/python -m pytest tests/reliability/endurance/test_chaos.py -m slow -s $(ARGS) 2>&1 \
 		| tee runs/test-reliability.log | grep --line-buffered -E '$(RELIABILITY_LINES)'
 
 docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; warnings and dead links are errors

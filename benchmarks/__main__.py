@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 
@@ -77,6 +77,7 @@ PLANS: Mapping[str, Plan] = {
     "resnet_kfac": Plan(
         "resnet_kfac", 10, ("--network=resnet20", "--curvature_share=0.125", "--steps=100")
     ),
+    "start": Plan("start", 30, ("--network=resnet20", "--rival=tensorflow-kfac")),
     "graph_build": Plan("graph_build", 15, ("--repeats=5",)),
     "memory": Plan("memory", 10, ("--repeats=1",)),
     "checkpoint_time": Plan("checkpoint_time", 15),
@@ -156,4 +157,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

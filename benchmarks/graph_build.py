@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 
@@ -74,4 +74,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

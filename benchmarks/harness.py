@@ -16,7 +16,9 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
+
+from absl import app
 
 ROOT = pathlib.Path(__file__).parents[1]
 _SHOWN_CHARACTERS = 2000
@@ -28,6 +30,23 @@ _DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow", "numpy", "replicate-model-fn")
 
 class ChildError(SystemExit):
     """Failure of a child process. Ends the benchmark unless it is caught."""
+
+
+def run(main: Callable[[Sequence[str]], int | None]) -> NoReturn:
+    """Runs the main function of a benchmark, without the messages of TensorFlow below errors.
+
+    TensorFlow's profiler prints five lines for each traced step. TF_CPP_MIN_LOG_LEVEL in the
+    environment, if it is set, chooses other messages.
+
+    Args:
+      main: Takes the arguments that are no flags, and returns the exit code, None for 0. It imports
+        TensorFlow itself.
+
+    Raises:
+      SystemExit: Always, with the exit code.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    app.run(main)
 
 
 def run_program(command: Sequence[str], purpose: str, seconds: float | None = None) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 
@@ -137,4 +137,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

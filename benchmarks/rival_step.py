@@ -11,7 +11,7 @@ others still run.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness, kfac_step
 from benchmarks.rivals import environments
@@ -99,4 +99,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

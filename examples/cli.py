@@ -376,6 +376,11 @@ def claim_model_dir(model_dir: str, purpose: str) -> None:
     note = folder / _PURPOSE_FILE
     if "://" in model_dir:
         raise ValueError(f"--model_dir={model_dir} must be a directory of this machine")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            f"--model_dir={model_dir} is a file, and must be a directory. Give another path or "
+            "move the file away"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         in_use = note.exists() and (folder / "checkpoint").exists()

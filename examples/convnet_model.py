@@ -159,8 +159,9 @@ def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
       labels: Their digits, [batch], or None in PREDICT mode.
       mode: One of replicate.ModeKeys.
       params: Dict with "optimizer" ("kfac", "momentum" or "adam"), "learning_rate", "momentum"
-        and, for kfac, "damping" and what `register` takes. With "final_learning_rate" or
-        "final_damping" the rate or the damping falls to that within "decay_steps" steps.
+        and, for kfac, "damping" and what `register` takes; it may have "norm_constraint". With
+        "final_learning_rate" or "final_damping" the rate or the damping falls to that within
+        "decay_steps" steps.
 
     Returns:
       A replicate.EstimatorSpec.
@@ -226,6 +227,6 @@ def kfac_arguments(params: Any, layers: kfac.LayerCollection | None = None) -> d
         "learning_rate": falling(params, "learning_rate"),
         "momentum": params["momentum"],
         "damping": falling(params, "damping"),
-        "norm_constraint": 0.001,
+        "norm_constraint": params.get("norm_constraint", 0.001),
         "layer_collection": layers or kfac.graph_layer_collection(),
     }

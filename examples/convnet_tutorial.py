@@ -4,8 +4,12 @@
 
     convnet_tutorial.train_mnist_single_machine(num_epochs=5, device="/gpu:0")
 
-Arguments are those of the tutorial, and `data_dir`. The layers come from `examples.convnet_model`,
-the training from `examples.convnet_modes`; this module only combines them as the tutorial does.
+Arguments are those of the tutorial, and `data_dir`; they may also come in the order of
+tf.contrib.kfac's tutorial, in which `data_dir` stands before `num_epochs`. The settings of the
+optimizer are the tutorial's. The layers come from `examples.convnet_model`, the training from
+`examples.convnet_modes`; this module only combines them as the tutorial does.
+docs/howto/from_tensorflow_kfac.md has the differences from both tutorials.
+
 Each `train_…` function builds its own graph. Call the other functions inside
 `with tf.Graph().as_default():`. All print step, loss and accuracy on the way, and return the
 accuracy on the last batch, or NaN if there was no batch.
@@ -15,7 +19,9 @@ convolution layers", arXiv 1602.01407.
 """
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -23,6 +29,7 @@ import tensorflow as tf
 import kfac
 import replicate
 from examples import convnet_model, mnist, plain_training, training
+from examples.argument_order import in_older_order
 from examples.convnet_modes import kfac_updates, multitower, sync_replicas
 
 v1 = tf.compat.v1
@@ -34,7 +41,30 @@ BATCH = 128
 REPORT_EVERY = 10
 """Steps from one line to the next; in a cluster each step has its line."""
 
-PARAMS = {"optimizer": "kfac", "learning_rate": 0.01, "momentum": 0.9, "damping": 0.03}
+PARAMS: Mapping[str, Any] = MappingProxyType(
+    {
+        "optimizer": "kfac",
+        "learning_rate": 1e-4,
+        "momentum": 0.9,
+        "damping": 0.001,
+        "norm_constraint": None,
+        "kfac_updates": "periodic",
+    }
+)
+"""Settings of the tutorial's optimizer, as for `kfac_updates.minimize`."""
+
+
+def estimator_params() -> dict[str, Any]:
+    """Returns the settings of the tutorial's optimizer in an Estimator.
+
+    Its learning rate begins at 2e-5 and is halved every 10,000 steps.
+    """
+
+    def learning_rate() -> Tensor:
+        step = v1.train.get_or_create_global_step()
+        return v1.train.exponential_decay(2e-5, step, 10_000, 0.5, staircase=True)
+
+    return {**PARAMS, "learning_rate": learning_rate}
 
 
 class Task(NamedTuple):
@@ -152,6 +182,10 @@ def build_model(
 # On one machine.
 
 
+@in_older_order(
+    "loss", "accuracy", "layer_collection", "session_config",
+    told_by="session_config", kinds=v1.ConfigProto,
+)  # fmt: skip
 def minimize_loss_single_machine(
     loss: Tensor,
     accuracy: Tensor,
@@ -169,7 +203,8 @@ def minimize_loss_single_machine(
       session_config: Of the session; None means soft placement.
     """
     devices = [device] if device else None
-    return _minimize(loss, accuracy, layer_collection, devices, session_config, "periodic")
+    measures = loss, accuracy, layer_collection
+    return train_until_input_ends(*measures, PARAMS, devices, session_config)
 
 
 def minimize_loss_single_machine_manual(
@@ -181,25 +216,42 @@ def minimize_loss_single_machine_manual(
 ) -> float:
     """Does the same as `minimize_loss_single_machine`, with updates chained by hand."""
     devices = [device] if device else None
-    return _minimize(loss, accuracy, layer_collection, devices, session_config, "by_hand")
+    measures = loss, accuracy, layer_collection
+    by_hand = {**PARAMS, "kfac_updates": "by_hand"}
+    return train_until_input_ends(*measures, by_hand, devices, session_config)
 
 
-def _minimize(
+def train_until_input_ends(
     loss: Tensor,
     accuracy: Tensor,
-    layers: kfac.LayerCollection | None,
-    devices: Sequence[str] | None,
-    session_config: Any,
-    updates: str,
+    layers: kfac.LayerCollection,
+    params: Mapping[str, Any],
+    devices: Sequence[str] | None = None,
+    session_config: Any = None,
 ) -> float:
-    """Trains until the input ends; `updates` is "periodic" or "by_hand"."""
-    train_op = kfac_updates.minimize(loss, {**PARAMS, "kfac_updates": updates}, devices, layers)
+    """Trains the default graph in this process.
+
+    Args:
+      loss: The mean over the batch, shape [].
+      accuracy: Of the same batch, shape [].
+      layers: Knows the layers and the loss.
+      params: As for `kfac_updates.minimize`.
+      devices: Devices of K-FAC's updates, taken in turn. If empty, K-FAC chooses.
+      session_config: Of the session; None means soft placement.
+
+    Returns:
+      The accuracy on the last batch, or NaN if there was no batch.
+    """
+    train_op = kfac_updates.minimize(loss, params, devices, layers)
     fetches = plain_training.values_after(train_op, loss, accuracy)
     config = session_config or v1.ConfigProto(allow_soft_placement=True)
     session = v1.train.MonitoredTrainingSession(config=config, log_step_count_steps=None)
     return _last_accuracy(session, fetches, REPORT_EVERY)
 
 
+@in_older_order(
+    "data_dir", "num_epochs", "use_fake_data", "device", "manual_op_exec", told_by="data_dir"
+)
 def train_mnist_single_machine(
     num_epochs: int,
     use_fake_data: bool = False,
@@ -217,7 +269,12 @@ def train_mnist_single_machine(
       manual_op_exec: True: chain K-FAC's updates by hand.
       data_dir: Folder of MNIST's IDX files; None means scikit-learn's digits.
 
+    Returns:
+      The accuracy on the last batch, or NaN if there was no batch.
+
     Raises:
+      TypeError: The arguments are in neither of the two orders. This, too, holds for all functions
+        that take `data_dir`.
       ValueError: As in `mnist.load_mnist`; it holds for all functions that take `data_dir`.
     """
     minimize = (
@@ -230,6 +287,9 @@ def train_mnist_single_machine(
         return minimize(loss, accuracy, layers, device)
 
 
+@in_older_order(
+    "data_dir", "num_epochs", "num_towers", "use_fake_data", "devices", told_by="data_dir"
+)
 def train_mnist_multitower(
     num_epochs: int,
     num_towers: int | None = None,
@@ -256,10 +316,14 @@ def train_mnist_multitower(
     with tf.Graph().as_default():
         size = BATCH * len(plan.towers)
         batch = mnist.load_mnist(data_dir, num_epochs, size, False, use_fake_data)
-        loss, accuracy = multitower.mean_of_towers(batch, plan, PARAMS)
-        return _minimize(loss, accuracy, None, plan.towers, session_config, "periodic")
+        layers = kfac.LayerCollection()
+        loss, accuracy = multitower.mean_of_towers(
+            batch, plan, lambda x, y: build_model(x, y, mnist.CLASSES, layers)
+        )
+        return train_until_input_ends(loss, accuracy, layers, PARAMS, plan.towers, session_config)
 
 
+@in_older_order("data_dir", "num_epochs", "use_fake_data", told_by="data_dir")
 def train_mnist_estimator(
     num_epochs: int,
     use_fake_data: bool = False,
@@ -276,7 +340,7 @@ def train_mnist_estimator(
       model_dir: Directory of the checkpoints. None means a temporary folder.
     """
     examples = mnist.training_examples(data_dir, use_fake_data)
-    estimator = replicate.Estimator(convnet_model.model_fn, model_dir, params=PARAMS)
+    estimator = replicate.Estimator(convnet_model.model_fn, model_dir, params=estimator_params())
     estimator.train(
         lambda: mnist.input_fn(*examples, BATCH // 2, training=True, num_epochs=num_epochs)
     )
@@ -371,6 +435,10 @@ def minimize_loss_distributed(
     )  # fmt: skip
 
 
+@in_older_order(
+    "task_id", "is_chief", "num_worker_tasks", "num_ps_tasks", "master", "data_dir", "num_epochs",
+    "op_strategy", "use_fake_data", told_by="data_dir",
+)  # fmt: skip
 def train_mnist_distributed_sync_replicas(
     task_id: int,
     is_chief: bool,
@@ -396,11 +464,14 @@ def train_mnist_distributed_sync_replicas(
       op_strategy: Division of K-FAC's work: "chief_worker", "dedicated_workers" or "shared".
       use_fake_data: True: train on images of noise.
       data_dir: As in `train_mnist_single_machine`.
-      checkpoint_dir: Directory of the checkpoints. None means that none are written.
+      checkpoint_dir: Directory of the checkpoints. None means the folder "kfac" in `data_dir`; if
+        that is None too, none are written.
 
     Raises:
       ValueError: As there; or the strategy is unknown.
     """
+    if checkpoint_dir is None and data_dir is not None:
+        checkpoint_dir = os.path.join(data_dir, "kfac")
     task = Task(task_id, is_chief, num_worker_tasks, num_ps_tasks, master)
     examples = mnist.training_examples(data_dir, use_fake_data)
     last_step = num_epochs * len(examples.labels) // BATCH
@@ -413,6 +484,25 @@ def train_mnist_distributed_sync_replicas(
         return _minimize_in_cluster(
             op_strategy, task, loss, accuracy, layers, checkpoint_dir, every, last_step
         )
+
+
+def train_mnist_distributed(
+    task_id: int,
+    num_worker_tasks: int,
+    num_ps_tasks: int,
+    master: str,
+    data_dir: str | None,
+    num_epochs: int,
+    use_fake_data: bool = False,
+) -> float:
+    """Trains one worker with dedicated workers for the curvature. Worker 0 is the chief.
+
+    Arguments and errors are those of `train_mnist_distributed_sync_replicas`.
+    """
+    return train_mnist_distributed_sync_replicas(
+        task_id, task_id == 0, num_worker_tasks, num_ps_tasks, master, data_dir, num_epochs,
+        "dedicated_workers", use_fake_data,
+    )  # fmt: skip
 
 
 def _minimize_in_cluster(

@@ -53,6 +53,23 @@ def linear_layer(name: str, inputs: Tensor, units: int) -> Layer:
     return Layer((weights, bias), inputs, inputs @ weights + bias)
 
 
+def fc_layer(
+    layer_id: int, inputs: Tensor, output_size: int
+) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
+    """Builds a dense layer and its tanh, with the arguments of tf.contrib.kfac's `mlp.fc_layer`.
+
+    Args:
+      layer_id: Number of the layer, in the names of its variables.
+      inputs: [batch, features].
+      output_size: Units.
+
+    Returns:
+      (before the tanh, after it, (weights, bias)).
+    """
+    layer = linear_layer(f"fc_{layer_id}", inputs, output_size)
+    return layer.outputs, tf.tanh(layer.outputs), layer.params
+
+
 def build_model(images: Tensor) -> Sequence[Layer]:
     """Stacks the layers on images [batch, ...]; logits [batch, 10] leave the last one."""
     layers: list[Layer] = []

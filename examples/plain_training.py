@@ -15,9 +15,9 @@ import tensorflow as tf
 import replicate
 from examples import cli, mnist
 from examples.cli import RunSettings
-from replicate.disk_errors import disk_errors
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
 from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.saved.disk_errors import disk_errors
 
 v1 = tf.compat.v1
 EVAL_BATCH = 500

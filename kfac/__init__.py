@@ -96,4 +96,8 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = _finder(__name__)
+    __getattr__ = _finder(__name__, __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

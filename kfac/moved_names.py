@@ -7,10 +7,11 @@ raise that ImportError. No name comes back to life, and nothing is imported or c
 docs/howto/from_tensorflow_kfac.md has the whole table.
 """
 
+import difflib
 import dis
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 _Class = TypeVar("_Class", bound=type)
@@ -57,7 +58,8 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {
         "kfac": {
             "async_inv_cov_update_kfac_opt": "kfac.async_updates",
-            "examples": "the programs of this project, in the folder examples of its sources",
+            "examples": "examples.convnet_tutorial and examples.mlp_tutorial in this project's "
+            "sources, which have the tutorials' functions",
             "data_reader_alt": "kfac.data_reader, with CachedIndexedReader",
             "periodic_inv_cov_update_kfac_opt": "kfac.periodic",
             "python": "the modules of kfac itself, such as kfac.optimizer",
@@ -307,22 +309,28 @@ def _told(text: str, replacement: str) -> str:
     )
 
 
-def finder(module: str) -> Callable[[str], NoReturn]:
+def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], NoReturn]:
     """Returns the `__getattr__` of a module, which knows what replaces the names of old.
 
     Args:
       module: Its full name, a key of `REPLACEMENTS`.
+      public: Its public names, one of which a misspelt name may mean.
     """
     replacements = REPLACEMENTS[module]
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807
         text = f"module {module!r} has no attribute {name!r}"
-        if name not in replacements:
+        alike = [] if name.startswith("_") else difflib.get_close_matches(name, public, 1, 0.75)
+        if name not in replacements and not alike:
             raise AttributeError(text)
-        if _imports(sys._getframe(1)):  # An AttributeError would lose its text there.
+        imports = _imports(sys._getframe(1))  # An AttributeError would lose its text there.
+        if imports:
             text = f"cannot import name {name!r} from {module!r}"
-            raise ImportError(_told(text, replacements[name]), name=module)
-        raise AttributeError(_told(text, replacements[name]))
+        if name in replacements:
+            text = _told(text, replacements[name])
+        else:
+            text = f"{text}. Did you mean {module}.{alike[0]}?"
+        raise ImportError(text, name=module) if imports else AttributeError(text)
 
     return __getattr__
 

@@ -245,6 +245,14 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         )
         self._refresh_by(RefreshByCaller(self._step, self._estimator))
 
+    def __str__(self) -> str:
+        """Returns the sentence that Keras's error shows when a model is compiled with it."""
+        return (
+            f"a {type(self).__name__}, which runs in graph mode and cannot be given to a Keras "
+            "model's compile: call its minimize in a model_fn of an Estimator, with the layers "
+            "registered in its layer_collection."
+        )
+
     def _refresh_by(self, policy: RefreshPolicy) -> None:
         """Chooses the refresh policy; called by constructors, before any op is made."""
         self._refresh = policy
@@ -284,7 +292,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """Computes gradients like any optimizer; leaves the layer collection open.
 
         Args:
-          loss: The mean over the batch, shape []; of a tower, its part of a sum over towers.
+          loss: The mean over the batch, shape []. Of a tower, its part of a sum over towers; under
+            `replicate.TowerOptimizer`, the mean over its shard.
           var_list: What to train; None means the constructor's choice, else all trainable.
           gate_gradients: As in `tf.compat.v1.train.Optimizer`, but GATE_OP is not heeded: as a step
             waits until all of it is known to be finite, it waits for all gradients that it needs.
@@ -292,7 +301,11 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           colocate_gradients_with_ops: Whether gradients are computed where the forward pass was,
             whatever the constructor was given for statistics.
           grad_loss: As there.
+
+        Raises:
+          ValueError: No graph is being built.
         """
+        _check_not_eager(self, "compute_gradients")
         if gate_gradients == v1.train.Optimizer.GATE_OP:
             gate_gradients = v1.train.Optimizer.GATE_NONE
         gradients: list[tuple[Tensor | None, Variable]] = super().compute_gradients(
@@ -323,8 +336,10 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Raises:
           ValueError: A registered variable has no gradient, a variable with a gradient is not
             registered, the collection is not complete, a tower has another collection, the damping
-            cannot be adapted, or `ClusterKfacOpt` was given no global step.
+            cannot be adapted, `ClusterKfacOpt` was given no global step, or no graph is being
+            built.
         """
+        _check_not_eager(self, "apply_gradients")
         pairs = self.check_gradients(grads_and_vars)
         return self._refresh.apply(pairs, global_step, name)
 
@@ -521,6 +536,15 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           prev_train_batch: As the constructor's, but of this tower.
         """
         self._losses.add_tower(train_batch, prev_train_batch)
+
+
+def _check_not_eager(optimizer: KfacOptimizer, method: str) -> None:
+    if tf.executing_eagerly():
+        raise ValueError(
+            f"{type(optimizer).__name__}.{method} was called where TensorFlow executes eagerly, "
+            "but it runs in graph mode only: call it in a model_fn of an Estimator, or inside of "
+            "`with tf.Graph().as_default():`."
+        )
 
 
 if not TYPE_CHECKING:

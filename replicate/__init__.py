@@ -32,10 +32,10 @@ def __getattr__(name: str) -> Any:
     public = importlib.import_module(f"{__name__}.public")
     names = {"__all__": public.__all__, **{each: getattr(public, each) for each in public.__all__}}
     if name not in names:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise absent.error_for(name, sys._getframe(1), public.__all__)
     globals().update(names)
     return names[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    return sorted(["__version__", *__getattr__("__all__")])

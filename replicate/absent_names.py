@@ -1,12 +1,13 @@
-"""Names of tf.estimator that `replicate` lacks, each with its replacement.
+"""Names that `replicate` lacks: those of tf.estimator, with their replacements, and misspelt ones.
 
 Owns the hints and their errors, and loads no TensorFlow. `replicate/__init__.py` raises the error
 for such a name.
 """
 
+import difflib
 import dis
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _MODEL_FN = (
     "This ready-made estimator is not here: write the model as a model_fn and pass it to "
@@ -26,7 +27,6 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
                 "BoostedTreesClassifier",
                 "BoostedTreesEstimator",
                 "BoostedTreesRegressor",
-                "LinearSDCA",
                 "RNNClassifier",
                 "RNNEstimator",
             ),
@@ -50,20 +50,35 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
             "replicate.make_early_stopping_hook, replicate.stop_if_no_decrease_hook and so on. Its "
             "receivers are in replicate.export."
         ),
+        "model_to_estimator": (
+            "A Keras model trains eagerly, an Estimator in graph mode: make the Keras layers or "
+            "the model inside a function model_fn(features, labels, mode) that returns a "
+            "replicate.EstimatorSpec, and pass it to replicate.Estimator."
+        ),
+        "LinearSDCA": (
+            "Use replicate.LinearClassifier or replicate.LinearRegressor, whose optimizer may be "
+            "tf.compat.v1.train.FtrlOptimizer with its L1 and L2 penalties."
+        ),
         "forward_features": "Return the features among the predictions of model_fn.",
     }
 )
 """Name → advice about its replacement."""
 
 
-def error_for(name: str, frame: types.FrameType) -> AttributeError | ImportError:
+def error_for(
+    name: str, frame: types.FrameType, public: Iterable[str] = ()
+) -> AttributeError | ImportError:
     """Returns the error for an absent name.
 
     Args:
-      name: A key of `HINTS`.
+      name: The name.
       frame: The frame that uses the name. At `from replicate import name` the error is an
         ImportError, since Python drops the text of an AttributeError there.
+      public: Public names, one of which may be meant.
     """
-    if dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM":
-        return ImportError(f"cannot import name {name!r} from 'replicate'. {HINTS[name]}")
-    return AttributeError(f"module 'replicate' has no attribute {name!r}. {HINTS[name]}")
+    alike = difflib.get_close_matches(name, public, 1, cutoff=0.75)
+    advice = HINTS.get(name) or (f"Did you mean replicate.{alike[0]}?" if alike else "")
+    if advice and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM":
+        return ImportError(f"cannot import name {name!r} from 'replicate'. {advice}")
+    text = f"module 'replicate' has no attribute {name!r}"
+    return AttributeError(f"{text}. {advice}" if advice else text)

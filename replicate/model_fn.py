@@ -7,7 +7,7 @@ the user's `model_fn` calls, sums the gradients.
 
 import copy
 import dataclasses
-import inspect
+import functools
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -17,16 +17,18 @@ from absl import logging
 from model_deploy import DevicePlan, GradientReduction, SharedPlacement, device_plan
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
-from replicate.batch_ahead import batch_and_ahead
-from replicate.batch_statistics import BatchStatistics, UpdateOps
-from replicate.merge import merge_specs
-from replicate.recorded_plan import record_plan
+from replicate.batch.ahead import batch_and_ahead
+from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
+from replicate.batch.staging import staged_shards
+from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
+from replicate.calling import call_model_fn, check_model_fn, takes
+from replicate.gradients.tower_optimizer import TowerOptimizer, tower_mismatch_error
+from replicate.graph_mode import check_no_keras_model, check_not_eager
+from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
-from replicate.split import Shard, Splitting, Uneven, batch_rows, split_batch
-from replicate.staging import staged_shards
-from replicate.tower_collections import Summaries
-from replicate.tower_optimizer import TowerOptimizer, tower_mismatch_error
-from replicate.towers import TowerBuild, tower_build
+from replicate.tower.build import TowerBuild, tower_build
+from replicate.tower.collections import Summaries
+from replicate.tower.recorded_plan import record_plan
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
@@ -66,7 +68,8 @@ def replicate_model_fn(
 
     Args:
       model_fn: Function of features, labels, mode, params and config (the last four optional, by
-        name) that returns an EstimatorSpec: ours, or that of tf.estimator.
+        name) that returns an EstimatorSpec: ours, or that of tf.estimator. It receives those that
+        it names, as from `Estimator`; params and config are copies.
       loss_reduction: Reduction of the examples' losses in `model_fn`, a value of
         `tf.compat.v1.losses.Reduction`. With SUM the towers' losses are summed; with any mean they
         are averaged.
@@ -92,14 +95,16 @@ def replicate_model_fn(
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
-      that `model_fn` returns. Each call logs the device plan at INFO.
+      that `model_fn` returns. Call it where a graph is built. Each call logs the device plan at
+      INFO.
 
     Raises:
-      TypeError: `model_fn` is not callable, or `devices` is one string.
+      TypeError: `model_fn` is not callable, is a Keras model or requires other arguments, or
+        `devices` is one string.
       ValueError: The reduction is NONE or unknown, a device does not exist, or a choice is unknown.
     """
-    if not callable(model_fn):
-        raise TypeError(f"model_fn must be a function, got {model_fn!r}.")
+    check_no_keras_model("replicate_model_fn", model_fn)
+    check_model_fn(model_fn)
     averages_loss = _averages(loss_reduction)
     plan = device_plan(devices, variables)
     splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
@@ -110,6 +115,7 @@ def replicate_model_fn(
     def replicated_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
     ) -> Spec:
+        check_not_eager(f"A replicated model_fn was called with {type(features).__name__} features")
         _log_plan(mode, plan)
         record_plan(plan)
         how = _splitting_in(mode, splitting)
@@ -123,11 +129,14 @@ def replicate_model_fn(
                     batch, ahead, lambda batch: split_batch(*batch, how), plan.towers
                 )
             rows = batch_rows(batch.features, how) if how.uneven == "pad" else None
-        arguments = _named_arguments(model_fn, mode=mode, params=params, config=config)
+        # Copied once for all towers, so that no tower can change the originals.
+        given = {"params": params, "config": config}
+        copies = {name: copy.deepcopy(given[name]) for name in given if takes(model_fn, name)}
+        bound = functools.partial(call_model_fn, model_fn, mode=mode, **{**given, **copies})
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
         compiled = xla and mode == ModeKeys.TRAIN
         with tower_build(plan, averages_loss, statistics, summaries, compiled, reduction) as build:
-            towers = build_towers(model_fn, arguments, shards, build)
+            towers = build_towers(bound, shards, build)
         updates = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
         return merge_specs(
             mode,
@@ -151,14 +160,11 @@ def _log_plan(mode: str, plan: DevicePlan) -> None:
     )
 
 
-def build_towers(
-    model_fn: ModelFn, arguments: dict[str, Any], shards: Sequence[Shard], build: TowerBuild
-) -> list[Tower]:
+def build_towers(model_fn: ModelFn, shards: Sequence[Shard], build: TowerBuild) -> list[Tower]:
     """Calls the user's `model_fn` once for each shard, in order, each on its device.
 
     Args:
-      model_fn: The user's function.
-      arguments: Its arguments besides features and labels.
+      model_fn: The user's function, as a function of features and labels.
       shards: One shard for each tower.
       build: State that the towers share.
 
@@ -166,30 +172,18 @@ def build_towers(
       ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
         different optimizer calls or variables.
     """
-    towers = [
-        _build_tower(model_fn, arguments, shard, build, index) for index, shard in enumerate(shards)
-    ]
+    towers = [_build_tower(model_fn, shard, build, index) for index, shard in enumerate(shards)]
     _check_optimizer_calls(towers, build)
     return towers
 
 
-def _build_tower(
-    model_fn: ModelFn, arguments: dict[str, Any], shard: Shard, build: TowerBuild, index: int
-) -> Tower:
-    given = dict(arguments)
-    if "labels" in inspect.signature(model_fn).parameters:
-        given["labels"] = shard.labels
+def _build_tower(model_fn: ModelFn, shard: Shard, build: TowerBuild, index: int) -> Tower:
     with build.building(index, shard.weight, (shard.features, shard.labels)):
-        spec = model_fn(features=shard.features, **given)
+        spec = model_fn(features=shard.features, labels=shard.labels)
         if getattr(spec, "loss", None) is not None:
-            spec = spec._replace(loss=build.scaled(spec.loss))
+            build.add_loss(spec.loss)
+            spec = spec._replace(loss=build.part_of_loss(spec.loss))
         return Tower(spec, build.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
-
-
-def _named_arguments(model_fn: ModelFn, **arguments: Any) -> dict[str, Any]:
-    """Copies the arguments that the function names, so that towers cannot change the originals."""
-    names = inspect.signature(model_fn).parameters
-    return {name: copy.deepcopy(arguments[name]) for name in arguments if name in names}
 
 
 def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:

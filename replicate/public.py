@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from replicate import export, inputs, model_average
-from replicate.batch_ahead import prefetch_to_towers
+from replicate.batch.ahead import prefetch_to_towers
 from replicate.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
 from replicate.canned.combined import (
     DNNLinearCombinedClassifier,
@@ -48,8 +48,8 @@ from replicate.canned.linear_part import linear_logit_fn_builder
 from replicate.canned.logit_fns import call_logit_fn
 from replicate.canned.network import dnn_logit_fn_builder
 from replicate.canned.parsing import classifier_parse_example_spec, regressor_parse_example_spec
-from replicate.check import ReplicationCheck, check_replication
-from replicate.differences import Difference
+from replicate.comparison.check import ReplicationCheck, check_replication
+from replicate.comparison.differences import Difference
 from replicate.errors import (
     CheckpointError,
     ClusterConfigError,
@@ -82,15 +82,7 @@ from replicate.estimator import (
     stop_if_no_increase_hook,
     train_and_evaluate,
 )
-from replicate.loss_scale import DynamicLossScale
-from replicate.model_average import (
-    GLOBAL_VARIABLE_NAME,
-    ModelAverageCustomGetter,
-    ModelAverageOptimizer,
-)
-from replicate.model_fn import replicate_model_fn
-from replicate.seeds import step_seed
-from replicate.session_hooks import (
+from replicate.estimator.hooks.stock import (
     CheckpointSaverHook,
     CheckpointSaverListener,
     FeedFnHook,
@@ -109,10 +101,18 @@ from replicate.session_hooks import (
     StopAtStepHook,
     SummarySaverHook,
 )
+from replicate.gradients.loss_scale import DynamicLossScale
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.model_average import (
+    GLOBAL_VARIABLE_NAME,
+    ModelAverageCustomGetter,
+    ModelAverageOptimizer,
+)
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import AVERAGE_LOSS_METRIC_KEY, LOSS_METRIC_KEY, EstimatorSpec, ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import TowerContext, current_tower, per_tower_collection
-from replicate.variable_table import model_table
+from replicate.tower.build import TowerContext, current_tower, per_tower_collection
+from replicate.tower.seeds import step_seed
+from replicate.variables.table import model_table
 
 KMeans = KMeansClustering
 """The name in `tf.compat.v1.estimator.experimental`."""

@@ -2,9 +2,12 @@
 
 Programs that were written for `tf.compat.v1.estimator` or `tf.estimator` of TensorFlow 1 import
 this module in its place. The loss of its classifiers and regressors is the sum over the batch,
-where that of `replicate` is the mean. All other names are those of `replicate`.
+where that of `replicate` is the mean. The auc_precision_recall of its classifiers,
+`binary_classification_head` and `multi_label_head` is summed by trapezoids, where that of
+`replicate` is interpolated. All other names are those of `replicate`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -16,20 +19,26 @@ from replicate.canned.combined import DNNLinearCombinedClassifier as _DNNLinearC
 from replicate.canned.combined import DNNLinearCombinedRegressor as _DNNLinearCombinedRegressor
 from replicate.canned.dnn import DNNClassifier as _DNNClassifier
 from replicate.canned.dnn import DNNRegressor as _DNNRegressor
+from replicate.canned.heads import Head
+from replicate.canned.heads import binary_classification_head as _binary_classification_head
+from replicate.canned.heads import multi_label_head as _multi_label_head
 from replicate.canned.linear import LinearClassifier as _LinearClassifier
 from replicate.canned.linear import LinearRegressor as _LinearRegressor
 
 SUM = tf.compat.v1.losses.Reduction.SUM
+_OF_HEADS: Mapping[str, Any] = {"auc_summation_method": "trapezoidal"}
+_OF_CLASSIFIERS: Mapping[str, Any] = {"loss_reduction": SUM, **_OF_HEADS}
+_OF_REGRESSORS: Mapping[str, Any] = {"loss_reduction": SUM}
 
 __all__ = public.__all__
 
 
 class DNNClassifier(_DNNClassifier):
-    """`replicate.DNNClassifier`, with the sum as the default loss reduction."""
+    """`replicate.DNNClassifier`, with the default loss and area of TensorFlow 1."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
 
 class DNNRegressor(_DNNRegressor):
@@ -37,15 +46,15 @@ class DNNRegressor(_DNNRegressor):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
 
 class LinearClassifier(_LinearClassifier):
-    """`replicate.LinearClassifier`, with the sum as the default loss reduction."""
+    """`replicate.LinearClassifier`, with the default loss and area of TensorFlow 1."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
 
 class LinearRegressor(_LinearRegressor):
@@ -53,15 +62,15 @@ class LinearRegressor(_LinearRegressor):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
 
 class DNNLinearCombinedClassifier(_DNNLinearCombinedClassifier):
-    """`replicate.DNNLinearCombinedClassifier`, with the sum as the default loss reduction."""
+    """`replicate.DNNLinearCombinedClassifier`, with the default loss and area of TensorFlow 1."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
 
 class DNNLinearCombinedRegressor(_DNNLinearCombinedRegressor):
@@ -69,15 +78,15 @@ class DNNLinearCombinedRegressor(_DNNLinearCombinedRegressor):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
 
 class BaselineClassifier(_BaselineClassifier):
-    """`replicate.BaselineClassifier`, with the sum as the default loss reduction."""
+    """`replicate.BaselineClassifier`, with the default loss and area of TensorFlow 1."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
 
 class BaselineRegressor(_BaselineRegressor):
@@ -85,7 +94,17 @@ class BaselineRegressor(_BaselineRegressor):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Passes all arguments on."""
-        super().__init__(*args, **{"loss_reduction": SUM, **kwargs})
+        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
+
+
+def binary_classification_head(*args: Any, **kwargs: Any) -> Head:
+    """Makes a `replicate.BinaryClassHead`, with the area of TensorFlow 1 as the default."""
+    return _binary_classification_head(*args, **{**_OF_HEADS, **kwargs})
+
+
+def multi_label_head(*args: Any, **kwargs: Any) -> Head:
+    """Makes a `replicate.MultiLabelHead`, with the area of TensorFlow 1 as the default."""
+    return _multi_label_head(*args, **{**_OF_HEADS, **kwargs})
 
 
 def __getattr__(name: str) -> Any:
@@ -95,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -6,9 +6,16 @@ What needs the built site, such as the notebooks, `make docs` checks.
 import importlib.util
 import re
 import sys
+import types
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
+
+import replicate
+
+v1 = tf.compat.v1
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -136,3 +143,63 @@ def test_links_of_the_site_are_checked(body, told, tmp_path, capsys):
     (tmp_path / "b.html").write_text('<p id="here">')
     assert check_site.main(tmp_path) == bool(told)
     assert capsys.readouterr().err == (f"{told}\n" if told else "")
+
+
+@pytest.fixture(scope="module")
+def slim_stand_ins():
+    """What the program of the guide that stands in for slim's functions defines."""
+    program = PROGRAM.search((DOCS / "howto" / "from_contrib.md").read_text())[1]
+    found = {}
+    exec(program.partition("\nwith tf.Graph()")[0], found)
+    return types.SimpleNamespace(**found)
+
+
+def test_stand_ins_multiply_and_clip_as_slim_does(slim_stand_ins, graph):
+    dense, sparse, unused = (
+        v1.get_variable(name, shape) for name, shape in (("a", [2]), ("b", [3, 2]), ("c", [1]))
+    )
+    slices = tf.IndexedSlices(tf.constant([[3.0, 4.0]]), tf.constant([1]), tf.constant([3, 2]))
+    pairs = [(tf.constant([3.0, 4.0]), dense), (slices, sparse), (None, unused)]
+    multiplied = slim_stand_ins.multiply_gradients(pairs, {"b": 2.0, "c": 3.0})
+    clipped = slim_stand_ins.clip_gradient_norms(multiplied, 6.0)
+    assert [v for _, v in clipped] == [dense, sparse, unused]
+    assert clipped[2][0] is None
+    assert isinstance(clipped[1][0], tf.IndexedSlices)
+    with v1.Session() as session:
+        plain, rows, plain_clipped, rows_clipped = session.run(
+            [multiplied[0][0], multiplied[1][0].values, clipped[0][0], clipped[1][0].values]
+        )
+    np.testing.assert_allclose(plain, [3, 4])
+    np.testing.assert_allclose(rows, [[6, 8]])
+    np.testing.assert_allclose(plain_clipped, [3, 4], err_msg="its norm is below the limit")
+    np.testing.assert_allclose(rows_clipped, [[3.6, 4.8]], rtol=1e-6)
+
+
+def test_stand_in_makes_the_same_step_on_towers(slim_stand_ins, tmp_path):
+    """Two towers whose gradients point in different directions, clipped by a norm in between."""
+
+    def model_fn(features, labels, mode):
+        rows = v1.get_variable("embedding", [4, 2], initializer=v1.initializers.ones())
+        seen = tf.nn.embedding_lookup(rows, features["ids"])
+        loss = tf.reduce_mean(tf.reduce_sum(seen * features["x"], axis=1))
+        optimizer = replicate.TowerOptimizer(lambda: slim_stand_ins.ClippedMomentum(0.1, 0.9))
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    x = np.array([[4, 0], [0, 3], [-4, 1], [2, 2]], np.float32)
+
+    def weights(devices):
+        estimator = replicate.Estimator(
+            replicate.replicate_model_fn(
+                model_fn, loss_reduction=v1.losses.Reduction.MEAN, devices=devices
+            ),
+            str(tmp_path / str(len(devices))),
+        )
+        batch = {"ids": np.array([0, 1, 2, 3]), "x": x}
+        estimator.train(lambda: tf.data.Dataset.from_tensors((batch, x)), max_steps=1)
+        return estimator.get_variable_value("embedding")
+
+    gradient = 10 * x / 4
+    one = 1 - 0.1 * gradient * min(1, 5 / np.linalg.norm(gradient))
+    np.testing.assert_allclose(weights(["/cpu:0"]), one, rtol=1e-6)
+    np.testing.assert_allclose(weights(["/cpu:0", "/cpu:1"]), one, rtol=1e-6)

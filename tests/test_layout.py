@@ -1,4 +1,4 @@
-"""The shape of the project: mirrored tests, public names, what sources may not do."""
+"""The shape of the project: mirrored tests, public names, things that sources may not do."""
 
 import ast
 import importlib
@@ -260,19 +260,15 @@ def test_the_check_lets_through_what_is_allowed(line):
     assert not list(forbidden(ast.parse(line)))
 
 
-def test_every_module_has_its_test_file():
-    wanted = {
-        Path("tests", *path.parts[:-1], f"test_{path.name}")
-        for path in SOURCES
-        if path.name not in ("__init__.py", "_types.py")
-    }
-    there = {
-        path
+def test_tests_stand_in_the_folders_of_the_packages():
+    sources = {Path("tests", path.parent) for path in SOURCES if path.name != "__init__.py"}
+    tests = {
+        path.parent
         for path in modules(*(f"tests/{name}" for name in PACKAGES))
-        if path.name != "conftest.py"
+        if path.name.startswith("test_")
     }
-    assert sorted(map(str, wanted - there)) == [], "modules without a test file"
-    assert sorted(map(str, there - wanted)) == [], "test files without a module"
+    assert sorted(map(str, sources - tests)) == [], "folders of modules without tests"
+    assert sorted(map(str, tests - sources)) == [], "folders of tests without modules"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=str)

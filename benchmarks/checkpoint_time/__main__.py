@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 
@@ -110,4 +110,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, get_args
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 from benchmarks.device_traffic import links
@@ -115,4 +115,4 @@ if __name__ == "__main__":
     flags.DEFINE_enum("model", "convnet", ["convnet", "resnet_v1_50"], "Model to measure.")
     flags.DEFINE_multi_integer("towers", [2, 4, 8], "Towers, each on its own GPU.", lower_bound=2)
     flags.DEFINE_multi_enum("variables", [], PLACEMENTS, "Placements; may be repeated.")
-    app.run(main)
+    harness.run(main)

@@ -10,7 +10,7 @@ that were executed. `--profile` adds the time by op type.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 from benchmarks.kfac_step import MODELS, operation_counts
@@ -167,4 +167,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

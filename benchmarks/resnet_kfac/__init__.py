@@ -1,6 +1,6 @@
 """Benchmark of K-FAC on residual networks: time of a step, and memory. Run it with `python -m`."""
 
-NETWORK_NAMES = ("resnet20", "resnet50")
+NETWORK_NAMES = ("resnet20", "resnet56", "resnet50")
 OPTIMIZERS = ("momentum", "K-FAC")
 AVERAGE_EVERY = 10
 """Steps between two updates of K-FAC's averages."""

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 from benchmarks.resnet_kfac import AVERAGE_EVERY, NETWORK_NAMES, OPTIMIZERS
@@ -159,7 +159,7 @@ def main(argv: Sequence[str]) -> None:
 def define_flags() -> None:
     """Defines the flags. Not done on import, since other benchmarks use the same names."""
     flags.DEFINE_multi_enum(
-        "network", list(NETWORK_NAMES), NETWORK_NAMES, "Network; may be repeated."
+        "network", ["resnet20", "resnet50"], NETWORK_NAMES, "Network; may be repeated."
     )
     flags.DEFINE_integer("batch_size", 0, "Examples in a batch. 0: the usual number.", 0)
     flags.DEFINE_float(
@@ -174,4 +174,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

@@ -1,23 +1,16 @@
-"""The residual networks of the benchmark, as losses of random images.
+"""The residual networks of the benchmarks, by name.
 
 References:
   He, Zhang, Ren & Sun (2015), "Deep Residual Learning for Image Recognition", arXiv 1512.03385,
-  table 1 (ResNet-50) and §4.2 (ResNet-20 for images of 32×32).
+  table 1 (ResNet-50).
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
-from benchmarks.tower_step.tower_models import mean_cross_entropy
+from benchmarks.rivals import resnets
 from examples.slim.networks import factory
-
-v1 = tf.compat.v1
-
-CLASSES = 10
-_STAGE_CHANNELS = (16, 32, 64)
-_STAGE_UNITS = 3
 
 
 class Network(NamedTuple):
@@ -34,28 +27,16 @@ class Network(NamedTuple):
     batch_size: int
 
 
-def resnet_20(images: Any) -> Any:
-    """Returns the logits [batch, `CLASSES`] of ResNet-20."""
-    outputs = tf.nn.relu(_convolve(images, "first", _STAGE_CHANNELS[0], 1))
-    for stage, channels in enumerate(_STAGE_CHANNELS):
-        for unit in range(_STAGE_UNITS):
-            stride = 2 if stage and not unit else 1
-            with v1.variable_scope(f"stage{stage}_unit{unit}"):
-                outputs = _unit(outputs, channels, stride)
-    features = tf.reduce_mean(outputs, axis=[1, 2])
-    with v1.variable_scope("logits"):
-        weights = v1.get_variable("weights", [features.shape[-1], CLASSES])
-        bias = v1.get_variable("bias", [CLASSES], initializer=v1.zeros_initializer())
-        return features @ weights + bias
-
-
 def resnet_50(images: Any) -> Any:
-    """Returns the logits [batch, `CLASSES`] of ResNet-50."""
-    return factory.get_network_fn("resnet_v1_50", CLASSES, is_training=True)(images)[0]
+    """Returns the logits [batch, classes] of ResNet-50."""
+    return factory.get_network_fn("resnet_v1_50", resnets.CLASSES, is_training=True)(images)[0]
 
 
 NETWORKS: Mapping[str, Network] = {
-    "resnet20": Network(resnet_20, side=32, batch_size=128),
+    **{
+        name: Network(functools.partial(resnets.logits, units=units), resnets.SIDE, batch_size=128)
+        for name, units in resnets.UNITS.items()
+    },
     "resnet50": Network(resnet_50, side=64, batch_size=256),
 }
 """The networks by name."""
@@ -63,28 +44,4 @@ NETWORKS: Mapping[str, Network] = {
 
 def random_images(network: Network, batch_size: int) -> Any:
     """Returns the same random images in each run, [batch_size, side, side, 3]."""
-    return tf.random.stateless_uniform([batch_size, network.side, network.side, 3], seed=[1, 2])
-
-
-def mean_loss(logits: Any) -> Any:
-    """Returns the mean cross entropy of logits [batch, `CLASSES`], shape []."""
-    return mean_cross_entropy(logits, tf.range(logits.shape[0]) % CLASSES)
-
-
-def _unit(inputs: Any, channels: int, stride: int) -> Any:
-    shortcut = inputs
-    if stride != 1:
-        shortcut = _convolve(inputs, "shortcut", channels, stride, size=1)
-    outputs = tf.nn.relu(_convolve(inputs, "conv1", channels, stride))
-    return tf.nn.relu(shortcut + _convolve(outputs, "conv2", channels, 1))
-
-
-def _convolve(inputs: Any, name: str, channels: int, stride: int, size: int = 3) -> Any:
-    """Returns a convolution, normalized over the batch."""
-    with v1.variable_scope(name):
-        shape = [size, size, inputs.shape[-1], channels]
-        filters = v1.get_variable("weights", shape, initializer=v1.initializers.he_normal())
-        outputs = tf.nn.conv2d(inputs, filters, stride, "SAME")
-        scale = v1.get_variable("gamma", [channels], initializer=v1.ones_initializer())
-        shift = v1.get_variable("beta", [channels], initializer=v1.zeros_initializer())
-        return v1.nn.fused_batch_norm(outputs, scale, shift, is_training=True)[0]
+    return resnets.random_images(batch_size, network.side)

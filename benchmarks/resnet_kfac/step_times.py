@@ -9,7 +9,8 @@ import tensorflow as tf
 import kfac
 from benchmarks import harness
 from benchmarks.resnet_kfac import AVERAGE_EVERY, INVERT_EVERY
-from benchmarks.resnet_kfac.residual_networks import NETWORKS, mean_loss, random_images
+from benchmarks.resnet_kfac.residual_networks import NETWORKS, random_images
+from benchmarks.rivals.resnets import mean_loss
 
 v1 = tf.compat.v1
 
@@ -39,11 +40,13 @@ class Program:
             else:
                 used = images[: math.ceil(curvature_share * images.shape[0])]
                 logits = chosen.logits(used)
-                layers = _registered(logits)
+                layers = kfac.LayerCollection()
+                register(layers, logits)
                 if curvature_share < 1:
                     with v1.variable_scope(v1.get_variable_scope(), reuse=True):
                         logits = chosen.logits(images)
-                self._train = _make_kfac(layers).minimize(mean_loss(logits))
+                optimizer = make_kfac(layers, spread_inverses=True)
+                self._train = optimizer.minimize(mean_loss(logits))
             initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)
         self._session.run(initializer)
@@ -54,20 +57,20 @@ class Program:
         return [harness.mean_seconds(step, 1) for _ in range(steps)]
 
 
-def _registered(logits: Any) -> kfac.LayerCollection:
-    layers = kfac.LayerCollection()
+def register(layers: kfac.LayerCollection, logits: Any) -> None:
+    """Registers the layers and the loss of a network in the default graph."""
     # A full block of n channels has 2n rows: as many as the largest convolutions, for few weights.
     layers.set_default_scale_and_shift_approximation("diagonal")
-    layers.register_categorical_predictive_distribution(logits)
+    layers.register_categorical_predictive_distribution(logits, name="classes")
     layers.auto_register_layers()
-    return layers
 
 
-def _make_kfac(layers: kfac.LayerCollection) -> Any:
+def make_kfac(layers: kfac.LayerCollection, *, spread_inverses: bool) -> Any:
+    """Returns K-FAC as the benchmarks set it for residual networks."""
     return kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=INVERT_EVERY,
         cov_update_every=AVERAGE_EVERY,
-        spread_inverses=True,
+        spread_inverses=spread_inverses,
         learning_rate=1e-4,
         momentum=0.9,
         damping=0.01,

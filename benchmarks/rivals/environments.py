@@ -27,7 +27,7 @@ class Rival(NamedTuple):
       models: Models that it trains here.
       packages: Requirements for pip.
       alone: Requirements that pip installs afterwards without their dependencies.
-      kinds: Kinds of its programs: "steps", "losses".
+      kinds: Kinds of its programs: "steps", "losses", "starts".
       missing: Sentences about optimizers that belong here but cannot run.
     """
 
@@ -47,6 +47,7 @@ RIVALS = {
         ("convnet", "autoencoder"),
         ("tensorflow-cpu==2.15.*", "tensorflow-probability==0.23.*"),
         ("kfac==0.2.4",),  # Requires TensorFlow Probability of 2019, but works with a later one.
+        kinds=("steps", "losses", "starts"),
     ),
     "kfac-jax": Rival(
         "kfac_jax",
@@ -113,7 +114,7 @@ def command(name: str, python: str, kind: str, *arguments: str) -> list[str]:
     Args:
       name: Key of `RIVALS`.
       python: Interpreter of its environment.
-      kind: "steps" or "losses".
+      kind: "steps", "losses" or "starts".
       arguments: Arguments of the program.
     """
     program = PROGRAMS / f"{RIVALS[name].prefix}_{kind}.py"

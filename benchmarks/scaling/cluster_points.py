@@ -11,7 +11,7 @@ time per step, CPU seconds of workers and server, bytes. Run it on an otherwise 
 import time
 from collections.abc import Iterator, Sequence
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 from benchmarks.scaling import cluster_cases, cluster_processes
@@ -70,4 +70,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

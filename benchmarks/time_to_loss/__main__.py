@@ -12,7 +12,7 @@ framework and environment. If one fails, the others still run. With --data_dir, 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 from benchmarks.rivals import environments
@@ -172,4 +172,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from absl import app, flags
+from absl import flags
 
 from benchmarks import harness
 from benchmarks.tower_step import WAYS
@@ -123,4 +123,4 @@ def define_flags() -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    harness.run(main)

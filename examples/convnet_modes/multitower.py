@@ -6,6 +6,7 @@ towers register in one layer collection, so K-FAC averages over the data of all 
 its work over their devices.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -29,20 +30,36 @@ def run(data: mnist.Dataset, settings: RunSettings, params: Params) -> None:
     with tf.Graph().as_default():
         v1.set_random_seed(settings.seed)
         batch = mnist.tensors(*data.train, settings.batch_size, seed=settings.seed)
-        loss, accuracy = mean_of_towers(batch, plan, params)
+        loss, accuracy = mean_of_towers(batch, plan, lambda x, y: build_tower(x, y, params))
         train_op = kfac_updates.minimize(loss, params, plan.towers)
         plain_training.run(train_op, loss, accuracy, convnet_model.predict, data, settings, params)
 
 
+def build_tower(images: Any, labels: Any, params: Params) -> tuple[Any, Any]:
+    """Builds one tower, and registers it. Returns its mean loss and its accuracy, both [].
+
+    Args:
+      images: This tower's images, [batch, height, width, 1].
+      labels: Their digits, [batch].
+      params: As for `convnet_model.model_fn`.
+    """
+    model = convnet_model.build_model(images)
+    if params["optimizer"] == "kfac":
+        convnet_model.register(kfac.graph_layer_collection(), model, params)
+    return convnet_model.mean_loss(model, labels), convnet_model.mean_accuracy(model, labels)
+
+
 def mean_of_towers(
-    batch: tuple[Any, Any], plan: model_deploy.DevicePlan, params: Params
+    batch: tuple[Any, Any],
+    plan: model_deploy.DevicePlan,
+    build: Callable[[Any, Any], tuple[Any, Any]],
 ) -> tuple[Any, Any]:
     """Builds a tower on each device. Returns the means of losses and accuracies, both [].
 
     Args:
       batch: Images and digits of all towers.
       plan: Devices of the towers.
-      params: As for `convnet_model.model_fn`.
+      build: Function of a tower's images and digits that returns its loss and its accuracy.
     """
     count = len(plan.towers)
     with v1.device(plan.consolidation):
@@ -52,10 +69,8 @@ def mean_of_towers(
     for index, (device, (images, labels)) in enumerate(zip(plan.towers, shards, strict=True)):
         scope = v1.variable_scope(v1.get_variable_scope(), reuse=index > 0)
         with scope, v1.name_scope(f"tower_{index}"), v1.device(variables.on(device)):
-            model = convnet_model.build_model(images)
-            losses.append(convnet_model.mean_loss(model, labels))
-            accuracies.append(convnet_model.mean_accuracy(model, labels))
-            if params["optimizer"] == "kfac":
-                convnet_model.register(kfac.graph_layer_collection(), model, params)
+            loss, accuracy = build(images, labels)
+            losses.append(loss)
+            accuracies.append(accuracy)
     with v1.device(plan.consolidation):
         return tf.add_n(losses) / count, tf.add_n(accuracies) / count

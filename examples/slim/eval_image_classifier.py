@@ -21,8 +21,8 @@ string, integer = flags.DEFINE_string, flags.DEFINE_integer
 data_flags.define(
     split_name="test", batch_size=100, progress_of="are evaluated at a time, by all clones"
 )
-string("checkpoint_path", "/tmp/tfmodel/", "A checkpoint, or the folder of them.")  # noqa: S108
-string("eval_dir", "/tmp/tfmodel/", "Events go into the folder eval in it.")  # noqa: S108
+string("checkpoint_path", "runs/tfmodel", "A checkpoint, or the folder of them.")
+string("eval_dir", "runs/tfmodel", "Events go into the folder eval in it.")
 integer("max_num_batches", None, "Batches to evaluate. Default: all images.", 1)
 data_flags.define_image_size("eval_image_size")
 data_flags.define_number(

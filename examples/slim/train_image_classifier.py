@@ -23,7 +23,7 @@ number = data_flags.define_number
 
 # The run.
 string("master", "", "Address of a server that runs already, such as grpc://host:2222.")
-string("train_dir", "/tmp/tfmodel/", "Where checkpoints and events go.")  # noqa: S108
+string("train_dir", "runs/tfmodel", "Where checkpoints and events go.")
 integer("task", 0, "Number of this process in its job. Worker 0 writes the checkpoints.", 0)
 integer("log_every_n_steps", 10, "Steps between two lines on the terminal.", 1)
 number("save_summaries_secs", 600, "Seconds between two summaries; 0 for none.")

@@ -13,13 +13,15 @@ References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from kfac._types import Tensor
+from kfac._types import DType, Tensor
+from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.tensor_ops import append_homogeneous, outer_product, static_size, symmetrize
 from kfac.patches import row_products, spectral_products
 from kfac.patches.cost import ASSUMED_EXAMPLES, CostEstimate
@@ -76,13 +78,22 @@ def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> b
 
 
 def _moment_without_patches(images: Tensor, geometry: ConvGeometry, has_bias: bool) -> PatchMoment:
-    total, values = patch_sums(images, geometry)
+    total, values = _shared_sums(tuple(images.shape.as_list()), images.dtype, geometry)(images)
     count = tf.shape(images)[0] * locations(images, geometry)
     if has_bias:
         last = tf.concat([values, [tf.cast(count, values.dtype)]], axis=0)
         total = tf.concat([total, values[:, tf.newaxis]], axis=1)
         total = tf.concat([total, last[tf.newaxis]], axis=0)
     return PatchMoment(total, count)
+
+
+@functools.cache
+def _shared_sums(
+    shape: tuple[int | None, ...], dtype: DType, geometry: ConvGeometry
+) -> SharedFunction:
+    """Returns `patch_sums` of images of one shape: some hundred operations, made once for all."""
+    spec = tf.TensorSpec(shape, dtype)
+    return SharedFunction(lambda images: tuple(patch_sums(images, geometry)), [spec])
 
 
 class PatchSums(NamedTuple):

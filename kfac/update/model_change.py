@@ -6,6 +6,7 @@ its step by the model knows it for every step. Others compute it for steps that 
 
 import typing
 from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -14,6 +15,27 @@ from kfac.state import CPU, Assignment, make_variable, read
 from kfac.update.damping import NAN, StepPrediction
 
 v1 = tf.compat.v1
+
+_OPTIONAL_STATE = ("replicate", "optional_state")
+"""Key of the collection of owners of variables that a checkpoint may lack; Estimators ask it."""
+
+
+class _ModelChangeState(NamedTuple):
+    """State that checkpoints of version 0.2.0 lack, for the code that loads them.
+
+    Attributes:
+      variable: The variable that keeps Δq.
+    """
+
+    variable: Variable
+
+    def get_name(self) -> str:
+        """Returns the name of the owner."""
+        return "K-FAC's quadratic model"
+
+    def variables(self) -> list[Variable]:
+        """Returns the state."""
+        return [self.variable]
 
 
 @typing.final
@@ -35,6 +57,7 @@ class ModelChange:
         """Makes the variable, once."""
         if self._variable is None:
             self._variable = make_variable("qmodel_change", [], self._dtype, CPU, initial=NAN)
+            v1.add_to_collection(_OPTIONAL_STATE, _ModelChangeState(self._variable))
 
     @property
     def variable(self) -> Variable:

@@ -18,6 +18,13 @@ from kfac.registration.tower_agreement import check_batches, check_collection, c
 
 v1 = tf.compat.v1
 
+PART_OF_LOSS = ("towers", "part_of_loss")
+"""Key of a graph's functions from the loss of a tower to its part of a sum over towers.
+
+Whoever weights the towers' gradients where they are applied keeps its function there while it
+builds a tower. Without one, losses are such parts already.
+"""
+
 
 class TowerBatch(NamedTuple):
     """The inputs of one tower's loss.
@@ -80,8 +87,9 @@ class TrainingLoss:
         self._loss = loss
 
     def collect(self, loss: Tensor) -> None:
-        """Adds the part of a tower; as with their gradients, the sum of all parts counts."""
-        self._collected.append(loss)
+        """Adds the loss of a tower; as with their gradients, the sum of all parts counts."""
+        parts = v1.get_collection(PART_OF_LOSS)
+        self._collected.append(parts[-1](loss) if parts else loss)
 
     def check(self) -> None:
         """Checks that what was collected belongs to the registered towers.

@@ -1,4 +1,7 @@
-"""Canned estimators without features: BaselineClassifier, BaselineRegressor, BaselineEstimator."""
+"""Canned estimators without features: BaselineClassifier, BaselineRegressor, BaselineEstimator.
+
+docs/howto/canned.md explains the arguments that the canned estimators share.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +10,7 @@ from replicate._types import Path
 from replicate.canned.baseline_part import BaselinePart
 from replicate.canned.canned_model import one_part_model_fn
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.replication import on_devices
@@ -31,29 +35,29 @@ class BaselineClassifier(Estimator):
         loss_reduction: str = SUM_OVER_BATCH_SIZE,
         *,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
         Args:
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           n_classes: Number of classes, ≥ 2.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
-            integers in [0, n_classes).
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          label_vocabulary: Names of the classes if labels are strings; None: labels are class ids.
+          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
           config: Settings of the runs, None for the defaults.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         model_fn = one_part_model_fn(
             head,
             BaselinePart(weight_key(weight_column)),
@@ -81,14 +85,10 @@ class BaselineRegressor(Estimator):
         Args:
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
           config: Settings of the runs, None for the defaults.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:
@@ -121,9 +121,7 @@ class BaselineEstimator(Estimator):
         Args:
           head: A head, such as `replicate.MultiClassHead`, or one of your own.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.3), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          optimizer: v1 or Keras optimizer, a name (rate 0.3), or a function that makes one.
           config: Settings of the runs, None for the defaults.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 

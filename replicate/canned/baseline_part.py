@@ -9,7 +9,7 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.canned.columns.column_cache import as_tensor
 from replicate.canned.parts import PartLogits, trainable_variables_in
-from replicate.step_checks import batch_check
+from replicate.graph_ops.checks import batch_check
 
 v1 = tf.compat.v1
 

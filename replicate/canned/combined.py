@@ -1,4 +1,7 @@
-"""Canned estimators that add the logits of a network and of a linear model."""
+"""Canned estimators that add the logits of a network and of a linear model.
+
+docs/howto/canned.md explains the arguments that the canned estimators share.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,6 +12,7 @@ from replicate._types import Path
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.combined_model import CombinedSettings, combined_model_fn
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation
 from replicate.canned.partitioners import Partitioner
@@ -41,43 +45,39 @@ class DNNLinearCombinedClassifier(Estimator):
         *,
         input_layer_partitioner: Partitioner | None = None,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
         Args:
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          linear_feature_columns: Columns of the linear model, dense or categorical; None for no
-            linear model.
-          linear_optimizer: Optimizer of the linear model: as dnn_optimizer. The rate of a name is
-            min(0.005, 1/√columns).
+          linear_feature_columns: Columns of the linear model; None for no linear model.
+          linear_optimizer: As dnn_optimizer; the rate of a name is min(0.005, 1/√columns).
           dnn_feature_columns: Columns of the network, dense; None for no network.
-          dnn_optimizer: Optimizer of the network: a name (Adagrad, Adam, Ftrl, RMSProp, SGD; with
-            rate 0.001), a `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or
-            an optimizer of Keras.
+          dnn_optimizer: v1 or Keras optimizer, a name (rate 0.001), or a function that makes one.
           dnn_hidden_units: Units of each hidden layer, ≥ 1.
           dnn_activation_fn: Activation of hidden layers, None for none.
           dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           n_classes: Number of classes, ≥ 2.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
-            integers in [0, n_classes).
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          label_vocabulary: Names of the classes if labels are strings; None: labels are class ids.
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           batch_norm: True to normalise each hidden layer after its dropout.
-          linear_sparse_combiner: Combination of the weights of an example's ids in one column:
-            "sum", "mean" or "sqrtn".
-          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
-            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          linear_sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
+          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range, there are no columns, or no hidden units.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         settings = CombinedSettings(
             linear_feature_columns=linear_feature_columns,
             linear_optimizer=linear_optimizer,
@@ -126,29 +126,21 @@ class DNNLinearCombinedRegressor(Estimator):
 
         Args:
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          linear_feature_columns: Columns of the linear model, dense or categorical; None for no
-            linear model.
-          linear_optimizer: Optimizer of the linear model: as dnn_optimizer. The rate of a name is
-            min(0.005, 1/√columns).
+          linear_feature_columns: Columns of the linear model; None for no linear model.
+          linear_optimizer: As dnn_optimizer; the rate of a name is min(0.005, 1/√columns).
           dnn_feature_columns: Columns of the network, dense; None for no network.
-          dnn_optimizer: Optimizer of the network: a name (Adagrad, Adam, Ftrl, RMSProp, SGD; with
-            rate 0.001), a `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or
-            an optimizer of Keras.
+          dnn_optimizer: v1 or Keras optimizer, a name (rate 0.001), or a function that makes one.
           dnn_hidden_units: Units of each hidden layer, ≥ 1.
           dnn_activation_fn: Activation of hidden layers, None for none.
           dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           batch_norm: True to normalise each hidden layer after its dropout.
-          linear_sparse_combiner: Combination of the weights of an example's ids in one column:
-            "sum", "mean" or "sqrtn".
-          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
-            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          linear_sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
+          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:
@@ -203,24 +195,18 @@ class DNNLinearCombinedEstimator(Estimator):
         Args:
           head: A head, such as `replicate.MultiClassHead`, or one of your own.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          linear_feature_columns: Columns of the linear model, dense or categorical; None for no
-            linear model.
-          linear_optimizer: Optimizer of the linear model: as dnn_optimizer. The rate of a name is
-            min(0.005, 1/√columns).
+          linear_feature_columns: Columns of the linear model; None for no linear model.
+          linear_optimizer: As dnn_optimizer; the rate of a name is min(0.005, 1/√columns).
           dnn_feature_columns: Columns of the network, dense; None for no network.
-          dnn_optimizer: Optimizer of the network: a name (Adagrad, Adam, Ftrl, RMSProp, SGD; with
-            rate 0.001), a `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or
-            an optimizer of Keras.
+          dnn_optimizer: v1 or Keras optimizer, a name (rate 0.001), or a function that makes one.
           dnn_hidden_units: Units of each hidden layer, ≥ 1.
           dnn_activation_fn: Activation of hidden layers, None for none.
           dnn_dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           config: Settings of the runs, None for the defaults.
           batch_norm: True to normalise each hidden layer after its dropout.
-          linear_sparse_combiner: Combination of the weights of an example's ids in one column:
-            "sum", "mean" or "sqrtn".
+          linear_sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
-            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:

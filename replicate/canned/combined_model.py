@@ -15,8 +15,8 @@ from replicate.canned.network import Activation, make_network
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.partitioners import Partitioner
 from replicate.canned.parts import Part, PartLogits
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.spec import ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 

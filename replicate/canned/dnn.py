@@ -1,4 +1,7 @@
-"""Canned estimators of networks: DNNClassifier, DNNRegressor, DNNEstimator."""
+"""Canned estimators of networks: DNNClassifier, DNNRegressor, DNNEstimator.
+
+docs/howto/canned.md explains the arguments that the canned estimators share.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,6 +12,7 @@ from replicate._types import Path
 from replicate.canned.canned_model import one_part_model_fn
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation, make_network
 from replicate.canned.part_optimizers import PartOptimizer
@@ -42,6 +46,7 @@ class DNNClassifier(Estimator):
         *,
         input_layer_partitioner: Partitioner | None = None,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
@@ -50,29 +55,27 @@ class DNNClassifier(Estimator):
           feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           n_classes: Number of classes, ≥ 2.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
-            integers in [0, n_classes).
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.05), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          label_vocabulary: Names of the classes if labels are strings; None: labels are class ids.
+          optimizer: v1 or Keras optimizer, a name (rate 0.05), or a function that makes one.
           activation_fn: Activation of hidden layers, None for none.
           dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           batch_norm: True to normalise each hidden layer after its dropout.
-          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
-            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range, or a column is categorical.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         network = make_network(
             hidden_units,
             feature_columns,
@@ -115,20 +118,15 @@ class DNNRegressor(Estimator):
           feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.05), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          optimizer: v1 or Keras optimizer, a name (rate 0.05), or a function that makes one.
           activation_fn: Activation of hidden layers, None for none.
           dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
           batch_norm: True to normalise each hidden layer after its dropout.
-          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
-            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:
@@ -176,16 +174,13 @@ class DNNEstimator(Estimator):
           hidden_units: Units of each hidden layer, ≥ 1.
           feature_columns: Dense columns: numeric, bucketized, embedding and indicator columns.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.05), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras.
+          optimizer: v1 or Keras optimizer, a name (rate 0.05), or a function that makes one.
           activation_fn: Activation of hidden layers, None for none.
           dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1).
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
           batch_norm: True to normalise each hidden layer after its dropout.
-          input_layer_partitioner: Partitioner of embeddings, and of the weights of a linear model.
-            None: parts of at least 64 MiB if there are several parameter servers, else whole.
+          input_layer_partitioner: Partitioner of tables and weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:

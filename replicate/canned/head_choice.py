@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from replicate.canned.heads import BinaryClassHead, Head, MultiClassHead, RegressionHead
+from replicate.canned.heads.measures import SummationMethod
 
 
 def classifier_head(
@@ -11,6 +12,7 @@ def classifier_head(
     weight_column: Any,
     label_vocabulary: Sequence[str] | None,
     loss_reduction: str,
+    auc_summation_method: SummationMethod = "careful_interpolation",
 ) -> Head:
     """Returns the head of a classifier: BinaryClassHead for two classes, else MultiClassHead.
 
@@ -19,6 +21,7 @@ def classifier_head(
       weight_column: Key or numeric column of the examples' weights, or None.
       label_vocabulary: Names of the classes if labels are strings, else None.
       loss_reduction: Reduction of the examples' losses.
+      auc_summation_method: Method of auc_precision_recall, which only two classes have.
 
     Raises:
       ValueError: n_classes is less than 2, or an argument is out of range.
@@ -28,6 +31,7 @@ def classifier_head(
             weight_column=weight_column,
             label_vocabulary=label_vocabulary,
             loss_reduction=loss_reduction,
+            auc_summation_method=auc_summation_method,
         )
     return MultiClassHead(
         n_classes,

@@ -15,6 +15,7 @@ Some formulas differ:
 
 import functools
 import importlib
+import inspect
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ import tensorflow as tf
 from absl import logging
 
 from replicate._types import Tensor
-from replicate.tower_optimizer import TowerOptimizer
+from replicate.gradients.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
@@ -45,13 +46,9 @@ _WITHOUT_COUNTERPART: Mapping[str, str] = types.MappingProxyType(
 """Setting that is refused unless it is off → advice."""
 
 
-def is_keras_optimizer(value: Any) -> bool:
-    """Returns True for an optimizer of any Keras, or of a class that is derived from one."""
-    packages = {base.__module__.partition(".")[0] for base in type(value).__mro__}
-    return bool(packages & {"keras", "tf_keras"}) and hasattr(value, "apply_gradients")
-
-
-def translation(optimizer: Any, owner: str, argument: str) -> Callable[[], v1.train.Optimizer]:
+def translation(
+    optimizer: Any, owner: str, argument: str, graph: tf.Graph | None = None
+) -> Callable[[], v1.train.Optimizer]:
     """Returns a function that makes the `tf.compat.v1` optimizer with a Keras optimizer's settings.
 
     SGD, Adagrad, Adam, RMSprop and Ftrl have a counterpart. The function makes it in the current
@@ -62,10 +59,11 @@ def translation(optimizer: Any, owner: str, argument: str) -> Callable[[], v1.tr
       optimizer: Optimizer of Keras 2 or 3. Its settings are read now.
       owner: Class of the estimator, for errors.
       argument: Name of the argument that the optimizer was given as, for errors.
+      graph: The graph in which the optimizer was made and will train; None if it was made eagerly.
 
     Raises:
       ValueError: The class or a setting has no counterpart; the settings cannot be read, because
-        the optimizer was made in a graph; or the schedule cannot be made anew.
+        the optimizer was made in another graph; or the schedule cannot be made anew.
     """
     kind = type(optimizer)
     what = f"{owner}: {argument}={kind.__name__}(...) of Keras"
@@ -75,7 +73,7 @@ def translation(optimizer: Any, owner: str, argument: str) -> Callable[[], v1.tr
             f"{what} ({kind.__module__}) cannot be translated: {', '.join(sorted(_COUNTERPARTS))} "
             "can be. Pass one of these, or a tf.compat.v1.train.Optimizer."
         )
-    config = _config(optimizer, what)
+    config = _config(optimizer, what, graph)
     for setting, advice in _WITHOUT_COUNTERPART.items():
         if config.get(setting):
             raise ValueError(
@@ -92,15 +90,28 @@ def translation(optimizer: Any, owner: str, argument: str) -> Callable[[], v1.tr
     return functools.partial(_counterpart, kind.__name__, config, learning_rate)
 
 
-def _config(optimizer: Any, what: str) -> Config:
+def _config(optimizer: Any, what: str, graph: tf.Graph | None) -> Config:
     """Returns a Keras optimizer's settings."""
     try:
         return dict(optimizer.get_config())
     except NotImplementedError as error:
-        raise ValueError(
-            f"{what} was made in a graph, so that its settings cannot be read. Make it where "
-            "operations run eagerly, or pass a tf.compat.v1.train.Optimizer."
-        ) from error
+        rate = _initial_rate(optimizer)
+        if graph is None or rate.graph is not graph:
+            raise ValueError(
+                f"{what} was made in a graph, so that its settings cannot be read. Make it where "
+                "operations run eagerly, or in a function, or pass a tf.compat.v1.train.Optimizer."
+            ) from error
+        settings = inspect.signature(type(optimizer)).parameters
+        return {
+            **{name: getattr(optimizer, name, None) for name in (*settings, *_WITHOUT_COUNTERPART)},
+            "learning_rate": rate,
+        }
+
+
+def _initial_rate(optimizer: Any) -> Tensor:
+    """Returns the learning rate that a Keras optimizer was given in a graph, also if it changes."""
+    rate = optimizer.learning_rate
+    return (rate if isinstance(rate, tf.Variable) else rate.value).initial_value
 
 
 def _learning_rate_fn(config: Config, package: str, what: str) -> Callable[[], LearningRate]:
@@ -110,7 +121,11 @@ def _learning_rate_fn(config: Config, package: str, what: str) -> Callable[[], L
         rate = _schedule(rate, package, what)
 
     def in_graph() -> LearningRate:
-        current = rate(v1.train.get_or_create_global_step()) if callable(rate) else float(rate)
+        current = rate
+        if callable(rate):
+            current = rate(v1.train.get_or_create_global_step())
+        elif not isinstance(rate, tf.Tensor):
+            current = float(rate)
         if not decay:
             return current
         return current / (1.0 + decay * tf.cast(v1.train.get_or_create_global_step(), tf.float32))

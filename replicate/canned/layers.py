@@ -12,7 +12,7 @@ import tensorflow as tf
 from replicate._types import Operation, Tensor
 from replicate.canned.model_record import Layer
 from replicate.canned.partitioners import is_whole
-from replicate.seeds import step_seed
+from replicate.tower.seeds import step_seed
 
 v1 = tf.compat.v1
 

@@ -1,4 +1,7 @@
-"""Canned estimators of linear models: LinearClassifier, LinearRegressor, LinearEstimator."""
+"""Canned estimators of linear models: LinearClassifier, LinearRegressor, LinearEstimator.
+
+docs/howto/canned.md explains the arguments that the canned estimators share.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,6 +11,7 @@ from replicate._types import Path
 from replicate.canned.canned_model import one_part_model_fn
 from replicate.canned.columns.column_kinds import Column
 from replicate.canned.head_choice import classifier_head, regressor_head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.linear_part import LinearPart, make_linear_part
 from replicate.canned.part_optimizers import PartOptimizer
@@ -38,6 +42,7 @@ class LinearClassifier(Estimator):
         *,
         partitioner: Partitioner | None = None,
         devices: Sequence[str] | None = None,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Checks the arguments; builds nothing.
 
@@ -45,28 +50,26 @@ class LinearClassifier(Estimator):
           feature_columns: Columns, dense or categorical.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           n_classes: Number of classes, ≥ 2.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          label_vocabulary: Names of the classes if labels are strings, else None: labels are then
-            integers in [0, n_classes).
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.2), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras. None: Ftrl with rate min(0.2, 1/√columns).
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          label_vocabulary: Names of the classes if labels are strings; None: labels are class ids.
+          optimizer: v1 or Keras optimizer, a name (rate 0.2), or a function that makes one;
+            None: Ftrl with rate min(0.2, 1/√columns).
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
-          sparse_combiner: Combination of the weights of an example's ids in one column: "sum",
-            "mean" or "sqrtn".
-          partitioner: Partitioner of the weights. None: parts of at least 64 MiB if there are
-            several parameter servers, else whole.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
+          sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
+          partitioner: Partitioner of the weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           ValueError: An argument is out of range, or a column is a sequence of vectors.
           TypeError: An argument is of the wrong kind.
         """
-        head = classifier_head(n_classes, weight_column, label_vocabulary, loss_reduction)
+        head = classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction, auc_summation_method
+        )
         part = make_linear_part(feature_columns, sparse_combiner, partitioner)
         model_fn = one_part_model_fn(head, part, _optimizer(optimizer, part, "LinearClassifier"))
         super().__init__(
@@ -98,19 +101,14 @@ class LinearRegressor(Estimator):
           feature_columns: Columns, dense or categorical.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
           label_dimension: Numbers per label, ≥ 1.
-          weight_column: Key of the feature with the examples' weights, or a numeric column; None
-            for equal weights.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.2), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras. None: Ftrl with rate min(0.2, 1/√columns).
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          optimizer: v1 or Keras optimizer, a name (rate 0.2), or a function that makes one;
+            None: Ftrl with rate min(0.2, 1/√columns).
           config: Settings of the runs, None for the defaults.
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or the one of
-            `tf.compat.v1.losses`.
-          sparse_combiner: Combination of the weights of an example's ids in one column: "sum",
-            "mean" or "sqrtn".
-          partitioner: Partitioner of the weights. None: parts of at least 64 MiB if there are
-            several parameter servers, else whole.
+          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or v1's.
+          sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
+          partitioner: Partitioner of the weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:
@@ -147,15 +145,12 @@ class LinearEstimator(Estimator):
           head: A head, such as `replicate.MultiClassHead`, or one of your own.
           feature_columns: Columns, dense or categorical.
           model_dir: Directory of checkpoints and event files; None as for `Estimator`.
-          optimizer: A name (Adagrad, Adam, Ftrl, RMSProp, SGD; with rate 0.2), a
-            `tf.compat.v1.train.Optimizer`, a function that makes one in TRAIN, or an optimizer of
-            Keras. None: Ftrl with rate min(0.2, 1/√columns).
+          optimizer: v1 or Keras optimizer, a name (rate 0.2), or a function that makes one;
+            None: Ftrl with rate min(0.2, 1/√columns).
           config: Settings of the runs, None for the defaults.
-          sparse_combiner: Combination of the weights of an example's ids in one column: "sum",
-            "mean" or "sqrtn".
+          sparse_combiner: Combination of the ids in a column: "sum", "mean" or "sqrtn".
           warm_start_from: Path of a checkpoint or SavedModel, or WarmStartSettings.
-          partitioner: Partitioner of the weights. None: parts of at least 64 MiB if there are
-            several parameter servers, else whole.
+          partitioner: Partitioner of the weights; None: parts of ≥ 64 MiB.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers.
 
         Raises:

@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from replicate.canned.keras_optimizers import is_keras_optimizer, translation
-from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import current_build
+from replicate.canned.keras_optimizers import translation
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.graph_mode import is_keras_optimizer
+from replicate.tower.build import current_build
 
 v1 = tf.compat.v1
 
@@ -41,7 +42,7 @@ def checked_optimizer(
       given: One of the names Adagrad, Adam, Ftrl, RMSProp, SGD, which stand for optimizers of
         `tf.compat.v1.train` with their own defaults; a `tf.compat.v1.train.Optimizer`, such as a
         TowerOptimizer; a function without arguments that makes one; or an optimizer of Keras,
-        which is translated.
+        which is translated, also if a function makes it.
       learning_rate: The learning rate of an optimizer that is given by its name.
       owner: Class of the estimator, for errors.
       argument: Name of the constructor's argument, for errors.
@@ -93,28 +94,35 @@ def resolved_optimizer(
       Outside of towers, the very optimizer that was given, or that the function made.
 
     Raises:
-      ValueError: As `checked_optimizer`, or a function made no `tf.compat.v1.train.Optimizer`.
+      ValueError: As `checked_optimizer`, or a function made no optimizer.
     """
     checked = checked_optimizer(given, learning_rate, owner, argument)
     build = current_build()
     if isinstance(checked, v1.train.Optimizer):
         optimizer = checked
     else:
-        optimizer = build.shared(checked) if build else checked()
+        make = functools.partial(_called, checked, owner, argument)
+        optimizer = build.shared(make) if build else make()
     if not isinstance(optimizer, v1.train.Optimizer):
         raise ValueError(
             f"{owner}: the function {argument} must make a tf.compat.v1.train.Optimizer, got "
-            f"{optimizer!r} from {checked!r}. {_advice(optimizer)}"
+            f"{optimizer!r} from {checked!r}. Let the function return one, such as "
+            "tf.compat.v1.train.AdamOptimizer(0.001)."
         )
     if build is None or isinstance(optimizer, TowerOptimizer):
         return optimizer
     return TowerOptimizer(optimizer)
 
 
-def _advice(made: Any) -> str:
-    if is_keras_optimizer(made):
-        return (
-            f"Pass the optimizer of Keras as {type(made).__name__}(...) instead of a function, "
-            "with a schedule as its learning_rate if it changes, or make one of tf.compat.v1.train."
-        )
-    return "Let the function return one, such as tf.compat.v1.train.AdamOptimizer(0.001)."
+def _called(function: OptimizerFn, owner: str, argument: str) -> Any:
+    """Returns what the user's function makes; an optimizer of Keras is translated.
+
+    Keras's own variables are left out of checkpoints: the translated optimizer does not use them.
+    """
+    variables = v1.get_collection_ref(v1.GraphKeys.GLOBAL_VARIABLES)
+    earlier = {variable.ref() for variable in variables}
+    made = function()
+    if not is_keras_optimizer(made):
+        return made
+    variables[:] = [variable for variable in variables if variable.ref() in earlier]
+    return translation(made, owner, argument, v1.get_default_graph())()

@@ -1,10 +1,10 @@
 """End marker: a file in the model directory that says that training has ended.
 
 `train_and_evaluate` writes the marker after its last step, whatever ended training, and removes it
-when training continues. An evaluator ends when it sees the marker; without it, an evaluator
-without a last step would wait for ever. A run that continues has `EvalSpec.start_delay_secs` to
-remove an old marker. A worker that waits for other processes ends by the marker, too, but only if
-the marker is not from an earlier run.
+when training continues. An evaluator ends when it sees the marker; without it, an evaluator without
+a last step would wait for ever. A run that continues has `EvalSpec.start_delay_secs` to remove an
+old marker, for which an evaluator waits; a new marker ends that wait. A worker that waits for other
+processes ends by the marker, too, but only if the marker is not from an earlier run.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import uuid
 
 import tensorflow as tf
 
-from replicate.disk_errors import disk_errors
+from replicate.saved.disk_errors import disk_errors
 
 OLD_SECS = 300
 """Seconds for which a worker waits for the chief to remove a marker older than the worker."""

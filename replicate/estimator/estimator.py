@@ -15,8 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from replicate._types import ModelFn, Nest, Path
-from replicate.disk_errors import disk_errors
+from replicate._types import ModelFn, Nest, Path, Variable
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
@@ -33,6 +32,7 @@ from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
+from replicate.estimator.keras_names import Scope, build_with_new_names
 from replicate.estimator.log import log
 from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.predicting import (
@@ -52,13 +52,19 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.estimator.writing import writing
+from replicate.graph_mode import check_no_keras_model, eager_captures_explained
+from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
 
 
 class Estimator:
-    """Trains, evaluates and predicts with the model that a model_fn builds."""
+    """Trains, evaluates and predicts with the model that a model_fn builds.
+
+    Subclasses written for tf.estimator find its `_model_fn`, `_model_dir`, `_params`, `_config`,
+    `_warm_start_settings` and `_create_and_assert_global_step`.
+    """
 
     def __init__(
         self,
@@ -81,14 +87,16 @@ class Estimator:
             begin with, or WarmStartSettings. Used where there is no checkpoint to continue from.
 
         Raises:
-          TypeError: model_fn, config or warm_start_from is of the wrong kind.
+          TypeError: model_fn, config or warm_start_from is of the wrong kind; a Keras model is no
+            model_fn.
           ValueError: model_dir differs from that of the config, or params cannot be passed on.
         """
+        check_no_keras_model("Estimator", model_fn)
         check_model_fn(model_fn, params)
         self._model_fn = model_fn
         self._params = {} if params is None else copy.deepcopy(params)
         self._config = _config_with_model_dir(config, model_dir)
-        self._warm_start = warm_start_settings(warm_start_from)
+        self._warm_start_settings = warm_start_settings(warm_start_from)
         self._has_warned = False
         self._written = WrittenGraph()
         self._evaluation_events = EventFiles()
@@ -351,7 +359,7 @@ class Estimator:
             input_receiver_fn_map,
             self._build_for_export,
             (os.fsdecode(checkpoint_path) if checkpoint_path else self.latest_checkpoint())
-            or self._warm_start
+            or self._warm_start_settings
             or self._existing_checkpoint(),
             self._config,
             assets_extra,
@@ -392,6 +400,20 @@ class Estimator:
         """
         return read_variable(self._existing_checkpoint(), name)
 
+    @property
+    def _model_dir(self) -> str:
+        """The model_dir, as subclasses written for tf.estimator read it."""
+        return self.model_dir
+
+    def _create_and_assert_global_step(self, graph: tf.Graph) -> Variable:
+        """Returns the global step of a graph that a subclass written for tf.estimator builds.
+
+        Raises:
+          TypeError: The graph has a global step that is not an integer.
+        """
+        with graph.as_default(), v1.device("/device:CPU:0"):
+            return v1.train.get_or_create_global_step()
+
     def _train(
         self,
         input_fn: Callable[..., Any],
@@ -406,8 +428,8 @@ class Estimator:
             if files is not None:
                 remove_unlisted(files)
                 remove_remains(files)
-        with tf.Graph().as_default(), training_scope(self._config):
-            inputs, spec = self._build(ModeKeys.TRAIN, input_fn)
+        with tf.Graph().as_default(), training_scope(self._config) as scope:
+            inputs, spec = self._build(ModeKeys.TRAIN, input_fn, scope)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)
             run_training(
@@ -421,11 +443,13 @@ class Estimator:
                 files,
             )
 
-    def _build(self, mode: str, input_fn: Callable[..., Any]) -> tuple[Inputs, EstimatorSpec]:
-        """Builds input and model in the default graph."""
+    def _build(
+        self, mode: str, input_fn: Callable[..., Any], scope: Scope = contextlib.nullcontext
+    ) -> tuple[Inputs, EstimatorSpec]:
+        """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
         inputs = build_inputs(input_fn, mode, self.params, self._config)
-        return inputs, self._build_model(mode, inputs.features, inputs.labels)
+        return inputs, self._build_model(mode, inputs.features, inputs.labels, scope)
 
     def _build_for_export(
         self, mode: str, receiver_fn: Callable[[], Any]
@@ -436,9 +460,14 @@ class Estimator:
         labels = getattr(receiver, "labels", None)
         return receiver, self._build_model(mode, receiver.features, labels)
 
-    def _build_model(self, mode: str, features: Nest, labels: Nest) -> EstimatorSpec:
-        """Builds the model in the default graph."""
-        spec = self.model_fn(features, labels, mode, self._config)
+    def _build_model(
+        self, mode: str, features: Nest, labels: Nest, scope: Scope = contextlib.nullcontext
+    ) -> EstimatorSpec:
+        """Builds the model in the default graph. `scope` is that of `training_scope`."""
+        with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
+            spec = build_with_new_names(
+                lambda: self.model_fn(features, labels, mode, self._config), scope
+            )
         if spec.mode != mode:
             raise ValueError(
                 f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of mode "
@@ -466,14 +495,14 @@ class Estimator:
         if checkpoint_path is not None:
             return os.fsdecode(checkpoint_path)
         checkpoint = self.latest_checkpoint()
-        if checkpoint is None and self._warm_start is None:
+        if checkpoint is None and self._warm_start_settings is None:
             log.warning("%s holds no checkpoint: using initial variables.", self.model_dir)
         return checkpoint
 
     def _start_warm(self, checkpoint: str | None) -> None:
         """Applies the warm start to the default graph, unless a checkpoint will be loaded."""
-        if checkpoint is None and self._warm_start is not None:
-            apply_warm_start(self._warm_start)
+        if checkpoint is None and self._warm_start_settings is not None:
+            apply_warm_start(self._warm_start_settings)
 
     def _existing_checkpoint(self) -> str:
         checkpoint = self.latest_checkpoint()

@@ -26,8 +26,8 @@ from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
+from replicate.graph_ops.checks import user_errors
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
-from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 

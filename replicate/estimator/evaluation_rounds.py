@@ -6,6 +6,7 @@ other processes train. `train_and_evaluate` starts both.
 """
 
 import gc
+import math
 import os
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.fallback import listed_checkpoints, step_in_name
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
 from replicate.estimator.checkpoints.reading import damage_in, read_variable
-from replicate.estimator.end_marker import has_ended
+from replicate.estimator.end_marker import TrainingEnd, has_ended
 from replicate.estimator.exporting import remove_unfinished
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
@@ -27,6 +28,9 @@ v1 = tf.compat.v1
 
 POLL_SECS = 1.0
 """Seconds between two searches for a new checkpoint."""
+
+SAY_SECS = 10
+"""Seconds of waiting after which the log says what the evaluator waits for."""
 
 _COLLECT_SECS = 30.0
 """Least seconds between two collections of garbage, each of which takes some tenths of a second."""
@@ -172,6 +176,10 @@ def follow_checkpoints(
     A damaged checkpoint is left out after several attempts: training sets it aside when it starts
     again, and makes others. If it is the last one, that is an error.
 
+    The first round begins after `start_delay_secs`, or as soon as there is nothing to wait for:
+    training has ended since this call, or the last checkpoint is there. An older end marker does
+    not count before the delay is over: a run that is about to continue removes it meanwhile.
+
     Args:
       rounds: Evaluate and export a checkpoint.
       estimator: Estimator whose model_dir is watched.
@@ -183,7 +191,8 @@ def follow_checkpoints(
         directory in which there were checkpoints is gone, after several attempts.
     """
     model_dir = estimator.model_dir
-    time.sleep(eval_spec.start_delay_secs)
+    _wait_for_start(model_dir, max_steps, eval_spec.start_delay_secs)
+    no_checkpoint = _Notice(f"Waiting for the first checkpoint in {model_dir}.")
     last: str | None = None
     failures = 0
     while True:
@@ -191,6 +200,8 @@ def follow_checkpoints(
         newest = next(reversed(listed_checkpoints(model_dir)), None)
         is_gone = newest is None and last is not None and not tf.io.gfile.isdir(model_dir)
         if not is_gone and (newest is None or (newest == last and not is_final)):
+            if last is None:
+                no_checkpoint.show_if_due()
             time.sleep(POLL_SECS)
             continue
         started = time.monotonic()
@@ -220,10 +231,44 @@ def follow_checkpoints(
         _wait_until(started + eval_spec.throttle_secs, model_dir)
 
 
+def _wait_for_start(model_dir: str, max_steps: int | None, delay_secs: float) -> None:
+    """Sleeps until the first evaluation may begin."""
+    training_end = TrainingEnd(model_dir)
+    deadline = time.monotonic() + delay_secs
+    notice = _Notice(
+        f"Waiting for the first evaluation: it begins {delay_secs:g} seconds after the start "
+        "(EvalSpec.start_delay_secs), or when training ends."
+    )
+    while (left := deadline - time.monotonic()) > 0:
+        newest = next(reversed(listed_checkpoints(model_dir)), None)
+        if training_end.is_new() or (newest is not None and _is_last(newest, max_steps)):
+            return
+        notice.show_if_due()
+        time.sleep(min(POLL_SECS, left))
+
+
+class _Notice:
+    """A line that is logged once, if a wait takes long."""
+
+    def __init__(self, text: str):
+        self._text = text
+        self._show_at = time.monotonic() + SAY_SECS
+
+    def show_if_due(self) -> None:
+        """Logs the line if the wait has taken long by now, and the line was not logged."""
+        if time.monotonic() >= self._show_at:
+            self._show_at = math.inf
+            log.warning("%s", self._text)
+
+
+def _is_last(path: str, max_steps: int | None) -> bool:
+    """Returns True if a checkpoint is the last one of its training, by its name."""
+    return max_steps is not None and step_in_name(path) >= max_steps
+
+
 def _is_replaceable(path: str, max_steps: int | None) -> bool:
     """Returns True if a checkpoint is damaged and not the last one: training makes another."""
-    is_last = max_steps is not None and step_in_name(path) >= max_steps
-    return not is_last and damage_in(path) is not None
+    return not _is_last(path, max_steps) and damage_in(path) is not None
 
 
 def _wait_until(deadline: float, model_dir: str) -> None:

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from replicate.disk_errors import disk_errors
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.log import log
+from replicate.saved.disk_errors import disk_errors
 
 v1 = tf.compat.v1
 
@@ -105,14 +105,14 @@ class _SavedModelExporter(Exporter):
         if not self._is_wanted(estimator, folder, eval_result, is_the_final_export):
             return None
         path = estimator.export_saved_model(
-            folder,
+            export_path,
             self._receiver_fn,
             assets_extra=self._assets_extra,
             as_text=self._as_text,
             checkpoint_path=checkpoint_path,
         )
         if self._keep is not None:
-            with disk_errors(f"Exported {os.fsdecode(path)}, but cannot delete the older exports"):
+            with disk_errors(f"Exported {_shown(path)}, but cannot delete the older exports"):
                 for version in sorted(_versions(folder))[: -self._keep]:
                     tf.io.gfile.rmtree(f"{folder}/{version}")
         return path
@@ -272,6 +272,11 @@ class BestExporter(_SavedModelExporter):
             if best is None or self._compare(best_eval_result=best, current_eval_result=result):
                 best = result
         return best
+
+
+def _shown(path: Any) -> str:
+    """Returns the path of an export as text. A stand-in for an Estimator may return any object."""
+    return path.decode(errors="replace") if isinstance(path, bytes) else str(path)
 
 
 def _versions(folder: str) -> list[int]:

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from replicate.disk_errors import disk_errors
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
@@ -30,6 +29,7 @@ from replicate.export.outputs import (
     TrainOutput,
     completed_outputs,
 )
+from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1

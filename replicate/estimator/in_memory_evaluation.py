@@ -14,13 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.checkpoint_names import saved_objects, saved_variables
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import build_inputs
+from replicate.estimator.keras_names import build_with_new_names
 from replicate.estimator.new_graph import begin_graph
+from replicate.saved.checkpoint_names import saved_objects, saved_variables
 from replicate.spec import ModeKeys, checked_hooks
 
 v1 = tf.compat.v1
@@ -30,9 +31,10 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
     """Evaluates at the start, every few steps, and at the end of training.
 
     The model is evaluated as from a checkpoint of the current step. If its Scaffold has an
-    `init_fn`, that runs before the variables get their values; it may fill variables that training
-    does not have. All variables must be in this process: the hook is not for clusters with
-    parameter servers.
+    `init_fn`, that runs before the variables get their values, to fill variables that training does
+    not have. All variables must be in this process: the hook is not for clusters. An evaluation
+    raises ValueError if the model has variables or saveable objects (tables, for instance) that
+    training does not have, or an `init_fn` that would be ignored because there are none.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
           every_n_iter: Steps between two evaluations.
 
         Raises:
-          ValueError: every_n_iter is not positive, or there are parameter servers.
+          ValueError: every_n_iter is not positive, or a server of a cluster runs the training.
           TypeError: estimator is no Estimator, or a hook is of the wrong class.
         """
         if not isinstance(estimator, Estimator):
@@ -68,11 +70,14 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
                 f"InMemoryEvaluatorHook: every_n_iter must be greater than 0, got {every_n_iter!r}."
                 " Give the number of steps between two evaluations."
             )
-        if estimator.config.num_ps_replicas:
+        config = estimator.config
+        if config.master:
             raise ValueError(
-                "InMemoryEvaluatorHook needs all variables in this process, but the cluster has "
-                f"{estimator.config.num_ps_replicas} parameter servers. Use train_and_evaluate "
-                "with an evaluator."
+                "InMemoryEvaluatorHook needs all variables in this process, but the server at "
+                f"{config.master!r} runs the training of {config.task_type} {config.task_id}, in a "
+                f"cluster with {config.num_worker_replicas} processes that train and "
+                f"{config.num_ps_replicas} parameter servers. Use train_and_evaluate with an "
+                "evaluator."
             )
         self._estimator = estimator
         self._input_fn = input_fn
@@ -83,6 +88,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         self._events = EventFiles()
         self._variables: dict[str, Variable] = {}
         self._saver: Any = None
+        self._saveables: frozenset[str] = frozenset()
         self._runs = 0
 
     def begin(self) -> None:
@@ -90,6 +96,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         self._variables = saved_variables()
         savers = v1.get_collection(v1.GraphKeys.SAVERS)
         saver = savers[0] if savers else v1.train.Saver(saved_objects(), allow_empty=True)
+        self._saveables = _saveables()
         self._saver = saver.as_saver_def()
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
@@ -116,7 +123,9 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         with tf.Graph().as_default(), tempfile.TemporaryDirectory() as folder:
             begin_graph(config)
             inputs = build_inputs(self._input_fn, ModeKeys.EVAL, estimator.params, config)
-            spec = estimator.model_fn(inputs.features, inputs.labels, ModeKeys.EVAL, config)
+            spec = build_with_new_names(
+                lambda: estimator.model_fn(inputs.features, inputs.labels, ModeKeys.EVAL, config)
+            )
             load = self._loader(session, spec.scaffold, folder)
             results = run_evaluation(inputs, spec, None, config, self._hooks, self._steps, load)
         write_results(estimator.eval_dir(self._name), results, self._events)
@@ -125,18 +134,57 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         self, session: v1.Session, scaffold: v1.train.Scaffold, folder: str
     ) -> Callable[[v1.Session], None]:
         """Returns a function that loads the values of a training session into the default graph."""
+        if _own_saver(scaffold) is None:
+            self._check_copy(scaffold)
         saver = _needed_saver(scaffold)
         if saver is None:
-            values = session.run(self._variables)
-            return _loading(values, may_lack=scaffold.init_fn is not None)
+            return _loading(session.run(self._variables))
         path = f"{folder}/model.ckpt"
         session.run(self._saver.save_tensor_name, {self._saver.filename_tensor_name: path})
         return functools.partial(restore_variables, saver=saver, path=path)
 
+    def _check_copy(self, scaffold: v1.train.Scaffold) -> None:
+        """Checks that training has all that the default graph needs, and no init_fn is ignored.
+
+        Raises:
+          ValueError: It has not, or the init_fn of the model would have no effect.
+        """
+        missing = sorted({v.op.name for v in v1.global_variables()} - set(self._variables))
+        if missing and scaffold.init_fn is None:
+            raise ValueError(
+                "Cannot evaluate in memory: the model has variables in mode 'eval' that it has not "
+                f"in mode 'train': {', '.join(missing)}. Make the same variables in both modes, or "
+                "fill them in the init_fn of a Scaffold."
+            )
+        if scaffold.init_fn is not None and not missing:
+            raise ValueError(
+                "Cannot evaluate in memory: the Scaffold of mode 'eval' has an init_fn, but every "
+                "variable gets its value from the training session afterwards, as an evaluation of "
+                "a checkpoint would load it. Leave init_fn out in mode 'eval'; initialise tables "
+                "and iterators in a local_init_op or a hook."
+            )
+        lacking = sorted(_saveables() - self._saveables)
+        if lacking:
+            raise ValueError(
+                "Cannot evaluate in memory: the model has saveable objects in mode 'eval' that it "
+                f"has not in mode 'train': {', '.join(lacking)}. Make the same tables and other "
+                "objects in both modes, under the same names."
+            )
+
+
+def _saveables() -> frozenset[str]:
+    """Returns the names of what the default graph has to save beside variables."""
+    return frozenset(each.name for each in v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS))
+
+
+def _own_saver(scaffold: v1.train.Scaffold) -> v1.train.Saver | None:
+    """Returns the saver that the model of the default graph has chosen, or None."""
+    return scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
+
 
 def _needed_saver(scaffold: v1.train.Scaffold) -> v1.train.Saver | None:
     """Returns the saver of the default graph; None if assignments by name can replace it."""
-    own = scaffold.saver or next(iter(v1.get_collection(v1.GraphKeys.SAVERS)), None)
+    own = _own_saver(scaffold)
     if own is not None or not v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS):
         return own
     saver = v1.train.Saver(saved_objects(), allow_empty=True)
@@ -144,24 +192,13 @@ def _needed_saver(scaffold: v1.train.Scaffold) -> v1.train.Saver | None:
     return saver
 
 
-def _loading(values: dict[str, np.ndarray], may_lack: bool) -> Callable[[v1.Session], None]:
+def _loading(values: dict[str, np.ndarray]) -> Callable[[v1.Session], None]:
     """Adds assignments of variables to the default graph; returns a function that runs them.
 
     Args:
-      values: Values by name of the variable.
-      may_lack: If True, variables without a value keep theirs.
-
-    Raises:
-      ValueError: A variable of the graph has no value.
+      values: Values by name of the variable. Variables without a value keep theirs.
     """
     variables = [v for v in v1.global_variables() if v.op.name in values]
-    missing = sorted({v.op.name for v in v1.global_variables()} - set(values))
-    if missing and not may_lack:
-        raise ValueError(
-            f"Cannot evaluate in memory: the model has variables in mode 'eval' that it has not in "
-            f"mode 'train': {', '.join(missing)}. Make the same variables in both modes, or fill "
-            "them in the init_fn of a Scaffold."
-        )
     sources = {v.op.name: v1.placeholder(v.dtype.base_dtype, v.shape) for v in variables}
     assignments = [v1.assign(v, sources[v.op.name]).op for v in variables]
     feeds = {source: values[name] for name, source in sources.items()}

@@ -1,8 +1,8 @@
 """Input batches: the Tensors of one step, made from a user's input_fn.
 
 Owns the reading of the result of an input_fn: a dataset, features, or features and labels.
-`replicate.split` splits batches; `checkpoints/input_position.py` counts and restores the batches of
-a training run. `estimator.py` calls this module once per graph.
+`replicate.batch.split` splits batches; `checkpoints/input_position.py` counts and restores the
+batches of a training run. `estimator.py` calls this module once per graph.
 """
 
 import dataclasses
@@ -12,10 +12,11 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
+from replicate.batch.nests import flatten
 from replicate.estimator.calling import call_input_fn
 from replicate.estimator.checkpoints.input_position import SCOPE, InputPosition
 from replicate.estimator.run_config import RunConfig
-from replicate.nests import flatten
+from replicate.graph_mode import eager_captures_explained
 from replicate.spec import ModeKeys
 
 v1 = tf.compat.v1
@@ -50,13 +51,16 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
       config: Passed on.
 
     Raises:
-      ValueError: input_fn returned nothing, or a tuple that is not (features, labels).
-      TypeError: It returned an iterator, or a Tensor that was made outside of it.
+      ValueError: input_fn returned nothing, or a tuple that is not (features, labels); or it used
+        Tensors or datasets that were made outside of it.
+      TypeError: It returned an iterator, or a Tensor or dataset that was made outside of it.
     """
     is_training = mode == ModeKeys.TRAIN
     earlier = _operations() if is_training else frozenset()
     with v1.device("/cpu:0"):
-        returned = call_input_fn(input_fn, mode, params, config)
+        with eager_captures_explained("input_fn", "Tensors or a dataset"):
+            returned = call_input_fn(input_fn, mode, params, config)
+        _check_dataset(returned)
         position = None
         is_counted = is_training and config.save_input_position and config.is_chief
         with v1.name_scope(SCOPE):
@@ -111,6 +115,19 @@ def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:
     return returned[0], returned[1]
 
 
+def _check_dataset(returned: Any) -> None:
+    """Raises TypeError for a dataset that was made outside of input_fn, eagerly."""
+    if not isinstance(returned, tf.data.Dataset):
+        return
+    with eager_captures_explained("input_fn", "a dataset"):
+        if not hasattr(tf.data.experimental.to_variant(returned), "graph"):
+            raise TypeError(
+                f"input_fn returned the dataset {returned!r}, which was made outside of it, where "
+                "TensorFlow executes eagerly, but input_fn runs in graph mode, in a new graph: "
+                "make the dataset inside of input_fn."
+            )
+
+
 def _check_leaves(*nests: Nest) -> None:
     """Raises TypeError for iterators and for Tensors that were made outside of input_fn."""
     for leaf in flatten(nests):
@@ -122,5 +139,6 @@ def _check_leaves(*nests: Nest) -> None:
         if isinstance(leaf, tf.Tensor) and not hasattr(leaf, "graph"):
             raise TypeError(
                 f"input_fn returned a Tensor of shape {leaf.shape} that was made outside of it, "
-                "where TensorFlow executes eagerly. Make it inside of input_fn, or return an array."
+                "where TensorFlow executes eagerly, but input_fn runs in graph mode: make it "
+                "inside of input_fn, or return an array."
             )

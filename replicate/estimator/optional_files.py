@@ -10,8 +10,8 @@ from typing import final
 
 import tensorflow as tf
 
-from replicate.disk_errors import disk_reason
 from replicate.estimator.log import log
+from replicate.saved.disk_errors import disk_reason
 
 
 @final

@@ -1,4 +1,4 @@
-"""RunConfig: settings of an Estimator's runs, as one value that does not change.
+"""RunConfig: settings of an Estimator's runs, as one value whose settings do not change.
 
 Owns the settings of a run that do not concern the model: directories, intervals of saving and
 logging, seeds, session options, and the task of this process in a cluster. `run_settings.py` checks
@@ -7,12 +7,14 @@ them when a RunConfig is made. The runtime reads settings from nowhere else.
 
 import copy
 import dataclasses
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
 import tensorflow as tf
 
 from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.log import log
 from replicate.estimator.run_settings import (
     CHECKS,
     NOT_GIVEN,
@@ -64,10 +66,11 @@ class _ReadOnly(Generic[_T]):
 class RunConfig:
     """Settings of an Estimator's runs.
 
-    A RunConfig cannot be changed; `replace` makes one that differs. TF_CONFIG is read once, when
-    the value is made, and kept by `replace`. A subclass may have a constructor, attributes and
-    properties of its own: a property takes the place of the setting of that name, whose own value
-    is in the attribute with an underscore in front, as in `self._model_dir`.
+    Its settings cannot be changed; `replace` makes a RunConfig that differs. TF_CONFIG is read
+    once, when the value is made, and kept by `replace`. A program may set attributes of its own,
+    such as `config.hparams`, which copies and `Estimator.config` keep. A subclass may also have a
+    constructor and properties of its own: a property takes the place of the setting of that name,
+    whose own value is in the attribute with an underscore in front, as in `self._model_dir`.
 
     Attributes:
       model_dir: Directory of checkpoints and event files, made when absent. Paths become strings.
@@ -239,15 +242,15 @@ class RunConfig:
         return {name: getattr(self, name) for name in CHECKS}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuses the change; a subclass may set attributes of its own."""
+        """Sets an attribute of the program's own, and refuses to change a setting."""
         if type(self) is RunConfig:
-            _refuse_change(name)
+            _check_own(name)
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        """Refuses the change; a subclass may delete attributes of its own."""
+        """Deletes an attribute of the program's own, and refuses to delete a setting."""
         if type(self) is RunConfig:
-            _refuse_change(name)
+            _check_own(name)
         super().__delattr__(name)
 
     def __eq__(self, other: object) -> bool:
@@ -285,10 +288,28 @@ class RunConfig:
             )
 
 
+def _check_own(name: str) -> None:
+    """Refuses a setting as the name of a program's own attribute, and warns of a similar name.
+
+    Raises:
+      FrozenInstanceError: It is the name of a setting, or of the attribute that holds one.
+    """
+    settings = [*CHECKS, *_PLACE]
+    if name.removeprefix("_") in settings:
+        _refuse_change(name.removeprefix("_"))
+    alike = difflib.get_close_matches(name, settings, 1, cutoff=0.9)
+    if alike:
+        log.warning(
+            "RunConfig has no setting %r: the attribute has no effect on runs. For the setting %s, "
+            "write config = config.replace(%s=...).",
+            name,
+            alike[0],
+            alike[0],
+        )
+
+
 def _refuse_change(name: str) -> NoReturn:
     advice = f"Make a new one: config = config.replace({name}=...)."
     if name in _PLACE:
         advice = f"{name} follows from the cluster: config = config.replace(cluster=...)."
-    elif name not in CHECKS:
-        advice = "It has no such setting. Use replace for settings, and a subclass for others."
     raise dataclasses.FrozenInstanceError(f"Cannot set {name!r} in a RunConfig. {advice}")

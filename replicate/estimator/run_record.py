@@ -20,8 +20,8 @@ import tensorflow as tf
 from replicate.estimator.optional_files import OptionalFiles
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.whole_files import write_whole
-from replicate.recorded_plan import recorded_plan
-from replicate.variable_table import VariableRow
+from replicate.tower.recorded_plan import recorded_plan
+from replicate.variables.table import VariableRow
 
 RUN_FILE = "run.json"
 

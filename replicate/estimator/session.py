@@ -41,7 +41,7 @@ END_SECS = 3
 LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 """Errors of a session one of whose servers is lost."""
 
-_CALLING = "replicate: a call to a server"
+CALLING = "replicate: a call to a server"
 """Name of the threads that call servers."""
 
 
@@ -104,24 +104,22 @@ class ServerSession(v1.Session):
         self._is_lost = self._is_lost or isinstance(error, LOST)
         self.close()
 
-    def first_run(self, fetch: Tensor, limit_secs: float | None = None) -> Any:
+    def first_run(self, fetch: Tensor) -> Any:
         """Returns the value of a Tensor; the session connects to its servers.
 
         Args:
           fetch: Tensor to run.
-          limit_secs: Seconds that the servers may take; None means `CONNECT_SECS`.
 
         Raises:
-          SilentServerError: A server did not answer in time.
+          SilentServerError: A server did not answer within `CONNECT_SECS`.
         """
-        limit_secs = CONNECT_SECS if limit_secs is None else limit_secs
         answers = queue.SimpleQueue[Any]()
         _start(_answer, self, fetch, answers)
         try:
-            value, error = answers.get(timeout=limit_secs)
+            value, error = answers.get(timeout=CONNECT_SECS)
         except queue.Empty:
             _return_before_the_end()
-            raise SilentServerError(limit_secs) from None
+            raise SilentServerError(CONNECT_SECS) from None
         if error is not None:
             raise error
         return value
@@ -162,32 +160,33 @@ class ServerSession(v1.Session):
 
 
 def has_hanging_calls() -> bool:
-    """Returns True if a thread hangs in a call to a server that does not answer.
-
-    A program should then end by `os._exit`: the interpreter's own exit aborts the process if the
-    call returns meanwhile. Any other program waits `END_SECS` for the call when it ends.
-    """
+    """Returns True if a thread is in a call to a server; at the end, the server does not answer."""
     return bool(_calls())
 
 
 def _calls() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == _CALLING]
+    return [thread for thread in threading.enumerate() if thread.name == CALLING]
 
 
 def _return_before_the_end() -> None:
     """Makes the process wait for hanging calls when it ends."""
-    atexit.unregister(_wait_for_calls)
-    atexit.register(_wait_for_calls)
+    atexit.unregister(wait_for_calls)
+    atexit.register(wait_for_calls)
 
 
-def _wait_for_calls() -> None:
-    deadline = time.monotonic() + END_SECS
+def wait_for_calls(limit_secs: float | None = None) -> None:
+    """Waits until all calls to servers have returned.
+
+    Args:
+      limit_secs: Longest time to wait, in seconds; None means `END_SECS`.
+    """
+    deadline = time.monotonic() + (END_SECS if limit_secs is None else limit_secs)
     for call in _calls():
         call.join(max(0, deadline - time.monotonic()))
 
 
 def _start(call: Callable[..., Any], *args: Any) -> threading.Thread:
-    thread = threading.Thread(target=call, args=args, name=_CALLING, daemon=True)
+    thread = threading.Thread(target=call, args=args, name=CALLING, daemon=True)
     thread.start()
     return thread
 

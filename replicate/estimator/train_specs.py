@@ -75,7 +75,8 @@ class EvalSpec(_EvalFields):
       exporters: Called for every evaluated checkpoint: `exporter.export(estimator, export_path,
         checkpoint_path, eval_result, is_the_final_export)`, with export_path
         "<model_dir>/export/<exporter.name>".
-      start_delay_secs: Seconds that an evaluator waits before its first evaluation.
+      start_delay_secs: Seconds that an evaluator waits before its first evaluation. The wait ends
+        when training ends, or if the checkpoint of max_steps is there.
       throttle_secs: Least seconds between two evaluations.
     """
 

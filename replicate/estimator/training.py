@@ -31,23 +31,20 @@ from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.hooks.step_loop import StepLoop
-from replicate.estimator.hooks.stopping import StopHook
+from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
 from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.estimator.stop_conditions import StopConditions
+from replicate.graph_ops.checks import user_errors
 from replicate.spec import EstimatorSpec
-from replicate.step_checks import user_errors
 
 v1 = tf.compat.v1
 
 STOP_GRACE_SECS = 5
 """Seconds that a session waits for its queue threads when it closes."""
-
-_READERS = ("ReadVariableOp", "VarIsInitializedOp", "Identity", "IsVariableInitialized")
-"""Types of the operations that read a variable and cannot write to it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +77,8 @@ def run_training(
 ) -> None:
     """Trains the model of the default graph, and saves its last step in a checkpoint.
 
+    The loss is added to the collection `GraphKeys.LOSSES`, where hooks look for it.
+
     Args:
       inputs: Input that the model was built on.
       spec: The model.
@@ -106,9 +105,8 @@ def run_training(
             "saved. Set one of them; train_and_evaluate in one process needs that. A "
             "CheckpointSaverHook of your own takes its listeners as an argument."
         )
-    counts_steps = request.steps is not None or request.max_steps is not None
-    if counts_steps and config.is_chief:  # With model averaging only the chief increases it.
-        _check_step_moves()
+    if not any(each is spec.loss for each in v1.get_collection(v1.GraphKeys.LOSSES)):
+        v1.add_to_collection(v1.GraphKeys.LOSSES, spec.loss)
     if config.is_chief:
         files = ModelFiles(str(config.model_dir)) if files is None else files
         _run_chief(inputs, spec, config, request, start, written, files)
@@ -145,6 +143,7 @@ def _run_chief(
                 [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
             ),
             *profiles,
+            *_checks_of_step(request),
             StopHook(readings, request.steps, request.max_steps),
             start,
             progress,
@@ -208,6 +207,15 @@ def _progress_hook(
         num_steps=request.steps,
         mode=config.progress,
     )
+
+
+def _checks_of_step(request: TrainRequest) -> list[MovingStepCheck]:
+    """Returns the check that the global step moves, if it ends the run.
+
+    With model averaging only the chief increases it.
+    """
+    counts_steps = request.steps is not None or request.max_steps is not None
+    return [MovingStepCheck()] if counts_steps else []
 
 
 def _profile_hooks(readings: StepReadings, config: RunConfig) -> list[ProfileHook]:
@@ -313,17 +321,3 @@ def _raise_if_interrupted(interruption: Interruption, config: RunConfig) -> None
         saved = newest_checkpoint(str(config.model_dir))
         step = 0 if saved is None else int(read_variable(saved, "global_step"))
         raise TrainingInterrupted(interruption.signum, step, saved or "")
-
-
-def _check_step_moves() -> None:
-    """Refuses a graph in which nothing but its initializer can write to the global step."""
-    step = v1.train.get_global_step()
-    holder = getattr(step, "handle", None)
-    holder = step.op.outputs[0] if holder is None else holder
-    users = {op for op in holder.consumers() if op.type not in _READERS}
-    if users <= {step.initializer}:
-        raise ValueError(
-            "Cannot train for a number of steps: nothing in the graph of model_fn increases the "
-            f"global step, {step.name}, so that training would never end. Pass "
-            "global_step=tf.train.get_global_step() to minimize or apply_gradients."
-        )

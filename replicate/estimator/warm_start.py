@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.checkpoint_names import former_names, saved_objects, saved_variables
 from replicate.errors import ArgumentTypeError, CheckpointError, WarmStartError
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.reading import damage_in, open_checkpoint
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
+from replicate.saved.checkpoint_names import former_names, saved_objects, saved_variables
 
 v1 = tf.compat.v1
 

@@ -7,15 +7,15 @@
   and the shared state for it.
 - `hook.py` lets workers join, leave, and get lost.
 
-Averages are saved under the names of the weights (`replicate/checkpoint_names.py`), so checkpoints
-look like those of an ordinary model.
+Averages are saved under the names of the weights (`replicate/saved/checkpoint_names.py`), so
+checkpoints look like those of an ordinary model.
 
 Reference: Stich (2019), "Local SGD Converges Fast and Communicates Little", arXiv 1805.09767.
 """
 
-from replicate.checkpoint_names import saved_objects, saved_variables
 from replicate.model_average.getter import GLOBAL_VARIABLE_NAME, ModelAverageCustomGetter
 from replicate.model_average.optimizer import ModelAverageOptimizer
+from replicate.saved.checkpoint_names import saved_objects, saved_variables
 
 __all__ = [
     "GLOBAL_VARIABLE_NAME",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.checkpoint_names import save_as
+from replicate.saved.checkpoint_names import save_as
 
 v1 = tf.compat.v1
 

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Tensor, Variable
-from replicate.conditional import run_if
+from replicate.graph_ops.conditional import run_if
 from replicate.model_average.getter import AveragedVariable, ModelAverageCustomGetter
 from replicate.model_average.hook import Membership, ModelAverageHook
 from replicate.model_average.rounds import Rounds, local_counter

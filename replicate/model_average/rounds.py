@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor, Variable
-from replicate.conditional import run_if
+from replicate.graph_ops.conditional import run_if
 from replicate.model_average.getter import AveragedVariable
 from replicate.model_average.mean import WorkerMean
 from replicate.model_average.round_state import (

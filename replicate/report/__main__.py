@@ -10,6 +10,8 @@ that differ. It is comparison.html in the folder that holds them all, or else in
 --open      opens the page in the browser
 --output=F  writes the HTML page to F
 
+Symbolic links that lead out of a model directory are neither read nor written to.
+
 Curves come from the event files in the directories, the rest from their config.json and run.json.
 TensorBoard, matplotlib and Jinja2 must be installed. Exit codes: 0 done; 2 there is nothing to
 report, or something is missing.
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from replicate.links import leads_out
 from replicate.quiet_imports import import_if_installed
 from replicate.report.curves import read_curves
 from replicate.report.html_page import ReportedRun, comparison_page, run_page
@@ -141,12 +144,24 @@ def _report(request: _Request) -> list[Path]:
     pictures = {}
     for heading, (name, panels) in files.items():
         if panels:
-            draw(panels, folder / name, f"{title}: {heading}")
+            draw(panels, _own(folder / name), f"{title}: {heading}")
             pictures[heading] = name
-    html, markdown = request.output or folder / "report.html", folder / "report.md"
+    html = request.output or _own(folder / "report.html")
+    markdown = _own(folder / "report.md")
     html.write_text(run_page(run), encoding="utf-8")
     markdown.write_text(page(title, run.runs, pictures), encoding="utf-8")
     return [html, markdown]
+
+
+def _own(path: Path) -> Path:
+    """Returns the path of a page or picture, which must not lead to a file elsewhere.
+
+    Raises:
+      ValueError: It is a symbolic link out of its directory.
+    """
+    if leads_out(path, path.parent):
+        raise ValueError(f"{path} is a link out of its directory: remove it")
+    return path
 
 
 def _compare(request: _Request) -> list[Path]:
@@ -154,7 +169,7 @@ def _compare(request: _Request) -> list[Path]:
     folders = request.folders
     parents = {folder.resolve().parent for folder in folders}
     beside = folders[0].resolve().parent if len(parents) == 1 else Path()
-    output = request.output or beside / "comparison.html"
+    output = request.output or _own(beside / "comparison.html")
     runs = [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
     output.write_text(comparison_page(runs), encoding="utf-8")
     return [output]

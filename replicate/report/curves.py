@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from replicate.links import leads_out
+
 TRAINING = "training"
 """Name of the run in the model directory itself; all other runs are evaluations."""
 
@@ -41,7 +43,8 @@ def read_curves(folder: Path) -> Runs:
       folder: The directory; evaluations are in its subfolders `eval` and `eval_<name>`.
 
     Returns:
-      The runs that have at least one scalar, training first.
+      The runs that have at least one scalar, training first. A run whose folder or event file is a
+      symbolic link out of the model directory is left out.
 
     Raises:
       ValueError: An event file is damaged so that TensorBoard cannot read past it.
@@ -52,6 +55,8 @@ def read_curves(folder: Path) -> Runs:
     folders = {TRAINING: folder} | {path.name: path for path in sorted(folder.glob("eval*/"))}
     runs = {}
     for run, run_folder in folders.items():
+        if any(leads_out(path, folder) for path in (run_folder, *run_folder.glob("*tfevents*"))):
+            continue
         accumulator = reader.EventAccumulator(str(run_folder), size_guidance={"scalars": 0})
         events = _loaded(accumulator, run_folder)
         found = {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}

@@ -111,7 +111,8 @@ def _facts(run: ReportedRun) -> dict[str, str]:
     last = max(curve.steps[-1] for curves in runs.values() for curve in curves.values())
     facts = {"last step": f"{last:,}"}
     if "loss" in training:
-        facts["last training loss"] = _text(training["loss"].values[-1])
+        loss = training["loss"]
+        facts["last training loss"] = f"{_text(loss.values[-1])} (step {loss.steps[-1]:,})"
     speeds = [v for v in training.get(SPEED, Curve((), ())).values if math.isfinite(v)]
     if speeds:
         facts["steps per second"] = _text(statistics.median(speeds))

@@ -1,6 +1,7 @@
 """The page: the report of a run in Markdown, with tables and links to pictures."""
 
 import math
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,6 +9,8 @@ from replicate.report.curves import TRAINING, Curve, Runs
 from replicate.report.panels import COUNTERS, KFAC, SPEED, label
 
 _MOST_ROWS = 10
+_LINKS = re.compile(r"[\\|\[\]]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+"""Characters that get a backslash: it and those that end a cell or belong to a link."""
 
 
 def page(title: str, runs: Runs, pictures: Mapping[str, str]) -> str:
@@ -36,7 +39,8 @@ def _summary(runs: Runs) -> Iterator[str]:
     yield from _table(["", ""], [["last step", f"{last:,}"]])
     training = runs.get(TRAINING, {})
     if "loss" in training:
-        yield _row(["loss of the last batch that was logged", _number(training["loss"].values[-1])])
+        loss = training["loss"]
+        yield _row([f"training loss at step {loss.steps[-1]:,}", _number(loss.values[-1])])
     if SPEED in training:
         speeds = training[SPEED].values
         span = f"{_number(min(speeds))} to {_number(max(speeds))}"
@@ -91,8 +95,8 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Returns a text that neither ends its cell nor its line nor begins an element of HTML."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """Returns a text that ends neither its cell nor its line, and begins no element and no link."""
+    return _LINKS.sub(r"\\\g<0>", " ".join(text.split())).replace("<", "&lt;")
 
 
 def _number(value: float) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from replicate.links import leads_out
+
 CONFIG_FILE = "config.json"
 RUN_FILE = "run.json"
 
@@ -47,8 +49,8 @@ class RunRecord(NamedTuple):
 def read_record(folder: Path) -> RunRecord:
     """Reads the files of a model directory; never fails."""
     notes: list[str] = []
-    config = _read(folder / CONFIG_FILE, "the example programs write it", notes)
-    run = _read(folder / RUN_FILE, "Estimator.train writes it", notes)
+    config = _read(folder, CONFIG_FILE, "the example programs write it", notes)
+    run = _read(folder, RUN_FILE, "Estimator.train writes it", notes)
     described = {name: value for name, value in run.items() if name not in _NOT_SETTINGS}
     found = [row for row in _items(run.get("variables")) if isinstance(row, dict)]
     devices = _mapping(run.get("devices"))
@@ -65,8 +67,12 @@ def read_record(folder: Path) -> RunRecord:
     )
 
 
-def _read(path: Path, origin: str, notes: list[str]) -> dict[str, Any]:
+def _read(folder: Path, name: str, origin: str, notes: list[str]) -> dict[str, Any]:
     """Returns the contents of a JSON file; {} and a note if they cannot be had."""
+    path = folder / name
+    if leads_out(path, folder):
+        notes.append(f"{name} is a link out of this directory, and is not read.")
+        return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
     except FileNotFoundError:

@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -139,3 +140,30 @@ def test_divide_cpu_sets_logical_devices(monkeypatch):
 
 def test_cpu_names():
     assert harness.cpu_names(2) == ["/cpu:0", "/cpu:1"]
+
+
+TRACED = """
+from benchmarks import harness
+
+def main(_):
+    import tensorflow as tf
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        print(session.run(tf.constant(2) + 3, options=options, run_metadata=v1.RunMetadata()))
+
+harness.run(main)
+"""
+
+
+@pytest.mark.parametrize("level", [None, "0"])
+def test_profiler_of_tensorflow_prints_nothing_unless_asked(level, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    if level is not None:
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED], cwd=harness.ROOT, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "5\n"
+    assert ("Profiler session" in done.stderr) == (level is not None)
+    assert level or "GPU trace" not in done.stderr

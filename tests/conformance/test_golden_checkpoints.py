@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.checkpoint_names import saved_variables
+from replicate.saved.checkpoint_names import saved_variables
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
 

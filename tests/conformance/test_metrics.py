@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 STEPS, ROWS, CLASSES, WORDS = 9, 24, 3, 11

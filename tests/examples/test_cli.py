@@ -324,11 +324,17 @@ def test_a_directory_of_another_machine_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("below", ["", "below"])
-def test_a_file_is_refused_and_left_alone(tmp_path, below):
+@pytest.mark.parametrize(
+    ("below", "text"),
+    [
+        ("", " is a file, and must be a directory. Give another path"),
+        ("below", ".* cannot be written"),
+    ],
+)
+def test_a_file_is_refused_and_left_alone(tmp_path, below, text):
     path = tmp_path / "file"
     path.write_text("precious")
-    with pytest.raises(ValueError, match=f"--model_dir={path}.* cannot be written in"):
+    with pytest.raises(ValueError, match=f"--model_dir={path / below}{text}"):
         cli.claim_model_dir(str(path / below), "one")
     assert path.read_text() == "precious"
 

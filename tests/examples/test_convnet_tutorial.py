@@ -30,6 +30,11 @@ def small_data(monkeypatch):
     monkeypatch.setattr(convnet_tutorial, "REPORT_EVERY", 2)
 
 
+def use(monkeypatch, **params):
+    """Trains with these settings in place of the tutorial's."""
+    monkeypatch.setattr(convnet_tutorial, "PARAMS", {**convnet_tutorial.PARAMS, **params})
+
+
 def printed_steps(text):
     """The steps of the lines, each of which has a loss and an accuracy."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.startswith("training")]
@@ -105,7 +110,7 @@ def test_loss_is_minimized_on_the_given_device(graph, capsys, is_manual, device)
 )
 def test_training_on_one_machine(monkeypatch, capsys, options):
     monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
-    monkeypatch.setitem(convnet_tutorial.PARAMS, "learning_rate", 1e-6 if options else 0.1)
+    use(monkeypatch, learning_rate=1e-6 if options else 0.1, damping=0.03)
     accuracy = convnet_tutorial.train_mnist_single_machine(num_epochs=5, **options)
     assert printed_steps(capsys.readouterr().out) == [*range(2, 21, 2)]
     # All digits of the data are the same one; those of the noise are many.
@@ -113,7 +118,7 @@ def test_training_on_one_machine(monkeypatch, capsys, options):
 
 
 def test_training_on_towers(monkeypatch, capsys):
-    monkeypatch.setitem(convnet_tutorial.PARAMS, "optimizer", "momentum")
+    use(monkeypatch, optimizer="momentum")
     accuracy = convnet_tutorial.train_mnist_multitower(
         num_epochs=4, num_towers=2, devices=["/cpu:0", "/cpu:1"]
     )
@@ -124,14 +129,16 @@ def test_training_on_towers(monkeypatch, capsys):
 
 
 def test_training_by_an_estimator(monkeypatch, tmp_path):
-    monkeypatch.setitem(convnet_tutorial.PARAMS, "optimizer", "adam")
+    use(monkeypatch, optimizer="adam")
     accuracy = convnet_tutorial.train_mnist_estimator(num_epochs=4, model_dir=str(tmp_path))
     assert 0 <= accuracy <= 1
     assert tf.train.latest_checkpoint(tmp_path).endswith("-32")
 
 
 @pytest.mark.slow
-def test_training_with_kfac_learns(capsys, tmp_path):
+def test_training_with_kfac_learns(monkeypatch, capsys, tmp_path):
+    use(monkeypatch, learning_rate=0.01, damping=0.03)
+    monkeypatch.setattr(convnet_tutorial, "estimator_params", lambda: convnet_tutorial.PARAMS)
     devices = ["/cpu:0", "/cpu:1"]
     assert convnet_tutorial.train_mnist_single_machine(20) == 1
     assert convnet_tutorial.train_mnist_single_machine(20, manual_op_exec=True) == 1
@@ -231,3 +238,107 @@ def test_a_chief_alone_without_parameter_servers(graph, capsys):
     )
     assert 0 <= accuracy <= 1
     assert printed_steps(capsys.readouterr().out)[-1] == 3
+
+
+def test_settings_are_those_of_the_tutorial(graph, monkeypatch):
+    """The optimizer gets the tutorial's rate and damping; an Estimator's rate falls."""
+    made = []
+
+    def make(**arguments):
+        made.append(arguments)
+        raise InterruptedError
+
+    monkeypatch.setattr(kfac, "PeriodicInvCovUpdateKfacOpt", make)
+    with pytest.raises(InterruptedError):
+        convnet_tutorial.train_mnist_single_machine(1)
+    [arguments] = made
+    found = {name: arguments[name] for name in ("learning_rate", "damping", "momentum")}
+    assert found == {"learning_rate": 1e-4, "damping": 0.001, "momentum": 0.9}
+    assert arguments["norm_constraint"] is None
+    step = v1.train.get_or_create_global_step()
+    rate = convnet_tutorial.estimator_params()["learning_rate"]()
+    with v1.Session() as session:
+        session.run(step.initializer)
+        assert session.run(rate) == pytest.approx(2e-5)
+        session.run(step.assign(10_000))
+        assert session.run(rate) == pytest.approx(1e-5)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The folder, the epochs and the kind of data that were asked for; loading then stops."""
+    found = {}
+
+    def load_mnist(data_dir, num_epochs, batch_size, flatten_images=True, use_fake_data=False):
+        found.update(data_dir=data_dir, epochs=num_epochs, fake=use_fake_data)
+        raise InterruptedError
+
+    monkeypatch.setattr(mnist, "load_mnist", load_mnist)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("train_mnist_single_machine", ("D", 3, True, "/cpu:0")),
+        ("train_mnist_single_machine", (3, True, "/cpu:0")),
+        ("train_mnist_multitower", ("D", 3, 2, True, ["/cpu:0", "/cpu:1"])),
+        ("train_mnist_multitower", (3, 2, ["/cpu:0", "/cpu:1"], True)),
+    ],
+)
+def test_arguments_come_in_the_order_of_either_tutorial(asked, name, arguments):
+    with pytest.raises(InterruptedError):
+        getattr(convnet_tutorial, name)(*arguments)
+    folder = "D" if arguments[0] == "D" else None
+    assert asked == {"data_dir": folder, "epochs": 3, "fake": True}
+
+
+def test_an_estimator_takes_the_folder_first(monkeypatch):
+    def training_examples(data_dir=None, use_fake_data=False):
+        raise InterruptedError(data_dir, use_fake_data)
+
+    monkeypatch.setattr(mnist, "training_examples", training_examples)
+    with pytest.raises(InterruptedError) as stopped:
+        convnet_tutorial.train_mnist_estimator("D", 3, True)
+    assert stopped.value.args == ("D", True)
+
+
+def test_a_mixture_of_both_orders_is_refused():
+    with pytest.raises(TypeError, match=r"devices must be a list .*, got True. Give the arguments"):
+        convnet_tutorial.train_mnist_multitower(3, 2, True, ["/cpu:0", "/cpu:1"])
+
+
+def test_the_older_place_of_a_session_config(graph):
+    layers = kfac.LayerCollection()
+    batch = mnist.load_mnist(None, 1, 4, flatten_images=False)
+    measures = small_model(*batch, 10, layers)
+    config = v1.ConfigProto(allow_soft_placement=True)
+    accuracy = convnet_tutorial.minimize_loss_single_machine(*measures, layers, config)
+    assert 0 <= accuracy <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        ((0, True, 1, 0, "", "D", 1, "chief_worker"), "D/kfac"),
+        ((0, True, 1, 0, "", 1, "chief_worker"), None),
+    ],
+)
+def test_a_cluster_keeps_its_checkpoints_beside_the_data(monkeypatch, arguments, folder):
+    def session(master, is_chief, checkpoint_dir, **_):
+        raise InterruptedError(checkpoint_dir)
+
+    monkeypatch.setattr(convnet_tutorial, "build_model", small_model)
+    monkeypatch.setattr(v1.train, "MonitoredTrainingSession", session)
+    with pytest.raises(InterruptedError) as stopped:
+        convnet_tutorial.train_mnist_distributed_sync_replicas(*arguments)
+    assert stopped.value.args == (folder,)
+
+
+def test_the_oldest_name_has_dedicated_workers(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        convnet_tutorial, "train_mnist_distributed_sync_replicas", lambda *a: made.append(a) or 0.5
+    )
+    assert convnet_tutorial.train_mnist_distributed(0, 3, 1, "grpc://m", "D", 2) == 0.5
+    assert made == [(0, True, 3, 1, "grpc://m", "D", 2, "dedicated_workers", False)]

@@ -1,4 +1,4 @@
-"""Gradients of tf.gradients, applied by TowerOptimizer: N towers train as one does."""
+"""Gradients from anywhere, changed in a tower or not: N towers train as one does."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ IDS = np.array([0, 1, 2, 3, 1, 1, 0, 3, 3, 2, 1, 0])
 
 
 def loss_and_variables(features, reduce=tf.reduce_mean):
-    weights = v1.get_variable("weights", initializer=tf.constant([0.5, -1.0, 2.0]))
+    start = tf.constant([0.5, -1.0, 2.0])
+    weights = v1.get_variable("weights", initializer=start, regularizer=tf.nn.l2_loss)
     table = v1.get_variable("table", initializer=tf.ones([5, 2]))
     rows = tf.nn.embedding_lookup(table, features["ids"])
     sums = tf.linalg.matvec(features["rows"], weights) + tf.reduce_sum(rows * [1.0, 3.0], axis=1)
@@ -48,6 +49,26 @@ def changed(optimizer, loss, variables):
     )
 
 
+def decayed(optimizer, loss, variables):
+    """A term of weight decay, added to each tower's gradients."""
+    pairs = optimizer.compute_gradients(loss, variables)
+    return optimizer.apply_gradients(
+        [
+            (tf.convert_to_tensor(gradient) + 2.0 * variable, variable)
+            for gradient, variable in pairs
+        ]
+    )
+
+
+def penalized(optimizer, loss, variables):
+    """Minimizes a total loss that contains a penalty on the weights."""
+    return optimizer.minimize(loss + v1.losses.get_regularization_loss(), var_list=variables)
+
+
+def minimized(optimizer, loss, variables):
+    return optimizer.minimize(loss, var_list=variables)
+
+
 def constants(optimizer, loss, variables):
     return optimizer.apply_gradients(
         [(np.array([1.0, 2.0, 3.0]), variables[0]), (tf.ones_like(variables[1]), variables[1])]
@@ -75,10 +96,14 @@ def train(
         optimizer = replicate.TowerOptimizer(make_optimizer, **(settings or {}))
         return replicate.EstimatorSpec(mode, loss=loss, train_op=apply(optimizer, loss, variables))
 
+    return run(model_fn, towers, rows, loss_reduction=reduction, **how)
+
+
+def run(model_fn, towers, rows=12, **how):
+    """Returns all trainable variables of a replicated model after four steps."""
     with tf.Graph().as_default():
-        replicated = replicate.replicate_model_fn(
-            model_fn, reduction, devices=[f"/cpu:{index}" for index in range(towers)], **how
-        )
+        devices = [f"/cpu:{index}" for index in range(towers)]
+        replicated = replicate.replicate_model_fn(model_fn, devices=devices, **how)
         features = {"rows": tf.constant(ROWS[:rows]), "ids": tf.constant(IDS[:rows])}
         spec = replicated(features, None, "train")
         with v1.Session() as session:
@@ -99,8 +124,16 @@ def train(
         (unclipped, {"settings": {"accumulate_steps": 2, "skip_nonfinite": 1}}),
         (unclipped, {"settings": {"clip_norm": 0.1, "pack_bytes": 64}}),
         (mixed, {}),
-        (mixed, {"settings": {"loss_scale": replicate.DynamicLossScale(initial=1000.0)}}),
+        (minimized, {"settings": {"loss_scale": replicate.DynamicLossScale(initial=1000.0)}}),
+        (minimized, {"reduction": v1.losses.Reduction.SUM, "settings": {"accumulate_steps": 2}}),
+        (minimized, {"rows": 1, "uneven": "weighted", "settings": {"skip_nonfinite": 1}}),
         (changed, {}),
+        (decayed, {}),
+        (decayed, {"rows": 11, "uneven": "weighted"}),
+        (decayed, {"settings": {"accumulate_steps": 2}}),
+        (penalized, {}),
+        (penalized, {"rows": 11, "uneven": "weighted"}),
+        (penalized, {"reduction": v1.losses.Reduction.SUM}),
         (constants, {}),
         (two_optimizers, {}),
     ],
@@ -114,17 +147,71 @@ def test_towers_equal_one_tower(apply, how):
         np.testing.assert_allclose(many[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-def test_clipping_in_a_tower_sees_the_gradient_of_its_loss(monkeypatch):
+class Clipping(v1.train.GradientDescentOptimizer):
+    """Clips in its own compute_gradients."""
+
+    def compute_gradients(self, loss, *args, **kwargs):
+        gradients, variables = zip(*super().compute_gradients(loss, *args, **kwargs), strict=True)
+        return list(zip(tf.clip_by_global_norm(gradients, 1.0)[0], variables, strict=True))
+
+
+def clipped_in_between(optimizer, loss, variables):
+    gradients, _ = zip(*optimizer.compute_gradients(loss, variables), strict=True)
+    clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
+    return optimizer.apply_gradients(zip(clipped, variables, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("apply", "make"),
+    [
+        (lambda *args: bert(*args, limit=1.0), None),
+        (clipped_in_between, None),
+        (minimized, lambda: Clipping(0.05)),
+    ],
+)
+def test_clipping_in_a_tower_sees_the_gradient_of_its_loss(monkeypatch, apply, make):
     """Towers with equal rows clip as one tower does."""
     monkeypatch.setitem(globals(), "ROWS", np.tile(ROWS[:2], [6, 1]))
     monkeypatch.setitem(globals(), "IDS", np.tile(IDS[:2], 6))
 
-    def clipped(optimizer, loss, variables):
-        return bert(optimizer, loss, variables[:1], limit=1.0)
+    def of_weights(optimizer, loss, variables):
+        return apply(optimizer, loss, variables[:1])
 
-    one, many = (train(clipped, count)["weights"] for count in (1, 3))
-    assert np.abs(one - train(bert, 1)["weights"]).max() > 1e-2
-    np.testing.assert_allclose(many, one, rtol=1e-6, atol=1e-6)
+    one, two, three = (train(of_weights, count, make=make)["weights"] for count in (1, 2, 3))
+    assert np.abs(one - [0.5, -1.0, 2.0]).max() > 1e-3
+    assert np.abs(one - train(unclipped, 1)["weights"]).max() > 1e-2
+    np.testing.assert_allclose(two, one, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(three, one, rtol=1e-6, atol=1e-6)
+
+
+class ClippingExamples(v1.train.GradientDescentOptimizer):
+    """Clips the gradient of each example, as for differential privacy, in compute_gradients."""
+
+    def compute_gradients(self, loss, var_list, **kwargs):
+        del kwargs
+        examples = tf.unstack(loss)
+        clipped = [
+            tf.clip_by_global_norm(
+                [tf.convert_to_tensor(g) for g in tf.gradients(example, var_list)], 0.5
+            )[0]
+            for example in examples
+        ]
+        means = [tf.add_n(each) / len(examples) for each in zip(*clipped, strict=True)]
+        return list(zip(means, var_list, strict=True))
+
+
+def test_examples_are_clipped_alike_on_any_number_of_towers():
+    def model_fn(features, mode):
+        losses, variables = loss_and_variables(features, tf.identity)
+        optimizer = replicate.TowerOptimizer(ClippingExamples(0.1))
+        train_op = optimizer.minimize(losses, var_list=variables)
+        return replicate.EstimatorSpec(mode, loss=tf.reduce_mean(losses), train_op=train_op)
+
+    one, two, four = (run(model_fn, towers) for towers in (1, 2, 4))
+    assert np.abs(one["weights"] - [0.5, -1.0, 2.0]).max() > 1e-3
+    for name, expected in one.items():
+        np.testing.assert_allclose(two[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(four[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 def test_kfac_takes_gradients_from_elsewhere():

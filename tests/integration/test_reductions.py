@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 

@@ -117,3 +117,14 @@ def test_what_a_property_raises_is_not_hidden():
 def test_optimizers_that_update_by_themselves_tell_it_too():
     with pytest.raises(AttributeError, match=r"'cov_update_op'.* Use make_ops_and_vars\(\)"):
         _ = object.__new__(kfac.PeriodicInvCovUpdateKfacOpt).cov_update_op
+
+
+def test_misspelt_name_gets_a_suggestion():
+    with pytest.raises(AttributeError, match=r"'KfacOptimiser'\. Did you mean kfac\.KfacOp"):
+        kfac.KfacOptimiser  # noqa: B018
+    with pytest.raises(ImportError, match=r"'KfacOptimiser' from 'kfac'\. Did you mean kfac"):
+        from kfac import KfacOptimiser  # noqa: F401, PLC0415
+
+
+def test_only_public_names_are_listed():
+    assert dir(kfac) == sorted(kfac.__all__)

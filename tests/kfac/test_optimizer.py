@@ -1,5 +1,6 @@
 import contextlib
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -477,3 +478,11 @@ def test_rates_must_be_positive(graph, argument, value):
 def test_bad_arguments(graph, argument, value, message):
     with pytest.raises(ValueError, match=message):
         kfac.KfacOptimizer(layer_collection=kfac.LayerCollection(), **{**SETTINGS, argument: value})
+
+
+def test_eager_use_is_refused():
+    optimizer = kfac.KfacOptimizer(layer_collection=kfac.LayerCollection(), **SETTINGS)
+    for call in (optimizer.minimize, optimizer.apply_gradients):
+        with pytest.raises(ValueError, match=r"KfacOptimizer\.\w+_gradients .* graph mode only: "):
+            call(lambda: tf.constant(1.0))
+    assert re.search(r"a KfacOptimizer, which runs in graph mode .* compile: call", str(optimizer))

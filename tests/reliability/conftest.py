@@ -41,14 +41,8 @@ def faulty():
 
 
 @pytest.fixture(scope="session")
-def chaos():
-    """The module `chaos.py`."""
-    return load("chaos")
-
-
-@pytest.fixture(scope="session")
 def print_row():
-    """Prints a row of a table of `docs/explanations/reliability.md`."""
+    """Prints a row of a table of `docs/explanations/reliability_measured.md`."""
 
     def print_cells(*cells):
         print(f"| {' | '.join(map(str, cells))} |")

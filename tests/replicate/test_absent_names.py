@@ -13,6 +13,7 @@ from replicate.absent_names import HINTS, error_for
     [
         ("BoostedTreesClassifier", r"model_fn and pass it to replicate\.Estimator"),
         ("TPUEstimator", r"use replicate\.Estimator"),
+        ("model_to_estimator", r"graph mode: make the Keras layers .* inside a function model_fn"),
         ("experimental", r"replicate\.make_early_stopping_hook"),
         ("build_raw_supervised_input_receiver_fn", r"It is replicate\.export\."),
     ],
@@ -27,6 +28,24 @@ def test_an_import_of_an_absent_name_has_the_hint_too():
     with pytest.raises(ImportError, match=r"^cannot import name 'tpu' from 'replicate'\. TPUs are"):
         from replicate import tpu  # noqa: F401, PLC0415
     assert isinstance(error_for("tpu", sys._getframe()), AttributeError)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("RunConfg", "RunConfig"), ("DnnClassifier", "DNNClassifier")]
+)
+def test_misspelt_name_gets_a_suggestion(name, meant):
+    with pytest.raises(AttributeError, match=rf"'{name}'\. Did you mean replicate\.{meant}\?$"):
+        getattr(replicate, name)
+
+
+def test_import_of_a_misspelt_name_gets_a_suggestion():
+    with pytest.raises(ImportError, match=r"'RunConfg' from 'replicate'\. Did you mean replicate"):
+        from replicate import RunConfg  # noqa: F401, PLC0415
+
+
+def test_linear_sdca_is_replaced_as_the_guide_says():
+    assert "replicate.LinearClassifier" in HINTS["LinearSDCA"]
+    assert "Ftrl" in HINTS["LinearSDCA"]
 
 
 def test_no_hint_hides_a_public_name():

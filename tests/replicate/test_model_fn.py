@@ -1,14 +1,16 @@
 """replicate_model_fn: N towers train, evaluate and predict as one tower on the whole batch."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.graph_ops.checks import user_errors
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.step_checks import user_errors
-from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import COLLECTION, current_tower
+from replicate.tower.build import COLLECTION, current_tower
 
 v1 = tf.compat.v1
 Reduction = v1.losses.Reduction
@@ -108,7 +110,7 @@ def test_one_device_runs_the_whole_batch_with_a_plain_optimizer(graph):
     assert (loss, c) == (27.0, 7.0)
 
 
-@pytest.mark.parametrize("rows", [5, 7, 8])
+@pytest.mark.parametrize("rows", [2, 5, 7, 8])
 def test_weighted_shards_train_as_one_tower_does(graph, rows):
     random = np.random.default_rng(rows)
     features = random.normal(size=[rows, 3]).astype(np.float32)
@@ -134,6 +136,43 @@ def test_weighted_shards_train_as_one_tower_does(graph, rows):
     error = features @ np.ones([3, 1]) - labels
     np.testing.assert_allclose(loss, np.mean(error**2), rtol=1e-6)
     np.testing.assert_allclose(c, 1 - 0.2 * features.T @ error / rows, rtol=1e-5)
+
+
+MODEL_FNS = {
+    "any keyword": lambda features, **named: (features, named),
+    "any argument": lambda *features, **named: (*features, named),
+    "positional only": lambda features, /, mode, params, **named: (
+        features,
+        {"mode": mode, "params": params, **named},
+    ),
+    "any order": lambda config, labels, params, mode, features: (
+        features,
+        {"mode": mode, "params": params, "config": config, "labels": labels},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODEL_FNS)
+def test_each_tower_receives_what_estimator_passes(graph, name):
+    received = []
+
+    @functools.wraps(MODEL_FNS[name])
+    def model_fn(*positional, **named):
+        *features, given = MODEL_FNS[name](*positional, **named)
+        features = features or [given.pop("features")]
+        received.append({**given, "features": features[0]})
+        return EstimatorSpec(given["mode"], predictions=received[-1]["features"])
+
+    params, config = {"rate": [1.0]}, ["config"]
+    replicated = replicate_model_fn(model_fn, devices=TWO)
+    replicated(FEATURES, LABELS, ModeKeys.PREDICT, params, config)
+    assert len(received) == 2
+    for given in received:
+        assert sorted(given) == ["config", "features", "labels", "mode", "params"]
+        assert (given["mode"], given["params"], given["config"]) == ("infer", params, config)
+        assert given["params"]["rate"] is not params["rate"]
+        assert given["labels"].shape == given["features"].shape == [1, 1]
+    assert received[0]["params"] is received[1]["params"]
 
 
 def test_arguments_are_copied_and_given_by_name(graph):
@@ -279,7 +318,8 @@ def test_padded_rows_of_words_count_as_copies_of_the_last(graph, kind, mode):
 @pytest.mark.parametrize(
     ("how", "error", "match"),
     [
-        ({"model_fn": 3}, TypeError, "model_fn must be a function, got 3"),
+        ({"model_fn": 3}, TypeError, r"model_fn must be a function fn\(features.* got 3"),
+        ({"model_fn": lambda x: x}, TypeError, r"takes the arguments \['x'\], but must take feat"),
         ({"loss_reduction": Reduction.NONE}, ValueError, "none. reduction is specified"),
         ({"loss_reduction": "average"}, ValueError, "loss_reduction must be one of .*'average'"),
         ({"devices": ["/gpu:9"]}, ValueError, "Cannot put a tower on /device:GPU:9"),

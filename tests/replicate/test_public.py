@@ -40,7 +40,7 @@ def run(program):
 def test_every_public_name_is_that_of_the_package():
     assert replicate.__all__ == public.__all__
     assert all(getattr(replicate, name) is getattr(public, name) for name in public.__all__)
-    assert set(public.__all__) <= set(dir(replicate))
+    assert dir(replicate) == sorted(["__version__", *public.__all__])
 
 
 def test_no_name_hides_behind_a_module():

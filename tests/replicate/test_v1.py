@@ -39,6 +39,48 @@ def test_default_loss_is_the_sum(name, graph, tmp_path):
     assert mean > 0
 
 
+CLASSIFIERS = {name: value for name, value in CLASSES.items() if name.endswith("Classifier")}
+EQUAL = ([[1.0], [0.0]], [[-2.08], [-2.08]])  # Labels and logits of two equal probabilities.
+
+
+def area_of(head, key="auc_precision_recall"):
+    """The metric of a head after one batch."""
+    labels, logits = (tf.constant(each) for each in EQUAL)
+    repeated = [tf.repeat(each, 2, axis=1) for each in (labels, logits)]
+    labels, logits = repeated if head.logits_dimension == 2 else (labels, logits)
+    return float(head.update_metrics(head.metrics(), {}, logits, labels)[key].result())
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers_sum_trapezoids(name, graph, tmp_path):
+    v1_api = tf.compat.v1
+    v1_api.train.create_global_step()
+    areas = []
+    for module in (v1, replicate):
+        estimator = getattr(module, name)(model_dir=str(tmp_path), **CLASSES[name])
+        with v1_api.variable_scope("", reuse=v1_api.AUTO_REUSE):
+            features = {"x": tf.zeros([2, 1])}
+            spec = estimator.model_fn(features, tf.constant(EQUAL[0]), "eval", estimator.config)
+        value, update = spec.eval_metric_ops["auc_precision_recall"]
+        areas.append((value, update))
+    with v1_api.Session() as session:
+        session.run([v1_api.global_variables_initializer(), v1_api.local_variables_initializer()])
+        session.run([update for _, update in areas])
+        trapezoids, interpolated = session.run([value for value, _ in areas])
+    assert (trapezoids, interpolated) == pytest.approx((0.75, 0.5), abs=1e-4)
+
+
+def test_heads_by_function_sum_trapezoids():
+    assert area_of(v1.binary_classification_head()) == pytest.approx(0.75, abs=1e-4)
+    assert area_of(replicate.binary_classification_head()) == pytest.approx(0.5, abs=1e-4)
+    own = v1.binary_classification_head(auc_summation_method="careful_interpolation")
+    assert area_of(own) == pytest.approx(0.5, abs=1e-4)
+    assert area_of(v1.BinaryClassHead()) == pytest.approx(0.5, abs=1e-4)
+    for key in ("auc_precision_recall", "auc_precision_recall/class1"):
+        head = v1.multi_label_head(2, classes_for_class_based_metrics=[1])
+        assert area_of(head, key) == pytest.approx(0.75, abs=1e-4)
+
+
 def test_other_names_are_those_of_the_package():
     assert v1.Estimator is replicate.Estimator
     assert v1.DNNEstimator is replicate.DNNEstimator

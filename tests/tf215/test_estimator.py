@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 if not hasattr(tf, "estimator"):
     pytest.skip("needs tf.estimator: run make test-tf215", allow_module_level=True)

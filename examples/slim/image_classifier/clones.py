@@ -7,6 +7,7 @@ Owns the split of a batch, the call of the network, and the losses. `training.py
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -20,6 +21,11 @@ Tensor = Any
 
 AUXILIARY_END_POINT = "AuxLogits"
 AUXILIARY_WEIGHT = 0.4
+
+LOSS_SCOPES: Mapping[str, str] = MappingProxyType(
+    {"logits": "softmax_cross_entropy_loss", "aux_logits": "aux_loss"}
+)
+"""Name of the logits -> name scope of their loss; slim's, for its tags of summaries."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +93,7 @@ def create(
             one_hot = tf.one_hot(own_labels, network.num_classes)
             for name, (logits, weight) in weighted_logits(outputs).items():
                 v1.losses.softmax_cross_entropy(
-                    one_hot, logits, weight, network.label_smoothing, scope=f"{name}_loss"
+                    one_hot, logits, weight, network.label_smoothing, scope=LOSS_SCOPES[name]
                 )
         return outputs
 

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from examples.slim.datasets.dataset import ImageDataset, Reading
-from replicate.step_checks import batch_check
+from replicate.graph_ops.checks import batch_check
 
 Tensor = Any
 Preprocess = Callable[..., Tensor]

@@ -22,7 +22,7 @@ def add_summaries(
     learning_rate: Tensor,
     total_loss: Tensor,
 ) -> None:
-    """Adds the summaries of a training graph.
+    """Adds the summaries of a training graph, under the tags of slim's program.
 
     Args:
       clone: The first one; its outputs have end points.
@@ -36,9 +36,14 @@ def add_summaries(
     for loss in v1.get_collection(v1.GraphKeys.LOSSES, clone.scope):
         v1.summary.scalar(f"losses/{loss.op.name}", loss)
     for variable in model_variables:
-        v1.summary.histogram(f"variables/{variable.op.name}", variable)
+        _add(tf.raw_ops.HistogramSummary(tag=variable.op.name, values=variable))
     v1.summary.scalar("learning_rate", learning_rate)
-    v1.summary.scalar("losses/total", total_loss)
+    _add(tf.raw_ops.ScalarSummary(tags="total_loss", values=total_loss))
+
+
+def _add(summary: Tensor) -> None:
+    """Adds a summary whose tag is the name of an op: `v1.summary` would add a number to it."""
+    v1.add_to_collection(v1.GraphKeys.SUMMARIES, summary)
 
 
 def add_gradient_summaries(gradients: Iterable[tuple[Any, Variable]]) -> None:

@@ -13,7 +13,7 @@ from replicate.canned.columns.column_lookup import look_up
 from replicate.canned.columns.column_state import ColumnState
 from replicate.canned.model_record import Layer
 from replicate.canned.partitioners import is_whole
-from replicate.step_checks import batch_check
+from replicate.graph_ops.checks import batch_check
 
 v1 = tf.compat.v1
 

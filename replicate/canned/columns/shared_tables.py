@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from replicate._types import Variable
-from replicate.checkpoint_names import add_former_names
+from replicate.saved.checkpoint_names import add_former_names
 
 v1 = tf.compat.v1
 

@@ -17,7 +17,16 @@ from replicate.canned.heads.classes import (
 )
 from replicate.canned.heads.head import head_label
 from replicate.canned.heads.labels import ONE_ID, dense_labels, in_range
-from replicate.canned.heads.measures import accuracy, area, majority, mean, precision, recall
+from replicate.canned.heads.measures import (
+    SummationMethod,
+    accuracy,
+    area,
+    check_summation_method,
+    majority,
+    mean,
+    precision,
+    recall,
+)
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.task import Examples, Task, TaskMetric, average_loss
 from replicate.canned.heads.task_head import TaskHead
@@ -49,31 +58,34 @@ class BinaryClassHead(TaskHead):
         loss_reduction: str = SUM_OVER_BATCH_SIZE,
         loss_fn: Callable[..., Tensor] | None = None,
         name: str | None = None,
+        *,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Makes the head.
 
         Args:
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
           thresholds: Probabilities in (0, 1) for which there are further metrics.
           label_vocabulary: Names of the two classes. Labels are then strings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE.
-          loss_fn: Function of labels, logits and perhaps features and loss_reduction, by name. It
-            returns the loss of each example, [D0, ..., DN, 1].
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
+          loss_fn: Function of labels and logits that returns the losses, [D0, ..., DN, 1].
           name: Last part of the keys of metrics and summaries.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           TypeError: The weight column or loss_fn is of another type.
           ValueError: Another argument is out of range or of another type.
         """
         where = head_label("BinaryClassHead", name)
+        check_summation_method(auc_summation_method, where)
         task = _BinaryTask(
             where=where,
             logits_dimension=1,
             kind="multi_bernoulli",
             thresholds=checked_thresholds(thresholds, where),
             vocabulary=make_vocabulary(2, label_vocabulary, where),
+            auc_summation_method=auc_summation_method,
         )
         super().__init__(task, weight_column, loss_reduction, loss_fn, name)
 
@@ -84,6 +96,7 @@ class _BinaryTask(Task):
 
     thresholds: tuple[float, ...]
     vocabulary: Vocabulary
+    auc_summation_method: SummationMethod
 
     def labels(self, labels: Any, logits: Tensor) -> Tensor:
         labels = dense_labels(labels, logits, 1, self.where, ONE_ID)
@@ -94,12 +107,8 @@ class _BinaryTask(Task):
                 f"but must be {wanted}. Pass label_vocabulary for strings, and only for strings."
             )
         if labels.dtype == tf.string:
-            labels = self.vocabulary.ids(labels)
-            advice = (
-                f"The vocabulary is {list(self.vocabulary.names or ())}; an unknown name is -1."
-            )
-        else:
-            advice = "For more than two classes, use MultiClassHead, or set n_classes."
+            return tf.cast(self.vocabulary.ids(labels, self.where), tf.float32)
+        advice = "For more than two classes, use MultiClassHead, or set n_classes."
         return in_range(tf.cast(labels, tf.float32), 1, self.where, advice)
 
     def losses(self, labels: Tensor, logits: Tensor) -> Tensor:
@@ -133,7 +142,9 @@ class _BinaryTask(Task):
             TaskMetric("label/mean", mean(), of_labels),
             TaskMetric("accuracy_baseline", majority(), of_labels),
             TaskMetric("auc", area("ROC"), at_probabilities),
-            TaskMetric("auc_precision_recall", area("PR"), at_probabilities),
+            TaskMetric(
+                "auc_precision_recall", area("PR", self.auc_summation_method), at_probabilities
+            ),
             *threshold_metrics(self.thresholds, "logistic"),
         ]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.step_checks import batch_check
+from replicate.graph_ops.checks import batch_check
 
 v1 = tf.compat.v1
 
@@ -25,7 +25,7 @@ def checked(value: Tensor, condition: Tensor, error: str, shown: Mapping[str, Te
     """
     if tf.executing_eagerly():
         if not bool(condition):
-            found = ", ".join(f"{name}: {tensor.numpy()}" for name, tensor in shown.items())
+            found = ", ".join(f"{name}: {_text(tensor)}" for name, tensor in shown.items())
             raise ValueError(f"{error} Received {found}.")
         return value
     # Braces would be taken for the places of the tensors.
@@ -34,6 +34,13 @@ def checked(value: Tensor, condition: Tensor, error: str, shown: Mapping[str, Te
     check = batch_check(condition, f"{text} Received {places}.", *shown.values())
     with v1.control_dependencies([check]):
         return tf.identity(value)
+
+
+def _text(tensor: Tensor) -> str:
+    """Returns the value of an eager Tensor as an error prints it."""
+    if tensor.dtype == tf.string:
+        return str(tf.strings.format("{}", tensor).numpy().decode(errors="replace"))
+    return str(tensor.numpy())
 
 
 def same_shape(first: Tensor, second: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 from replicate._types import Tensor
 from replicate.canned.heads.binary import BinaryClassHead
 from replicate.canned.heads.head import Head
+from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.multi_class import MultiClassHead
 from replicate.canned.heads.multi_head import MultiHead
 from replicate.canned.heads.multi_label import MultiLabelHead
@@ -28,10 +29,18 @@ def binary_classification_head(
     loss_reduction: str = SUM_OVER_BATCH_SIZE,
     loss_fn: Callable[..., Tensor] | None = None,
     name: str | None = None,
+    *,
+    auc_summation_method: SummationMethod = "careful_interpolation",
 ) -> Head:
     """Makes a `BinaryClassHead`, with its arguments and errors."""
     return BinaryClassHead(
-        weight_column, thresholds, label_vocabulary, loss_reduction, loss_fn, name
+        weight_column,
+        thresholds,
+        label_vocabulary,
+        loss_reduction,
+        loss_fn,
+        name,
+        auc_summation_method=auc_summation_method,
     )
 
 
@@ -56,6 +65,8 @@ def multi_label_head(
     loss_fn: Callable[..., Tensor] | None = None,
     classes_for_class_based_metrics: Sequence[int | str] | None = None,
     name: str | None = None,
+    *,
+    auc_summation_method: SummationMethod = "careful_interpolation",
 ) -> Head:
     """Makes a `MultiLabelHead`, with its arguments and errors."""
     return MultiLabelHead(
@@ -67,6 +78,7 @@ def multi_label_head(
         loss_fn,
         classes_for_class_based_metrics,
         name,
+        auc_summation_method=auc_summation_method,
     )
 
 

@@ -5,23 +5,27 @@ over all batches. Sums add up exactly over batches and towers. `metric_objects.M
 
 The area under the precision-recall curve is interpolated as in Davis & Goadrich, "The Relationship
 Between Precision-Recall and ROC Curves" (2006): between two thresholds, true positives grow
-linearly with the predicted positives.
+linearly with the predicted positives. TensorFlow 1 summed trapezoids instead, which gives a larger
+area where there are few examples.
 """
 
 import functools
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.towers import current_build
+from replicate.tower.build import current_build
 
 NUM_THRESHOLDS = 200
 """Thresholds of the probability at which the areas under curves are computed."""
 
 Curve: TypeAlias = Literal["ROC", "PR"]
+SummationMethod: TypeAlias = Literal["careful_interpolation", "trapezoidal"]
+_SUMMATION_METHODS = ("careful_interpolation", "trapezoidal")
+_EPSILON = 1e-6
 _divide = tf.math.divide_no_nan
 
 
@@ -103,7 +107,24 @@ def recall(threshold: float = 0.5) -> Measure:
     return Measure(sums, _divide, ("true_positives", "positives"))
 
 
-def area(curve: Curve) -> Measure:
+def check_summation_method(method: Any, where: str) -> None:
+    """Checks the method by which a head computes areas under curves.
+
+    Args:
+      method: Value to check.
+      where: Name of the head, for errors.
+
+    Raises:
+      ValueError: It is not a `SummationMethod`.
+    """
+    if method not in _SUMMATION_METHODS:
+        raise ValueError(
+            f"Cannot make {where}: auc_summation_method must be one of {list(_SUMMATION_METHODS)}, "
+            f"got {method!r}. Leave it out for the first; TensorFlow 1 used the second."
+        )
+
+
+def area(curve: Curve, summation_method: SummationMethod = "careful_interpolation") -> Measure:
     """Makes the area under a curve, from the counts at 200 thresholds between 0 and 1.
 
     Its values are labels, positive if not 0, and probabilities, of one shape. One threshold lies
@@ -111,9 +132,16 @@ def area(curve: Curve) -> Measure:
 
     Args:
       curve: "ROC": true positive rate over false positive rate, by the trapezoidal rule. "PR":
-        precision over recall, interpolated as the module describes.
+        precision over recall.
+      summation_method: Of the curve "PR": interpolation as the module describes, or trapezoids, the
+        default of `tf.compat.v1.metrics.auc`.
     """
-    result = _area_under_roc if curve == "ROC" else _area_under_precision_recall
+    if curve == "ROC":
+        result = _area_under_roc
+    elif summation_method == "trapezoidal":
+        result = _precision_recall_trapezoids
+    else:
+        result = _area_under_precision_recall
     names = ("true_positives", "false_positives")
     return Measure(_counts_at_thresholds, result, names, NUM_THRESHOLDS)
 
@@ -199,3 +227,15 @@ def _area_under_precision_recall(true_positives: Tensor, false_positives: Tensor
     ratio = tf.where(have_both, _divide(predicted[:-1], predicted[1:]), 1.0)
     parts = slope * (gained + intercept * tf.math.log(ratio))
     return _divide(tf.reduce_sum(parts), true_positives[0])
+
+
+def _precision_recall_trapezoids(true_positives: Tensor, false_positives: Tensor) -> Tensor:
+    """Sums trapezoids between the thresholds, as TensorFlow 1 did.
+
+    Above all probabilities, where nothing is predicted positive, the precision counts as 1.
+    """
+    predicted = true_positives + false_positives
+    precisions = (true_positives + _EPSILON) / (predicted + _EPSILON)
+    recalls = (true_positives + _EPSILON) / (true_positives[0] + _EPSILON)
+    heights = (precisions[:-1] + precisions[1:]) / 2
+    return tf.reduce_sum((recalls[:-1] - recalls[1:]) * heights)

@@ -45,13 +45,10 @@ class MultiClassHead(TaskHead):
 
         Args:
           n_classes: Number of classes, ≥ 3. BinaryClassHead is for 2.
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
           label_vocabulary: Names of the classes. Labels are then strings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE.
-          loss_fn: Function of labels, logits and perhaps features and loss_reduction, by name. It
-            gets ids as labels, and returns the loss of each example, [D0, ..., DN, 1].
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
+          loss_fn: Function of labels (ids) and logits that returns the losses, [D0, ..., DN, 1].
           name: Last part of the keys of metrics and summaries.
 
         Raises:
@@ -84,16 +81,16 @@ class _MultiClassTask(Task):
                     f"{labels.dtype.name}, but must be integers. Cast them, or pass "
                     "label_vocabulary for strings."
                 )
-            ids, advice = tf.cast(labels, tf.int64), "Raise n_classes, or correct the labels."
-        else:
-            if labels.dtype != tf.string:
-                raise ValueError(
-                    f"Cannot compute the loss of {self.where}: labels are of type "
-                    f"{labels.dtype.name}, but must be strings, since there is a label_vocabulary. "
-                    "Leave it out for ids of classes."
-                )
-            ids, advice = self.vocabulary.ids(labels), "A name outside of label_vocabulary is -1."
-        return in_range(ids, self.logits_dimension - 1, self.where, advice)
+            advice = "Raise n_classes, or correct the labels."
+            ids = tf.cast(labels, tf.int64)
+            return in_range(ids, self.logits_dimension - 1, self.where, advice)
+        if labels.dtype != tf.string:
+            raise ValueError(
+                f"Cannot compute the loss of {self.where}: labels are of type "
+                f"{labels.dtype.name}, but must be strings, since there is a label_vocabulary. "
+                "Leave it out for ids of classes."
+            )
+        return self.vocabulary.ids(labels, self.where)
 
     def losses(self, labels: Tensor, logits: Tensor) -> Tensor:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(

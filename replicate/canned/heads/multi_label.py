@@ -16,7 +16,13 @@ from replicate.canned.heads.classes import (
 )
 from replicate.canned.heads.head import head_label
 from replicate.canned.heads.labels import dense_labels, given_labels, in_range
-from replicate.canned.heads.measures import area, mean
+from replicate.canned.heads.measures import (
+    Measure,
+    SummationMethod,
+    area,
+    check_summation_method,
+    mean,
+)
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.heads.task import Examples, Task, TaskMetric, average_loss
 from replicate.canned.heads.task_head import TaskHead
@@ -52,22 +58,23 @@ class MultiLabelHead(TaskHead):
         loss_fn: Callable[..., Tensor] | None = None,
         classes_for_class_based_metrics: Sequence[int | str] | None = None,
         name: str | None = None,
+        *,
+        auc_summation_method: SummationMethod = "careful_interpolation",
     ) -> None:
         """Makes the head.
 
         Args:
           n_classes: Number of classes, ≥ 2.
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
           thresholds: Probabilities in (0, 1) for which there are further metrics.
           label_vocabulary: Names of the classes. Sparse labels may then be strings.
-          loss_reduction: Reduction of the examples' losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE.
-          loss_fn: Function of labels, logits and perhaps features and loss_reduction, by name. It
-            gets float32 labels [D0, ..., DN, n_classes], and returns the loss of each example,
-            [D0, ..., DN, 1].
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
+          loss_fn: Function of labels, float32 [D0, ..., DN, n_classes], and logits that returns the
+            losses, [D0, ..., DN, 1].
           classes_for_class_based_metrics: Ids or names of the classes with metrics of their own.
           name: Last part of the keys of metrics and summaries.
+          auc_summation_method: Method of auc_precision_recall: "careful_interpolation", or
+            "trapezoidal" as in TensorFlow 1.
 
         Raises:
           TypeError: The weight column or loss_fn is of another type.
@@ -75,6 +82,7 @@ class MultiLabelHead(TaskHead):
         """
         where = head_label("MultiLabelHead", name)
         check_n_classes(n_classes, 2, where, "BinaryClassHead is the head of one yes or no.")
+        check_summation_method(auc_summation_method, where)
         vocabulary = make_vocabulary(n_classes, label_vocabulary, where)
         task = _MultiLabelTask(
             where=where,
@@ -83,6 +91,7 @@ class MultiLabelHead(TaskHead):
             coefficient=1 / n_classes,
             thresholds=checked_thresholds(thresholds, where),
             vocabulary=vocabulary,
+            auc_summation_method=auc_summation_method,
             chosen=tuple(
                 _class_id(each, vocabulary, where) for each in classes_for_class_based_metrics or ()
             ),
@@ -97,11 +106,13 @@ class _MultiLabelTask(Task):
     Attributes:
       thresholds: Thresholds of the probability for metrics.
       vocabulary: Names of the classes.
+      auc_summation_method: Method of auc_precision_recall.
       chosen: Ids of the classes with metrics of their own.
     """
 
     thresholds: tuple[float, ...]
     vocabulary: Vocabulary
+    auc_summation_method: SummationMethod
     chosen: tuple[int, ...]
 
     def labels(self, labels: Any, logits: Tensor) -> Tensor:
@@ -122,14 +133,14 @@ class _MultiLabelTask(Task):
         """Returns True for the classes that are listed, bool [D0, ..., DN, n_classes]."""
         ids = labels.values
         if labels.dtype == tf.string and self.vocabulary.names is not None:
-            ids = self.vocabulary.ids(ids)
+            ids = self.vocabulary.ids(ids, self.where)
         elif not labels.dtype.is_integer:
             raise ValueError(
                 f"Cannot compute the loss of {self.where}: labels are a SparseTensor of type "
                 f"{labels.dtype.name}, but must be integers, or strings with a label_vocabulary. "
                 "Convert them in input_fn."
             )
-        advice = "They are ids of classes; a name outside of label_vocabulary is -1."
+        advice = "They are ids of classes. Raise n_classes, or correct the labels."
         ids = in_range(tf.cast(ids, tf.int64), self.logits_dimension - 1, self.where, advice)
         sparse = tf.SparseTensor(labels.indices, ids, labels.dense_shape)
         return tf.sparse.to_indicator(sparse, self.logits_dimension)
@@ -152,7 +163,7 @@ class _MultiLabelTask(Task):
         return [
             average_loss(mean()),
             TaskMetric("auc", area("ROC"), of_all),
-            TaskMetric("auc_precision_recall", area("PR"), of_all),
+            TaskMetric("auc_precision_recall", self._precision_recall_area(), of_all),
             *threshold_metrics(self.thresholds, "probabilities"),
             *(metric for class_id in self.chosen for metric in self._class_metrics(class_id)),
         ]
@@ -168,8 +179,11 @@ class _MultiLabelTask(Task):
         return [
             TaskMetric(f"probability_mean/{label}", mean(), lambda each: of_class(each)[1:]),
             TaskMetric(f"auc/{label}", area("ROC"), of_class),
-            TaskMetric(f"auc_precision_recall/{label}", area("PR"), of_class),
+            TaskMetric(f"auc_precision_recall/{label}", self._precision_recall_area(), of_class),
         ]
+
+    def _precision_recall_area(self) -> Measure:
+        return area("PR", self.auc_summation_method)
 
     def export_outputs(self, predictions: Mapping[str, Tensor]) -> dict[str, ExportOutput]:
         return class_signatures(predictions, predictions["classes"])

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.canned.heads.checks import checked, same_shape
-from replicate.towers import current_build
+from replicate.tower.build import current_build
 
 v1 = tf.compat.v1
 Reduction = v1.losses.Reduction

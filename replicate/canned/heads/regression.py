@@ -54,12 +54,9 @@ class RegressionHead(TaskHead):
 
         Args:
           label_dimension: Numbers for each example, ≥ 1.
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
-          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE. There are batch × label_dimension losses.
-          loss_fn: Function of labels, logits and perhaps features and loss_reduction, by name. It
-            returns the losses, [D0, ..., DN, label_dimension].
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
+          loss_fn: Function of labels and logits that returns [D0, ..., DN, label_dimension] losses.
           inverse_link_fn: Function from logits to predictions. None: they are equal. The default
             loss compares the labels with the logits.
           name: Last part of the keys of metrics and summaries.
@@ -107,10 +104,8 @@ class PoissonRegressionHead(TaskHead):
 
         Args:
           label_dimension: Numbers for each example, ≥ 1.
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
-          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
           compute_full_loss: True to add the term that depends on the labels only.
           name: Last part of the keys of metrics and summaries.
 
@@ -146,10 +141,8 @@ class LogisticRegressionHead(TaskHead):
         """Makes the head.
 
         Args:
-          weight_column: Key of the feature with the examples' weights, or a
-            `tf.feature_column.numeric_column`. None: all weights are 1.
-          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or
-            `tf.compat.v1.losses.Reduction`; not NONE.
+          weight_column: Key of the feature with the weights, or a numeric column; None: all are 1.
+          loss_reduction: Reduction of the losses, of `tf.losses.Reduction` or v1's; not NONE.
           name: Last part of the keys of metrics and summaries.
 
         Raises:

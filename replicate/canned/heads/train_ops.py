@@ -8,7 +8,7 @@ import tensorflow as tf
 from replicate._types import Operation, Tensor, Variable
 from replicate.canned.heads.metric_objects import scope_name
 from replicate.spec import LOSS_METRIC_KEY
-from replicate.towers import current_tower
+from replicate.tower.build import current_tower
 
 v1 = tf.compat.v1
 
@@ -56,12 +56,21 @@ def make_train_op(
             _check_optimizer(optimizer, where)
             _check_sequence("trainable_variables", trainable_variables, where)
             train_op = optimizer.minimize(
-                loss,
-                global_step=v1.train.get_global_step(),
-                var_list=None if trainable_variables is None else list(trainable_variables),
+                loss, global_step=v1.train.get_global_step(), **_var_list(trainable_variables)
             )
         updates = _updates(update_ops or ())
         return v1.group(train_op, *updates) if updates else train_op
+
+
+def _var_list(trainable: Sequence[Variable] | None) -> dict[str, list[Variable]]:
+    """Returns the argument var_list, unless it names all trainable variables of the graph.
+
+    The `minimize` of an older program's optimizer may not take it.
+    """
+    every = {variable.ref() for variable in v1.trainable_variables()}
+    if trainable is None or {variable.ref() for variable in trainable} == every:
+        return {}
+    return {"var_list": list(trainable)}
 
 
 def _updates(given: Sequence[Operation]) -> list[Operation]:

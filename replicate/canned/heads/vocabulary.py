@@ -10,6 +10,10 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from replicate._types import Tensor
+from replicate.canned.heads.checks import checked
+
+_SHOWN = 8
+"""Names that an error lists."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,16 +28,36 @@ class Vocabulary:
     n_classes: int
     names: tuple[str, ...] | None = None
 
-    def ids(self, labels: Tensor) -> Tensor:
-        """Converts names to ids, int64. The id of an unknown name is −1.
+    def ids(self, labels: Tensor, where: str) -> Tensor:
+        """Converts names to ids, int64.
 
         Args:
           labels: Names, string Tensor of any shape. The vocabulary must have names.
+          where: Name of the head, for errors.
+
+        Raises:
+          ValueError: Operations run eagerly, and a name is not in the vocabulary. In a graph an
+            assertion checks it.
         """
         keys = tf.constant(self.names, tf.string)
         values = tf.range(self.n_classes, dtype=tf.int64)
         table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1)
-        return table.lookup(labels)
+        ids = table.lookup(labels)
+        is_unknown = tf.reshape(ids < 0, [-1])
+        unknown = tf.unique(tf.boolean_mask(tf.reshape(labels, [-1]), is_unknown))[0]
+        return checked(
+            ids,
+            tf.logical_not(tf.reduce_any(is_unknown)),
+            f"Cannot compute the loss of {where}: labels must be names of label_vocabulary, "
+            f"{self._shown_names()}. Correct the labels in input_fn, or add the names to "
+            "label_vocabulary.",
+            {"unknown_labels": unknown[:_SHOWN]},
+        )
+
+    def _shown_names(self) -> str:
+        names = list(self.names or ())
+        more = len(names) - _SHOWN
+        return f"{names[:_SHOWN]} and {more} more" if more > 0 else f"{names}"
 
     def names_of(self, ids: Tensor) -> Tensor:
         """Converts ids in [0, n_classes) to names, string, of the same shape."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.canned.kmeans.initialization import Initialization
-from replicate.session_hooks import (
+from replicate.estimator.hooks.stock import (
     SessionRunArgs,
     SessionRunContext,
     SessionRunHook,

@@ -24,10 +24,10 @@ from replicate.canned.kmeans.points import points_of
 from replicate.canned.kmeans.settings import KMeansSettings
 from replicate.canned.kmeans.steps import CenterMoves, cluster_sums
 from replicate.export import PredictOutput
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.graph_ops.checks import batch_check
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.step_checks import batch_check
-from replicate.tower_optimizer import TowerOptimizer
-from replicate.towers import TowerBuild, current_build
+from replicate.tower.build import TowerBuild, current_build
 
 v1 = tf.compat.v1
 

@@ -17,7 +17,7 @@ from replicate._types import Operation, Tensor, Variable
 from replicate.canned.kmeans.centers import TrainedVariables
 from replicate.canned.kmeans.distances import normalized_for
 from replicate.canned.kmeans.settings import KMeansSettings
-from replicate.conditional import run_if
+from replicate.graph_ops.conditional import run_if
 
 v1 = tf.compat.v1
 

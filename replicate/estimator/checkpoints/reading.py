@@ -14,9 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
-from replicate.checkpoint_names import saved_variables
 from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.position_file import SUFFIX
+from replicate.saved.checkpoint_names import saved_variables
 
 v1 = tf.compat.v1
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from replicate.disk_errors import disk_reason
 from replicate.errors import SaveError
 from replicate.estimator.checkpoints.free_space import free_bytes
 from replicate.estimator.checkpoints.model_dir import remove_failed_save
 from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.retention import withdraw
+from replicate.saved.disk_errors import disk_reason
 
 _REFUSALS = (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError)
 """Errors that count as faults of the disk even without a text of the operating system."""

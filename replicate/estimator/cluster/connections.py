@@ -10,10 +10,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from replicate.estimator.cluster.servers import own_device, restricted_options
+from replicate.estimator.cluster.brief_session import own_device, run_briefly
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import ServerSession, SilentServerError
 
 v1 = tf.compat.v1
 
@@ -74,20 +73,15 @@ def dead_connection(config: RunConfig) -> DeadConnection | None:
 
 def _value_arrives(config: RunConfig, source: str, server: str) -> bool:
     """Returns True if a value that is made on `source` comes back by way of `server` in time."""
-    with tf.Graph().as_default() as graph:
+    with tf.Graph().as_default():
         with v1.device(source):
             value = tf.random.uniform([])
         with v1.device(server):
             value = tf.identity(value)
-        options = restricted_options(config, server, own_device(config))
-        options.operation_timeout_in_ms = int(1000 * PROBE_SECS)
-        session = ServerSession(config.master, graph=graph, config=options)
         try:
-            session.first_run(value, 1.2 * PROBE_SECS)  # Its own limit does not hold at its start.
-        except (SilentServerError, tf.errors.DeadlineExceededError):
+            run_briefly(value, config.master, config, server, PROBE_SECS)
+        except tf.errors.DeadlineExceededError:
             return False
         except tf.errors.OpError:  # Some server has answered, at least.
             return True
-        finally:
-            session.close()
     return True

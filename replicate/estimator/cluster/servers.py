@@ -21,11 +21,17 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.addresses import connect, host_and_port, is_listening
 from replicate.errors import ClusterError
+from replicate.estimator.cluster.brief_session import (
+    own_device,
+    restricted_options,
+    run_briefly,
+)
+from replicate.estimator.cluster.disconnection import disconnect_at_the_end
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import ServerSession, complete_config
+from replicate.estimator.session import complete_config
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.exit_codes import signal_exit_code
 
@@ -82,6 +88,8 @@ def start_server(config: RunConfig) -> v1.train.Server:
         index,
         port,
     )
+    others = (address for tasks in config.cluster.jobs.values() for address in tasks if address)
+    disconnect_at_the_end({host_and_port(each)[1] for each in others})
     options = complete_config(config.session_config)
     del options.device_filters[:]  # These are for sessions; a server serves others, too.
     return v1.train.Server(
@@ -206,13 +214,9 @@ def _tell(target: str, config: RunConfig, index: int, number: int) -> None:
     Raises:
       OpError: The server does not take it in time.
     """
-    with tf.Graph().as_default() as graph:
+    with tf.Graph().as_default():
         put = _done_queue(index, config).enqueue(number)
-        device = f"/job:{TaskType.PS}/task:{index}"
-        options = restricted_options(config, device, own_device(config))
-        options.operation_timeout_in_ms = int(1000 * _TELL_SECS)
-        with contextlib.closing(ServerSession(target, graph, options)) as session:
-            session.first_run(put, 1.2 * _TELL_SECS)  # TensorFlow's own limit comes before, mostly.
+        run_briefly(put, target, config, f"/job:{TaskType.PS}/task:{index}", _TELL_SECS)
 
 
 def serve_until_done(target: str, config: RunConfig) -> None:
@@ -314,21 +318,6 @@ def _done_queue(index: int, config: RunConfig) -> Any:
 def _addresses(config: RunConfig, job: str) -> list[tuple[int, str]]:
     """Returns index and address of the tasks of a job whose address is known."""
     return [pair for pair in enumerate(config.cluster.jobs.get(job, ())) if pair[1]]
-
-
-def own_device(config: RunConfig) -> str:
-    """Returns the device string of this task: its job and index."""
-    return f"/job:{config.task_type}/task:{config.task_id}"
-
-
-def restricted_options(config: RunConfig, *devices: str) -> Any:
-    """Returns session options that connect only to the processes of some devices."""
-    options = v1.ConfigProto()
-    if config.session_config is not None:
-        options.CopyFrom(config.session_config)
-    del options.device_filters[:]
-    options.device_filters.extend(devices)
-    return options
 
 
 def _answers(address: str) -> bool:

@@ -17,13 +17,14 @@ from model_deploy.devices import completed
 from model_deploy.local_variables import current_task, local_variables_on
 from replicate._types import Graph
 from replicate.errors import ClusterError
+from replicate.estimator.cluster.brief_session import own_device
 from replicate.estimator.cluster.servers import (
     WaitCancelled,
-    own_device,
     poll_secs,
     wait_for_parameter_servers,
 )
 from replicate.estimator.cluster_config import TaskType
+from replicate.estimator.keras_names import Scope
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.run_settings import device_filters
 from replicate.estimator.session import ServerSession, SilentServerError, complete_config
@@ -62,20 +63,30 @@ def training_device(config: RunConfig) -> Callable[[Any], str] | None:
 
 
 @contextlib.contextmanager
-def training_scope(config: RunConfig) -> Iterator[None]:
+def training_scope(config: RunConfig) -> Iterator[Scope]:
     """Builds a training graph inside: operations go where `training_device` says.
 
     Local variables stay on the task to which the device function assigns operations without state.
     So do operations that the model has assigned to that task.
+
+    Yields:
+      A function that makes the same context again, for another thread.
     """
     device_fn = training_device(config)
     if device_fn is None:
-        yield
+        yield contextlib.nullcontext
         return
     with v1.device(device_fn):
         task = current_task()
-    with v1.device(_staying_on(task, device_fn) if task else device_fn), local_variables_on(task):
-        yield
+    place = _staying_on(task, device_fn) if task else device_fn
+
+    @contextlib.contextmanager
+    def scope() -> Iterator[None]:
+        with v1.device(place), local_variables_on(task):
+            yield
+
+    with scope():
+        yield scope
 
 
 def _staying_on(task: str, device_fn: Callable[[Any], Any]) -> Callable[[Any], str]:

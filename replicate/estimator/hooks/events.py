@@ -41,18 +41,20 @@ def event_hooks(
       config: Holds the intervals.
     """
     summaries = v1.get_collection_ref(v1.GraphKeys.SUMMARIES)
-    if not any(summary.op.name == _LOSS for summary in summaries):
+    has_own = any(summary.op.name == _LOSS for summary in summaries)
+    if not has_own:
         summaries.append(tf.raw_ops.ScalarSummary(tags=_LOSS, values=readings.loss_tensor))
     hooks = []
     if config.log_step_count_steps is not None:
         hooks.append(SpeedHook(writer, readings, config.log_step_count_steps))
     if config.save_summary_steps:
-        hooks.append(SummaryHook(writer, readings, scaffold, config.save_summary_steps))
+        every = config.save_summary_steps
+        hooks.append(SummaryHook(writer, readings, scaffold, every, adds_last_loss=not has_own))
     return hooks
 
 
 class SummaryHook(ScheduledHook):
-    """Writes the summaries of the first step and of one per interval."""
+    """Writes the summaries of the first step and of one per interval, and the last loss."""
 
     def __init__(
         self,
@@ -60,13 +62,24 @@ class SummaryHook(ScheduledHook):
         readings: StepReadings,
         scaffold: v1.train.Scaffold,
         every_steps: int,
+        adds_last_loss: bool = False,
     ):
-        """Stores writer and summaries, and the number of steps between two events."""
+        """Stores writer and summaries.
+
+        Args:
+          writer: Writer of the event file.
+          readings: Hold step and loss.
+          scaffold: Its summary_op is written.
+          every_steps: Steps between two events.
+          adds_last_loss: If True, the loss of the last step is written in any case.
+        """
         self._writer = writer
         self._readings = readings
         self._scaffold = scaffold
         self._every_steps = every_steps
         self._due_step = 0
+        self._written_step = 0
+        self._adds_last_loss = adds_last_loss
 
     def next_run(self) -> NextRun:
         """Returns the step of the next event."""
@@ -82,6 +95,7 @@ class SummaryHook(ScheduledHook):
         start = v1.SessionLog(status=v1.SessionLog.START)
         self._writer.add_session_log(start, self._readings.step + 1)
         self._due_step = 0
+        self._written_step = self._readings.step
 
     def before_run(self, run_context: Any) -> Any:
         """Fetches the summaries if the next step is due."""
@@ -96,7 +110,16 @@ class SummaryHook(ScheduledHook):
         del run_context
         if run_values.results is not None:
             self._writer.add_summary(run_values.results, self._readings.step)
+            self._written_step = self._readings.step
             self._due_step = self._readings.step + self._every_steps
+
+    def end(self, session: v1.Session) -> None:
+        """Writes the loss of the last step, if its summaries were not written."""
+        del session
+        step, loss = self._readings.step, self._readings.loss
+        if self._adds_last_loss and loss is not None and step > self._written_step:
+            value = v1.Summary.Value(tag=_LOSS, simple_value=loss)
+            self._writer.add_summary(v1.Summary(value=[value]), step)
 
 
 class SpeedHook(ScheduledHook):

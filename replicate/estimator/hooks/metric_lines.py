@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate.estimator.optional_files import OptionalFiles
+from replicate.links import leads_out
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -28,7 +29,8 @@ def append_metrics(
 ) -> None:
     """Adds a line with the step, the time in seconds since 1970, and some values.
 
-    If the line cannot be written, a warning says so, and the run goes on.
+    If the line cannot be written, a warning says so, and the run goes on. A file that is a link out
+    of the directory is not written to.
 
     Args:
       folder: An existing directory.
@@ -40,7 +42,11 @@ def append_metrics(
     plain = {name: _plain(value) for name, value in values.items() if _is_plain(value)}
     line = json.dumps({"step": int(step), "time": round(time.time(), 3), **plain}, allow_nan=False)
     path = f"{folder.rstrip('/')}/{METRICS_FILE}"
-    with (optional or OptionalFiles()).writing(path):
+    optional = optional or OptionalFiles()
+    if leads_out(path, folder):
+        optional.warn(path, "it is a link to a file outside of its directory")
+        return
+    with optional.writing(path):
         start = "" if _is_complete(path) else "\n"
         with tf.io.gfile.GFile(path, "a") as file:
             file.write(f"{start}{line}\n")

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Operation, Tensor
-from replicate.skipping import SKIPPING, NonFiniteSkipping
+from replicate.gradients.skipping import SKIPPING, NonFiniteSkipping
 
 v1 = tf.compat.v1
 

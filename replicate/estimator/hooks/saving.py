@@ -12,8 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Tensor
-from replicate.checkpoint_names import saved_objects
-from replicate.disk_errors import disk_errors
 from replicate.errors import SaveError
 from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
 from replicate.estimator.checkpoints.free_space import check_free_space
@@ -29,7 +27,9 @@ from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.optional_state import optional_states
+from replicate.saved.checkpoint_names import saved_objects
+from replicate.saved.disk_errors import disk_errors
+from replicate.saved.optional_state import optional_states
 
 v1 = tf.compat.v1
 

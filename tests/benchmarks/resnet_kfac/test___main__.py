@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from benchmarks.resnet_kfac import OPTIMIZERS, residual_networks
 from benchmarks.resnet_kfac import __main__ as benchmark
+from benchmarks.rivals import resnets
 
 ROOT = Path(__file__).resolve().parents[3]
 v1 = tf.compat.v1
@@ -41,7 +42,7 @@ def test_lines():
 def test_resnet_20_has_the_weights_of_the_paper(graph):
     network = residual_networks.NETWORKS["resnet20"]
     logits = network.logits(residual_networks.random_images(network, 2))
-    assert (logits.shape, residual_networks.mean_loss(logits).shape) == ((2, 10), ())
+    assert (logits.shape, resnets.mean_loss(logits).shape) == ((2, 10), ())
     filters = [v for v in v1.trainable_variables() if v.shape.rank == 4]
     # 6n + 1 = 19 convolutions of n = 3 units, and 2 of shortcuts.
     assert len(filters) == 19 + 2

@@ -12,12 +12,16 @@ v1 = tf.compat.v1
 PARAMS = {"optimizer": "kfac", "learning_rate": 0.01, "momentum": 0.9, "damping": 0.1}
 
 
+def build(images, labels):
+    return multitower.build_tower(images, labels, PARAMS)
+
+
 def test_two_towers_have_the_loss_and_gradients_of_one_model(graph):
     random = np.random.RandomState(0)
     images = tf.constant(random.rand(8, 8, 8, 1).astype(np.float32))
     labels = tf.constant(random.randint(0, 10, 8), tf.int32)
     plan = model_deploy.device_plan(["/cpu:0", "/cpu:1"])
-    loss, accuracy = multitower.mean_of_towers((images, labels), plan, PARAMS)
+    loss, accuracy = multitower.mean_of_towers((images, labels), plan, build)
     variables = v1.trainable_variables()
     assert len(variables) == 6
     assert {variable.device for variable in variables} == {"/device:CPU:0"}
@@ -39,7 +43,7 @@ def test_two_towers_have_the_loss_and_gradients_of_one_model(graph):
 def test_towers_use_their_devices_and_one_collection(graph):
     batch = (tf.zeros([4, 8, 8, 1]), tf.zeros([4], tf.int32))
     plan = model_deploy.device_plan(["/cpu:0", "/cpu:1"])
-    multitower.mean_of_towers(batch, plan, PARAMS)
+    multitower.mean_of_towers(batch, plan, build)
     convolutions = {op.name: op.device for op in graph.get_operations() if op.type == "Conv2D"}
     assert sorted(convolutions.values()) == ["/device:CPU:0"] * 2 + ["/device:CPU:1"] * 2
     layers = kfac.graph_layer_collection()

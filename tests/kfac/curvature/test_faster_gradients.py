@@ -1,12 +1,72 @@
+"""Gradients that are computed faster than TensorFlow does."""
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from kfac.curvature.bias_gradients import as_sum
 from kfac.curvature.faster_gradients import faster_gradients
 
 v1 = tf.compat.v1
 
 
-def test_equal_those_of_tensorflow_and_have_static_shapes(graph, session):
+def bias_gradient(shape, weight, convolve, **kwargs):
+    x = tf.constant(np.random.RandomState(0).randn(*shape))
+    w, b = tf.constant(np.random.RandomState(1).randn(*weight)), tf.zeros(weight[-1:], tf.float64)
+    outputs = tf.nn.bias_add(convolve(x, w), b, **kwargs)
+    return v1.gradients(tf.reduce_sum(outputs**2), [w, b])[1]
+
+
+def same(x, w):
+    return tf.nn.conv2d(x, w, 1, "SAME")
+
+
+def test_is_a_sum_with_the_same_value(graph, session):
+    gradient = bias_gradient([2, 4, 5, 3], [3, 3, 3, 2], same)
+    found = as_sum(gradient)
+    assert (gradient.op.type, found.op.type) == ("BiasAddGrad", "Sum")
+    np.testing.assert_allclose(*session.run([found, gradient]), rtol=1e-12)
+
+
+def test_channels_may_be_first(graph):
+    def swapped(x, w):
+        return tf.transpose(same(x, w), [0, 3, 1, 2])
+
+    gradient = bias_gradient([2, 4, 5, 3], [3, 3, 3, 2], swapped, data_format="NCHW")
+    outputs = gradient.op.inputs[0]
+    # What the filter's gradient sees: as if the convolution had its channels first.
+    tf.raw_ops.Conv2DBackpropFilter(
+        input=outputs,
+        filter_sizes=[1, 1, 2, 2],
+        out_backprop=outputs,
+        strides=[1, 1, 1, 1],
+        padding="SAME",
+        data_format="NCHW",
+    )
+    found = as_sum(gradient)
+    assert tf.get_static_value(found.op.inputs[1]).tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "layer"),
+    [
+        ([4, 3], [3, 2], tf.matmul),
+        ([2, 3, 4, 5, 1], [1, 1, 1, 1, 2], lambda x, w: tf.nn.conv3d(x, w, [1] * 5, "SAME")),
+    ],
+)
+def test_others_are_left_alone(graph, shape, weight, layer):
+    gradient = bias_gradient(shape, weight, layer)
+    assert as_sum(gradient) is gradient
+
+
+def test_without_the_gradient_of_the_filter(graph):
+    x, b = tf.ones([2, 4, 4, 1]), tf.zeros([2])
+    outputs = tf.nn.bias_add(same(x, tf.ones([3, 3, 1, 2])), b)
+    (gradient,) = v1.gradients(outputs, [b])
+    assert as_sum(gradient) is gradient
+
+
+def test_faster_gradients_equal_those_of_tensorflow_and_have_static_shapes(graph, session):
     random = np.random.RandomState(0)
     x = v1.placeholder_with_default(random.randn(2, 4, 4, 3), [None, 4, 4, 3])
     filters = v1.get_variable("filters", initializer=random.randn(3, 3, 3, 2))

@@ -1,6 +1,9 @@
+"""Records of matches, and the texts of decisions."""
+
 import pytest
 import tensorflow as tf
 
+from kfac.graph_search.decision import Decision, decision_lines, warning_text
 from kfac.graph_search.records import (
     AmbiguousRegistrationError,
     MatchRecord,
@@ -41,3 +44,11 @@ def test_groups_are_in_the_order_of_names_and_places(graph):
     assert [record.order for record in grouped[b]] == [1, 2]
     assert names_of((a, b)) == ("a", "b")
     assert refs((a, b)) == {a.ref(), b.ref()}
+
+
+def test_texts_of_decisions(graph):
+    w, b, gain = (v1.get_variable(name, [1]) for name in ("w", "b", "gain"))
+    layer, lost = Decision((w, b), "dense layer"), Decision(gain, "generic", is_expected=False)
+    assert decision_lines([layer, lost]) == ["w, b: dense layer", "gain: generic"]
+    assert warning_text([layer]) is None
+    assert "that they belong to:\n  gain: generic\nIf they" in warning_text([layer, lost])

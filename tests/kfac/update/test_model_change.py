@@ -4,6 +4,7 @@ import tensorflow as tf
 from kfac.state import assign_all
 from kfac.update.damping import StepPrediction
 from kfac.update.model_change import ModelChange
+from replicate.saved.optional_state import optional_states
 
 v1 = tf.compat.v1
 
@@ -34,3 +35,10 @@ def test_for_steps_that_are_judged(graph, session):
     assert np.isnan(session.run(change.variable))
     session.run(keep, {due: True})
     assert session.run(change.variable) == -2.0
+
+
+def test_checkpoints_may_lack_it(graph):
+    change = ModelChange("float32", every_step=True)
+    change.make_variables()
+    (state,) = optional_states()
+    assert state.variables == [change.variable]

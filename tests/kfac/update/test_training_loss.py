@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.update.training_loss import TrainingLoss
+from kfac.update.training_loss import PART_OF_LOSS, TrainingLoss
 
 v1 = tf.compat.v1
 
@@ -38,6 +38,14 @@ def test_function_instead_of_the_passed_loss(graph, session):
     losses = make(loss_fn=lambda x: 2 * x, train_batch=tf.constant(3.0), use_passed_loss=False)
     losses.collect(tf.constant(5.0))
     assert session.run(losses.before_step(tf.float32)) == 6.0
+
+
+def test_losses_of_towers_count_by_their_parts(graph, session):
+    losses = make()
+    for loss, weight in ((8.0, 0.75), (4.0, 0.25)):
+        graph.add_to_collection(PART_OF_LOSS, lambda loss, weight=weight: weight * loss)
+        losses.collect(tf.constant(loss))
+    assert session.run(losses.before_step(tf.float32)) == 7.0
 
 
 def test_function_of_either_batch(graph, session):

@@ -124,7 +124,7 @@ def fuzz(request, seed):
 
 
 def _row(kind, counts, seconds, test):
-    """Returns the row of a kind in the table of docs/explanations/reliability.md."""
+    """Returns the row of a kind in the table of docs/explanations/reliability_measured.md."""
     ends = (f"{counts[end]:,}" for end in ("ok", "refused", "failed"))
     name = f"`{test.path.name}::{test.name}`"
     return f"| {' | '.join((kind, f'{counts.total():,}', *ends, f'{seconds:.0f}', name))} |"

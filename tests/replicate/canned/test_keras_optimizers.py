@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from replicate import TowerOptimizer
-from replicate.canned.keras_optimizers import is_keras_optimizer, translation
+from replicate.canned.keras_optimizers import translation
 
 v1 = tf.compat.v1
 keras = tf.keras.optimizers
@@ -152,10 +152,3 @@ def test_schedule_that_keras_cannot_make_anew_is_refused():
 
     with pytest.raises(ValueError, match=r"learning rate OwnSchedule, which cannot be made anew"):
         translation(keras.SGD(OwnSchedule()), "DNNClassifier", "optimizer")
-
-
-def test_optimizers_of_keras_are_recognised():
-    assert is_keras_optimizer(keras.SGD(0.1))
-    assert is_keras_optimizer(OwnSGD(0.1))
-    assert not is_keras_optimizer(v1.train.AdamOptimizer(0.1))
-    assert not is_keras_optimizer(keras.schedules.ExponentialDecay(0.1, 2, 0.5))

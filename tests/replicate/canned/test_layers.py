@@ -7,7 +7,7 @@ import tensorflow as tf
 from model_deploy import device_plan
 from replicate.canned.layers import batch_normalization, dense, dropout
 from replicate.estimator.random_ops import STATEFUL_TYPES
-from replicate.towers import tower_build
+from replicate.tower.build import tower_build
 
 v1 = tf.compat.v1
 X = np.array([[1, -2], [3, 0.5]], np.float32)

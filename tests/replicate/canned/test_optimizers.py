@@ -11,6 +11,7 @@ from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
 from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
+keras = tf.keras.optimizers
 RATE = 0.05
 
 
@@ -134,7 +135,55 @@ def test_function_that_makes_no_optimizer_is_refused(graph):
         resolved_optimizer(lambda: 0.1, RATE, "DNNClassifier")
 
 
-def test_function_that_makes_an_optimizer_of_keras_is_refused():
-    made = tf.keras.optimizers.SGD(0.1)
-    with pytest.raises(ValueError, match=r"Pass the optimizer of Keras as SGD\(\.\.\.\) instead"):
-        resolved_optimizer(lambda: made, RATE, "DNNClassifier")
+@pytest.mark.parametrize("towers", [None, 2])
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: keras.SGD(0.2), [0.2, 0.2]),
+        (lambda: keras.SGD(keras.schedules.ExponentialDecay(0.2, 1, 0.5)), [0.2, 0.1]),
+        (lambda: keras.SGD(0.2, momentum=0.5), [0.2, 0.3]),
+    ],
+    ids=["constant", "schedule", "momentum"],
+)
+def test_function_may_make_an_optimizer_of_keras(graph, make, expected, towers):
+    check_made_by_function(make, expected, towers)
+
+
+def test_tensor_as_learning_rate_of_keras_2_follows_the_global_step(graph, keras2):
+    def make():
+        rate = v1.train.exponential_decay(0.2, v1.train.get_global_step(), 1, 0.5)
+        return keras2.optimizers.SGD(rate)
+
+    check_made_by_function(make, [0.2, 0.1], None)
+
+
+def check_made_by_function(make, expected, towers):
+    """Checks two steps with gradient 1 by an optimizer of Keras, and that it adds no variable."""
+    step = v1.train.create_global_step()
+
+    def model_fn(features, mode):
+        weight = v1.get_variable("w", initializer=1.0)
+        optimizer = resolved_optimizer(make, RATE, "DNNClassifier")
+        train_op = optimizer.minimize(weight, step)
+        return EstimatorSpec(mode, loss=weight + 0.0 * tf.reduce_sum(features), train_op=train_op)
+
+    if towers:
+        model_fn = replicate_model_fn(model_fn, devices=["/cpu:0"] * towers)
+        spec = model_fn(tf.ones([towers]), None, ModeKeys.TRAIN)
+    else:
+        spec = model_fn(tf.ones([1]), ModeKeys.TRAIN)
+    names = {variable.op.name for variable in v1.global_variables()}
+    assert names <= {"global_step", "w", "w/Momentum"}
+    (weight,) = v1.trainable_variables()
+    values = [1.0]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for _ in range(2):
+            session.run(spec.train_op)
+            values.append(session.run(weight))
+    np.testing.assert_allclose(-np.diff(values), expected, rtol=1e-5)
+
+
+def test_function_that_makes_an_untranslatable_optimizer_of_keras_is_refused(graph):
+    with pytest.raises(ValueError, match=r"optimizer=SGD\(\.\.\.\) of Keras has clipnorm=1\.0"):
+        resolved_optimizer(lambda: keras.SGD(0.1, clipnorm=1.0), RATE, "DNNClassifier")

@@ -59,56 +59,9 @@ def test_model_fn_receives_the_arguments_that_it_names(features):
 
 
 @pytest.mark.parametrize(
-    "model_fn",
-    [
-        lambda mode, features, labels: (mode, features, labels),
-        lambda labels, mode, *, features: (mode, features, labels),
-        lambda features, /, mode, labels: (mode, features, labels),
-        lambda *features, mode, labels: (mode, *features, labels),
-        functools.partial(lambda size, mode, labels, features: (mode, features, labels), 5),
-    ],
-)
-def test_model_fn_may_list_its_arguments_in_any_order(features, model_fn):
-    received = []
-
-    @functools.wraps(model_fn)
-    def traced(*positional, **named):
-        received.append(model_fn(*positional, **named))
-        return predict_spec(features)
-
-    check_model_fn(traced, None)
-    call_model_fn(traced, features, "y", ModeKeys.PREDICT, {}, CONFIG)
-    assert received == [("infer", features, "y")]
-
-
-def test_model_fn_that_takes_any_keyword_gets_all(features):
-    received = {}
-
-    def model_fn(*positional, **named):
-        assert not positional
-        received.update(named)
-        return predict_spec(features)
-
-    check_model_fn(model_fn, PARAMS)
-    call_model_fn(model_fn, features, None, ModeKeys.PREDICT, PARAMS, CONFIG)
-    assert sorted(received) == ["config", "features", "labels", "mode", "params"]
-
-
-def test_model_fn_may_be_an_object_with_call(features):
-    class Model:
-        def __call__(self, features):
-            return predict_spec(features)
-
-    check_model_fn(Model(), None)
-    spec = call_model_fn(Model(), features, None, ModeKeys.PREDICT, {}, CONFIG)
-    assert spec.predictions is features
-
-
-@pytest.mark.parametrize(
     ("model_fn", "error", "text"),
     [
         ("model", TypeError, "model_fn must be a function .* got 'model'"),
-        (lambda x, labels: None, TypeError, "but must take features. Correct"),
         (lambda features, size: None, TypeError, r"requires the arguments \['size'\]"),
         (lambda features, labels, mode: None, ValueError, "does not name an argument params"),
     ],

@@ -79,6 +79,15 @@ def test_stops_as_the_evaluations_say(linear, evaluated, make, limit, scores, st
     assert steps_made(linear, estimator, hook) == (1 if stops else 3)
 
 
+@pytest.mark.parametrize(("min_steps", "made"), [(10, 1), (11, 3)])
+def test_evaluation_at_min_steps_counts(linear, evaluated, min_steps, made):
+    estimator = evaluated(3, 0)
+    hook = stop_if_higher_hook(
+        estimator, "score", 2, min_steps=min_steps, run_every_secs=None, run_every_steps=1
+    )
+    assert steps_made(linear, estimator, hook) == made
+
+
 def test_early_evaluations_and_other_directories_are_not_looked_at(linear, evaluated):
     estimator = evaluated(3, 0)
     every_step = {"run_every_secs": None, "run_every_steps": 1}

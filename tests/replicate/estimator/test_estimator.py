@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 
 from replicate import export
-from replicate.estimator import CheckpointError, Estimator, RunConfig
+from replicate.estimator import CheckpointError, Estimator, RunConfig, WarmStartSettings
 from replicate.estimator.cluster_config import ClusterConfig
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
@@ -242,6 +242,26 @@ def test_with_model_fn_changes_nothing_else(linear, tmp_path):
     assert next(other.predict(lambda: tf.constant([5.0]))) == 15.0
     with pytest.raises(TypeError, match="model_fn must be a function"):
         estimator.with_model_fn(3)
+
+
+def test_subclass_finds_the_attributes_of_tf_estimator(linear, tmp_path):
+    class Inheriting(Estimator):
+        def found(self):
+            with tf.Graph().as_default() as graph:
+                steps = [self._create_and_assert_global_step(graph) for _ in range(2)]
+                assert steps[0] is steps[1] is v1.train.get_global_step(graph)
+            return self._model_fn, self._model_dir, self._config, self._params
+
+    config = RunConfig()
+    config.hparams = "own"
+    source = WarmStartSettings("/source")
+    estimator = Inheriting(linear.model_fn, str(tmp_path), config, {"rate": 0.1}, source)
+    model_fn, model_dir, config, params = estimator.found()
+    assert model_fn is linear.model_fn
+    assert model_dir == config.model_dir == str(tmp_path)
+    assert config.hparams == "own"
+    assert params == {"rate": 0.1}
+    assert estimator._warm_start_settings is source
 
 
 def test_each_call_has_the_same_seed(linear, tmp_path):

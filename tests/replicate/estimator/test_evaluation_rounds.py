@@ -1,3 +1,4 @@
+import math
 import pathlib
 import threading
 import time
@@ -7,6 +8,7 @@ import pytest
 
 from replicate.errors import CheckpointError
 from replicate.estimator import evaluation_rounds
+from replicate.estimator.end_marker import announce_end
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
 from replicate.estimator.train_specs import EvalSpec
 
@@ -81,6 +83,70 @@ def test_evaluator_ends_at_the_last_step(linear, tmp_path):
     assert not thread.is_alive()
     assert exporter.told[-1] == (6, True)
     assert [final for _, final in exporter.told[:-1]] == [False] * (len(exporter.told) - 1)
+
+
+class Clock:
+    """A clock that only sleeping moves on; an event may happen during a nap."""
+
+    def __init__(self, event=lambda: None, at=math.inf):
+        self.now = 0
+        self._event, self._at = event, at
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, secs):
+        is_before = self.now < self._at
+        self.now += secs
+        if is_before and self.now >= self._at:
+            self._event()
+
+
+def waiting(linear, tmp_path, monkeypatch, clock, max_steps=None):
+    """Evaluates until the end with a delay of 120 seconds; returns the time at the first round."""
+    estimator = linear.make_estimator(tmp_path)
+    monkeypatch.setattr(evaluation_rounds, "time", clock)
+    begun = []
+    exporter = Exporter()
+    settings = spec(linear, exporter, start_delay_secs=120)
+    estimator.evaluate, evaluate = (
+        lambda *args, **kwargs: begun.append(clock.now) or evaluate(*args, **kwargs),
+        estimator.evaluate,
+    )
+    follow_checkpoints(EvaluationRounds(estimator, settings), estimator, max_steps, settings)
+    assert exporter.told[-1] == (6, True)
+    return begun[0]
+
+
+def test_last_checkpoint_is_evaluated_when_training_ends_during_the_delay(
+    linear, tmp_path, monkeypatch
+):
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    clock = Clock(lambda: announce_end(str(tmp_path)), at=20)
+    assert waiting(linear, tmp_path, monkeypatch, clock) == 20
+
+
+def test_last_checkpoint_is_evaluated_at_once_if_it_is_there(linear, tmp_path, monkeypatch):
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    assert waiting(linear, tmp_path, monkeypatch, Clock(), max_steps=6) == 0
+
+
+def test_old_end_marker_counts_after_the_delay(linear, tmp_path, monkeypatch, caplog):
+    linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+    announce_end(str(tmp_path))
+    assert waiting(linear, tmp_path, monkeypatch, Clock()) == 120
+    text = "it begins 120 seconds after the start (EvalSpec.start_delay_secs), or when training"
+    assert [text in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_evaluator_without_a_checkpoint_says_so_once(linear, tmp_path, monkeypatch, caplog):
+    def end():
+        linear.make_estimator(tmp_path).train(linear.input_fn, max_steps=6)
+        announce_end(str(tmp_path))
+
+    waiting(linear, tmp_path, monkeypatch, Clock(end, at=150))
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count(f"Waiting for the first checkpoint in {tmp_path}.") == 1
 
 
 def test_checkpoint_that_stays_unreadable_is_an_error(linear, tmp_path, monkeypatch):

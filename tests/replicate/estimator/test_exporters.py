@@ -29,8 +29,9 @@ class Recorder:
     def export_saved_model(self, base, receiver_fn, **arguments):
         self.version += 1
         self.arguments = arguments
-        os.makedirs(f"{base}/{self.version}")
-        return f"{base}/{self.version}".encode()
+        path = os.path.join(os.fsdecode(base), str(self.version))
+        os.makedirs(path)
+        return path.encode()
 
 
 @pytest.fixture
@@ -132,6 +133,23 @@ def test_best_exporter_given_to_a_resumed_run_exports_once(run, tmp_path):
     losses = [3.0, 4.0, 2.0]
     exports = [run(exporter, {"loss": loss, "global_step": 20}) for loss in losses]
     assert exports == [True, False, True]
+
+
+@pytest.mark.parametrize("result", [None, "/exports/1", b"/exports/1", object()])
+@pytest.mark.parametrize("path", ["exports/", b"exports/", "exports"])
+def test_stand_in_for_an_estimator_gets_the_path_as_given(result, path, tmp_path, monkeypatch):
+    class Fake:
+        model_dir = str(tmp_path)
+
+        def export_saved_model(self, *arguments, **named):
+            given.append(arguments)
+            return result
+
+    given = []
+    monkeypatch.chdir(tmp_path)
+    for exporter in (BestExporter(serving_input_receiver_fn=receive), LatestExporter("x", receive)):
+        assert exporter.export(Fake(), path, "model.ckpt-1", {"loss": 1.0}, False) is result
+    assert given == [(path, receive)] * 2
 
 
 def test_exporters_take_a_path_in_bytes(recorder, tmp_path):

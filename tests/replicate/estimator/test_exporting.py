@@ -20,9 +20,9 @@ from replicate.export import (
     build_raw_serving_input_receiver_fn,
     build_supervised_input_receiver_fn_from_input_fn,
 )
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 pytestmark = pytest.mark.usefixtures("plain_sessions")
 

@@ -149,7 +149,56 @@ def test_mistakes(linear, tmp_path):
         InMemoryEvaluatorHook(estimator, linear.input_fn, every_n_iter=0)
     with pytest.raises(TypeError, match="hooks must hold"):
         InMemoryEvaluatorHook(estimator, linear.input_fn, hooks=[3])
-    cluster = ClusterConfig({"chief": ("a:1",), "ps": ("a:2",)}, "chief", 0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "text"),
+    [
+        (
+            ClusterConfig({"chief": ("a:1",), "ps": ("a:2",)}, "chief", 0),
+            "the server at 'grpc://a:1' runs the training of chief 0, in a cluster with 1 processes"
+            " that train and 1 parameter servers",
+        ),
+        (
+            ClusterConfig({"chief": ("a:1",), "worker": ("a:2",)}, "worker", 0),
+            "the server at 'grpc://a:2' runs the training of worker 0, in a cluster with 2",
+        ),
+        (ClusterConfig(session_master="grpc://b:3"), "the server at 'grpc://b:3' runs"),
+    ],
+)
+def test_clusters_are_refused(linear, tmp_path, cluster, text):
     estimator = linear.make_estimator(tmp_path, cluster=cluster)
-    with pytest.raises(ValueError, match="the cluster has 1 parameter servers"):
+    with pytest.raises(ValueError, match=text):
         InMemoryEvaluatorHook(estimator, linear.input_fn)
+
+
+def test_init_fn_that_would_be_ignored_is_refused(evaluations):
+    def add(mode):
+        bias = next(each for each in v1.global_variables() if each.op.name == "b")
+        assign = v1.assign(bias, [9.0])
+        init_fn = None if mode == "train" else lambda scaffold, session: session.run(assign)
+        return v1.train.Scaffold(init_fn=init_fn), tf.constant(0.0), []
+
+    with pytest.raises(ValueError, match="every variable gets its value from the training session"):
+        evaluations(add)
+
+
+def test_init_fn_beside_tables_is_refused_if_it_would_be_ignored(evaluations):
+    def add(mode):
+        table = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, -1.0, name="table")
+        init_fn = None if mode == "train" else lambda scaffold, session: None
+        return v1.train.Scaffold(init_fn=init_fn), table.lookup(tf.constant("a")), []
+
+    with pytest.raises(ValueError, match="has an init_fn, but every variable"):
+        evaluations(add)
+
+
+def test_table_of_evaluation_only_is_named(evaluations):
+    def add(mode):
+        if mode == "train":
+            return None, tf.constant(0.0), []
+        table = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, -1.0, name="counts")
+        return None, table.lookup(tf.constant("a")), []
+
+    with pytest.raises(ValueError, match=r"saveable objects in mode 'eval' that .* counts"):
+        evaluations(add)

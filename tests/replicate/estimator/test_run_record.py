@@ -8,8 +8,8 @@ import tensorflow as tf
 from model_deploy import device_plan
 from replicate.estimator import RunConfig
 from replicate.estimator.run_record import placement, run_record, write_run_record
-from replicate.recorded_plan import record_plan
-from replicate.variable_table import variable_rows
+from replicate.tower.recorded_plan import record_plan
+from replicate.variables.table import variable_rows
 
 v1 = tf.compat.v1
 

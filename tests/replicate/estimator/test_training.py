@@ -13,6 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from replicate.errors import NonFiniteError
 from replicate.estimator import CheckpointError, ClusterError, TrainingInterrupted, end_marker
 from replicate.estimator.end_marker import announce_end
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
@@ -184,7 +186,7 @@ def test_event_file_holds_loss_and_speed(linear, tmp_path):
     estimator = linear.make_estimator(tmp_path, save_summary_steps=2, log_step_count_steps=3)
     estimator.train(linear.input_fn, steps=6)
     events = EventAccumulator(str(tmp_path)).Reload()
-    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5]
+    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5, 6]
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6]
     assert events.Scalars("loss")[0].value == pytest.approx(np.mean(linear.Y[:4] ** 2), rel=1e-5)
 
@@ -194,7 +196,7 @@ def test_resume_keeps_the_events_of_its_first_step(linear, tmp_path):
         estimator = linear.make_estimator(tmp_path, save_summary_steps=3, log_step_count_steps=3)
         estimator.train(linear.input_fn, max_steps=max_steps)
     events = EventAccumulator(str(tmp_path)).Reload()
-    assert [event.step for event in events.Scalars("loss")] == [1, 4, 5, 8]
+    assert [event.step for event in events.Scalars("loss")] == [1, 4, 5, 8, 9]
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 4, 7, 9]
 
 
@@ -258,16 +260,73 @@ def test_training_works_outside_of_the_main_thread(linear, tmp_path):
     assert estimator.latest_checkpoint() == f"{tmp_path}/model.ckpt-2"
 
 
-def test_model_without_a_step_counter_is_refused_for_steps(linear, tmp_path):
+def uncounted_model_fn(features, labels, mode):
+    """A model whose train_op does not increase the global step."""
+    weights = v1.get_variable("w", [3, 1])
+    loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) - labels))
+    rate = v1.train.exponential_decay(0.1, v1.train.get_global_step(), 10, 0.5)
+    train_op = v1.train.GradientDescentOptimizer(rate).minimize(loss)
+    return EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+def uncounted_model_fn_with_saver(features, labels, mode):
+    spec = uncounted_model_fn(features, labels, mode)
+    return spec._replace(scaffold=v1.train.Scaffold(saver=v1.train.Saver()))
+
+
+@pytest.mark.parametrize("model_fn", [uncounted_model_fn, uncounted_model_fn_with_saver])
+@pytest.mark.parametrize("limit", ["steps", "max_steps"])
+def test_model_without_a_step_counter_is_refused_for_steps(linear, tmp_path, model_fn, limit):
+    with pytest.raises(ValueError, match=r"nothing in the graph .* increases the global step"):
+        linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, **{limit: 3})
+
+
+class CountingHook(v1.train.SessionRunHook):
+    """Increases the global step by an operation that it makes in `begin`."""
+
+    def begin(self):
+        self._count = v1.assign_add(v1.train.get_global_step(), 1)
+
+    def after_run(self, run_context, run_values):
+        run_context.session.run(self._count)
+
+
+def test_hook_may_increase_the_global_step(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path, uncounted_model_fn, save_checkpoints_steps=None)
+    estimator.train(linear.input_fn, hooks=[CountingHook()], max_steps=3)
+
+
+class LossesHook(v1.train.SessionRunHook):
+    """Keeps the losses that it finds in the graph."""
+
+    def begin(self):
+        self.names = [loss.op.name for loss in v1.losses.get_losses()]
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+def test_hooks_find_the_loss_once(linear, tmp_path, replicated):
     def model_fn(features, labels, mode):
-        weights = v1.get_variable("w", [3, 1])
-        loss = tf.reduce_mean(tf.square(tf.matmul(features, weights) - labels))
-        rate = v1.train.exponential_decay(0.1, v1.train.get_global_step(), 10, 0.5)
-        train_op = v1.train.GradientDescentOptimizer(rate).minimize(loss)
+        outputs = tf.matmul(features, v1.get_variable("w", [3, 1]))
+        loss = v1.losses.mean_squared_error(labels, outputs)
+        seen.append(len(v1.losses.get_losses()))
+        if scales:
+            loss = tf.multiply(loss, 2.0, name="twice")
+        optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    with pytest.raises(ValueError, match=r"nothing in the graph .* increases the global step"):
-        linear.make_estimator(tmp_path, model_fn).train(linear.input_fn, steps=3)
+    for scales in (False, True):
+        seen, hook = [], LossesHook()
+        model = replicate_model_fn(model_fn, devices=["/cpu:0"] * 2) if replicated else model_fn
+        estimator = linear.make_estimator(tmp_path / str(scales), model)
+        estimator.train(linear.input_fn, hooks=[hook], steps=1)
+        assert set(seen) == {1}  # The model_fn sees only its own losses.
+        if replicated:
+            assert hook.names[-1] == "loss"
+            assert len(hook.names) == 3
+        else:
+            assert len(hook.names) == (2 if scales else 1)
+            assert hook.names[-1].startswith("twice" if scales else "mean_squared_error")
 
 
 def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):

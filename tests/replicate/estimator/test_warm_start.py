@@ -7,12 +7,18 @@ import tensorflow as tf
 
 from replicate.errors import ArgumentTypeError
 from replicate.estimator import CheckpointError, Estimator, RunConfig
-from replicate.estimator.warm_start import VocabInfo, WarmStartSettings, warm_start_settings
+from replicate.estimator.warm_start import (
+    VocabInfo,
+    WarmStartSettings,
+    apply_warm_start,
+    warm_start_settings,
+)
 from replicate.export import SupervisedInputReceiver, TensorServingInputReceiver
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
 from replicate.model_fn import replicate_model_fn
+from replicate.saved.checkpoint_names import add_former_names
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
@@ -90,6 +96,22 @@ def test_renamed_variable(linear, source, begin, tmp_path):
     settings = WarmStartSettings(tmp_path / "source", var_name_to_prev_var_name={"new/w": "w"})
     values = begin(settings, model_fn)
     np.testing.assert_array_equal(values["new/w"], source.get_variable_value("w"))
+
+
+def test_given_name_takes_precedence_over_a_former_one(tmp_path):
+    with tf.Graph().as_default(), v1.Session() as session:
+        given = v1.get_variable("given", initializer=[1.0])
+        former = v1.get_variable("former", initializer=[2.0])
+        session.run([given.initializer, former.initializer])
+        v1.train.Saver().save(session, f"{tmp_path}/model.ckpt")
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable = v1.get_variable("now", initializer=[0.0])
+        add_former_names(variable, ["former"])
+        names = {"now": "given"}
+        settings = WarmStartSettings(str(tmp_path), var_name_to_prev_var_name=names)
+        apply_warm_start(settings)
+        session.run(variable.initializer)
+        assert session.run(variable).tolist() == [1.0]
 
 
 def test_new_vocabulary(source, begin, tmp_path):

@@ -194,7 +194,7 @@ def test_a_signal_is_passed_on_to_all_tasks(supervise, recorder, number, told):
 NEEDED = """
 def save(number, frame):
     say(job, "asked")
-    time.sleep(0.2)
+    time.sleep(0.8 if job == "%s" else 0)
     sys.exit(128 + number)
 signal.signal(signal.SIGTERM, save)
 say("ready")
@@ -203,7 +203,8 @@ while True:
 """
 
 
-def test_parameter_servers_are_asked_to_end_after_chief_and_workers(supervise, recorder):
+@pytest.mark.parametrize("last", ["chief", "worker"])
+def test_parameter_servers_are_asked_to_end_after_chief_and_workers(supervise, recorder, last):
     ready = []
 
     def react(name, text):
@@ -213,7 +214,7 @@ def test_parameter_servers_are_asked_to_end_after_chief_and_workers(supervise, r
                 os.kill(os.getpid(), signal.SIGTERM)
 
     recorder.react = react
-    assert supervise(NEEDED, ps=1).run() == 143
+    assert supervise(NEEDED % last, ps=1).run() == 143
     said = [text for _, text, _ in recorder.lines if text.endswith("asked") or "ended" in text]
     ended = "{} has ended with exit code 143 (SIGTERM)".format
     assert said.index("ps asked") > said.index(ended("chief 0"))

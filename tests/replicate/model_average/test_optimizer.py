@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from replicate.gradient_accumulation import GradientAccumulation
+from replicate.gradients.accumulation import GradientAccumulation
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_average import ModelAverageCustomGetter, ModelAverageOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 

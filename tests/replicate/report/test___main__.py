@@ -72,6 +72,19 @@ def test_the_page_is_opened(model_dir, tmp_path, capsys, monkeypatch, is_found):
     assert ("no browser was found" in capsys.readouterr().err) != is_found
 
 
+@pytest.mark.parametrize("name", ["report.html", "report.md", "report.png", "report_kfac.png"])
+def test_a_link_out_of_the_directory_is_not_written_to(model_dir, tmp_path, capsys, name):
+    needs_the_libraries()
+    folder, other = tmp_path / "small", tmp_path / "other"
+    shutil.copytree(model_dir, folder)
+    other.write_text("mine")
+    (folder / name).symlink_to(other)
+    assert program.main([str(folder)]) == 2
+    told = f"{folder}/{name} is a link out of its directory: remove it"
+    assert capsys.readouterr().err == f"replicate.report: {told}\n"
+    assert other.read_text() == "mine"
+
+
 def test_a_directory_without_events_gives_a_one_line_error(tmp_path, capsys):
     needs_the_libraries()
     assert program.main([str(tmp_path)]) == 2

@@ -49,3 +49,11 @@ def test_event_that_is_no_event_is_refused(tmp_path):
 
 def test_a_folder_without_events_has_no_runs(tmp_path):
     assert read_curves(tmp_path) == {}
+
+
+def test_folders_and_files_that_lead_out_are_left_out(model_dir, tmp_path):
+    (tmp_path / "eval_test").symlink_to(model_dir / "eval_test")
+    (tmp_path / "eval").mkdir()
+    (events,) = (model_dir / "eval_test").iterdir()
+    (tmp_path / "eval" / events.name).symlink_to(events)
+    assert read_curves(tmp_path) == {}

@@ -68,7 +68,7 @@ def test_run_page_holds_everything_about_a_run(run):
     assert page.open == []
     for words in (
         "Report of small",
-        "last step 11 last training loss 0.0625 steps per second 50 towers 2",
+        "last step 11 last training loss 0.0625 (step 11) steps per second 50 towers 2",
         "parameters 1,002,000 started (UTC) 2026-01-02 03:04",
         "training batch 0.0625",
         "test loss lowest 0.75 6 test accuracy highest 0.625 11",
@@ -147,3 +147,10 @@ def test_many_scalars_are_not_all_drawn(tmp_path):
         page = Reader(text)
         assert page.elements.count("figure") == 30
         assert "10 more scalars are not drawn." in page.words
+
+
+def test_last_loss_that_was_logged_has_its_step(tmp_path):
+    curves = {"loss": Curve((1, 101), (2.0, 0.5)), "global_step/sec": Curve((150,), (9.0,))}
+    run = ReportedRun("a", {"training": curves}, read_record(tmp_path))
+    words = "last step 150 last training loss 0.5 (step 101)"
+    assert words in Reader(run_page(run)).words

@@ -12,7 +12,7 @@ def test_page_of_training_and_evaluation(model_dir):
 |  |  |
 |---|---|
 | last step | 11 |
-| loss of the last batch that was logged | 0.0625 |
+| training loss at step 11 | 0.0625 |
 | steps per second | 50 (median; 40 to 60) |
 
 ## Curves
@@ -48,6 +48,22 @@ def test_page_of_an_evaluation_alone_escapes_table_separators():
     text = page("x", {"eval": curves}, {})
     assert "| step | a\\|b |\n|---|---|\n| 11 | nan |" in text
     assert text.endswith("| 20 | nan |\n")
+
+
+def test_names_make_no_links():
+    curve = Curve((1,), (1.0,))
+    names = ["[a](https://b)", "\\[a](x)", "![a](x)", "http://b", "WWW.b"]
+    text = page("[t](http://x)", {"eval_[e](x)": dict.fromkeys(names, curve)}, {})
+    assert "# \\[t\\](http\\://x)\n" in text
+    assert "## Evaluation: \\[e\\](x)\n" in text
+    for shown in (
+        "\\[a\\](https\\://b)",
+        "\\\\\\[a\\](x)",
+        "!\\[a\\](x)",
+        "http\\://b",
+        "WWW\\.b",
+    ):
+        assert f" {shown} |" in text
 
 
 def test_names_neither_end_a_line_nor_begin_an_element():

@@ -83,3 +83,13 @@ def test_values_of_wrong_types_are_text_or_left_out(tmp_path):
     assert [row["variable"] for row in record.variables] == ["['v']"]
     assert (record.variables[0]["parameters"], record.num_parameters) == ("many", 0)
     assert (record.environment, record.settings) == ({}, {"run": {"params": "[2]"}})
+
+
+def test_link_out_of_the_directory_is_not_read(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (tmp_path / "secret.json").write_text('{"params": {"key": "secret"}}')
+    (folder / "config.json").symlink_to(tmp_path / "secret.json")
+    record = read_record(folder)
+    assert record.settings == {}
+    assert "config.json is a link out of this directory, and is not read." in record.notes

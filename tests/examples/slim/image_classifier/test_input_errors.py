@@ -8,7 +8,7 @@ from examples.slim.datasets.tfrecords import tfrecords
 from examples.slim.image_classifier import input_pipeline
 from examples.slim.image_classifier.data_flags import FlagError
 from examples.slim.image_classifier.input_errors import input_errors
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 

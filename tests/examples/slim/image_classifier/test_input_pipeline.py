@@ -7,7 +7,7 @@ import tensorflow as tf
 from examples.slim.datasets.arrays import array_dataset
 from examples.slim.datasets.dataset import Reading
 from examples.slim.image_classifier import input_pipeline
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 IMAGES = np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1) * np.ones([1, 3, 3, 1], np.uint8)

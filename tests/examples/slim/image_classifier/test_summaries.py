@@ -1,5 +1,6 @@
 """Summaries of a training graph, and the steps that write them."""
 
+import dataclasses
 import glob
 
 import numpy as np
@@ -7,8 +8,12 @@ import pytest
 import tensorflow as tf
 
 import replicate
-from examples.slim.image_classifier import training
-from examples.slim.image_classifier.summaries import add_gradient_summaries, writer_hooks
+from examples.slim.image_classifier import clones, training
+from examples.slim.image_classifier.summaries import (
+    add_gradient_summaries,
+    add_summaries,
+    writer_hooks,
+)
 
 v1 = tf.compat.v1
 
@@ -19,6 +24,26 @@ def tags(folder):
         for event in v1.train.summary_iterator(path):
             found |= {value.tag for value in event.summary.value}
     return found
+
+
+def test_tags_of_one_clone_with_two_heads(graph, fake_network, batch, training_settings):
+    settings = training_settings(1)
+    network = dataclasses.replace(settings.network, model_name="two_heads")
+    [clone] = clones.create(network, settings.deployment, *map(tf.constant, batch), True)
+    variables = v1.get_collection(v1.GraphKeys.MODEL_VARIABLES)
+    loss = tf.constant(1.5, name="total_loss")
+    add_summaries(clone, variables, tf.constant(0.5), loss)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        summary = v1.Summary.FromString(session.run(v1.summary.merge_all()))
+    values = {value.tag: value for value in summary.value}
+    assert values["total_loss"].simple_value == 1.5
+    assert {tag for tag in values if tag.startswith("losses/")} == {
+        "losses/softmax_cross_entropy_loss/value",
+        "losses/aux_loss/value",
+    }
+    for variable in variables:
+        assert values[variable.op.name].histo.num == variable.shape.num_elements()
 
 
 @pytest.mark.parametrize("gradients", [False, True])
@@ -36,12 +61,14 @@ def test_event_file(fake_network, batch, training_settings, tmp_path, gradients)
         "activations/Logits",
         "sparsity/Logits",
         "learning_rate",
-        "losses/total",
-        "variables/net/logits/weights",
-        "variables/net/mean",
+        "total_loss",
+        "net/logits/weights",
+        "net/mean",
+        "losses/clone_0/softmax_cross_entropy_loss/value",
     } <= found
-    assert [tag for tag in found if tag.startswith("losses/clone_0/")]
-    assert not [tag for tag in found if "clone_1/logits_loss" in tag], "of the first clone only"
+    assert not [tag for tag in found if tag.startswith("losses/clone_1/")], (
+        "of the first clone only"
+    )
     assert ("gradients/net/logits/weights_norm" in found) == gradients
 
 

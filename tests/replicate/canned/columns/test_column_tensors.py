@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.columns.column_tensors import ColumnTensors
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 fc = tf.feature_column

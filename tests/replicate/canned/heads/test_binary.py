@@ -70,6 +70,11 @@ def test_metrics(evaluated):
     )
 
 
+def test_unknown_summation_method_is_refused():
+    with pytest.raises(ValueError, match=r"must be one of \['careful_.*, got 'trapezoids'\. Leave"):
+        BinaryClassHead(auc_summation_method="trapezoids")
+
+
 def test_metrics_add_up_over_batches(evaluated):
     head = BinaryClassHead("w", name="age")
     whole = (LABELS, LOGITS, FEATURES)
@@ -87,7 +92,7 @@ def test_strings_are_looked_up():
     head = BinaryClassHead(label_vocabulary=["no", "yes"])
     strings = head.loss(["yes", "yes", "no"], LOGITS)
     assert float(strings) == pytest.approx(float(BinaryClassHead().loss(LABELS, LOGITS)))
-    with pytest.raises(ValueError, match=r"smallest_label: -1.0"):
+    with pytest.raises(ValueError, match=r'unknown_labels: \["maybe"\]'):
         head.loss(["yes", "yes", "maybe"], LOGITS)
 
 

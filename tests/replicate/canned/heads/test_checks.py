@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.heads.checks import checked, same_shape, with_last_axis
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.heads.labels import ONE_ID, checked_logits, dense_labels, in_range
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 ADVICE = "Do this."

@@ -96,6 +96,19 @@ def test_areas_are_those_of_tensorflow(graph):
     np.testing.assert_allclose(got[0], rank_statistic(), atol=2e-3)
 
 
+@pytest.mark.parametrize("examples", [1, 3, 80])
+def test_trapezoids_are_those_of_tensorflow(examples, graph):
+    batch = [each.reshape([-1])[:examples] for each in (LABELS, PROBABILITIES, 1 + WEIGHTS)]
+    value, update = v1.metrics.auc(batch[0], batch[1], weights=batch[2], curve="PR")
+    measure = measures.area("PR", "trapezoidal")
+    ours = measure.result(*measure.sums(*map(tf.constant, batch)))
+    with v1.Session() as session:
+        session.run(v1.local_variables_initializer())
+        session.run(update)
+        expected, got = session.run([value, ours])
+    assert got == pytest.approx(expected, abs=1e-6)
+
+
 def rank_statistic():
     """The probability that a positive is ranked above a negative, which is the area under ROC."""
     positive, negative = LABELS.ravel() == 1, LABELS.ravel() == 0

@@ -11,7 +11,7 @@ from replicate.canned.heads.reductions import (
     reduced_loss,
     total_regularization,
 )
-from replicate.towers import tower_build
+from replicate.tower.build import tower_build
 
 v1 = tf.compat.v1
 Old = v1.losses.Reduction

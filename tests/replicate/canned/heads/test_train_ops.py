@@ -5,9 +5,9 @@ import tensorflow as tf
 
 from replicate.canned.heads import RegressionHead
 from replicate.canned.heads.train_ops import make_train_op, write_summaries
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import ModeKeys
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
@@ -49,6 +49,17 @@ def test_optimizer_is_called_as_it_is(model):
     made = train_op(optimizer, variables=[model[1]], loss=model[3])
     assert made is optimizer.minimize.return_value
     optimizer.minimize.assert_called_once_with(model[3], global_step=model[0], var_list=[model[1]])
+
+
+def test_minimize_without_var_list_is_enough_for_all_variables(model):
+    step, first, second, loss = model
+
+    class Older(v1.train.GradientDescentOptimizer):
+        def minimize(self, loss, global_step):
+            return super().minimize(loss, global_step)
+
+    made = train_op(Older(0.5), variables=[second, first], loss=loss)
+    assert run(made, [step, first, second]) == [1, 0.5, 0.5]
 
 
 def test_function_gives_the_operation(model):

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.canned.heads.weights import check_weight_column, example_weights
-from replicate.step_checks import user_errors
+from replicate.graph_ops.checks import user_errors
 
 v1 = tf.compat.v1
 LOGITS = tf.zeros([2, 3])

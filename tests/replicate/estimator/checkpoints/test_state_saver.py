@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from replicate.estimator.checkpoints.state_saver import StateSaver
 from replicate.estimator.log import log
-from replicate.optional_state import OptimizerState
+from replicate.saved.optional_state import OptimizerState
 
 v1 = tf.compat.v1
 

@@ -40,9 +40,14 @@ def run(folder, train_op, loss, steps, **settings):
 def test_loss_and_speed_have_their_tags_and_steps(model, tmp_path):
     events = run(tmp_path, *model, steps=6, save_summary_steps=2, log_step_count_steps=3)
     assert sorted(events.Tags()["scalars"]) == ["global_step/sec", "loss"]
-    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5]
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(1, 0), (3, 2), (5, 4), (6, 5)]
     assert [event.step for event in events.Scalars("global_step/sec")] == [3, 6]
     assert all(event.value > 0 for event in events.Scalars("global_step/sec"))
+
+
+def test_loss_of_the_last_step_is_written_once(model, tmp_path):
+    events = run(tmp_path, *model, steps=5, save_summary_steps=2)
+    assert [event.step for event in events.Scalars("loss")] == [1, 3, 5]
 
 
 def test_summaries_of_the_model_are_written(model, tmp_path):

@@ -5,11 +5,11 @@ import tensorflow as tf
 from replicate.errors import NonFiniteError
 from replicate.estimator.hooks.finite import FiniteVariablesListener, require_finite_loss
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.finite_gradients import watched
+from replicate.gradients.skipping import NonFiniteSkipping
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.graph_ops.finite import watched
 from replicate.model_fn import replicate_model_fn
-from replicate.skipping import NonFiniteSkipping
 from replicate.spec import EstimatorSpec
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 

@@ -1,4 +1,7 @@
+"""Graphs in files: event files, and graph.pbtxt."""
+
 import pathlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from replicate.estimator import Estimator, RunConfig
+from replicate.estimator.hooks import graph_text as module
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.graph_files import (
     GraphFiles,
@@ -15,10 +19,11 @@ from replicate.estimator.hooks.graph_files import (
     graph_digest,
     graph_without_data,
 )
+from replicate.estimator.hooks.graph_text import graph_text, is_text_of
 from replicate.estimator.hooks.saving import build_saver
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec
-from replicate.tower_optimizer import TowerOptimizer
 
 v1 = tf.compat.v1
 
@@ -310,3 +315,29 @@ def test_small_constants_and_functions_of_the_model_keep_their_values(graph):
     bodies = [node for function in stripped.library.function for node in function.node_def]
     assert any(node.op == "Const" for node in bodies)
     assert all(node.op != "Placeholder" for node in bodies)
+
+
+@pytest.fixture
+def graph_def():
+    """Numbers, strings, control flow and functions."""
+    with tf.Graph().as_default() as graph:
+        numbers = tf.constant([1 / 3, 1e-30, float("inf"), float("nan"), -0.0])
+        texts = tf.strings.reduce_join([b'"\xff\n', "é".encode()], separator="\t'")
+        squares = tf.map_fn(lambda x: x * x, numbers)
+        tf.stack([tf.strings.as_string(squares[0]), texts])
+    return graph.as_graph_def(add_shapes=True)
+
+
+@pytest.mark.parametrize("can_parse_str", [True, False])
+def test_text_parses_to_the_same_graph(graph_def, can_parse_str):
+    with mock.patch.object(module, "_can_parse_str", return_value=can_parse_str):
+        assert is_text_of(graph_text(graph_def), graph_def)
+
+
+def test_str_is_used_here():
+    assert module._can_parse_str()
+
+
+@pytest.mark.parametrize("before", ["goo.gle/debug ", 'node { name: "other" }'])
+def test_text_with_more_in_it_is_not_the_text(graph_def, before):
+    assert not is_text_of(before + str(graph_def), graph_def)

@@ -73,3 +73,13 @@ def test_failures_of_one_writer_give_one_warning(tmp_path, caplog):
     for step in range(3):
         append_metrics(str(tmp_path), step, {}, optional)
     assert caplog.text.count("cannot be written") == 1
+
+
+def test_link_out_of_the_directory_is_not_written_to(tmp_path, caplog):
+    other, folder = tmp_path / "other", tmp_path / "run"
+    folder.mkdir()
+    other.write_text("mine")
+    (folder / METRICS_FILE).symlink_to(other)
+    append_metrics(str(folder), 4, {"loss": 1.0})
+    assert other.read_text() == "mine"
+    assert "metrics.jsonl cannot be written: it is a link to a file outside" in caplog.text

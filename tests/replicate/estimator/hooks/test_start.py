@@ -7,7 +7,7 @@ from model_deploy import device_plan
 from replicate.estimator import RunConfig
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.hooks.start import StartHook
-from replicate.recorded_plan import record_plan
+from replicate.tower.recorded_plan import record_plan
 
 v1 = tf.compat.v1
 

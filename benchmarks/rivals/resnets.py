@@ -1,0 +1,75 @@
+"""Residual networks for small images, in TensorFlow 1's functions only.
+
+Programs of this project and of tensorflow/kfac build these, each in its own TensorFlow. This module
+imports nothing but TensorFlow.
+
+References:
+  He, Zhang, Ren & Sun (2015), "Deep Residual Learning for Image Recognition", arXiv 1512.03385,
+  §4.2 (6n + 2 layers for images of 32×32: ResNet-20 has n = 3, ResNet-56 has n = 9).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+CLASSES = 10
+SIDE = 32
+"""Height and width of the images, in pixels."""
+UNITS: Mapping[str, int] = {"resnet20": 3, "resnet56": 9}
+"""Units of two convolutions in each of the three stages, n in the paper, by network."""
+_STAGE_CHANNELS = (16, 32, 64)
+
+
+def logits(images: Any, units: int) -> Any:
+    """Returns the logits [batch, `CLASSES`] of images [batch, side, side, 3].
+
+    Args:
+      images: The images.
+      units: Units in each stage, ≥ 1.
+    """
+    outputs = tf.nn.relu(_convolve(images, "first", _STAGE_CHANNELS[0], 1))
+    for stage, channels in enumerate(_STAGE_CHANNELS):
+        for unit in range(units):
+            stride = 2 if stage and not unit else 1
+            with v1.variable_scope(f"stage{stage}_unit{unit}"):
+                outputs = _unit(outputs, channels, stride)
+    features = tf.reduce_mean(outputs, axis=[1, 2])
+    with v1.variable_scope("logits"):
+        weights = v1.get_variable("weights", [features.shape[-1], CLASSES])
+        bias = v1.get_variable("bias", [CLASSES], initializer=v1.zeros_initializer())
+        return features @ weights + bias
+
+
+def random_images(batch_size: int, side: int = SIDE) -> Any:
+    """Returns the same random images in each run, [batch_size, side, side, 3]."""
+    return tf.random.stateless_uniform([batch_size, side, side, 3], seed=[1, 2])
+
+
+def mean_loss(scores: Any) -> Any:
+    """Returns the mean cross entropy of logits [batch, `CLASSES`], shape []."""
+    labels = tf.range(scores.shape[0]) % CLASSES
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=scores)
+    )
+
+
+def _unit(inputs: Any, channels: int, stride: int) -> Any:
+    shortcut = inputs
+    if stride != 1:
+        shortcut = _convolve(inputs, "shortcut", channels, stride, size=1)
+    outputs = tf.nn.relu(_convolve(inputs, "conv1", channels, stride))
+    return tf.nn.relu(shortcut + _convolve(outputs, "conv2", channels, 1))
+
+
+def _convolve(inputs: Any, name: str, channels: int, stride: int, size: int = 3) -> Any:
+    """Returns a convolution, normalized over the batch."""
+    with v1.variable_scope(name):
+        shape = [size, size, inputs.shape[-1], channels]
+        filters = v1.get_variable("weights", shape, initializer=v1.initializers.he_normal())
+        outputs = tf.nn.conv2d(inputs, filters, stride, "SAME")
+        scale = v1.get_variable("gamma", [channels], initializer=v1.ones_initializer())
+        shift = v1.get_variable("beta", [channels], initializer=v1.zeros_initializer())
+        return v1.nn.fused_batch_norm(outputs, scale, shift, is_training=True)[0]

@@ -1,0 +1,190 @@
+"""Time from an empty graph to the end of the first step: K-FAC, momentum SGD and tensorflow/kfac.
+
+Each case has its own process, and the cases take turns. With control flow v1 the process calls
+`disable_v2_behavior()`, as old programs do; with v2 it only disables eager execution.
+
+    python -m benchmarks.start --network=resnet20 --rival=tensorflow-kfac --repeats=3
+"""
+
+import itertools
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from absl import flags
+
+from benchmarks import harness
+from benchmarks.resnet_kfac import NETWORK_NAMES, OPTIMIZERS
+from benchmarks.rivals import environments
+
+CONTROL_FLOWS = ("v1", "v2")
+OURS = "this project"
+RIVAL_NETWORKS = ("resnet20", "resnet56")
+"""Networks that the rival's program builds."""
+
+Record: TypeAlias = Mapping[str, float]
+"""What `benchmarks.rivals.first_step.measure` returns."""
+
+FLAGS = flags.FLAGS
+
+
+class Case(NamedTuple):
+    """A program whose start is measured.
+
+    Attributes:
+      network: Network that it trains.
+      control_flow: "v1" or "v2".
+      optimizer: One of `OPTIMIZERS`.
+      towers: Number of towers.
+      maker: `OURS`, or a key of `environments.RIVALS`.
+    """
+
+    network: str
+    control_flow: str
+    optimizer: str
+    towers: int
+    maker: str = OURS
+
+    @property
+    def label(self) -> str:
+        """Text of the case in the table."""
+        towers = f", {self.towers} towers" if self.towers > 1 else ""
+        return f"{self.network} {self.control_flow} {self.optimizer}{towers}, {self.maker}"
+
+
+def cases() -> list[Case]:
+    """Returns the chosen cases; those of rivals stand before ours that they are compared with."""
+    found = []
+    for network, control_flow in itertools.product(FLAGS.network, FLAGS.control_flow):
+        if network in RIVAL_NETWORKS:
+            found += [Case(network, control_flow, "K-FAC", 1, rival) for rival in FLAGS.rival]
+        found += [
+            Case(network, control_flow, optimizer, towers)
+            for optimizer, towers in itertools.product(FLAGS.optimizer, FLAGS.towers)
+        ]
+    return found
+
+
+def measure_here(case: Case) -> Record:
+    """Measures a case of ours in this process."""
+    devices = harness.divide_cpu(case.towers)
+    import tensorflow as tf  # noqa: PLC0415
+
+    from benchmarks.rivals import first_step  # noqa: PLC0415
+    from benchmarks.start import start_programs  # noqa: PLC0415
+
+    if case.control_flow == "v1":
+        tf.compat.v1.disable_v2_behavior()
+    else:
+        tf.compat.v1.disable_eager_execution()
+    return first_step.measure(
+        lambda: start_programs.build(
+            case.network, case.optimizer, devices, spread_inverses=FLAGS.spread_inverses
+        )
+    )
+
+
+def measure_elsewhere(case: Case, pythons: Mapping[str, str]) -> Record:
+    """Measures a case in a process of its own.
+
+    Args:
+      case: The case.
+      pythons: Python of each rival's environment.
+    """
+    if case.maker == OURS:
+        options = [
+            f"--network={case.network}",
+            f"--control_flow={case.control_flow}",
+            f"--optimizer={case.optimizer}",
+            f"--towers={case.towers}",
+            f"--spread_inverses={FLAGS.spread_inverses}",
+        ]
+        command = [sys.executable, "-m", "benchmarks.start", "--here", *options]
+    else:
+        arguments = (case.network, case.optimizer, case.control_flow)
+        command = environments.command(case.maker, pythons[case.maker], "starts", *arguments)
+    found: Record = harness.read_json(command, f"start {case.label}")
+    return found
+
+
+def seconds(records: Sequence[Record]) -> list[float]:
+    """Returns the seconds from the empty graph to the end of the first step, of each repeat."""
+    return [sum(each[part] for part in ("build", "initialize", "first step")) for each in records]
+
+
+def lines(found: Mapping[Case, Sequence[Record]]) -> Iterator[str]:
+    """Yields the lines of a table; ratios compare with K-FAC of the rival, in the same turn."""
+    yield (
+        f"{'case':<48}{'build':>8}{'init':>7}{'step 1':>8}{'total s':>22}{'ratio':>20}"
+        f"{'operations':>12}{'in functions':>14}{'build MB':>10}"
+    )
+    for case, records in found.items():
+        middle = {part: statistics.median(each[part] for each in records) for part in records[0]}
+        total = seconds(records)
+        yield (
+            f"{case.label:<48}{middle['build']:>8.1f}{middle['initialize']:>7.1f}"
+            f"{middle['first step']:>8.1f}{harness.spread(total, 1):>22}"
+            f"{_ratio(case, total, found):>20}{middle['operations']:>12,.0f}"
+            f"{middle['in functions']:>14,.0f}{middle['build MB']:>10.0f}"
+        )
+
+
+def _ratio(case: Case, total: Sequence[float], found: Mapping[Case, Sequence[Record]]) -> str:
+    rivals = [
+        other
+        for other in found
+        if other.maker != OURS and other._replace(maker=OURS) == case._replace(towers=1)
+    ]
+    if case in rivals or not rivals:
+        return ""
+    return harness.spread(harness.ratios(total, seconds(found[rivals[0]])), 2)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Measures one case in this process with --here; else all of them, and saves the results."""
+    del argv
+    if FLAGS.here:
+        case = Case(FLAGS.network[0], FLAGS.control_flow[0], FLAGS.optimizer[0], FLAGS.towers[0])
+        print(json.dumps(measure_here(case)))
+        return
+    pythons = {rival: environments.install(rival, FLAGS.environments) for rival in FLAGS.rival}
+    found: dict[Case, list[Record]] = {case: [] for case in cases()}
+    for _ in range(FLAGS.repeats):
+        for case, records in found.items():
+            records.append(measure_elsewhere(case, pythons))
+    print("\n".join(lines(found)))
+    if FLAGS.json:
+        measured = [{**case._asdict(), "records": records} for case, records in found.items()]
+        harness.write_record(FLAGS.json, measured)
+    if FLAGS.picture:
+        groups: dict[str, dict[str, list[float]]] = {}
+        for case, records in found.items():
+            bars = groups.setdefault(f"{case.network}, {case.control_flow}", {})
+            name = f"{case.optimizer}, {case.towers}, {case.maker}"
+            bars[name] = seconds(records)
+        harness.draw_bars(FLAGS.picture, groups, "From an empty graph to the first step", "seconds")
+
+
+def define_flags() -> None:
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    flags.DEFINE_multi_enum(
+        "network", list(RIVAL_NETWORKS), NETWORK_NAMES, "Network; may be repeated."
+    )
+    flags.DEFINE_multi_enum(
+        "control_flow", list(CONTROL_FLOWS), CONTROL_FLOWS, "Control flow; may be repeated."
+    )
+    flags.DEFINE_multi_enum("optimizer", list(OPTIMIZERS), OPTIMIZERS, "May be repeated.")
+    flags.DEFINE_multi_integer("towers", [1, 4], "Towers; may be repeated.", lower_bound=1)
+    flags.DEFINE_bool("spread_inverses", False, "Compute the inverses one by one.")
+    flags.DEFINE_integer("repeats", 3, "Starts of each case.", lower_bound=1)
+    flags.DEFINE_string("json", None, "File to write the measurements to.")
+    flags.DEFINE_string("picture", None, "PNG file to draw the times to.")
+    flags.DEFINE_bool("here", False, "Print the record of one case as JSON.")
+    environments.define_flags("starts")
+
+
+if __name__ == "__main__":
+    define_flags()
+    harness.run(main)

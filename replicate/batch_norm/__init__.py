@@ -1,0 +1,1 @@
+"""Batch normalization over towers: its updates are found, and merged or made in turn."""

@@ -1,0 +1,240 @@
+"""Running statistics of the batch (batch normalization's moving averages) over several towers.
+
+Each tower sees only its own shard, so its updates of the shared moving averages differ from the
+other towers'. Each tower after the first therefore updates its own copy of these variables. Once a
+step the copies and the shared variables are merged. A skipped step restores the previous values.
+
+Update operations are those in UPDATE_OPS, and assignments in no collection of values computed from
+the batch: those of Keras layers, and those that the loss or the gradients wait for, such as those
+of layers with `updates_collections=None`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import tensorflow as tf
+
+from model_deploy.devices import CPU
+from model_deploy.local_variables import on_task
+from replicate._types import Operation, Tensor, Variable
+from replicate.arguments import check_choice
+from replicate.batch_norm.search import UpdateSearch
+from replicate.batch_norm.variable_copies import VariableCopies, assign_all, read_all
+from replicate.batch_norm.variables_in_turn import VariablesInTurn
+
+v1 = tf.compat.v1
+
+UpdateOps: TypeAlias = Literal["first", "all", "mean"]
+"""Towers whose updates count: the first one, all in turn, or the mean of all."""
+
+
+class BatchStatistics:
+    """The update operations of the towers of one replicated call."""
+
+    def __init__(self, update_ops: UpdateOps):
+        """Starts with no tower.
+
+        Args:
+          update_ops: "mean" sets each statistic to the mean of the towers' updated values, weighted
+            by their rows (an integer statistic to the first tower's value); "first" sets it to the
+            first tower's value; "all" lets every tower update the shared variable, one after the
+            other.
+
+        Raises:
+          ValueError: `update_ops` has another value.
+        """
+        check_choice("update_ops", update_ops, UpdateOps)
+        self._update_ops = update_ops
+        self._updates: list[list[Operation]] = []
+        self._weights: list[Tensor] = []
+        self._cast_weights: dict[tf.DType, list[Tensor]] = {}
+        self._statistics: list[Variable] = []
+        """Shared variables that the updates assign."""
+        self._copies: dict[Any, list[Variable]] = {}
+        """Reference of each statistic → its copies, in the order of the towers."""
+        self._maker = VariableCopies()
+        self._in_turn = VariablesInTurn()
+
+    def record(
+        self,
+        operations: Collection[Operation],
+        in_collection: Iterable[Any],
+        batch: Collection[Tensor],
+        unlisted: Iterable[Variable],
+        asked_for: Iterable[Variable],
+        ends: Sequence[Operation],
+        weight: Tensor,
+    ) -> None:
+        """Records the updates of a tower that has been built. Towers are recorded in order.
+
+        Args:
+          operations: All operations of the tower.
+          in_collection: Operations and tensors that the tower added to UPDATE_OPS.
+          batch: Tensors of its shard.
+          unlisted: Variables whose assignments are updates even if they are in no collection and
+            nothing waits for them.
+          asked_for: Other variables of the tower.
+          ends: Operations that end the tower's losses and gradients.
+          weight: Rows of the shard ÷ rows of the batch.
+        """
+        updates = UpdateSearch(operations, batch, ends).updates(
+            [entry if isinstance(entry, tf.Operation) else entry.op for entry in in_collection],
+            self._operations_of(unlisted),
+            self._operations_of(asked_for),
+        )
+        if not self._updates:
+            self._statistics = [
+                variable
+                for variable in v1.global_variables()
+                if variable.op in updates.assigned and not variable.trainable
+            ]
+            self._copies = {variable.ref(): [] for variable in self._statistics}
+        self._updates.append(updates.done)
+        self._weights.append(weight)
+        if self._update_ops == "all":
+            self._in_turn.record(self._statistics, updates.runs, updates.done)
+
+    def substitute(
+        self, device: str, suspended: Callable[[], Any]
+    ) -> Callable[[Variable], Variable]:
+        """Returns a function from a statistic to the next tower's own copy or view of it.
+
+        Args:
+          device: Device of the tower.
+          suspended: Makes a context in which new variables do not belong to a tower.
+        """
+        made: dict[Any, Variable] = {}
+
+        def own(variable: Variable) -> Variable:
+            reference = variable.ref()
+            if reference not in self._copies:
+                return variable
+            if self._update_ops == "all":
+                if reference not in made:
+                    with suspended():
+                        made[reference] = self._in_turn.view(variable)
+                return made[reference]
+            if not made:
+                with suspended():
+                    copies = self._maker.on(device, self._statistics, "tower")
+                for statistic, copy in zip(self._statistics, copies, strict=True):
+                    made[statistic.ref()] = copy
+                    self._copies[statistic.ref()].append(copy)
+            return made[reference]
+
+        return own
+
+    def merged(self, skipped: Sequence[Tensor] = (), task: str = "") -> Operation | None:
+        """Returns the operation that runs all updates and merges the copies; None without updates.
+
+        Args:
+          skipped: Boolean scalars. If any of them is True, the statistics get back the values that
+            they had before the step.
+          task: Job and task that store these values; "" if the device scopes name none.
+        """
+        updates = [update for tower in self._updates for update in tower]
+        if not updates:
+            return None
+        with v1.name_scope("batch_statistics"):
+            with v1.device(CPU):
+                updated = v1.group(*updates)
+                is_skipped = tf.reduce_any(tf.stack(skipped)) if skipped else None
+            packs = [self._in_towers(pack) for pack in self._packs()]
+            packs = [pack for pack in packs if len(pack) > 1 or skipped]
+            with v1.control_dependencies([updated]):
+                values = self._read(packs)
+            assigned = [
+                assignment
+                for pack in packs
+                for assignment in self._merge_pack(pack, values, is_skipped, task)
+            ]
+            assignments = assign_all(assigned)
+            with v1.device(CPU):
+                return v1.group(updated, *assignments, name="update")
+
+    def _packs(self) -> list[list[Variable]]:
+        """Groups statistics of one type, shape and device, which are merged together."""
+        packs: dict[Any, list[Variable]] = {}
+        for variable in self._statistics:
+            shape = variable.shape
+            key = tuple(shape.as_list()) if shape.is_fully_defined() else variable.ref()
+            packs.setdefault((key, variable.dtype, variable.device), []).append(variable)
+        return list(packs.values())
+
+    def _in_towers(self, pack: Sequence[Variable]) -> list[tuple[Variable, ...]]:
+        """Returns a pack's variables for each tower: shared variables first, then the copies."""
+        copies = zip(*(self._copies[variable.ref()] for variable in pack), strict=True)
+        return [tuple(pack), *copies]
+
+    def _averaged(self, towers: Sequence[tuple[Variable, ...]]) -> Sequence[tuple[Variable, ...]]:
+        """Selects the towers whose variables are averaged."""
+        is_mean = self._update_ops == "mean" and towers[0][0].dtype.is_floating
+        return towers if is_mean else towers[:1]
+
+    def _read(self, packs: Iterable[Sequence[tuple[Variable, ...]]]) -> dict[Any, Tensor]:
+        """Reads the variables that are averaged. Returns values by the variables' references."""
+        variables = [
+            variable for towers in packs for tower in self._averaged(towers) for variable in tower
+        ]
+        values = read_all(variables)
+        return {variable.ref(): value for variable, value in zip(variables, values, strict=True)}
+
+    def _merge_pack(
+        self,
+        towers: Sequence[tuple[Variable, ...]],
+        read: Mapping[Any, Tensor],
+        skipped: Tensor | None,
+        task: str,
+    ) -> list[tuple[Variable, Tensor]]:
+        """Computes the merged values of a pack.
+
+        Returns:
+          (variable, value) pairs to assign.
+        """
+        values = [_stacked(variables, read) for variables in self._averaged(towers)]
+        merged: list[tuple[Variable, Tensor]] = []
+        with v1.device(towers[0][0].device):
+            value = self._weighted_sum(values) if len(values) > 1 else values[0]
+            if skipped is not None:
+                device = on_task(task, towers[0][0].device)
+                last = self._maker.packed(device, towers[0], "batch_statistics/last")
+                value = tf.where(skipped, last.read_value(), value)
+                merged.append((last, value))
+        changed = towers if len(values) > 1 or skipped is not None else towers[1:]
+        for variables in changed:
+            merged += zip(variables, _parts(variables, value), strict=True)
+        return merged
+
+    def _weighted_sum(self, values: Sequence[Tensor]) -> Tensor:
+        weighted = []
+        for value, weight in zip(values, self._weights_as(values[0].dtype), strict=True):
+            with v1.device(value.device):
+                # An empty shard's value, which may be NaN, counts as zero.
+                weighted.append(tf.math.multiply_no_nan(value, weight))
+        return v1.add_n(weighted)
+
+    def _weights_as(self, dtype: tf.DType) -> list[Tensor]:
+        if dtype not in self._cast_weights:
+            self._cast_weights[dtype] = [tf.cast(weight, dtype) for weight in self._weights]
+        return self._cast_weights[dtype]
+
+    def _operations_of(self, variables: Iterable[Variable]) -> set[Operation]:
+        """Returns the operations of the variables, their copies and their views."""
+        owned: set[Operation] = set()
+        for variable in variables:
+            if not variable.trainable:
+                owned.update(each.op for each in (variable, *self._copies.get(variable.ref(), [])))
+                owned.update(self._in_turn.operations_of(variable))
+        return owned
+
+
+def _stacked(variables: Sequence[Variable], read: Mapping[Any, Tensor]) -> Tensor:
+    """Stacks values of variables of one shape on their device: [variables, ...]."""
+    with v1.device(variables[0].device):
+        return tf.stack([read[variable.ref()] for variable in variables])
+
+
+def _parts(variables: Sequence[Variable], values: Tensor) -> list[Tensor]:
+    """Splits values along the first axis, on the device of the variables."""
+    with v1.device(variables[0].device):
+        return list(tf.unstack(values, num=len(variables)))

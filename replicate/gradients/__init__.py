@@ -1,0 +1,1 @@
+"""TowerOptimizer, and the stages of an update: sum → judge → accumulate → clip → apply."""

@@ -1,0 +1,181 @@
+"""Rules that decide if the gradients of a step may be applied.
+
+The second stage of an update, after the sum over towers. Without settings, a NaN or an infinity
+fails the step. With a loss scale or `skip_nonfinite`, the step is skipped and counted instead.
+`graph_ops.finite` finds the tensors that are not finite; `skipping` and `loss_scale` own the
+counters.
+"""
+
+import abc
+import typing
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from model_deploy.devices import CPU
+from model_deploy.gradients import gradient_values
+from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.gradients.loss_scale import LossScaling, all_finite
+from replicate.gradients.skipping import NonFiniteSkipping
+from replicate.graph_ops.conditional import run_if
+from replicate.graph_ops.finite import Watched, require_finite, watched_all
+from replicate.tower.build import TowerGradients
+
+v1 = tf.compat.v1
+
+
+class StepAcceptance(abc.ABC):
+    """Rule that decides if the gradients of a step may be applied."""
+
+    @abc.abstractmethod
+    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+        """Returns operations that fail a step which must not be applied.
+
+        Args:
+          towers: Gradients of each tower.
+        """
+
+    @abc.abstractmethod
+    def judge(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> Tensor | None:
+        """Returns True if the step may be applied: a boolean scalar. None: every step may.
+
+        Args:
+          towers: Gradients of each tower.
+          summed: Their sums over towers.
+        """
+
+    @abc.abstractmethod
+    def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
+        """Returns an operation that runs `train_op`, then counts the step.
+
+        Args:
+          accepted: Result of `judge`.
+          train_op: Applies the gradients of an accepted step.
+        """
+
+
+def step_acceptance(
+    skipping: NonFiniteSkipping | None, scaling: LossScaling | None
+) -> StepAcceptance:
+    """Chooses the rule for an optimizer's settings.
+
+    Args:
+      skipping: State of `skip_nonfinite`, if that is set.
+      scaling: State of the loss scale, if there is one.
+    """
+    if skipping is not None:
+        return SkipNonFinite(skipping, scaling)
+    return FailOnNonFinite() if scaling is None else SkipOverflow(scaling)
+
+
+@typing.final
+class FailOnNonFinite(StepAcceptance):
+    """Fails a step with `NonFiniteError` if any tower's gradient is not finite."""
+
+    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+        """Returns the operation that fails the step, if any gradient is watched."""
+        entries = _watched(towers)
+        if not entries:
+            return []
+        with v1.name_scope("finite_gradients"):
+            return [require_finite(entries)]
+
+    def judge(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> None:
+        """Returns None: a step that has not failed is applied."""
+        del towers, summed
+
+    def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
+        """Returns `train_op`: nothing is counted."""
+        del accepted
+        return train_op
+
+
+@typing.final
+class SkipOverflow(StepAcceptance):
+    """Skips a step if a sum of gradients is not finite, and shrinks the loss scale."""
+
+    def __init__(self, scaling: LossScaling):
+        """Takes the state of the loss scale."""
+        self._scaling = scaling
+
+    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+        """Returns nothing: no step fails."""
+        del towers
+        return []
+
+    def judge(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> Tensor:
+        """Returns True if all sums are finite, a boolean scalar."""
+        del towers
+        return all_finite(summed)
+
+    def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
+        """Returns an operation that runs `train_op`, then updates the loss scale."""
+        with v1.control_dependencies([train_op]), v1.device(CPU):
+            return v1.group(self._scaling.update(accepted))
+
+
+@typing.final
+class SkipNonFinite(StepAcceptance):
+    """Skips a step if a loss or gradient is not finite; fails after too many in a row.
+
+    With a loss scale, a gradient that is not finite under a finite loss is an overflow: the step is
+    skipped without being counted, as long as the scale can shrink.
+    """
+
+    def __init__(self, skipping: NonFiniteSkipping, scaling: LossScaling | None):
+        """Takes the state of `skip_nonfinite`, and that of the loss scale if there is one."""
+        self._skipping = skipping
+        self._scaling = scaling
+
+    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+        """Returns nothing: evaluating the result of `judge` fails the step."""
+        del towers
+        return []
+
+    def judge(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> Tensor:
+        """Returns True if all losses, gradients and sums are finite, a boolean scalar."""
+        entries = _watched(towers)
+        if len(towers) > 1:
+            entries += _watched_sums(summed)
+        with v1.device(CPU):
+            may_overflow = None if self._scaling is None else self._scaling.can_shrink()
+            return self._skipping.judge(entries, may_overflow)
+
+    def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
+        """Returns an operation that runs `train_op`, then updates the counters and the scale."""
+        with v1.control_dependencies([train_op]), v1.device(CPU):
+            return v1.group(self._skipping.count(accepted), *self._scale_updates(accepted))
+
+    def _scale_updates(self, accepted: Tensor | None) -> list[Operation]:
+        """Returns the update of the loss scale, which leaves out steps counted as skipped."""
+        scaling = self._scaling
+        if scaling is None:
+            return []
+        is_not_skipped = tf.logical_not(self._skipping.skipped)
+        return [run_if(is_not_skipped, lambda: scaling.update(accepted))]
+
+
+def _watched(towers: Sequence[TowerGradients]) -> list[Watched]:
+    return [entry for tower in towers for entry in tower.watched]
+
+
+def _watched_sums(summed: Sequence[tuple[Gradient, Variable]]) -> list[Watched]:
+    """Watches the sums of gradients, each on its device."""
+    by_device: dict[str, list[tuple[Tensor, str]]] = {}
+    for gradient, variable in summed:
+        values = gradient_values(gradient)
+        description = f"Summed over towers, gradient of {variable.op.name}"
+        by_device.setdefault(values.device, []).append((values, description))
+    entries: list[Watched] = []
+    for device, described in by_device.items():
+        with v1.device(device):
+            entries += watched_all(described)
+    return entries

@@ -1,0 +1,140 @@
+"""One update from the gradients of all towers: sum → judge → accumulate → clip → apply.
+
+Each stage is an object with one job. `UpdateStages.build` calls them in order. `TowerOptimizer`
+makes the stages from its settings.
+"""
+
+import contextlib
+import dataclasses
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from model_deploy.devices import CPU
+from model_deploy.gradients import gradient_values, with_values
+from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.gradients.acceptance import StepAcceptance
+from replicate.gradients.accumulation import GradientAccumulation, GradientsAndVariables
+from replicate.gradients.sum import GradientSum
+from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
+
+v1 = tf.compat.v1
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class GradientClipping:
+    """Scales gradients down to a global norm.
+
+    Attributes:
+      norm: Largest global norm, > 0; None: gradients stay as they are.
+    """
+
+    norm: float | None
+
+    def clip(self, gradients_and_variables: GradientsAndVariables) -> GradientsAndVariables:
+        """Returns the gradients with at most the global norm, each with its variable."""
+        if self.norm is None:
+            return gradients_and_variables
+        gradients, variables = zip(*gradients_and_variables, strict=True)
+        # The norm is summed where the first gradient is. The gradients stay on their devices.
+        with v1.device(gradient_values(gradients[0]).device):
+            clipped, _ = tf.clip_by_global_norm(gradients, self.norm)
+        return list(zip(clipped, variables, strict=True))
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class GradientApplication:
+    """Lets an optimizer apply gradients.
+
+    Attributes:
+      optimizer: The optimizer.
+      global_step: Variable that the optimizer increments once an update.
+      name: Name of the operation.
+    """
+
+    optimizer: v1.train.Optimizer
+    global_step: Variable | None
+    name: str | None
+
+    def apply(self, gradients_and_variables: GradientsAndVariables) -> Operation:
+        """Returns the operation that applies the gradients."""
+        control: Any = contextlib.nullcontext()
+        if is_synchronous(self.optimizer):
+            # Drops control dependencies: the optimizer's queue runner would run the step again.
+            gradients_and_variables = [
+                (with_values(gradient, tf.identity(gradient_values(gradient))), variable)
+                for gradient, variable in gradients_and_variables
+            ]
+            control = v1.control_dependencies(None)
+        with control:
+            return self.optimizer.apply_gradients(
+                gradients_and_variables, global_step=self.global_step, name=self.name
+            )
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class UpdateStages:
+    """Stages of an update, in the order in which they run.
+
+    Attributes:
+      gradient_sum: Sums the gradients over towers.
+      acceptance: Decides if the step may be applied.
+      accumulation: Adds the gradients to those of earlier steps.
+      clipping: Limits the norm of the update's gradients.
+      application: Lets the wrapped optimizer apply them.
+    """
+
+    gradient_sum: GradientSum
+    acceptance: StepAcceptance
+    accumulation: GradientAccumulation
+    clipping: GradientClipping
+    application: GradientApplication
+
+    def build(self, towers: Sequence[TowerGradients]) -> Operation:
+        """Returns the operation that makes a training step.
+
+        Args:
+          towers: Gradients of each tower.
+        """
+        summed = self.gradient_sum.sum(towers)
+        computed = [*_other_ends(towers), *values_of(summed), *self.acceptance.requirements(towers)]
+        with v1.device(CPU):
+            all_computed = v1.group(*computed)
+        with v1.control_dependencies([all_computed]):
+            with v1.name_scope("gradient_aggregating"):
+                accepted = self.acceptance.judge(towers, summed)
+            v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
+            update = self.accumulation.add(summed, accepted)
+            train_op = update.run(lambda total: self.application.apply(self.clipping.clip(total)))
+        return self.acceptance.record(accepted, train_op)
+
+
+def is_synchronous(optimizer: v1.train.Optimizer) -> bool:
+    """Returns True for an optimizer that waits for the gradients of other workers."""
+    return isinstance(optimizer, v1.train.SyncReplicasOptimizer)
+
+
+def values_of(gradients_and_variables: Iterable[tuple[Gradient | None, Variable]]) -> list[Tensor]:
+    """Returns the values of the gradients that are not None."""
+    return [
+        gradient_values(gradient) for gradient, _ in gradients_and_variables if gradient is not None
+    ]
+
+
+def _other_ends(towers: Iterable[TowerGradients]) -> list[Operation]:
+    """Returns the ends of towers that wait for more than gradients (control dependencies).
+
+    The sums wait for all other ends already, and a second edge would slow down each step.
+    """
+    return [
+        tower.done
+        for tower in towers
+        if not {tensor.op for tensor in values_of(tower.gradients_and_variables)}.issuperset(
+            tower.done.control_inputs
+        )
+    ]

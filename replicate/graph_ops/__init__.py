@@ -1,0 +1,1 @@
+"""Small parts of graphs: conditionals, checks in a step, finite values, described operations."""

@@ -1,0 +1,1 @@
+"""Results of the towers, merged into one EstimatorSpec: losses, predictions, outputs, metrics."""

@@ -1,0 +1,124 @@
+"""Merging of the towers' specs into one that an Estimator runs.
+
+In TRAIN the result is the spec of the last tower, whose train_op applies the gradients of all
+towers. In EVAL and PREDICT it is the spec of the first tower, with metrics over the whole batch and
+predictions in the order of its rows.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from model_deploy.gradients import add_in_order
+from replicate._types import Operation, Spec, Tensor, Variable
+from replicate.results.metrics import merge_metrics
+from replicate.spec import ModeKeys
+
+v1 = tf.compat.v1
+
+_OPERATION_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+
+
+def merge_specs(
+    mode: str,
+    specs: Sequence[Spec],
+    metric_variables: Sequence[Sequence[Variable]],
+    device: str,
+    rows: Tensor | None = None,
+    updates: Sequence[Operation] = (),
+) -> Spec:
+    """Merges the specs of all towers.
+
+    Args:
+      mode: One of `ModeKeys`.
+      specs: The EstimatorSpec of each tower, with losses already scaled.
+      metric_variables: The metric variables of each tower.
+      device: Device of the merging operations.
+      rows: Rows of the batch if the shards contain added rows, else None.
+      updates: Operations that run in every training step besides train_op.
+
+    Returns:
+      A spec of the same type. A single spec without updates is returned unchanged.
+
+    Raises:
+      TypeError: A prediction or an export output is of a kind that cannot be merged.
+      ValueError: Towers made different numbers of metric variables.
+    """
+    if updates:
+        train_op = v1.group(specs[-1].train_op, *updates, name="train_op_with_updates")
+        specs = [*specs[:-1], specs[-1]._replace(train_op=train_op)]
+    if len(specs) == 1:
+        return specs[0]
+    with v1.device(device):
+        if mode == ModeKeys.TRAIN:
+            return specs[-1]._replace(loss=_total_loss(specs))
+        if mode == ModeKeys.EVAL:
+            metrics = merge_metrics([spec.eval_metric_ops for spec in specs], metric_variables)
+            return specs[0]._replace(
+                loss=_total_loss(specs),
+                eval_metric_ops=metrics,
+                predictions=_concatenated([spec.predictions for spec in specs], rows),
+            )
+        return specs[0]._replace(
+            predictions=_concatenated([spec.predictions for spec in specs], rows),
+            export_outputs=_merged_exports([spec.export_outputs or {} for spec in specs], rows),
+        )
+
+
+def _total_loss(specs: Sequence[Spec]) -> Tensor:
+    return add_in_order([spec.loss for spec in specs], name="loss")
+
+
+def _concatenated(parts: Sequence[Any], rows: Tensor | None) -> Any:
+    """Concatenates the towers' predictions, Tensors or dicts of them, in the batch's order."""
+    if parts[0] is None:
+        return None
+    if not isinstance(parts[0], dict):
+        return _joined(parts, rows, "predictions")
+    return {
+        key: _joined([part[key] for part in parts if key in part], rows, key)
+        for key in dict.fromkeys(key for part in parts for key in part)
+    }
+
+
+def _joined(parts: Sequence[Tensor], rows: Tensor | None, key: Any) -> Tensor:
+    name = key if isinstance(key, str) and _OPERATION_NAME.fullmatch(key) else "predictions"
+    joined = tf.concat(parts, axis=0, name=name)
+    return joined if rows is None else joined[:rows]
+
+
+def _merged_exports(exports: Sequence[dict[str, Any]], rows: Tensor | None) -> dict[str, Any]:
+    return {
+        key: _merged_export(key, [export[key] for export in exports if key in export], rows)
+        for key in dict.fromkeys(key for export in exports for key in export)
+    }
+
+
+def _merged_export(key: str, outputs: Sequence[Any], rows: Tensor | None) -> Any:
+    """Merges export outputs of one of the three kinds, ours or those of tf.estimator.
+
+    Both have the same fields, which tell the kind.
+    """
+    kind = type(outputs[0])
+    if hasattr(outputs[0], "outputs"):
+        return kind(_concatenated([output.outputs for output in outputs], rows))
+    if hasattr(outputs[0], "value"):
+        return kind(_concatenated([output.value for output in outputs], rows))
+    if hasattr(outputs[0], "scores"):
+        return kind(
+            scores=_concatenated([output.scores for output in outputs], rows),
+            classes=_joined_classes([output.classes for output in outputs], rows),
+        )
+    raise TypeError(
+        f"Cannot merge export output {key!r} over towers: it is {outputs[0]!r}. Accepted are "
+        f"PredictOutput, RegressionOutput and ClassificationOutput."
+    )
+
+
+def _joined_classes(classes: Sequence[Tensor | None], rows: Tensor | None) -> Tensor | None:
+    """Concatenates class names along the batch. Scalars, one per tower, become a vector."""
+    if classes[0] is not None and classes[0].shape.rank == 0:
+        return tf.stack(classes)
+    return _concatenated(classes, rows)

@@ -1,0 +1,95 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
+
+from benchmarks.resnet_kfac import OPTIMIZERS
+from benchmarks.rivals import first_step
+from benchmarks.start import __main__ as benchmark
+
+ROOT = Path(__file__).resolve().parents[3]
+RIVAL = "tensorflow-kfac"
+v1 = tf.compat.v1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _flags():
+    """Defines the flags of the benchmark for this module only."""
+    before = set(flags.FLAGS)
+    benchmark.define_flags()
+    flags.FLAGS.mark_as_parsed()
+    yield
+    for name in set(flags.FLAGS) - before:
+        delattr(flags.FLAGS, name)
+
+
+def record(seconds):
+    return {
+        "build": seconds / 2,
+        "initialize": seconds / 4,
+        "first step": seconds / 4,
+        "operations": 1000.0,
+        "in functions": 10.0,
+        "build MB": 7.0,
+    }
+
+
+def test_measure_counts_operations_and_seconds():
+    steps = []
+
+    @tf.function
+    def square(value):
+        return value * value
+
+    def build():
+        variable = v1.get_variable("variable", [], initializer=v1.ones_initializer())
+        steps.append(square(tf.constant(2.0)))
+        return variable.assign_add(steps[0])
+
+    found = first_step.measure(build)
+    assert len(steps) == 1
+    assert found["operations"] == len(steps[0].graph.get_operations())
+    assert found["in functions"] >= 1
+    assert min(found[part] for part in ("build", "initialize", "first step")) > 0
+
+
+def test_rival_comes_before_our_cases_on_its_networks_only():
+    with flagsaver.flagsaver(
+        network=["resnet56", "resnet50"], control_flow=["v1"], towers=[1, 4], rival=[RIVAL]
+    ):
+        found = benchmark.cases()
+    assert [case.network for case in found if case.maker == RIVAL] == ["resnet56"]
+    assert found[0].maker == RIVAL
+    assert len(found) == 1 + 2 * len(OPTIMIZERS) * 2
+
+
+def test_lines_compare_with_the_rival():
+    rival = benchmark.Case("resnet20", "v1", "K-FAC", 1, RIVAL)
+    one, four, momentum = (
+        benchmark.Case("resnet20", "v1", optimizer, towers)
+        for optimizer, towers in (("K-FAC", 1), ("K-FAC", 4), ("momentum", 1))
+    )
+    found = {rival: [record(2), record(4)], one: [record(1), record(3)]}
+    found |= {four: [record(8), record(8)], momentum: [record(1), record(1)]}
+    _, theirs, ours, towers, plain = benchmark.lines(found)
+    assert "3.0 [2.0, 4.0]" in theirs
+    assert "0.62 [0.50, 0.75]" in ours
+    assert "3.00 [2.00, 4.00]" in towers
+    assert plain.count("[") == theirs.count("[") == 1
+
+
+@pytest.mark.slow
+def test_program(tmp_path):
+    data, picture = tmp_path / "found.json", tmp_path / "found.png"
+    options = ["--network=resnet20", "--control_flow=v2", "--towers=2", "--repeats=1"]
+    outputs = [f"--json={data}", f"--picture={picture}"]
+    command = [sys.executable, "-m", "benchmarks.start", *options, *outputs]
+    subprocess.run(command, cwd=ROOT, check=True)
+    momentum, kfac = json.loads(data.read_text())["measured"]
+    assert kfac["records"][0]["operations"] > momentum["records"][0]["operations"]
+    assert picture.stat().st_size > 5000

@@ -1,0 +1,81 @@
+"""Rows of a batch: counted, added and cut."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.batch import rows
+
+v1 = tf.compat.v1
+
+
+def evaluate(nest):
+    with v1.Session() as session:
+        return session.run(nest)
+
+
+def test_rows_are_counted_while_building_where_possible(graph):
+    assert rows.rows_of(np.zeros([3, 2])) == 3
+    assert rows.rows_of(tf.zeros([4])) == 4
+    unknown = v1.placeholder_with_default(np.zeros([5, 1]), [None, 1])
+    sparse = tf.SparseTensor([[0, 0]], [1.0], [6, 2])
+    ragged = tf.ragged.constant([[1], [2, 3]])
+    assert evaluate([rows.rows_of(leaf) for leaf in (unknown, sparse, ragged)]) == [5, 6, 2]
+
+
+@pytest.mark.parametrize(
+    ("count", "shards", "sizes"),
+    [(6, 3, [2, 2, 2]), (7, 3, [3, 2, 2]), (2, 4, [1, 1, 0, 0]), (5, 1, [5])],
+)
+def test_sizes_differ_by_at_most_one(graph, count, shards, sizes):
+    assert rows.shard_sizes(count, shards) == sizes
+    assert evaluate(rows.shard_sizes(tf.constant(count), shards)) == sizes
+
+
+def test_padded_is_a_multiple(graph):
+    dense = rows.padded(tf.constant([[1, 2], [3, 4], [5, 6]]), 3, 2)
+    np.testing.assert_array_equal(evaluate(dense), [[1, 2], [3, 4], [5, 6], [5, 6]])
+
+
+SPARSE = {
+    "vector": [7.0, 0.0, 8.0],
+    "matrix": [[1.0, 0.0], [0.0, 0.0], [2.0, 3.0]],
+    "last_row_empty": [[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]],
+    "no_entries": [[0.0, 0.0]] * 3,
+    "one_row": [[0.0, 4.0]],
+    "rank_3": [[[0.0, 1.0]], [[2.0, 0.0]], [[3.0, 4.0]]],
+    "strings": [["a", ""], ["", "b"], ["c", "d"]],
+}
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 4, 5])
+@pytest.mark.parametrize("values", SPARSE.values(), ids=SPARSE)
+def test_padding_of_sparse_rows_is_that_of_dense_rows(graph, values, multiple):
+    dense = tf.constant(values)
+    entries = tf.where(tf.not_equal(dense, tf.zeros_like(dense)))
+    shape = tf.shape(dense, out_type=tf.int64)
+    leaf = tf.SparseTensor(entries, tf.gather_nd(dense, entries), shape)
+    wanted = rows.padded(dense, len(values), multiple)
+    padded = rows.padded(leaf, rows.rows_of(leaf), multiple)
+    expected, got, sparse = evaluate([wanted, tf.sparse.to_dense(padded), padded])
+    np.testing.assert_array_equal(got, expected)
+    assert sorted(map(tuple, sparse.indices)) == [tuple(index) for index in sparse.indices]
+
+
+@pytest.mark.parametrize("splits", [tf.int32, tf.int64])
+def test_padding_of_ragged_rows_repeats_the_last_one(graph, splits):
+    values = [[[1], [2, 3]], [], [[4], [], [5]]]
+    for given in (values, values[:2]):  # The last row of the second is empty.
+        ragged = tf.ragged.constant(given, ragged_rank=2, row_splits_dtype=splits)
+        padded = rows.padded(ragged, rows.rows_of(ragged), 4)
+        assert evaluate(padded).to_list() == given + [given[-1]] * (4 - len(given))
+
+
+def test_cut_keeps_known_shapes_when_shards_are_equal(graph):
+    unknown = v1.placeholder(tf.float32, [None, 2])
+    parts = rows.cut(unknown, rows.rows_of(unknown), 2, equal=True)
+    assert [part.op.type for part in parts] == ["Split", "Split"]
+    assert [part.shape.as_list() for part in rows.cut(tf.zeros([5, 2]), 5, 2, equal=False)] == [
+        [3, 2],
+        [2, 2],
+    ]

@@ -1,0 +1,310 @@
+"""Batch normalization's moving averages over several towers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.batch_norm.statistics import BatchStatistics
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.graph_ops.checks import user_errors
+from replicate.model_fn import replicate_model_fn
+from replicate.spec import EstimatorSpec, ModeKeys
+
+v1 = tf.compat.v1
+
+BATCH = np.array([[1.0], [3.0], [10.0], [20.0], [40.0], [70.0]], np.float32)
+DECAY = 0.9
+
+
+def normalized(features):
+    """Batch normalization as contrib layers did it: assignments listed in UPDATE_OPS."""
+    mean, variance = tf.nn.moments(features, [0])
+    for name, value, start in (("mean", mean, 0.0), ("variance", variance, 1.0)):
+        moving = v1.get_variable(f"bn/{name}", initializer=tf.fill([1], start), trainable=False)
+        update = v1.assign_sub(moving, (1 - DECAY) * (moving - value))
+        v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
+    count = v1.get_variable("bn/count", initializer=0, dtype=tf.int32, trainable=False)
+    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, v1.assign_add(count, 1))
+    return (features - mean) / tf.sqrt(variance + 1e-3)
+
+
+def keras_normalized(features):
+    layer = tf.keras.layers.BatchNormalization(momentum=DECAY, name="bn")
+    return layer(features, training=True)
+
+
+def moved(moving, value):
+    return v1.assign_sub(moving, (1 - DECAY) * (moving - value))
+
+
+def moving_mean():
+    return v1.get_variable("bn/mean", initializer=tf.zeros([1]), trainable=False)
+
+
+def normalized_in_place(features):
+    """Batch normalization with updates_collections=None: the outputs wait for the updates."""
+    mean, variance = tf.nn.moments(features, [0])
+    updates = [moved(moving_mean(), mean)]
+    moving = v1.get_variable("bn/variance", initializer=tf.ones([1]), trainable=False)
+    updates.append(moved(moving, variance))
+    with v1.control_dependencies(updates):
+        return tf.nn.batch_normalization(features, mean, variance, None, None, 1e-3)
+
+
+def unbiased_in_place(features):
+    """The same with a moving mean that is corrected by the number of updates."""
+    mean = tf.reduce_mean(features, 0)
+    biased = v1.get_variable("bn/biased", initializer=tf.zeros([1]), trainable=False)
+    count = v1.get_variable("bn/count", initializer=0.0, trainable=False)
+    updated, number = moved(biased, mean), v1.assign_add(count, 1.0)
+    update = v1.assign(moving_mean(), updated / (1 - DECAY**number))
+    with v1.control_dependencies([update]):
+        return features - mean
+
+
+def positive(features):
+    return tf.reduce_max(features) > 0.0
+
+
+def in_branch_in_place(features):
+    mean, moving = tf.reduce_mean(features, 0), moving_mean()
+
+    def update():
+        with v1.control_dependencies([moved(moving, mean)]):
+            return tf.identity(features)
+
+    return tf.cond(positive(features), update, lambda: features) - mean
+
+
+def in_branch(features):
+    mean, moving = tf.reduce_mean(features, 0), moving_mean()
+
+    def update():
+        with v1.control_dependencies([moved(moving, mean)]):
+            return tf.constant(value=True)
+
+    done = tf.cond(positive(features), update, lambda: False)
+    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, done)
+    return features - mean
+
+
+def switched_in_place(features):
+    """A branch as TensorFlow 1 makes it, of switches in the graph itself."""
+    mean, moving, pred = tf.reduce_mean(features, 0), moving_mean(), positive(features)
+
+    def switch(data):
+        return tf.raw_ops.Switch(data=data, pred=pred)
+
+    _, handle = switch(moving.handle)
+    off, step = switch((1 - DECAY) * (moving - mean))
+    update = tf.raw_ops.AssignSubVariableOp(resource=handle, value=step)
+    with v1.control_dependencies([update]):
+        on = tf.identity(step)
+    with v1.control_dependencies([tf.raw_ops.Merge(inputs=[off, on]).output]):
+        return features - mean
+
+
+def spec_of(mode, loss, style):
+    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+    updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
+    if style == "group":
+        return EstimatorSpec(mode, loss=loss, train_op=tf.group(optimizer.minimize(loss), *updates))
+    with v1.control_dependencies(updates if style == "dependencies" else []):
+        return EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss))
+
+
+def states(
+    layer,
+    towers,
+    update_ops="mean",
+    style="dependencies",
+    batch=BATCH,
+    steps=2,
+    use_resource=True,
+):
+    """Returns all variables after each step, by the last part of their names."""
+
+    def model_fn(features, labels, mode):
+        scale = v1.get_variable("scale", initializer=1.0)
+        loss = tf.reduce_mean(layer(features) * scale)
+        return spec_of(mode, loss, style)
+
+    with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
+        replicated = replicate_model_fn(
+            model_fn,
+            devices=[f"/cpu:{index}" for index in range(towers)],
+            update_ops=update_ops,
+            uneven="weighted",
+        )
+        spec = replicated(tf.constant(batch), None, ModeKeys.TRAIN)
+        with v1.Session() as session, user_errors():
+            session.run(v1.global_variables_initializer())
+            session.run(v1.local_variables_initializer())
+            variables = {
+                v.op.name.rpartition("/")[2].removeprefix("moving_"): v
+                for v in v1.global_variables()
+            }
+            found = []
+            for _ in range(steps):
+                session.run(spec.train_op)
+                found.append(session.run(variables))
+            return found
+
+
+def train(*args, **kwargs):
+    """Returns the moving mean and variance at the end, and the counter if there is one."""
+    found = states(*args, **kwargs)[-1]
+    return found["mean"][0], found["variance"][0], found.get("count")
+
+
+def moving(start, values):
+    for value in values:
+        start = DECAY * start + (1 - DECAY) * value
+    return start
+
+
+@pytest.mark.parametrize("style", ["dependencies", "group", "forgotten"])
+@pytest.mark.parametrize("layer", [normalized, keras_normalized])
+@pytest.mark.parametrize("towers", [1, 3])
+def test_mean_over_towers(layer, towers, style):
+    mean, variance, count = train(layer, towers, style=style)
+    shards = np.split(BATCH, towers)
+    np.testing.assert_allclose(mean, moving(0.0, [BATCH.mean()] * 2), rtol=1e-5)
+    mean_of_variances = np.mean([shard.var() for shard in shards])
+    np.testing.assert_allclose(variance, moving(1.0, [mean_of_variances] * 2), rtol=1e-5)
+    assert count in (2, None)
+
+
+def test_mean_of_reference_variables():
+    mean, _, count = train(normalized, towers=2, use_resource=False)
+    np.testing.assert_allclose(mean, moving(0.0, [BATCH.mean()] * 2), rtol=1e-5)
+    assert count == 2
+
+
+@pytest.mark.parametrize("layer", [normalized, keras_normalized])
+def test_first_tower_alone(layer):
+    mean, variance, _ = train(layer, towers=2, update_ops="first")
+    np.testing.assert_allclose(mean, moving(0.0, [BATCH[:3].mean()] * 2), rtol=1e-5)
+    np.testing.assert_allclose(variance, moving(1.0, [BATCH[:3].var()] * 2), rtol=1e-5)
+
+
+UNLISTED = [normalized_in_place, in_branch_in_place, in_branch, switched_in_place]
+BY_MODE = {
+    "mean": [BATCH.mean()] * 2,
+    "first": [BATCH[:3].mean()] * 2,
+    "all": [BATCH[:3].mean(), BATCH[3:].mean()] * 2,
+}
+
+
+@pytest.mark.parametrize("update_ops", BY_MODE)
+@pytest.mark.parametrize("layer", UNLISTED)
+def test_updates_in_branches_or_that_outputs_wait_for(layer, update_ops):
+    style = "dependencies" if layer is in_branch else "forgotten"
+    found = states(layer, 2, update_ops, style)
+    np.testing.assert_allclose(found[-1]["mean"], [moving(0.0, BY_MODE[update_ops])], rtol=1e-5)
+
+
+@pytest.mark.parametrize("update_ops", BY_MODE)
+def test_updates_of_reference_variables_that_outputs_wait_for(update_ops):
+    found = states(normalized_in_place, 2, update_ops, "forgotten", use_resource=False)
+    np.testing.assert_allclose(found[-1]["mean"], [moving(0.0, BY_MODE[update_ops])], rtol=1e-5)
+
+
+def test_counters_of_updates_that_outputs_wait_for():
+    one, two = (states(unbiased_in_place, towers, style="forgotten")[-1] for towers in (1, 2))
+    assert two["count"] == one["count"] == 2
+    np.testing.assert_allclose(two["mean"], one["mean"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "use_resource"),
+    [
+        (normalized, True),
+        (normalized, False),
+        (keras_normalized, True),
+        (in_branch, True),
+        (normalized_in_place, True),
+    ],
+)
+def test_all_towers_one_after_the_other(layer, use_resource):
+    """Towers that do not wait for each other meet in some of these steps."""
+    found = states(layer, 3, "all", steps=10, use_resource=use_resource)
+    shards = [shard.mean() for shard in np.split(BATCH, 3)]
+    expected = [[moving(0.0, shards * steps)] for steps in range(1, 11)]
+    np.testing.assert_allclose([state["mean"] for state in found], expected, rtol=1e-5)
+    assert found[-1].get("count") in (30, None)
+
+
+def test_all_towers_count_in_turn_where_updates_read_each_other():
+    found = states(unbiased_in_place, 3, "all", "forgotten", steps=10)[-1]
+    shards = [shard.mean() for shard in np.split(BATCH, 3)]
+    assert found["count"] == 30
+    unbiased = moving(0.0, shards * 10) / (1 - DECAY**30)
+    np.testing.assert_allclose(found["mean"], [unbiased], rtol=1e-5)
+
+
+def test_unequal_and_empty_shards_count_by_their_rows():
+    mean, variance, _ = train(normalized, towers=4, batch=BATCH[:3], steps=1)
+    np.testing.assert_allclose(mean, moving(0.0, [BATCH[:3].mean()]), rtol=1e-5)
+    np.testing.assert_allclose(variance, moving(1.0, [0.0]), rtol=1e-5)
+
+
+def test_copies_start_from_the_restored_value(tmp_path):
+    def model_fn(features, labels, mode):
+        scale = v1.get_variable("scale", initializer=1.0)
+        return spec_of(mode, tf.reduce_mean(normalized(features) * scale), "dependencies")
+
+    path = str(tmp_path / "model.ckpt")
+    results = []
+    for restore, steps in ((False, 1), (True, 1), (False, 2)):
+        with tf.Graph().as_default():
+            spec = replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])(BATCH, None, "train")
+            saver = v1.train.Saver()
+            with v1.Session() as session:
+                if restore:
+                    saver.restore(session, path)
+                else:
+                    session.run(v1.global_variables_initializer())
+                session.run(v1.local_variables_initializer())
+                for _ in range(steps):
+                    session.run(spec.train_op)
+                if not restore and steps == 1:
+                    saver.save(session, path)
+                results.append(session.run(v1.global_variables()))
+    np.testing.assert_equal(results[1], results[2])
+
+
+def test_checkpoints_hold_no_copies(graph):
+    def model_fn(features, labels, mode):
+        scale = v1.get_variable("scale", initializer=1.0)
+        return spec_of(mode, tf.reduce_mean(normalized(features) * scale), "dependencies")
+
+    replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])(BATCH, None, ModeKeys.TRAIN)
+    assert sorted(variable.op.name for variable in v1.global_variables()) == [
+        "bn/count",
+        "bn/mean",
+        "bn/variance",
+        "scale",
+    ]
+
+
+def test_assignments_that_are_not_updates_are_left_alone(graph):
+    def model_fn(features, labels, mode):
+        total = v1.get_variable("total", initializer=5.0, trainable=False)
+        v1.assign_add(total, tf.reduce_sum(features), name="add_by_hand")
+        counter = tf.Variable(5.0, trainable=False, name="counter")
+        counter.assign(0.0, name="reset_by_hand")
+        scale = v1.get_variable("scale", initializer=1.0)
+        return spec_of(mode, tf.reduce_mean(features * scale), "dependencies")
+
+    spec = replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"])(BATCH, None, ModeKeys.TRAIN)
+    counters = [v for v in v1.global_variables() if v.op.name in ("counter", "total")]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(spec.train_op)
+        assert session.run(counters) == [5.0, 5.0]
+
+
+def test_unknown_choice_is_refused():
+    with pytest.raises(ValueError, match=r"update_ops must be one of .*; got 'last'"):
+        BatchStatistics("last")

@@ -1,0 +1,172 @@
+"""Several batches, one update."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model_deploy import device_plan
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.tower.build import tower_build
+
+v1 = tf.compat.v1
+
+BATCHES = np.random.default_rng(0).normal(size=[6, 4, 3]).astype(np.float32)
+
+
+def loss_of(batch):
+    weights = v1.get_variable("w", initializer=tf.ones([3]))
+    bias = v1.get_variable("b", initializer=0.5)
+    return tf.reduce_mean(tf.square(tf.linalg.matvec(batch, weights) + bias))
+
+
+OPTIMIZERS = {
+    "momentum": lambda: v1.train.MomentumOptimizer(0.1, 0.9),
+    "adam": lambda: v1.train.AdamOptimizer(0.1),
+}
+
+
+def run_all(train_op, batch, batches):
+    """Runs a step per batch; returns w, b and the global step after each of them."""
+    watched = [v for v in v1.global_variables() if v.op.name in ("b", "w", "global_step")]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        history = []
+        for values in batches:
+            session.run(train_op, {batch: values})
+            history.append(session.run({v.op.name: v for v in watched}))
+        return history
+
+
+def accumulated(make_optimizer, steps, towers=1, averages=True):
+    with tf.Graph().as_default():
+        global_step = v1.train.get_or_create_global_step()
+        batch = v1.placeholder(tf.float32, [4, 3])
+        shards = tf.split(batch, towers)
+        plan = device_plan([f"/cpu:{index}" for index in range(towers)])
+        with tower_build(plan, averages) as build:
+            for index in range(towers):
+                with build.building(index, 1 / towers):
+                    optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)
+                    train_op = optimizer.minimize(loss_of(shards[index]), global_step)
+        return run_all(train_op, batch, BATCHES)
+
+
+def whole(make_optimizer, steps, average=True):
+    """One step on what `accumulated` sees in `steps` steps."""
+    with tf.Graph().as_default():
+        global_step = v1.train.get_or_create_global_step()
+        batch = v1.placeholder(tf.float32, [None, 3])
+        loss = loss_of(batch) * (1 if average else steps)
+        train_op = make_optimizer().minimize(loss, global_step)
+        return run_all(train_op, batch, BATCHES.reshape(len(BATCHES) // steps, -1, 3))
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+@pytest.mark.parametrize(("steps", "towers"), [(2, 1), (3, 1), (3, 2)])
+def test_accumulated_steps_equal_one_step_on_all_their_rows(name, steps, towers):
+    history = accumulated(OPTIMIZERS[name], steps, towers)
+    expected = whole(OPTIMIZERS[name], steps)
+    assert [after["global_step"] for after in history] == [(k + 1) // steps for k in range(6)]
+    for got, want in zip(history[steps - 1 :: steps], expected, strict=True):
+        np.testing.assert_allclose(got["w"], want["w"], rtol=2e-6, atol=2e-6)
+        np.testing.assert_allclose(got["b"], want["b"], rtol=2e-6, atol=2e-6)
+
+
+def test_nothing_changes_between_updates():
+    history = accumulated(OPTIMIZERS["momentum"], 3)
+    np.testing.assert_array_equal(history[1]["w"], np.ones(3))
+    np.testing.assert_array_equal(history[3]["w"], history[2]["w"])
+    assert np.abs(history[2]["w"] - 1).max() > 0.01
+
+
+def test_sums_are_accumulated_as_sums():
+    got = accumulated(OPTIMIZERS["momentum"], 2, averages=False)
+    want = whole(OPTIMIZERS["momentum"], 2, average=False)
+    np.testing.assert_allclose(got[1]["w"], want[0]["w"], rtol=2e-6)
+
+
+def test_sparse_gradients_are_accumulated(graph):
+    table = v1.get_variable("table", initializer=tf.zeros([4, 2]))
+    row = v1.placeholder(tf.int32, [2])
+    loss = tf.reduce_sum(tf.gather(table, row))
+    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), accumulate_steps=2)
+    train_op = optimizer.minimize(loss)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train_op, {row: [0, 1]})
+        session.run(train_op, {row: [1, 1]})
+        np.testing.assert_array_equal(session.run(table)[:, 0], [-0.5, -1.5, 0, 0])
+
+
+def test_run_stopped_between_updates_resumes_exactly(tmp_path):
+    straight = accumulated(OPTIMIZERS["adam"], 3)
+    path = str(tmp_path / "model.ckpt")
+    for part in (0, 1):
+        with tf.Graph().as_default():
+            batch = v1.placeholder(tf.float32, [4, 3])
+            optimizer = TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=3)
+            train_op = optimizer.minimize(loss_of(batch))
+            saver = v1.train.Saver()
+            with v1.Session() as session:
+                if part:
+                    saver.restore(session, path)
+                else:
+                    session.run(v1.global_variables_initializer())
+                for values in BATCHES[4:] if part else BATCHES[:4]:
+                    session.run(train_op, {batch: values})
+                saver.save(session, path)
+                weights = session.run(v1.trainable_variables()[0])
+    np.testing.assert_array_equal(weights, straight[-1]["w"])
+
+
+@pytest.mark.parametrize("settings", [{}, {"skip_nonfinite": 1}])
+def test_reference_variables_are_accumulated_alike(settings):
+    histories = []
+    for use_resource in (True, False):
+        with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
+            batch = v1.placeholder(tf.float32, [4, 3])
+            optimizer = TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=2, **settings)
+            histories.append(run_all(optimizer.minimize(loss_of(batch)), batch, BATCHES))
+    assert np.abs(histories[0][-1]["w"] - 1).max() > 0.01
+    for resource, reference in zip(*histories, strict=True):
+        np.testing.assert_array_equal(resource["w"], reference["w"])
+
+
+def test_optimizer_may_accumulate_statistics_of_its_own(graph):
+    """Once for each batch that counts, before the update, and not for one that is skipped."""
+    seen = v1.get_variable("seen", initializer=0.0)
+    used = v1.get_variable("used", initializer=0.0)
+    value = v1.placeholder(tf.float32, [])
+
+    class Averaging(v1.train.GradientDescentOptimizer):
+        def accumulate_statistics(self):
+            return v1.assign_add(seen, value).op
+
+        def apply_gradients(self, *args, **kwargs):
+            with v1.control_dependencies([v1.assign(used, seen.read_value())]):
+                return super().apply_gradients(*args, **kwargs)
+
+    weight = v1.get_variable("w", initializer=1.0)
+    optimizer = TowerOptimizer(Averaging(0.5), accumulate_steps=2, skip_nonfinite=1)
+    train_op = optimizer.minimize(weight * value, var_list=[weight])
+    history = []
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for number in (1.0, np.inf, 2.0, 4.0):
+            session.run(train_op, {value: number})
+            history.append(session.run([seen, used, weight]))
+    assert history == [[1, 0, 1], [1, 0, 1], [3, 3, 0.25], [7, 3, 0.25]]
+
+
+def test_two_optimizers_keep_their_own_totals(graph):
+    loss = loss_of(BATCHES[0])
+    for _ in range(2):
+        TowerOptimizer(v1.train.GradientDescentOptimizer(1.0), accumulate_steps=2).minimize(loss)
+    names = {v.op.name for v in v1.global_variables()}
+    assert {"gradient_accumulation/w", "gradient_accumulation_1/w"} <= names
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5])
+def test_wrong_number_of_steps_is_refused(steps):
+    with pytest.raises(ValueError, match=rf"accumulate_steps must be an int ≥ 1, got {steps}"):
+        TowerOptimizer(OPTIMIZERS["adam"], accumulate_steps=steps)

@@ -1,0 +1,149 @@
+"""Loss scaling: 16-bit gradients that neither vanish nor stop training when they overflow."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from model_deploy import device_plan
+from replicate.gradients.loss_scale import DynamicLossScale, all_finite
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.tower.build import tower_build
+
+v1 = tf.compat.v1
+
+
+def half_precision_loss(factor):
+    """factor × w, computed in float16."""
+    weight = v1.get_variable("w", initializer=1.0)
+    product = tf.cast(weight, tf.float16) * tf.cast(factor, tf.float16)
+    return tf.cast(product, tf.float32)
+
+
+def train(factors, settings, towers=1, **how):
+    """One step per factor; returns w, the scale and the skipped steps after each of them."""
+    with tf.Graph().as_default():
+        step = v1.train.get_or_create_global_step()
+        factor = v1.placeholder(tf.float32, [])
+        with tower_build(device_plan([f"/cpu:{k}" for k in range(towers)]), True) as build:
+            for index in range(towers):
+                with build.building(index, 1 / towers):
+                    optimizer = TowerOptimizer(
+                        lambda: v1.train.MomentumOptimizer(1.0, 0.0), loss_scale=settings, **how
+                    )
+                    train_op = optimizer.minimize(half_precision_loss(factor), step)
+        values = {v.op.name.removeprefix("loss_scale/"): v for v in v1.global_variables()}
+        history = []
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for value in factors:
+                session.run(train_op, {factor: value})
+                history.append(session.run(values))
+        return history
+
+
+def column(history, name):
+    return [float(after[name]) for after in history]
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_small_gradients_survive(towers):
+    tiny = 2.0**-26
+    scaled = train([tiny * 2**12], DynamicLossScale(2.0**10), towers)
+    assert column(scaled, "w") == [pytest.approx(1 - tiny * 2**12, abs=1e-9)]
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_overflow_skips_the_step_and_halves_the_scale(towers):
+    large = 1000.0
+    history = train([large, large, large, 0.25], DynamicLossScale(2.0**8), towers)
+    assert column(history, "factor") == [128.0, 64.0, 64.0, 64.0]
+    assert column(history, "skipped_steps") == [1, 2, 2, 2]
+    assert column(history, "global_step") == [0, 0, 1, 2]
+    assert column(history, "w") == [1.0, 1.0, 1.0 - large, 0.75 - large]
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+def test_gradients_of_16_bits_count_once(graph, towers):
+    """Their sum has 16 bits, and becomes a gradient of a variable of 32 bits."""
+    with tower_build(device_plan([f"/cpu:{k}" for k in range(towers)]), True) as build:
+        for index in range(towers):
+            with build.building(index, 1 / towers):
+                weight = v1.get_variable("w", initializer=1.0)
+                optimizer = TowerOptimizer(
+                    lambda: v1.train.GradientDescentOptimizer(1.0), loss_scale=DynamicLossScale(8.0)
+                )
+                [(gradient, _)] = optimizer.compute_gradients(0.5 * weight, [weight])
+                train_op = optimizer.apply_gradients([(tf.cast(gradient, tf.float16), weight)])
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train_op)
+        assert session.run(weight) == 0.5
+
+
+def test_scale_doubles_after_enough_good_steps():
+    history = train([0.5] * 5, DynamicLossScale(4.0, growth_steps=2))
+    assert column(history, "factor") == [4, 8, 8, 16, 16]
+
+
+def test_skipped_steps_interrupt_the_good_ones():
+    history = train([0.5, np.nan, 0.5, 0.5, 0.5], DynamicLossScale(4.0, growth_steps=3))
+    assert column(history, "factor") == [4, 2, 2, 2, 4]
+
+
+def test_scale_never_falls_below_one():
+    history = train([float("inf")] * 4, DynamicLossScale(4.0))
+    assert column(history, "factor") == [2, 1, 1, 1]
+    assert column(history, "w") == [1.0] * 4
+
+
+def test_skipped_steps_do_not_count_for_accumulation():
+    history = train([0.5, np.nan, 1.5, 1.0], DynamicLossScale(8.0), accumulate_steps=2)
+    assert column(history, "global_step") == [0, 0, 1, 1]
+    assert column(history, "w") == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_summaries_tell_scale_and_skipped_steps(graph):
+    optimizer = TowerOptimizer(
+        v1.train.GradientDescentOptimizer(1.0), loss_scale=DynamicLossScale()
+    )
+    optimizer.minimize(half_precision_loss(1.0))
+    names = [summary.op.name for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
+    assert names == ["loss_scale/current", "loss_scale/skipped"]
+
+
+@pytest.mark.parametrize("given", [None, 3.0])
+def test_the_wrapped_optimizer_sees_the_loss_as_it_is(graph, given):
+    seen = []
+
+    class Looking(v1.train.GradientDescentOptimizer):
+        def compute_gradients(self, loss, *args, **kwargs):
+            seen.append(loss)
+            return super().compute_gradients(loss, *args, **kwargs)
+
+    optimizer = TowerOptimizer(Looking(1.0), loss_scale=DynamicLossScale(8.0))
+    loss = half_precision_loss(0.5)
+    grad_loss = None if given is None else tf.constant(given)
+    (gradient, _), *_ = optimizer.compute_gradients(loss, grad_loss=grad_loss)
+    assert seen == [loss]
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        assert session.run(gradient) == 4.0 * (given or 1.0)
+
+
+def test_all_finite_looks_into_sparse_gradients(graph):
+    variable = v1.get_variable("w", [2])
+    bad = tf.IndexedSlices(tf.constant([np.nan]), tf.constant([0]), tf.constant([2]))
+    with v1.Session() as session:
+        assert session.run(all_finite([(tf.ones([2]), variable)]))
+        assert not session.run(all_finite([(tf.ones([2]), variable), (bad, variable)]))
+
+
+@pytest.mark.parametrize("initial", [0.0, -1.0, float("nan"), float("inf")])
+def test_wrong_initial_scale_is_refused(initial):
+    with pytest.raises(ValueError, match="initial must be a finite number > 0, got"):
+        DynamicLossScale(initial)
+
+
+def test_wrong_growth_is_refused():
+    with pytest.raises(ValueError, match="growth_steps must be ≥ 1, got 0"):
+        DynamicLossScale(growth_steps=0)

@@ -1,0 +1,89 @@
+"""Stages of an update: each alone, and composed in order."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.gradients.acceptance import FailOnNonFinite
+from replicate.gradients.accumulation import GradientAccumulation
+from replicate.gradients.stages import (
+    GradientApplication,
+    GradientClipping,
+    UpdateStages,
+    is_synchronous,
+    values_of,
+)
+from replicate.gradients.sum import GradientSum
+from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
+
+v1 = tf.compat.v1
+
+
+def descent():
+    return v1.train.GradientDescentOptimizer(1.0)
+
+
+@pytest.mark.parametrize(("norm", "expected"), [(None, [3.0, 4.0]), (1.0, [0.6, 0.8])])
+def test_clipping_limits_the_global_norm(graph, norm, expected):
+    weight = v1.get_variable("w", initializer=0.0)
+    clipped = GradientClipping(norm).clip([(tf.constant(3.0), weight), (tf.constant(4.0), weight)])
+    with v1.Session() as session:
+        found = session.run([gradient for gradient, _ in clipped])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_application_names_the_operation_and_increments_the_global_step(graph):
+    step = v1.train.create_global_step()
+    weight = v1.get_variable("w", initializer=5.0)
+    train_op = GradientApplication(descent(), step, "train").apply([(tf.constant(2.0), weight)])
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train_op)
+        assert session.run([weight, step]) == [3.0, 1]
+    assert train_op.name == "train"
+
+
+def test_only_sync_replicas_wait_for_other_workers(graph):
+    assert is_synchronous(v1.train.SyncReplicasOptimizer(descent(), 2))
+    assert not is_synchronous(descent())
+
+
+def test_values_of_sparse_and_missing_gradients(graph):
+    dense, values = tf.constant([1.0]), tf.constant([[2.0]])
+    sparse = tf.IndexedSlices(values, tf.constant([0]))
+    found = values_of([(dense, None), (None, None), (sparse, None)])
+    assert [
+        tensor is expected for tensor, expected in zip(found, [dense, values], strict=True)
+    ] == [
+        True,
+        True,
+    ]
+
+
+def test_stages_run_in_order(graph):
+    """Two towers, two steps, one update: the mean over steps of the sum over towers, clipped.
+
+    The mean of the first update is clipped; that of the second is small, but its parts are large.
+    """
+    weight = v1.get_variable("w", initializer=5.0)
+    batch = v1.placeholder(tf.float32, [2])
+    ends = v1.get_variable("ends", initializer=0)
+    pairs = [[(batch[index], weight)] for index in range(2)]
+    end = tf.group(batch, v1.assign_add(ends, 1))
+    towers = [TowerGradients(each, [], end, v1.get_variable_scope(), "") for each in pairs]
+    stages = UpdateStages(
+        GradientSum(None, None),
+        FailOnNonFinite(),
+        GradientAccumulation(2, average=True),
+        GradientClipping(4.0),
+        GradientApplication(descent(), None, None),
+    )
+    train_op = stages.build(towers)
+    [(reduced, _)] = v1.get_collection(REDUCED_GRADIENTS)
+    history = []
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for values in ([3.0, 4.0], [3.0, 4.0], [4.0, 5.0], [-6.0, -7.0]):
+            total, _ = session.run([reduced, train_op], {batch: values})
+            history.append((total, *session.run([weight, ends])))
+    assert history == [(7.0, 5.0, 1), (7.0, 1.0, 2), (9.0, 1.0, 3), (-13.0, 3.0, 4)]

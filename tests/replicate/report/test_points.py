@@ -1,0 +1,99 @@
+"""Points of a curve: the best one, the drawn ones, and ticks beside them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from replicate.report.best import best, direction
+from replicate.report.curves import Curve
+from replicate.report.thinning import MOST_POINTS, thinned
+from replicate.report.ticks import linear_ticks, log_ticks, short
+
+
+@pytest.mark.parametrize(
+    ("tag", "side"),
+    [
+        ("loss", "low"),
+        ("average_loss", "low"),
+        ("head/mean_error", "low"),
+        ("Accuracy", "high"),
+        ("auc_precision_recall", "high"),
+        ("label/mean", None),
+        ("glossary", None),
+    ],
+)
+def test_good_side_of_a_metric(tag, side):
+    assert direction(tag) == side
+
+
+def test_best_result_is_the_first_of_equal_ones():
+    curve = Curve((1, 2, 3, 4), (0.5, math.nan, 0.25, 0.25))
+    assert best("loss", curve) == (0.25, 3)
+    assert best("accuracy", curve) == (0.5, 1)
+    assert best("label/mean", curve) == (0.25, 4)
+    assert best("loss", Curve((1,), (math.inf,))) is None
+
+
+def test_short_curves_stay():
+    curve = Curve(tuple(range(MOST_POINTS)), (0.5,) * MOST_POINTS)
+    assert thinned(curve) is curve
+
+
+def test_long_curves_keep_lows_highs_and_ends():
+    values = np.random.RandomState(0).randn(12345)
+    values[[777, 7777]] = 99.0, -99.0
+    curve = Curve(tuple(range(12345)), tuple(values))
+    steps, found = thinned(curve)
+    assert len(steps) <= MOST_POINTS
+    assert list(steps) == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 12344)
+    assert (found[steps.index(777)], found[steps.index(7777)]) == (99.0, -99.0)
+    assert all(values[step] == value for step, value in zip(steps, found, strict=True))
+
+
+def test_a_long_gap_stays_a_gap():
+    values = [1.0] * 1000
+    values[300:600] = [math.nan] * 300
+    steps, found = thinned(Curve(tuple(range(1000)), tuple(values)), 100)
+    inside = [value for step, value in zip(steps, found, strict=True) if 310 <= step < 590]
+    assert inside
+    assert all(map(math.isnan, inside))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0.81, 1.0, [0.85, 0.9, 0.95, 1]),
+        (-3e38, 3e38, [-2e38, 0, 2e38]),
+        (-7.0, 12.0, [-5, 0, 5, 10]),
+    ],
+)
+def test_linear_ticks_are_round(low, high, ticks):
+    np.testing.assert_allclose(linear_ticks(low, high, 5), ticks, atol=1e-12)
+
+
+def test_ticks_of_steps_are_whole():
+    assert linear_ticks(1, 3, 5, whole=True) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.02, 30.0, [0.1, 1, 10]),
+        (1e-10, 1.0, [1e-10, 1e-7, 1e-4, 1e-1]),
+        (0.015, 0.06, [0.02, 0.05]),
+        (0.021, 0.024, [0.021, 0.0215, 0.022, 0.0225, 0.023, 0.0235, 0.024]),
+    ],
+)
+def test_log_ticks_are_powers_of_ten_if_there_are_enough(low, high, ticks):
+    np.testing.assert_allclose(log_ticks(low, high, 5 if low != 0.021 else 6), ticks)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.25, "0.25"), (1500, "1.5k"), (2e6, "2M"), (-5e9, "-5G"), (1e-5, "1e-05"), (3e38, "3e+38")],
+)
+def test_short_text_of_a_number(value, text):
+    assert short(value) == text

@@ -1,0 +1,76 @@
+"""Gradients count by their tower's share of the batch, wherever they are multiplied by it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.tower.shares import GradientShare, as_gradients, share_of
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def weights(graph):
+    return [v1.get_variable(name, initializer=[3.0, 4.0]) for name in ("v", "w")]
+
+
+def slices(values):
+    return tf.IndexedSlices(values, tf.range(tf.shape(values)[0]), tf.constant([4]))
+
+
+def evaluate(tensor):
+    with v1.Session() as session:
+        return session.run(tensor)
+
+
+def test_arrays_numbers_and_variables_become_tensors(weights):
+    given = [np.ones([2]), [1, 2], weights[0], None]
+    found = as_gradients([(gradient, weights[0]) for gradient in given])
+    assert [None if g is None else (g.dtype, g.shape) for g, _ in found] == [
+        (tf.float32, [2]),
+        (tf.float32, [2]),
+        (tf.float32, [2]),
+        None,
+    ]
+
+
+def test_share_of_all_towers_multiplies_the_sums_only(weights):
+    share = GradientShare(0.25)
+    pairs = [(tf.constant([8.0]), weights[0]), (slices(tf.constant([4.0])), weights[1])]
+    assert [gradient for gradient, _ in share.in_tower(pairs)] == [pair[0] for pair in pairs]
+    [(dense, _), (sparse, _)] = share.of_sums(pairs)
+    assert evaluate([dense, sparse.values]) == [[2.0], [1.0]]
+
+
+def test_share_of_one_tower_multiplies_its_gradients_only(weights):
+    share = GradientShare(tf.constant(0.25, tf.float64))
+    sparse = slices(tf.constant([4.0]))
+    pairs = [(tf.constant([8.0]), weights[0]), (sparse, weights[1]), (None, weights[1])]
+    found = share.in_tower(pairs)
+    assert found[1][0].indices is sparse.indices
+    assert found[2][0] is None
+    assert evaluate([found[0][0], found[1][0].values]) == [[2.0], [1.0]]
+    sums = found[:2]
+    assert [pair[0] for pair in share.of_sums(sums)] == [pair[0] for pair in sums]
+
+
+def test_empty_shard_has_share_zero_of_what_is_not_a_number(weights):
+    share = GradientShare(tf.constant(0.0, tf.float64))
+    nan = tf.constant([np.nan])
+    [(dense, _), (sparse, _)] = share.in_tower([(nan, weights[0]), (slices(nan), weights[1])])
+    assert evaluate([dense, sparse.values]) == [[0.0], [0.0]]
+
+
+def test_sums_of_float16_do_not_overflow_where_the_mean_does_not(weights):
+    share = GradientShare(0.5)
+    large = tf.constant([40000.0], tf.float16)
+    towers = [share.in_tower([(large, weights[0])]) for _ in range(2)]
+    [(mean, _)] = share.of_sums([(towers[0][0][0] + towers[1][0][0], weights[0])])
+    assert evaluate(mean) == [40000.0]
+
+
+def test_gradients_that_are_added_up_stay_as_they_are(weights):
+    pairs = [(tf.constant([8.0]), weights[0])]
+    assert GradientShare().in_tower(pairs)[0][0] is pairs[0][0]
+    assert GradientShare().of_sums(pairs)[0][0] is pairs[0][0]
+    assert share_of(pairs[0][0], 1.0) is pairs[0][0]
