@@ -10,7 +10,7 @@ References:
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
@@ -26,7 +26,13 @@ from kfac.curvature.backward_pass import (
     propagate_back,
     substitutes,
 )
-from kfac.curvature.block_products import BlockProducts, BlocksOnDevices
+from kfac.curvature.block_products import (
+    ServedFunctions,
+    VectorsAndVariables,
+    identity_product,
+    join_blocks,
+    split_into_blocks,
+)
 from kfac.curvature.estimation_modes import MODES
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
@@ -34,6 +40,14 @@ from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor, updated_inverses
 from kfac.layer_collection import LayerCollection
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    ITSELF,
+    Cholesky,
+    CholeskyInverse,
+    MatrixFunction,
+    Power,
+)
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
 from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
@@ -41,9 +55,6 @@ from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, 
 v1 = tf.compat.v1
 
 ESTIMATION_MODES = tuple(MODES)
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 
 class _Plan(NamedTuple):
@@ -77,25 +88,10 @@ def make_fisher_estimator(
     return FisherEstimator(placement_strategy=placement_strategy, **kwargs)
 
 
-def _of_products(
-    method: Callable[Concatenate[BlockProducts, _P], _R],
-) -> Callable[Concatenate["FisherEstimator", _P], _R]:
-    """Makes a method of one of the estimator's products, with its arguments and docstring."""
-
-    @functools.wraps(method)
-    def of_estimator(self: "FisherEstimator", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return method(self._products, *args, **kwargs)
-
-    return of_estimator
-
-
 @typing.final
 @with_moved_attributes
 class FisherEstimator:
     """Estimates the Fisher matrix of a layer collection's losses, block by block.
-
-    Methods that multiply are those of `kfac.curvature.block_products.BlockProducts`. That class
-    describes their arguments and errors.
 
     Attributes:
       name: Name scope of ops.
@@ -120,6 +116,7 @@ class FisherEstimator:
         inv_devices: Sequence[str] | None = None,
         trans_devices: Sequence[str] | None = None,
         placement_strategy: str | None = None,
+        functions: Sequence[MatrixFunction] = (),
     ) -> None:
         """Builds nothing yet.
 
@@ -146,6 +143,7 @@ class FisherEstimator:
           trans_devices: Devices for products with blocks; none means where its inverses are.
           placement_strategy: None spreads the work over devices by cost, "round_robin" in turn;
             then no devices mean that there is no preference.
+          functions: Further functions of the damped matrix that `multiply_function` is to serve.
 
         Raises:
           ValueError: The estimation mode or placement strategy is unknown, or the batch size is
@@ -159,8 +157,8 @@ class FisherEstimator:
                 "of examples in the batch, over all towers, as batch_size."
             )
         self.name = name
-        self._products = BlockProducts(
-            name, self._prepare_blocks, exps, compute_cholesky, compute_cholesky_inverse
+        self._served = ServedFunctions(
+            tuple(exps), compute_cholesky, compute_cholesky_inverse, tuple(functions)
         )
         self.times = PhaseTimes()
         self._variables = None if variables is None else tuple(variables)
@@ -293,7 +291,8 @@ class FisherEstimator:
             tensors = block.tensors_to_compute_grads()
             block.instantiate_factors(block_gradients(backward, first, tensors), self._damping)
             first += len(tf.nest.flatten(tensors))
-            self._products.register(block)
+            for function in self._served.all:
+                block.register(function)
             block.check_shapes()
 
     def _placement(self) -> Placement:
@@ -303,16 +302,76 @@ class FisherEstimator:
         named = tuple(device for device in layers if device)
         return self._place(costs, Devices(*self._devices, named or layers))
 
-    def _prepare_blocks(self) -> BlocksOnDevices:
-        """Makes the blocks ready to multiply, and returns them."""
-        self.make_vars()
-        return BlocksOnDevices(self.blocks, self._instantiate().placement.trans)
+    def multiply_function(
+        self,
+        function: MatrixFunction,
+        vecs_and_vars: VectorsAndVariables,
+        transpose: bool = False,
+        from_identity: bool = False,
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by a function f of the damped block-diagonal matrix M.
 
-    multiply = _of_products(BlockProducts.multiply)
-    multiply_inverse = _of_products(BlockProducts.multiply_inverse)
-    multiply_matpower = _of_products(BlockProducts.multiply_matpower)
-    multiply_cholesky = _of_products(BlockProducts.multiply_cholesky)
-    multiply_cholesky_inverse = _of_products(BlockProducts.multiply_cholesky_inverse)
+        f(M) has a block for each block of M: f of that block.
+
+        Args:
+          function: f, one of those that the constructor was asked for, or M itself.
+          vecs_and_vars: (vector, variable) for every registered variable, shaped alike.
+          transpose: Whether to multiply by the transpose.
+          from_identity: Whether a block whose inverse was not computed yet is made of identity
+            matrices, which are damped like its factors. If not, its products with functions that
+            are kept are zero.
+
+        Returns:
+          (product, variable) in the same order, with averages and inverses as they are.
+
+        Raises:
+          ValueError: The function is not served, or a registered variable has no vector.
+        """
+        self._served.check(function, self.name)
+        self.make_vars()
+        blocks, devices = self.blocks, self._instantiate().placement.trans
+        vectors = split_into_blocks(blocks, vecs_and_vars)
+        products = []
+        for block, vector, device in zip(blocks, vectors, devices, strict=True):
+            with v1.device(device):
+                start = identity_product(block, function, vector) if from_identity else None
+                product = block.multiply_function(function, vector, transpose)
+                products.append(product if start is None else start.unless_computed(product))
+        return join_blocks(blocks, products, [variable for _, variable in vecs_and_vars])
+
+    def multiply(
+        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by M, with the averages as they are; see `multiply_function`."""
+        return self.multiply_function(ITSELF, vecs_and_vars, from_identity=from_identity)
+
+    def multiply_inverse(
+        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by M⁻¹, with the inverses as they are; see `multiply_function`."""
+        return self.multiply_function(INVERSE, vecs_and_vars, from_identity=from_identity)
+
+    def multiply_matpower(
+        self, exp: float, vecs_and_vars: VectorsAndVariables
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by M to the power `exp`; see `multiply_function`."""
+        return self.multiply_function(Power(exp), vecs_and_vars)
+
+    def multiply_cholesky(
+        self, vecs_and_vars: VectorsAndVariables, transpose: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by L, or by Lᵀ, where LLᵀ = M; see `multiply_function`.
+
+        A block of L is the Cholesky factor of that of M. For a Kronecker product it is the product
+        of the two lower triangular factors.
+        """
+        return self.multiply_function(Cholesky(), vecs_and_vars, transpose)
+
+    def multiply_cholesky_inverse(
+        self, vecs_and_vars: VectorsAndVariables, transpose: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by L⁻¹, or by its transpose; see `multiply_cholesky`."""
+        return self.multiply_function(CholeskyInverse(), vecs_and_vars, transpose)
 
     def make_vars(self) -> None:
         """Makes all variables, once. Must not be called in a conditional branch."""

@@ -1,13 +1,14 @@
-"""Refusal of subclasses of K-FAC's optimizers whose overrides nobody would call.
+"""Refusal of subclasses of optimizers, blocks and factors whose overrides nobody would call.
 
 The optimizers of tensorflow/kfac called private methods of their own in each step, and those of
 `tf.compat.v1.train.Optimizer`. Programs that override such a method rely on it. The step here has
 other parts, so that it would never be called, and training would go on without a word. Called by
-the constructor of the optimizer.
+the constructor of the optimizer. Methods of blocks and factors for a single matrix function are
+never called by an estimator either. Called when a class of these is defined.
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _CURVATURE = "multiply_preconditioner, which every step calls, and momentum_type"
 _DAMPING = "the constructor's arguments adapt_damping, loss_fn and those named damping_…"
@@ -98,4 +99,25 @@ def check_overrides(cls: type, own: type) -> None:
             f"called in its steps, and K-FAC's step here never calls: {methods}. Accepted are "
             "overrides of compute_gradients, apply_gradients, minimize and "
             "multiply_preconditioner. See docs/howto/from_tensorflow_kfac.md."
+        )
+
+
+def refuse_single_functions(cls: type, names: Iterable[str], instead: str) -> None:
+    """Checks that a class of blocks or factors overrides no method for a single matrix function.
+
+    Args:
+      cls: The class.
+      names: The methods, each of which calls a general one.
+      instead: The general ones.
+
+    Raises:
+      TypeError: It does; the message names the methods and the general ones.
+    """
+    found = [name for name in names if name in vars(cls)]
+    if found:
+        raise TypeError(
+            f"Cannot define the class {cls.__name__}: it overrides {', '.join(found)}, which "
+            f"tensorflow/kfac called, and estimators here never call. Override {instead}, which "
+            "they call with each function, such as kfac.fisher_factors.Power(-1). "
+            "See docs/howto/kfac_registration.md."
         )

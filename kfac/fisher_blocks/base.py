@@ -1,8 +1,8 @@
 """The interface of all blocks of the Fisher matrix, as the estimator and the optimizer use it.
 
 A block stands for one layer's parameters. It knows the layer's tensors in each tower, names those
-whose gradients it needs, and multiplies vectors shaped like the parameters by powers and Cholesky
-factors of its damped matrix. Each family chooses the factors. Called by the layer collection and
+whose gradients it needs, and multiplies vectors shaped like the parameters by functions of its
+damped matrix. Each family chooses the factors. Called by the layer collection and
 the estimator.
 """
 
@@ -16,7 +16,29 @@ from kfac._types import Parameters, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    ITSELF,
+    Cholesky,
+    CholeskyInverse,
+    MatrixFunction,
+    Power,
+)
 from kfac.moved_names import with_moved_attributes
+from kfac.old_hooks import refuse_single_functions
+
+_SINGLE_FUNCTIONS = (
+    "register_matpower",
+    "register_inverse",
+    "register_cholesky",
+    "register_cholesky_inverse",
+    "multiply",
+    "multiply_inverse",
+    "multiply_matpower",
+    "multiply_cholesky",
+    "multiply_cholesky_inverse",
+)
+_GENERAL = "register(function) and multiply_function(function, vector, transpose)"
 
 
 class FactorMaker(Protocol):
@@ -48,6 +70,11 @@ class FisherBlock(abc.ABC):
       name: Name of the first parameter; used for variables and messages.
       factor_maker: The layer collection.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses methods for a single matrix function, which would never be called."""
+        super().__init_subclass__(**kwargs)
+        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
         """Registers no tower and makes no factor yet.
@@ -163,37 +190,30 @@ class FisherBlock(abc.ABC):
           ValueError: They do not fit; the message names the layer.
         """
 
-    # Products to keep up to date: after `instantiate_factors`, before variables are made.
+    # Functions of the damped block: registered after `instantiate_factors`, before variables exist.
 
     @abc.abstractmethod
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `multiply_matpower` with this exponent; 1 needs no registration."""
+    def register(self, function: MatrixFunction) -> None:
+        """Asks for products with a function of the damped block.
+
+        Raises:
+          ValueError: The approximation does not allow it.
+        """
 
     @abc.abstractmethod
-    def register_cholesky(self) -> None:
-        """Registers `multiply_cholesky`."""
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
+        """Returns a function f of the damped block, or its transpose, times a vector.
 
-    @abc.abstractmethod
-    def register_cholesky_inverse(self) -> None:
-        """Registers `multiply_cholesky_inverse`."""
+        Args:
+          function: f, which was registered; `ITSELF` needs no registration.
+          vector: Shaped as the parameters.
+          transpose: Whether to multiply by the transpose.
 
-    def register_inverse(self) -> None:
-        """Registers `multiply_inverse`."""
-        self.register_matpower(-1)
-
-    # Products.
-
-    @abc.abstractmethod
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
-        """Returns the damped block to a power times a vector."""
-
-    @abc.abstractmethod
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns B, or Bᵀ, times a vector, where BBᵀ is the damped block."""
-
-    @abc.abstractmethod
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns B⁻¹, or its transpose, times a vector, where BBᵀ is the damped block."""
+        Raises:
+          ValueError: f is not registered, or the approximation does not allow it.
+        """
 
     @abc.abstractmethod
     def identity_eigenvalue(self) -> Tensor:
@@ -203,13 +223,41 @@ class FisherBlock(abc.ABC):
         """Returns bool [], true once the inverse has been computed; before, it is zero."""
         return tensor_ops.all_true([factor.has_inverse() for factor in self.factors])
 
-    def multiply_inverse(self, vector: Parameters) -> Parameters:
-        """Returns the inverse of the damped block times a vector."""
-        return self.multiply_matpower(vector, -1)
+    def register_matpower(self, exponent: float) -> None:
+        """Registers `multiply_matpower` with this exponent; 1 needs no registration."""
+        self.register(Power(exponent))
+
+    def register_inverse(self) -> None:
+        """Registers `multiply_inverse`."""
+        self.register(INVERSE)
+
+    def register_cholesky(self) -> None:
+        """Registers `multiply_cholesky`."""
+        self.register(Cholesky())
+
+    def register_cholesky_inverse(self) -> None:
+        """Registers `multiply_cholesky_inverse`."""
+        self.register(CholeskyInverse())
 
     def multiply(self, vector: Parameters) -> Parameters:
         """Returns the damped block times a vector."""
-        return self.multiply_matpower(vector, 1)
+        return self.multiply_function(ITSELF, vector)
+
+    def multiply_inverse(self, vector: Parameters) -> Parameters:
+        """Returns the inverse of the damped block times a vector."""
+        return self.multiply_function(INVERSE, vector)
+
+    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+        """Returns the damped block to a power times a vector."""
+        return self.multiply_function(Power(exponent), vector)
+
+    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns B, or Bᵀ, times a vector, where BBᵀ is the damped block."""
+        return self.multiply_function(Cholesky(), vector, transpose)
+
+    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns B⁻¹, or its transpose, times a vector, where BBᵀ is the damped block."""
+        return self.multiply_function(CholeskyInverse(), vector, transpose)
 
     @abc.abstractmethod
     def full_fisher_block(self) -> Tensor:

@@ -24,7 +24,13 @@ from kfac.fisher_blocks.two_factor import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.slot import Damping
-from kfac.linalg.chain import limiting_chain_block, symmetric_chain_block, symmetric_chain_gain
+from kfac.linalg.chain import (
+    Chain,
+    limiting_chain_block,
+    symmetric_chain_block,
+    symmetric_chain_gain,
+)
+from kfac.linalg.damped_functions import INVERSE, MatrixFunction
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 from kfac.patches.geometry import ConvGeometry
 
@@ -169,32 +175,39 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         """Returns T(1 + √λ')²; see `SplitDamping`."""
         return self._damping.identity_eigenvalue()
 
-    def _unsupported(self, what: str) -> ValueError:
-        return ValueError(
-            f"Cannot compute the {what} of layer {self.name!r}: with approx='kron_series_1' or "
-            "'kron_series_2' only products with the inverse are known. Register the layer with "
-            "approx='kron_indep'."
-        )
+    def _check(self, function: MatrixFunction) -> None:
+        if function != INVERSE:
+            raise ValueError(
+                f"Cannot compute the {function} of layer {self.name!r}: with "
+                "approx='kron_series_1' or 'kron_series_2' only products with the inverse are "
+                "known. Register the layer with approx='kron_indep'."
+            )
 
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `multiply_inverse`.
+    def register(self, function: MatrixFunction) -> None:
+        """Registers the chains of A and G for products with the inverse.
 
         Raises:
-          ValueError: The exponent is not −1.
+          ValueError: The function is not `INVERSE`.
         """
-        if exponent != -1:
-            raise self._unsupported(f"power {exponent:g}")
+        self._check(function)
         for factor, damping in self._pairs():
-            factor.register_chain(self._option, damping)
+            factor.register(Chain(self._option), damping)
 
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
         """Returns the damped inverse times a vector.
 
+        Args:
+          function: `INVERSE`.
+          vector: Shaped as the parameters.
+          transpose: Changes nothing: the inverse is symmetric.
+
         Raises:
-          ValueError: The exponent is not −1.
+          ValueError: The function is not `INVERSE`.
         """
-        if exponent != -1:
-            raise self._unsupported(f"power {exponent:g}")
+        del transpose
+        self._check(function)
         matrix = layer_params_to_mat2d(vector)
         wide = tf.cast(tf.transpose(matrix), self.input_factor.inverse_dtype)
         product = (self._by_symmetric_chain if self._option == 1 else self._by_limiting_chain)(wide)
@@ -221,22 +234,6 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         z = g.basis @ tf.matmul(z, a.basis, transpose_b=True)
         z -= tf.matmul(g.step, z, transpose_a=True) @ a.step
         return z / self._times
-
-    def register_cholesky(self) -> None:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def register_cholesky_inverse(self) -> None:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
 
     def full_fisher_block(self) -> Tensor:
         """Returns the block whose inverse is known, undamped, [inputs · outputs, the same]."""

@@ -13,7 +13,7 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
-from kfac.linalg.linear_operator import LinearOperator
+from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.tensor_ops import as_scalar
 
 
@@ -91,39 +91,25 @@ class SingleFactorBlock(FisherBlock):
         factor = self.factor
         return Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
 
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `multiply_matpower` with this exponent."""
-        self.factor.register_matpower(exponent, self._own_damping())
-
-    def register_cholesky(self) -> None:
-        """Registers `multiply_cholesky`."""
-        self.factor.register_cholesky(self._own_damping())
-
-    def register_cholesky_inverse(self) -> None:
-        """Registers `multiply_cholesky_inverse`."""
-        self.factor.register_cholesky_inverse(self._own_damping())
+    def register(self, function: MatrixFunction) -> None:
+        """Registers the function of M with damping λ."""
+        self.factor.register(function, self._own_damping())
 
     def identity_eigenvalue(self) -> Tensor:
         """Returns 1 + λ."""
         return 1 + as_scalar(self._damping, self.factor.dtype)
 
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
-        """Returns (M + λI)^e v."""
-        return self._product(vector, self.factor.get_matpower(exponent, self._own_damping()))
-
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns L v, or Lᵀ v, where LLᵀ = M + λI."""
-        return self._product(vector, self.factor.get_cholesky(self._own_damping()), transpose)
-
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns L⁻¹ v, or L⁻ᵀ v, where LLᵀ = M + λI."""
-        return self._product(
-            vector, self.factor.get_cholesky_inverse(self._own_damping()), transpose
-        )
-
-    def _product(
-        self, vector: Parameters, operator: LinearOperator, transpose: bool = False
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters:
+        """Returns f(M + λI) v, or f(M + λI)ᵀ v, in the shapes of the parameters.
+
+        Args:
+          function: f.
+          vector: v, shaped as the parameters.
+          transpose: Whether to multiply by the transpose.
+        """
+        operator = self.factor.operator(function, self._own_damping())
         parts = as_tuple(vector)
         parts = tuple(tf.convert_to_tensor(part) for part in parts)
         column = tf.concat([tf.reshape(part, [-1, 1]) for part in parts], axis=0)

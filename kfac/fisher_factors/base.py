@@ -17,8 +17,17 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.moving_average import MovingAverage
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    Cholesky,
+    CholeskyInverse,
+    DampedFunction,
+    MatrixFunction,
+    Power,
+)
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.moved_names import with_moved_attributes
+from kfac.old_hooks import refuse_single_functions
 from kfac.state import Change, assign_all
 
 v1 = tf.compat.v1
@@ -35,6 +44,19 @@ _FAR_FROM_OVERFLOW = 2.0**-40
 
 LARGE_INVERSE = 1024.0**3
 """Cost from which an inverse keeps all cores of a device busy by itself."""
+
+
+_SINGLE_FUNCTIONS = (
+    "register_matpower",
+    "register_inverse",
+    "register_cholesky",
+    "register_cholesky_inverse",
+    "get_matpower",
+    "get_inverse",
+    "get_cholesky",
+    "get_cholesky_inverse",
+)
+_GENERAL = "register(function, damping) and operator(function, damping)"
 
 
 class Moment(NamedTuple):
@@ -67,6 +89,11 @@ class FisherFactor(abc.ABC):
     Attributes:
       name: Path of the variables below `kfac/`.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses methods for a single matrix function, which would never be called."""
+        super().__init_subclass__(**kwargs)
+        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
     def __init__(
         self,
@@ -118,40 +145,56 @@ class FisherFactor(abc.ABC):
     # Damped functions of the matrix.
 
     @abc.abstractmethod
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Registers (M + d·I)^e, to be kept in a variable."""
+    def register(self, function: DampedFunction, damping: Damping) -> None:
+        """Asks for a function f of M + d·I, to be kept in a variable if computing it costs much.
+
+        Raises:
+          ValueError: The structure of M does not allow it.
+        """
 
     @abc.abstractmethod
-    def register_cholesky(self, damping: Damping) -> None:
-        """Registers the lower triangular L with LLᵀ = M + d·I."""
+    def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
+        """Returns f(M + d·I): as of its last update if it is kept, or as of now.
 
-    @abc.abstractmethod
-    def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Registers L⁻¹."""
-
-    @abc.abstractmethod
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e as of its last update; for e = 1 as of now."""
-
-    @abc.abstractmethod
-    def get_cholesky(self, damping: Damping) -> LinearOperator:
-        """Returns L as of its last update."""
-
-    @abc.abstractmethod
-    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns L⁻¹ as of its last update."""
+        Raises:
+          ValueError: It is not registered, or the structure of M does not allow it.
+        """
 
     @abc.abstractmethod
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
 
+    def register_matpower(self, exponent: float, damping: Damping) -> None:
+        """Registers (M + d·I)^e."""
+        self.register(Power(exponent), damping)
+
     def register_inverse(self, damping: Damping) -> None:
         """Registers (M + d·I)⁻¹."""
-        self.register_matpower(-1, damping)
+        self.register(INVERSE, damping)
+
+    def register_cholesky(self, damping: Damping) -> None:
+        """Registers the lower triangular L with LLᵀ = M + d·I."""
+        self.register(Cholesky(), damping)
+
+    def register_cholesky_inverse(self, damping: Damping) -> None:
+        """Registers L⁻¹."""
+        self.register(CholeskyInverse(), damping)
+
+    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
+        """Returns (M + d·I)^e as of its last update; for e = 1 as of now."""
+        return self.operator(Power(exponent), damping)
 
     def get_inverse(self, damping: Damping) -> LinearOperator:
         """Returns (M + d·I)⁻¹ as of its last update."""
-        return self.get_matpower(-1, damping)
+        return self.operator(INVERSE, damping)
+
+    def get_cholesky(self, damping: Damping) -> LinearOperator:
+        """Returns L as of its last update."""
+        return self.operator(Cholesky(), damping)
+
+    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
+        """Returns L⁻¹ as of its last update."""
+        return self.operator(CholeskyInverse(), damping)
 
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:
@@ -182,7 +225,7 @@ class FisherFactor(abc.ABC):
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of the matrix of each of `inverses`."""
-        return ()
+        return tuple(slot.function.shape(self.dimension) for slot in self.inverses)
 
     @property
     def inverse_bytes(self) -> int:

@@ -31,8 +31,9 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import Eigenbasis, UndampedMatrix
 from kfac.patches.geometry import ConvGeometry, channels_last
 from kfac.state import Assignment, Change, read
 
@@ -80,7 +81,7 @@ class EigenbasisFactor(DiagonalFactor):
         sides = f"{name}/input", f"{name}/output"
         # The eigenvectors of M + d·I are those of M, whatever d is.
         dampings = [Damping(side, lambda: dict.fromkeys(sides, tf.ones([]))) for side in sides]
-        self._slots = tuple(MatrixSlot(Request(d.name, "eigenbasis"), d) for d in dampings)
+        self._slots = tuple(MatrixSlot(Eigenbasis(), d) for d in dampings)
 
     @abc.abstractmethod
     def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
@@ -113,7 +114,8 @@ class EigenbasisFactor(DiagonalFactor):
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
         """(n + 1, n) for the basis of each factor with n rows."""
-        return tuple((factor.dimension + 1, factor.dimension) for factor in self._kronecker)
+        pairs = zip(self._slots, self._kronecker, strict=True)
+        return tuple(slot.function.shape(factor.dimension) for slot, factor in pairs)
 
     @property
     def inverse_dtype(self) -> DType:
@@ -138,7 +140,8 @@ class EigenbasisFactor(DiagonalFactor):
         values, changes, is_first = [], [], tf.constant(False)
         for slot, factor in zip(self._slots, self._kronecker, strict=True):
             old = tf.cast(slot.read(), self.dtype)
-            updated = slot.updated(factor.cov, dampings)
+            undamped = UndampedMatrix(tf.cast(factor.cov, self.inverse_dtype))
+            updated = slot.updated(undamped, dampings)
             new = tf.cast(updated[0].value, self.dtype)
             updates += updated
             values.append(new[-1])
