@@ -438,16 +438,14 @@ class FisherEstimator:
         """
         self.make_vars()
         plan = self._instantiate()
-        averages = [v for factor in self.factors for v in factor.cov_variables]
-        used = self._sums.variables if self._sums else [plan.sample_step]
 
         def updated(backward: BackwardPass) -> list[Change]:
             return self._updated_averages(range(len(self.factors)), backward, should_decay)
 
         with v1.name_scope(f"{self.name}/update_averages"):
             if self._sums:
-                return assign_if(due, [*averages, *used], lambda: updated(plan.backward))
-            return self._timed_statistics(due, [*averages, *used], updated)
+                return assign_if(due, lambda: updated(plan.backward))
+            return self._timed_statistics(due, updated)
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -468,14 +466,10 @@ class FisherEstimator:
             return [*changes, Assignment(plan.sample_step, backward.next_step)]
 
         with v1.name_scope(f"{self.name}/accumulate"):
-            changed = [*sums.variables, sums.refused, plan.sample_step]
-            return self._timed_statistics(due, changed, added)
+            return self._timed_statistics(due, added)
 
     def _timed_statistics(
-        self,
-        due: Tensor | bool,
-        variables: Sequence[Variable],
-        changes: Callable[[BackwardPass], Sequence[Change]],
+        self, due: Tensor | bool, changes: Callable[[BackwardPass], Sequence[Change]]
     ) -> Operation:
         plan = self._instantiate()
         start = self.times.begin("covariance", [*self._collection.loss_colocation_ops.values()])
@@ -489,7 +483,7 @@ class FisherEstimator:
             return changes(backward._replace(is_finite=is_finite))
 
         with v1.control_dependencies([] if due is True else [start]):
-            return assign_if(due, variables, compute, finish)
+            return assign_if(due, compute, finish)
 
     def has_averages(self) -> Tensor:
         """Returns whether any batch was folded into all averages so far, bool []."""
@@ -516,12 +510,11 @@ class FisherEstimator:
         """
         self.make_vars()
         chosen = range(len(self.factors)) if indices is None else indices
-        variables = [v for i in chosen for v in self.factors[i].inverse_update_vars]
         with v1.name_scope(f"{self.name}/update_inverses"):
             start = self.times.begin("inverse", after=[] if due is True else [due])
             finish = functools.partial(self.times.end, "inverse", start)
             with v1.control_dependencies([start]):
-                return assign_if(due, variables, lambda: self._updated_inverses(chosen), finish)
+                return assign_if(due, lambda: self._updated_inverses(chosen), finish)
 
     def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
         """Returns functions that make variables and ops, one of each kind per factor.
