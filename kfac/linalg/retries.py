@@ -20,7 +20,7 @@ RARE_PATHS = ("retried", "eigen", "kept")
 """Ways in which an inversion can end other than by success at the first attempt."""
 
 NO_RARE_PATH, KEPT = (0, 0, 0), (0, 0, 1)
-"""Counts of `RARE_PATHS` for a success at the first attempt, and for a matrix with NaN or infinity."""
+"""Counts of `RARE_PATHS`: the first attempt succeeded; the matrix was not finite."""
 
 RootFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Function of the Cholesky factor L of M + d·I, and of the identity; both and its result [n, n]."""
