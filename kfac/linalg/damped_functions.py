@@ -32,7 +32,7 @@ class UndampedMatrix:
 
         Args:
           matrix: M.
-          inverse_method: How to invert M + d·I.
+          inverse_method: Method to invert M + d·I, as in the class.
         """
         self.matrix = matrix
         self.inverse_method = inverse_method
@@ -75,7 +75,7 @@ class DampedFunction(abc.ABC):
         Args:
           undamped: M.
           damping: d, shape [].
-          previous: What is kept so far, to be returned if the function cannot be computed.
+          previous: Value kept so far, returned if the function cannot be computed.
         """
 
 

@@ -17,8 +17,8 @@ class FilterAxis(NamedTuple):
     """One dimension of the image, and the filter's size and padding along it.
 
     Attributes:
-      size: Of the image.
-      kernel: Of the filter.
+      size: Size of the image.
+      kernel: Size of the filter.
       before: Zeros before the image.
       out: Number of locations.
     """
