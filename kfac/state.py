@@ -144,14 +144,24 @@ def is_resource(variable: Variable) -> bool:
 
 def assign_all(changes: Sequence[Change], name: str | None = None) -> Operation:
     """Returns one op that makes all the changes."""
-    ops = []
-    for change in changes:
-        with _device_of(change.variable):
-            if isinstance(change, Addition):
-                ops.append(v1.assign_add(change.variable, change.value, use_locking=True).op)
-            else:
-                ops.append(v1.assign(change.variable, change.value).op)
-    return group(*ops, name=name)
+    return group(*map(_changed, changes), name=name)
+
+
+def _changed(change: Change) -> Operation:
+    variable, value = change
+    with _device_of(variable):
+        if is_resource(variable):
+            # One operation: the functions of TensorFlow also read the new value.
+            write = (
+                tf.raw_ops.AssignAddVariableOp
+                if isinstance(change, Addition)
+                else tf.raw_ops.AssignVariableOp
+            )
+            value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
+            return write(resource=variable.handle, value=value)
+        if isinstance(change, Addition):
+            return v1.assign_add(variable, value, use_locking=True).op
+        return v1.assign(variable, value).op
 
 
 def assign_if(
