@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from model_deploy import DevicePlan, GradientReduction, SharedPlacement, device_plan
+from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
+from model_deploy.reduction import GradientReduction
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
 from replicate.batch.ahead import batch_and_ahead
@@ -26,7 +27,7 @@ from replicate.gradients.tower_optimizer import TowerOptimizer, tower_mismatch_e
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
-from replicate.tower.build import TowerBuild, tower_build
+from replicate.tower.build import TowerBuild, TowerSettings, tower_build
 from replicate.tower.collections import Summaries
 from replicate.tower.recorded_plan import record_plan
 
@@ -107,6 +108,7 @@ def replicate_model_fn(
     check_model_fn(model_fn)
     averages_loss = _averages(loss_reduction)
     plan = device_plan(devices, variables)
+    settings = TowerSettings(plan, averages_loss, summaries, xla, reduction)
     splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
     check_choice("update_ops", update_ops, UpdateOps)
     check_choice("summaries", summaries, Summaries)
@@ -134,9 +136,8 @@ def replicate_model_fn(
         copies = {name: copy.deepcopy(given[name]) for name in given if takes(model_fn, name)}
         bound = functools.partial(call_model_fn, model_fn, mode=mode, **{**given, **copies})
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
-        compiled = xla and mode == ModeKeys.TRAIN
-        with tower_build(plan, averages_loss, statistics, summaries, compiled, reduction) as build:
-            towers = build_towers(bound, shards, build)
+        with tower_build(_settings_in(mode, settings)) as build:
+            towers = build_towers(bound, shards, build, statistics)
         updates = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
         return merge_specs(
             mode,
@@ -160,30 +161,43 @@ def _log_plan(mode: str, plan: DevicePlan) -> None:
     )
 
 
-def build_towers(model_fn: ModelFn, shards: Sequence[Shard], build: TowerBuild) -> list[Tower]:
+def build_towers(
+    model_fn: ModelFn,
+    shards: Sequence[Shard],
+    build: TowerBuild,
+    statistics: BatchStatistics | None = None,
+) -> list[Tower]:
     """Calls the user's `model_fn` once for each shard, in order, each on its device.
 
     Args:
       model_fn: The user's function, as a function of features and labels.
       shards: One shard for each tower.
       build: State that the towers share.
+      statistics: Merges the towers' updates of batch statistics; None if they do not run.
 
     Raises:
       ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
         different optimizer calls or variables.
     """
-    towers = [_build_tower(model_fn, shard, build, index) for index, shard in enumerate(shards)]
+    towers = []
+    for index, shard in enumerate(shards):
+        scopes = (
+            statistics.tower(build, index, shard)
+            if statistics
+            else build.building(index, shard.weight)
+        )
+        with scopes:
+            towers.append(_build_tower(model_fn, shard, build))
     _check_optimizer_calls(towers, build)
     return towers
 
 
-def _build_tower(model_fn: ModelFn, shard: Shard, build: TowerBuild, index: int) -> Tower:
-    with build.building(index, shard.weight, (shard.features, shard.labels)):
-        spec = model_fn(features=shard.features, labels=shard.labels)
-        if getattr(spec, "loss", None) is not None:
-            build.add_loss(spec.loss)
-            spec = spec._replace(loss=build.part_of_loss(spec.loss))
-        return Tower(spec, build.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
+def _build_tower(model_fn: ModelFn, shard: Shard, build: TowerBuild) -> Tower:
+    spec = model_fn(features=shard.features, labels=shard.labels)
+    if getattr(spec, "loss", None) is not None:
+        build.add_loss(spec.loss)
+        spec = spec._replace(loss=build.part_of_loss(spec.loss))
+    return Tower(spec, build.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
 
 
 def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
@@ -198,6 +212,11 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
             f"optimizers with TowerOptimizer in model_fn: "
             f"optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
         )
+
+
+def _settings_in(mode: str, settings: TowerSettings) -> TowerSettings:
+    """Returns the settings of a mode. Towers are compiled in TRAIN only."""
+    return dataclasses.replace(settings, xla=settings.xla and mode == ModeKeys.TRAIN)
 
 
 def _splitting_in(mode: str, splitting: Splitting) -> Splitting:

@@ -9,7 +9,8 @@ the batch: those of Keras layers, and those that the loss or the gradients wait 
 of layers with `updates_collections=None`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
@@ -18,9 +19,12 @@ from model_deploy.devices import CPU
 from model_deploy.local_variables import on_task
 from replicate._types import Operation, Tensor, Variable
 from replicate.arguments import check_choice
+from replicate.batch.nests import flatten
+from replicate.batch.split import Shard
 from replicate.batch_norm.search import UpdateSearch
 from replicate.batch_norm.variable_copies import VariableCopies, assign_all, read_all
 from replicate.batch_norm.variables_in_turn import VariablesInTurn
+from replicate.tower.build import TowerBuild
 
 v1 = tf.compat.v1
 
@@ -55,32 +59,40 @@ class BatchStatistics:
         self._maker = VariableCopies()
         self._in_turn = VariablesInTurn()
 
-    def record(
-        self,
-        operations: Collection[Operation],
-        in_collection: Iterable[Any],
-        batch: Collection[Tensor],
-        unlisted: Iterable[Variable],
-        asked_for: Iterable[Variable],
-        ends: Sequence[Operation],
-        weight: Tensor,
-    ) -> None:
-        """Records the updates of a tower that has been built. Towers are recorded in order.
+    @contextlib.contextmanager
+    def tower(self, build: TowerBuild, index: int, shard: Shard) -> Iterator[None]:
+        """Enters the scopes of a tower, with its own statistics, and records its updates.
 
         Args:
-          operations: All operations of the tower.
-          in_collection: Operations and tensors that the tower added to UPDATE_OPS.
-          batch: Tensors of its shard.
-          unlisted: Variables whose assignments are updates even if they are in no collection and
-            nothing waits for them.
-          asked_for: Other variables of the tower.
-          ends: Operations that end the tower's losses and gradients.
-          weight: Rows of the shard ÷ rows of the batch.
+          build: State of the replicated call.
+          index: Number of the tower. Towers are built in order.
+          shard: The tower's part of the batch.
         """
-        updates = UpdateSearch(operations, batch, ends).updates(
-            [entry if isinstance(entry, tf.Operation) else entry.op for entry in in_collection],
-            self._operations_of(unlisted),
-            self._operations_of(asked_for),
+        substitute = self._substitute(build, index) if index else None
+        with build.building(index, shard.weight, substitute):
+            graph = v1.get_default_graph()
+            before = len(graph.get_operations())
+            yield
+            self._record(build, index, shard, graph.get_operations()[before:])
+
+    def _record(
+        self, build: TowerBuild, index: int, shard: Shard, operations: Sequence[Operation]
+    ) -> None:
+        """Records the updates of a tower that has been built.
+
+        Args:
+          build: State of the replicated call.
+          index: Number of the tower.
+          shard: The tower's part of the batch.
+          operations: All operations of the tower.
+        """
+        leaves = flatten((shard.features, shard.labels), expand_composites=True)
+        batch = [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
+        listed = build.collections.of_tower(v1.GraphKeys.UPDATE_OPS)
+        updates = UpdateSearch(operations, batch, build.ends(index)).updates(
+            [entry if isinstance(entry, tf.Operation) else entry.op for entry in listed],
+            self._operations_of(build.variables.made),
+            self._operations_of(build.variables.got),
         )
         if not self._updates:
             self._statistics = [
@@ -90,19 +102,12 @@ class BatchStatistics:
             ]
             self._copies = {variable.ref(): [] for variable in self._statistics}
         self._updates.append(updates.done)
-        self._weights.append(weight)
+        self._weights.append(shard.weight)
         if self._update_ops == "all":
             self._in_turn.record(self._statistics, updates.runs, updates.done)
 
-    def substitute(
-        self, device: str, suspended: Callable[[], Any]
-    ) -> Callable[[Variable], Variable]:
-        """Returns a function from a statistic to the next tower's own copy or view of it.
-
-        Args:
-          device: Device of the tower.
-          suspended: Makes a context in which new variables do not belong to a tower.
-        """
+    def _substitute(self, build: TowerBuild, index: int) -> Callable[[Variable], Variable]:
+        """Returns a function from a statistic to a tower's own copy or view of it."""
         made: dict[Any, Variable] = {}
 
         def own(variable: Variable) -> Variable:
@@ -111,12 +116,12 @@ class BatchStatistics:
                 return variable
             if self._update_ops == "all":
                 if reference not in made:
-                    with suspended():
+                    with build.variables.suspended():
                         made[reference] = self._in_turn.view(variable)
                 return made[reference]
             if not made:
-                with suspended():
-                    copies = self._maker.on(device, self._statistics, "tower")
+                with build.variables.suspended():
+                    copies = self._maker.on(build.device(index), self._statistics, "tower")
                 for statistic, copy in zip(self._statistics, copies, strict=True):
                     made[statistic.ref()] = copy
                     self._copies[statistic.ref()].append(copy)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from model_deploy.devices import CPU, completed
+from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.acceptance import step_acceptance
@@ -220,11 +220,14 @@ class TowerOptimizer(v1.train.Optimizer):
             skipping = _shared(partial(NonFiniteSkipping, self._skip_nonfinite))
         stages = self._stages(
             GradientSum(
-                self._pack_bytes, self._scaling, build.reduction if build else "last", share
+                self._pack_bytes,
+                self._scaling,
+                build.settings.reduction if build else "last",
+                share,
             ),
             skipping,
             GradientApplication(self.wrapped, global_step, name),
-            average=build is None or tower is None or build.averages_loss,
+            average=build is None or tower is None or build.settings.averages_loss,
         )
         if build is None or tower is None:
             return stages.build([gradients])
@@ -259,7 +262,7 @@ class TowerOptimizer(v1.train.Optimizer):
                 entries = [*entries, *_watched(pairs, tower)]
         done = v1.group(*values_of(pairs), name="train_op_placeholder")
         names = v1.get_default_graph().get_name_scope()
-        device = completed(tower.device, build.task) if build and tower else ""
+        device = build.device(tower.index) if build and tower else ""
         scope = v1.get_variable_scope()
         return TowerGradients(pairs, entries, done, scope, names, device)
 

@@ -14,13 +14,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from model_deploy import DevicePlan, GradientReduction, SharedVariables, VariablePlacer
-from model_deploy.devices import VARIABLE_OPS, completed
+from model_deploy.devices import VARIABLE_OPS, DevicePlan, VariablePlacer, completed
 from model_deploy.local_variables import current_task, local_variables_on
+from model_deploy.reduction import GradientReduction
+from model_deploy.variables import SharedVariables
 from model_deploy.xla import compiled_by_xla, uncompiled
-from replicate._types import Device, Gradient, Nest, Operation, Tensor, Variable
-from replicate.batch.nests import flatten
-from replicate.batch_norm.statistics import BatchStatistics
+from replicate._types import Device, Gradient, Operation, Tensor, Variable
 from replicate.graph_ops.finite import Watched
 from replicate.tower.collections import Summaries, TowerCollections
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
@@ -40,6 +39,26 @@ PART_OF_LOSS = ("towers", "part_of_loss")
 
 K-FAC, which imports nothing from here, reads it in order to know the loss of the whole batch.
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class TowerSettings:
+    """Settings of the towers of one replicated call.
+
+    Attributes:
+      plan: Devices of towers and variables.
+      averages_loss: True if a tower's loss is a mean over its shard, which is weighted by its share
+        of the batch. False if losses are summed.
+      summaries: Towers whose summaries are kept.
+      xla: True to compile the towers with XLA.
+      reduction: Way by which the towers' gradients are summed.
+    """
+
+    plan: DevicePlan
+    averages_loss: bool
+    summaries: Summaries = "first"
+    xla: bool = False
+    reduction: GradientReduction = "last"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,61 +115,49 @@ class TowerGradients:
 class TowerBuild:
     """State of one replicated `model_fn` call, from its first tower to its last."""
 
-    def __init__(
-        self,
-        plan: DevicePlan,
-        averages_loss: bool,
-        statistics: BatchStatistics | None = None,
-        summaries: Summaries = "first",
-        xla: bool = False,
-        reduction: GradientReduction = "last",
-    ):
+    def __init__(self, settings: TowerSettings):
         """Makes the state for one call.
 
         Args:
-          plan: Devices of towers and variables.
-          averages_loss: True if a tower's loss is a mean over its shard, which is weighted by its
-            share of the batch. False if losses are summed.
-          statistics: Merges the towers' update operations; None if they do not run.
-          summaries: Towers whose summaries are kept.
-          xla: True to compile the towers with XLA.
-          reduction: Way by which the towers' gradients are summed.
+          settings: Settings of the call's towers.
         """
-        self.plan = plan
-        self.reduction = reduction
-        self.collections = TowerCollections("every" if averages_loss else "first", summaries)
+        self.settings = settings
+        towers = settings.plan.towers
+        self.collections = TowerCollections(
+            "every" if settings.averages_loss else "first", settings.summaries
+        )
         self.tower: TowerContext | None = None
-        self.calls: list[list[TowerGradients]] = [[] for _ in plan.towers]
+        self.calls: list[list[TowerGradients]] = [[] for _ in towers]
         """For each tower, the gradients of its calls of `apply_gradients`, in order."""
         self.skipped: list[Tensor] = []
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
         self.task = current_task()
         """Job and task of the worker, from the device scopes around the towers; "" if none."""
-        self.averages_loss = averages_loss
-        self._statistics = statistics
-        self._xla = xla
-        self._shared: list[Any] = []
-        self._shared_taken = [0] * len(plan.towers)
-        self._placer = VariablePlacer(plan.parameters)
-        self._variables = SharedVariables()
-        self._weight: Tensor = 1.0
+        self.variables = SharedVariables()
         self._losses: list[Tensor] = []
         """The losses of the current tower."""
+        self._shared: list[Any] = []
+        self._shared_taken = [0] * len(towers)
+        self._placer = VariablePlacer(settings.plan.parameters)
+        self._weight: Tensor = 1.0
         self._variable_scope = v1.get_variable_scope()
         self._name_scope = v1.get_default_graph().get_name_scope()
 
     @contextlib.contextmanager
-    def building(self, index: int, weight: Tensor, batch: Nest = None) -> Iterator[TowerContext]:
+    def building(
+        self, index: int, weight: Tensor, substitute: Callable[[Variable], Variable] | None = None
+    ) -> Iterator[TowerContext]:
         """Enters the scopes of a tower: its device, names and shared variables.
 
         Args:
           index: Number of the tower. Towers are built in order.
           weight: Rows of the tower's shard ÷ rows of the batch: a float if it is that of all
             towers, else a Tensor.
-          batch: The tower's shard.
+          substitute: Returns the tower's replacement of a shared variable; None means the variable
+            itself.
         """
-        device = self.plan.towers[index]
-        self.tower = TowerContext(index, len(self.plan.towers), device)
+        device = self.settings.plan.towers[index]
+        self.tower = TowerContext(index, len(self.settings.plan.towers), device)
         self._weight = weight
         self._losses = []
         names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
@@ -158,45 +165,24 @@ class TowerBuild:
             stack.callback(setattr, self, "tower", None)
             stack.enter_context(names)
             stack.enter_context(v1.device(self._placer.on(device)))
-            stack.enter_context(
-                self._variables.copy(
-                    index, self.tower.label, substitute=self._substitute(self.tower)
-                )
-            )
+            stack.enter_context(self.variables.copy(index, self.tower.label, substitute=substitute))
             stack.enter_context(self.collections.tower(index))
             stack.enter_context(_in_collection(PART_OF_LOSS, self.part_of_loss))
-            if self._xla:
+            if self.settings.xla:
                 stack.enter_context(compiled_by_xla())
-            with self._recording(batch):
-                yield self.tower
+            yield self.tower
 
-    def _substitute(self, tower: TowerContext) -> Callable[[Variable], Variable] | None:
-        if self._statistics is None or tower.is_first:
-            return None
-        device = completed(tower.device, self.task)
-        return self._statistics.substitute(device, self._variables.suspended)
+    def device(self, index: int) -> Device:
+        """Returns the device of a tower, with its task."""
+        return completed(self.settings.plan.towers[index], self.task)
 
-    @contextlib.contextmanager
-    def _recording(self, batch: Nest) -> Iterator[None]:
-        """Records the update operations of the tower that is built inside."""
-        graph = v1.get_default_graph()
-        before = len(graph.get_operations())
-        yield
-        if self._statistics is not None and self.tower is not None:
-            gradients = [part.done for part in self.calls[self.tower.index]]
-            self._statistics.record(
-                graph.get_operations()[before:],
-                self.collections.of_tower(v1.GraphKeys.UPDATE_OPS),
-                [
-                    leaf
-                    for leaf in flatten(batch, expand_composites=True)
-                    if isinstance(leaf, tf.Tensor)
-                ],
-                self._variables.made,
-                self._variables.got,
-                [*(loss.op for loss in self._losses), *gradients],
-                self._weight,
-            )
+    def ends(self, index: int) -> list[Operation]:
+        """Returns the ends of the current tower's losses and gradients, which run in every step.
+
+        Args:
+          index: Number of the current tower.
+        """
+        return [*(loss.op for loss in self._losses), *(part.done for part in self.calls[index])]
 
     def add_loss(self, loss: Tensor) -> None:
         """Notes a loss of the current tower, before it is weighted."""
@@ -218,7 +204,7 @@ class TowerBuild:
     @property
     def gradient_share(self) -> GradientShare:
         """Share of the batch by which the current tower's gradients count."""
-        if self.tower is None or self.tower.count == 1 or not self.averages_loss:
+        if self.tower is None or self.tower.count == 1 or not self.settings.averages_loss:
             return UNWEIGHTED
         return GradientShare(self._weight)
 
@@ -251,9 +237,9 @@ class TowerBuild:
         variable_scope = first.variable_scope if first else self._variable_scope
         name_scope = first.name_scope if first else self._name_scope
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._variables.suspended())
+            stack.enter_context(self.variables.suspended())
             stack.enter_context(self.collections.outside())
-            if self._xla:
+            if self.settings.xla:
                 stack.enter_context(uncompiled())
             stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
             stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
@@ -294,17 +280,14 @@ def _tasks_of(variables: Sequence[Variable]) -> Callable[[Operation], str]:
 
 
 @contextlib.contextmanager
-def tower_build(
-    plan: DevicePlan,
-    averages_loss: bool,
-    statistics: BatchStatistics | None = None,
-    summaries: Summaries = "first",
-    xla: bool = False,
-    reduction: GradientReduction = "last",
-) -> Iterator[TowerBuild]:
-    """Attaches a new `TowerBuild` to the current graph inside the context."""
+def tower_build(settings: TowerSettings) -> Iterator[TowerBuild]:
+    """Attaches a new `TowerBuild` to the current graph inside the context.
+
+    Args:
+      settings: Settings of the towers.
+    """
     builds = v1.get_collection_ref(COLLECTION)
-    build = TowerBuild(plan, averages_loss, statistics, summaries, xla, reduction)
+    build = TowerBuild(settings)
     builds.append(build)
     try:
         with local_variables_on(build.task):

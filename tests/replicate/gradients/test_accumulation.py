@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from model_deploy import device_plan
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.tower.build import tower_build
+from replicate.tower.build import TowerSettings, tower_build
 
 v1 = tf.compat.v1
 
@@ -43,7 +43,7 @@ def accumulated(make_optimizer, steps, towers=1, averages=True):
         batch = v1.placeholder(tf.float32, [4, 3])
         shards = tf.split(batch, towers)
         plan = device_plan([f"/cpu:{index}" for index in range(towers)])
-        with tower_build(plan, averages) as build:
+        with tower_build(TowerSettings(plan, averages)) as build:
             for index in range(towers):
                 with build.building(index, 1 / towers):
                     optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)

@@ -14,7 +14,7 @@ from replicate.graph_ops.checks import user_errors
 from replicate.graph_ops.finite import watched
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower.build import tower_build
+from replicate.tower.build import TowerSettings, tower_build
 
 v1 = tf.compat.v1
 
@@ -51,7 +51,7 @@ class Training:
         shards = tf.split(self._batch, towers)
         plan = device_plan([f"/cpu:{index}" for index in range(towers)])
         scope = v1.variable_scope("", use_resource=use_resource)
-        with scope, tower_build(plan, averages_loss=True) as build:
+        with scope, tower_build(TowerSettings(plan, averages_loss=True)) as build:
             for index in range(towers):
                 with build.building(index, 1 / towers):
                     loss = self._loss(shards[index], self._smooth[index], make_optimizer)
@@ -176,7 +176,9 @@ def test_overflow_of_the_scaled_loss_is_not_counted_until_the_scale_cannot_shrin
 
 
 def test_a_sum_of_finite_gradients_may_overflow(graph):
-    with tower_build(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=False) as build:
+    with tower_build(
+        TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=False)
+    ) as build:
         for index in range(2):
             with build.building(index, 0.5):
                 optimizer = TowerOptimizer(momentum, skip_nonfinite=1)
