@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from model_deploy import local_devices
+from model_deploy.devices import local_devices
 from replicate._types import Graph, Tensor
 from replicate.errors import CheckpointError
 from replicate.estimator.checkpoints.input_position import InputPosition

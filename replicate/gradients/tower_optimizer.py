@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values
+from model_deploy.reduction import GradientReduction
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.acceptance import step_acceptance
 from replicate.gradients.accumulation import GradientAccumulation
@@ -26,11 +27,11 @@ from replicate.gradients.skipping import NonFiniteSkipping
 from replicate.gradients.stages import (
     GradientApplication,
     GradientClipping,
+    GradientSum,
     UpdateStages,
     is_synchronous,
     values_of,
 )
-from replicate.gradients.sum import GradientSum
 from replicate.graph_mode import check_no_keras_optimizer, check_not_eager
 from replicate.graph_ops.finite import Watched, watched, watched_all
 from replicate.tower.build import (
@@ -214,17 +215,13 @@ class TowerOptimizer(v1.train.Optimizer):
         build = current_build()
         tower = build.tower if build else None
         share = build.gradient_share if build else UNWEIGHTED
+        reduction: GradientReduction = build.settings.reduction if build else "last"
         gradients = self._tower_gradients(build, tower, share, grads_and_vars)
         skipping = None
         if self._skip_nonfinite:
             skipping = _shared(partial(NonFiniteSkipping, self._skip_nonfinite))
         stages = self._stages(
-            GradientSum(
-                self._pack_bytes,
-                self._scaling,
-                build.settings.reduction if build else "last",
-                share,
-            ),
+            GradientSum(self._pack_bytes, self._scaling, reduction, share),
             skipping,
             GradientApplication(self.wrapped, global_step, name),
             average=build is None or tower is None or build.settings.averages_loss,

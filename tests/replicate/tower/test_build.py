@@ -11,11 +11,12 @@ from replicate.tower import build as towers
 v1 = tf.compat.v1
 
 PLAN = device_plan(["/cpu:1", "/cpu:2"])
+SETTINGS = towers.TowerSettings(PLAN, averages_loss=True)
 
 
 def test_current_tower_in_model_fn(graph):
     seen = []
-    with towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build:
+    with towers.tower_build(SETTINGS) as build:
         for index in range(2):
             with build.building(index, 0.5):
                 seen.append(towers.current_tower())
@@ -29,7 +30,7 @@ def test_current_tower_in_model_fn(graph):
 
 
 def test_names_devices_and_variables_of_towers(graph):
-    with towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build:
+    with towers.tower_build(SETTINGS) as build:
         products = []
         for index in range(2):
             with build.building(index, 0.5):
@@ -41,10 +42,7 @@ def test_names_devices_and_variables_of_towers(graph):
 
 
 def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
-    with (
-        towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build,
-        build.building(1, 0.25),
-    ):
+    with towers.tower_build(SETTINGS) as build, build.building(1, 0.25):
         scaled = build.part_of_loss(tf.constant(8.0))
     assert scaled.op.name == "tower_1/averaged_loss"
     assert scaled.device == "/device:CPU:2"
@@ -57,27 +55,22 @@ def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
 )
 def test_sums_and_single_towers_are_not_scaled(graph, devices, averages):
     loss = tf.constant(8.0)
-    with (
-        towers.tower_build(towers.TowerSettings(device_plan(devices), averages)) as build,
-        build.building(0, 1.0),
-    ):
+    settings = towers.TowerSettings(device_plan(devices), averages)
+    with towers.tower_build(settings) as build, build.building(0, 1.0):
         assert build.part_of_loss(loss) is loss
 
 
 def test_empty_shard_has_no_part_in_the_loss(graph):
     """The mean over no rows is NaN."""
     none = tf.constant(0.0, tf.float64)
-    with (
-        towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build,
-        build.building(1, none),
-    ):
+    with towers.tower_build(SETTINGS) as build, build.building(1, none):
         part = build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
     with v1.Session() as session:
         assert session.run(part) == 0.0
 
 
 def test_part_of_the_loss_is_told_to_a_tower_only(graph):
-    with towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build:
+    with towers.tower_build(SETTINGS) as build:
         with build.building(0, 0.25):
             [part] = v1.get_collection(towers.PART_OF_LOSS)
             loss = part(tf.constant(8.0))
@@ -89,7 +82,7 @@ def test_part_of_the_loss_is_told_to_a_tower_only(graph):
 def test_outside_towers_leaves_names_device_and_sharing(graph):
     with (
         v1.variable_scope("model"),
-        towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build,
+        towers.tower_build(SETTINGS) as build,
     ):
         for index in range(2):
             with build.building(index, 0.5):
@@ -107,10 +100,7 @@ def test_outside_towers_leaves_names_device_and_sharing(graph):
 
 def test_state_leaves_the_graph_after_an_error_too(graph):
     def build_and_fail():
-        with (
-            towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build,
-            build.building(0, 0.5),
-        ):
+        with towers.tower_build(SETTINGS) as build, build.building(0, 0.5):
             assert towers.current_build() is build
             raise RuntimeError("in the model")
 
@@ -128,7 +118,7 @@ def test_shared_objects_are_made_once_in_order(graph):
         return v1.train.GradientDescentOptimizer(0.1 + len(made))
 
     taken = []
-    with towers.tower_build(towers.TowerSettings(PLAN, averages_loss=True)) as build:
+    with towers.tower_build(SETTINGS) as build:
         for index in range(2):
             with build.building(index, 0.5):
                 taken.append([build.shared(make), build.shared(make)])
@@ -162,9 +152,8 @@ def built_in_a_cluster(towers_of_plan):
     setter = v1.train.replica_device_setter(cluster=cluster, worker_device=TASK)
     with contextlib.ExitStack() as stack:
         stack.enter_context(v1.device(setter))
-        build = stack.enter_context(
-            towers.tower_build(towers.TowerSettings(device_plan(towers_of_plan), True))
-        )
+        settings = towers.TowerSettings(device_plan(towers_of_plan), True)
+        build = stack.enter_context(towers.tower_build(settings))
         stack.enter_context(build.building(0, 1.0))
         yield build
 
