@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
+from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.reduction import GradientReduction
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
@@ -23,7 +24,7 @@ from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_ba
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_model_fn, takes
-from replicate.gradients.tower_optimizer import TowerOptimizer, tower_mismatch_error
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
@@ -203,8 +204,8 @@ def _build_tower(model_fn: ModelFn, shard: Shard, build: TowerBuild) -> Tower:
 def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
     if len(towers) == 1:
         return
-    if len({len(calls) for calls in build.calls}) > 1:
-        raise tower_mismatch_error(build)
+    if len(set(build.call_counts)) > 1:
+        raise different_optimizer_calls(build.call_counts)
     if towers[-1].spec.train_op is not None and not TowerOptimizer.has_been_used():
         raise ValueError(
             f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "

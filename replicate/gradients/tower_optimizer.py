@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from model_deploy.devices import CPU
+from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.gradients import gradient_values
 from model_deploy.reduction import GradientReduction
 from replicate._types import Gradient, Operation, Tensor, Variable
@@ -234,7 +235,7 @@ class TowerOptimizer(v1.train.Optimizer):
             return gradients.done
         towers = [calls[call] for calls in build.calls if call < len(calls)]
         if len(towers) < tower.count:
-            raise tower_mismatch_error(build)
+            raise different_optimizer_calls(build.call_counts)
         with build.outside_towers(towers[0]):
             train_op = stages.build(towers)
         if skipping is not None:
@@ -316,18 +317,6 @@ class TowerOptimizer(v1.train.Optimizer):
                     f"other workers would wait for the gradients of a worker that leaves out a "
                     f"step. Leave {name} at {default!r}."
                 )
-
-
-def tower_mismatch_error(build: TowerBuild) -> ValueError:
-    """Returns the error for towers that made different numbers of optimizer calls."""
-    counts = ", ".join(
-        f"tower {index} made {len(calls)}" for index, calls in enumerate(build.calls)
-    )
-    return ValueError(
-        f"Towers disagree: each call of model_fn was supposed to make the same optimizer calls "
-        f"(minimize or apply_gradients), but {counts}. Look for an `if` on Python state, or for "
-        f"randomness, around an optimizer in model_fn."
-    )
 
 
 def _watched(

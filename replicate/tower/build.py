@@ -172,6 +172,11 @@ class TowerBuild:
                 stack.enter_context(compiled_by_xla())
             yield self.tower
 
+    @property
+    def call_counts(self) -> list[int]:
+        """Calls of `apply_gradients` of each tower so far."""
+        return [len(calls) for calls in self.calls]
+
     def device(self, index: int) -> Device:
         """Returns the device of a tower, with its task."""
         return completed(self.settings.plan.towers[index], self.task)
