@@ -19,7 +19,7 @@ from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator
 from replicate.estimator.cluster.servers import WaitCancelled
-from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, session_options
+from replicate.estimator.cluster.waiting_session import WaitingSessionCreator
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.events import event_hooks
@@ -36,6 +36,7 @@ from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.session_options import session_options
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.estimator.stop_conditions import StopConditions
 from replicate.graph_ops.checks import user_errors

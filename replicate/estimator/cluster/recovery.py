@@ -15,12 +15,12 @@ import tensorflow as tf
 
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.connections import dead_connection
+from replicate.estimator.cluster.server_session import LOST, ServerSession, SilentServerError
 from replicate.estimator.cluster.servers import POLL_SECS, WaitCancelled, wait_for_parameter_servers
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.iterator_release import release_iterators
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import LOST, ServerSession, SilentServerError
 
 v1 = tf.compat.v1
 

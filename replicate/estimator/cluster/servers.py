@@ -23,7 +23,6 @@ from replicate.addresses import connect, host_and_port, is_listening
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.brief_session import (
     own_device,
-    restricted_options,
     run_briefly,
 )
 from replicate.estimator.cluster.disconnection import disconnect_at_the_end
@@ -31,7 +30,7 @@ from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import complete_config
+from replicate.estimator.session_options import complete_config, restricted_options
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.exit_codes import signal_exit_code
 

@@ -1,4 +1,4 @@
-"""Sessions of a cluster: devices of operations, session options, and the wait for the chief.
+"""Sessions of a cluster: devices of operations, and the wait for the chief.
 
 Owns everything that training in a cluster needs in addition to training in one process. The chief
 initialises the variables (`session.py`); a worker waits here until that is done. It checks every
@@ -18,6 +18,7 @@ from model_deploy.local_variables import current_task, local_variables_on
 from replicate._types import Graph
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.brief_session import own_device
+from replicate.estimator.cluster.server_session import ServerSession, SilentServerError
 from replicate.estimator.cluster.servers import (
     WaitCancelled,
     poll_secs,
@@ -26,8 +27,7 @@ from replicate.estimator.cluster.servers import (
 from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.keras_names import Scope
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.run_settings import device_filters
-from replicate.estimator.session import ServerSession, SilentServerError, complete_config
+from replicate.estimator.session_options import session_options
 
 v1 = tf.compat.v1
 
@@ -104,15 +104,6 @@ def _staying_on(task: str, device_fn: Callable[[Any], Any]) -> Callable[[Any], s
         return completed(own, placed) if f"{own}/".startswith(f"{task}/") else str(placed)
 
     return place
-
-
-def session_options(config: RunConfig) -> Any:
-    """Returns the session options of a training run; in a cluster, with its device filters."""
-    options = complete_config(config.session_config)
-    in_cluster = config.cluster.target is None and config.cluster_spec.jobs
-    if in_cluster and config.master and not options.device_filters:
-        options.device_filters.extend(device_filters(config.cluster))
-    return options
 
 
 class WaitingSessionCreator(v1.train.SessionCreator):

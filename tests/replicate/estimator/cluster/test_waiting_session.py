@@ -5,17 +5,17 @@ import tensorflow as tf
 
 from replicate.errors import ClusterError
 from replicate.estimator.cluster import waiting_session
+from replicate.estimator.cluster.server_session import SilentServerError
 from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster.waiting_session import (
     WaitingSessionCreator,
     check_trains,
-    session_options,
     training_device,
     training_scope,
 )
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import RestoringSessionCreator, SilentServerError
+from replicate.estimator.session import RestoringSessionCreator
 
 v1 = tf.compat.v1
 
@@ -87,17 +87,6 @@ def test_training_graph_of_a_process_on_its_own_has_no_device(graph):
         made = [v1.get_local_variable("own", []), v1.get_variable("w", [])]
     assert [variable.device for variable in made] == ["", ""]
     assert "NoOp" not in {operation.type for operation in graph.get_operations()}
-
-
-def test_a_session_talks_to_parameter_servers_only():
-    assert list(session_options(config()).device_filters) == ["/job:ps", "/job:worker/task:1"]
-    assert list(session_options(RunConfig()).device_filters) == []
-    given = config(session_config=v1.ConfigProto(allow_soft_placement=True))
-    assert list(session_options(given).device_filters) == ["/job:ps", "/job:worker/task:1"]
-    own = config(session_config=v1.ConfigProto(device_filters=["/job:x"]))
-    assert list(session_options(own).device_filters) == ["/job:x"]
-    elsewhere = RunConfig(cluster=ClusterConfig(JOBS, "worker", 1, target="grpc://b:1"))
-    assert list(session_options(elsewhere).device_filters) == [], "its jobs may have other names"
 
 
 @pytest.fixture(scope="module")
