@@ -24,10 +24,10 @@ from replicate.estimator.cluster.servers import (
     poll_secs,
     wait_for_parameter_servers,
 )
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.keras_names import Scope
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session_options import session_options
+from replicate.roles import CHIEFS, TRAINERS
 
 v1 = tf.compat.v1
 
@@ -43,10 +43,10 @@ def check_trains(config: RunConfig) -> None:
     Raises:
       ValueError: It is an evaluator or a parameter server.
     """
-    if config.task_type in (TaskType.EVALUATOR, TaskType.PS):
+    if not config.cluster.role.trains:
         raise ValueError(
             f"Cannot train: TF_CONFIG makes this process {config.task_type} {config.task_id}, and "
-            f"only {TaskType.CHIEF}, {TaskType.MASTER} and {TaskType.WORKER} train. Call "
+            f"only {', '.join(TRAINERS[:-1])} and {TRAINERS[-1]} train. Call "
             "replicate.train_and_evaluate, which does what each task is for, or change the task."
         )
 
@@ -179,7 +179,7 @@ class WaitingSessionCreator(v1.train.SessionCreator):
 
 
 def _name_of_chief(config: RunConfig) -> str:
-    for job in (TaskType.CHIEF, TaskType.MASTER):
+    for job in CHIEFS:
         if job in config.cluster.jobs:
             return f"{job} 0 at {config.cluster.jobs[job][0]!r}"
     return "the chief"
