@@ -139,14 +139,14 @@ def replicate_model_fn(
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
         with tower_build(_settings_in(mode, settings)) as build:
             towers = build_towers(bound, shards, build, statistics)
-        updates = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
+        besides = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
         return merge_specs(
             mode,
             [tower.spec for tower in towers],
             [tower.metric_variables for tower in towers],
             plan.consolidation,
             rows,
-            [update for update in updates if update is not None],
+            [each for each in besides if each is not None],
         )
 
     return replicated_model_fn
@@ -174,7 +174,7 @@ def build_towers(
       model_fn: The user's function, as a function of features and labels.
       shards: One shard for each tower.
       build: State that the towers share.
-      statistics: Merges the towers' updates of batch statistics; None if they do not run.
+      statistics: Merges the towers' batch statistics; None where these do not change.
 
     Raises:
       ValueError: There are several towers and one trains without a TowerOptimizer, or towers make

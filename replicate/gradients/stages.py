@@ -1,6 +1,6 @@
 """One update from the gradients of all towers: sum → judge → accumulate → clip → apply.
 
-Each stage is an object with one job. `UpdateStages.build` calls them in order. `TowerOptimizer`
+Each stage is an object with one job. `GradientStages.build` calls them in order. `TowerOptimizer`
 makes the stages from its settings.
 """
 
@@ -116,7 +116,7 @@ class GradientApplication:
 
 @typing.final
 @dataclasses.dataclass(frozen=True)
-class UpdateStages:
+class GradientStages:
     """Stages of an update, in the order in which they run.
 
     Attributes:

@@ -28,8 +28,8 @@ from replicate.gradients.skipping import NonFiniteSkipping
 from replicate.gradients.stages import (
     GradientApplication,
     GradientClipping,
+    GradientStages,
     GradientSum,
-    UpdateStages,
     is_synchronous,
     values_of,
 )
@@ -270,7 +270,7 @@ class TowerOptimizer(v1.train.Optimizer):
         skipping: NonFiniteSkipping | None,
         application: GradientApplication,
         average: bool,
-    ) -> UpdateStages:
+    ) -> GradientStages:
         """Makes the stages of an update from the settings.
 
         Args:
@@ -280,7 +280,7 @@ class TowerOptimizer(v1.train.Optimizer):
           average: True if accumulated gradients are averaged, False if they are summed.
         """
         accumulate_statistics = getattr(self.wrapped, "accumulate_statistics", None)
-        return UpdateStages(
+        return GradientStages(
             gradient_sum,
             step_acceptance(skipping, self._scaling),
             GradientAccumulation(self._accumulate_steps, average, accumulate_statistics),

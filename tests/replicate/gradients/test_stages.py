@@ -13,8 +13,8 @@ from replicate.gradients.loss_scale import DynamicLossScale, LossScaling
 from replicate.gradients.stages import (
     GradientApplication,
     GradientClipping,
+    GradientStages,
     GradientSum,
-    UpdateStages,
     is_synchronous,
     values_of,
 )
@@ -116,7 +116,7 @@ def test_stages_run_in_order(graph):
     pairs = [[(batch[index], weight)] for index in range(2)]
     end = tf.group(batch, v1.assign_add(ends, 1))
     towers = [TowerGradients(each, [], end, v1.get_variable_scope(), "") for each in pairs]
-    stages = UpdateStages(
+    stages = GradientStages(
         GradientSum(None, None),
         FailOnNonFinite(),
         GradientAccumulation(2, average=True),
