@@ -23,7 +23,7 @@ from replicate.estimator.checkpoints.input_position import is_position_key
 from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
 from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
 from replicate.estimator.checkpoints.retention import remove_unlisted
-from replicate.estimator.cluster.waiting_session import check_trains, training_scope
+from replicate.estimator.cluster.worker_session import check_trains, training_scope
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs

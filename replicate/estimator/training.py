@@ -19,7 +19,7 @@ from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator
 from replicate.estimator.cluster.servers import WaitCancelled
-from replicate.estimator.cluster.waiting_session import WaitingSessionCreator
+from replicate.estimator.cluster.worker_session import WorkerSessionCreator
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.events import event_hooks
@@ -162,7 +162,7 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     progress = _progress_hook(inputs, readings, config, request)
     with contextlib.closing(progress), interruptions() as interruption:
         conditions = StopConditions(interruption, readings, config, run.training_end)
-        creator = WaitingSessionCreator(scaffold, config, conditions.should_cancel_wait)
+        creator = WorkerSessionCreator(scaffold, config)
         hooks = [
             *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
             StopHook(readings, request.steps, request.max_steps),
