@@ -28,9 +28,9 @@ from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
-from replicate.tower.build import TowerBuild, TowerSettings, tower_build
-from replicate.tower.collections import Summaries
+from replicate.tower.build import Summaries, TowerBuild, TowerSettings
 from replicate.tower.recorded_plan import record_plan
+from replicate.tower.scopes import TowerScopes, tower_scopes
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
@@ -137,8 +137,9 @@ def replicate_model_fn(
         copies = {name: copy.deepcopy(given[name]) for name in given if takes(model_fn, name)}
         bound = functools.partial(call_model_fn, model_fn, mode=mode, **{**given, **copies})
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
-        with tower_build(_settings_in(mode, settings)) as build:
-            towers = build_towers(bound, shards, build, statistics)
+        with tower_scopes(_settings_in(mode, settings)) as scopes:
+            towers = build_towers(bound, shards, scopes, statistics)
+        build = scopes.build
         besides = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
         return merge_specs(
             mode,
@@ -165,7 +166,7 @@ def _log_plan(mode: str, plan: DevicePlan) -> None:
 def build_towers(
     model_fn: ModelFn,
     shards: Sequence[Shard],
-    build: TowerBuild,
+    scopes: TowerScopes,
     statistics: BatchStatistics | None = None,
 ) -> list[Tower]:
     """Calls the user's `model_fn` once for each shard, in order, each on its device.
@@ -173,7 +174,7 @@ def build_towers(
     Args:
       model_fn: The user's function, as a function of features and labels.
       shards: One shard for each tower.
-      build: State that the towers share.
+      scopes: Scopes of the towers.
       statistics: Merges the towers' batch statistics; None where these do not change.
 
     Raises:
@@ -182,23 +183,22 @@ def build_towers(
     """
     towers = []
     for index, shard in enumerate(shards):
-        scopes = (
-            statistics.tower(build, index, shard)
+        with (
+            statistics.tower(scopes, index, shard)
             if statistics
-            else build.building(index, shard.weight)
-        )
-        with scopes:
-            towers.append(_build_tower(model_fn, shard, build))
-    _check_optimizer_calls(towers, build)
+            else scopes.tower(index, shard.weight)
+        ):
+            towers.append(_build_tower(model_fn, shard, scopes))
+    _check_optimizer_calls(towers, scopes.build)
     return towers
 
 
-def _build_tower(model_fn: ModelFn, shard: Shard, build: TowerBuild) -> Tower:
+def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Tower:
     spec = model_fn(features=shard.features, labels=shard.labels)
     if getattr(spec, "loss", None) is not None:
-        build.add_loss(spec.loss)
-        spec = spec._replace(loss=build.part_of_loss(spec.loss))
-    return Tower(spec, build.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
+        scopes.build.add_loss(spec.loss)
+        spec = spec._replace(loss=scopes.build.part_of_loss(spec.loss))
+    return Tower(spec, scopes.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
 
 
 def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:

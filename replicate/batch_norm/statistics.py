@@ -25,7 +25,7 @@ from replicate.batch.split import Shard
 from replicate.batch_norm.folds import FoldSearch
 from replicate.batch_norm.variable_copies import VariableCopies, assign_all, read_all
 from replicate.batch_norm.variables_in_turn import VariablesInTurn
-from replicate.tower.build import TowerBuild
+from replicate.tower.scopes import TowerScopes
 
 v1 = tf.compat.v1
 
@@ -61,39 +61,39 @@ class BatchStatistics:
         self._in_turn = VariablesInTurn()
 
     @contextlib.contextmanager
-    def tower(self, build: TowerBuild, index: int, shard: Shard) -> Iterator[None]:
+    def tower(self, scopes: TowerScopes, index: int, shard: Shard) -> Iterator[None]:
         """Enters the scopes of a tower, with its own statistics, and records its folds.
 
         Args:
-          build: State of the replicated call.
+          scopes: Scopes of the replicated call.
           index: Number of the tower. Towers are built in order.
           shard: The tower's part of the batch.
         """
-        substitute = self._substitute(build, index) if index else None
-        with build.building(index, shard.weight, substitute):
+        substitute = self._substitute(scopes, index) if index else None
+        with scopes.tower(index, shard.weight, substitute):
             graph = v1.get_default_graph()
             before = len(graph.get_operations())
             yield
-            self._record(build, index, shard, graph.get_operations()[before:])
+            self._record(scopes, index, shard, graph.get_operations()[before:])
 
     def _record(
-        self, build: TowerBuild, index: int, shard: Shard, operations: Sequence[Operation]
+        self, scopes: TowerScopes, index: int, shard: Shard, operations: Sequence[Operation]
     ) -> None:
         """Records the folds of a tower that has been built.
 
         Args:
-          build: State of the replicated call.
+          scopes: Scopes of the replicated call.
           index: Number of the tower.
           shard: The tower's part of the batch.
           operations: All operations of the tower.
         """
         leaves = flatten((shard.features, shard.labels), expand_composites=True)
         batch = [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
-        listed = build.collections.of_tower(v1.GraphKeys.UPDATE_OPS)
-        folds = FoldSearch(operations, batch, build.ends(index)).find(
+        listed = scopes.collections.of_tower(v1.GraphKeys.UPDATE_OPS)
+        folds = FoldSearch(operations, batch, scopes.build.ends(index)).find(
             [entry if isinstance(entry, tf.Operation) else entry.op for entry in listed],
-            self._operations_of(build.variables.made),
-            self._operations_of(build.variables.got),
+            self._operations_of(scopes.variables.made),
+            self._operations_of(scopes.variables.got),
         )
         if not self._folds:
             self._statistics = [
@@ -107,7 +107,7 @@ class BatchStatistics:
         if self._update_ops == "all":
             self._in_turn.record(self._statistics, folds.runs, folds.done)
 
-    def _substitute(self, build: TowerBuild, index: int) -> Callable[[Variable], Variable]:
+    def _substitute(self, scopes: TowerScopes, index: int) -> Callable[[Variable], Variable]:
         """Returns a function from a statistic to a tower's own copy or view of it."""
         made: dict[Any, Variable] = {}
 
@@ -117,12 +117,12 @@ class BatchStatistics:
                 return variable
             if self._update_ops == "all":
                 if reference not in made:
-                    with build.variables.suspended():
+                    with scopes.variables.suspended():
                         made[reference] = self._in_turn.view(variable)
                 return made[reference]
             if not made:
-                with build.variables.suspended():
-                    copies = self._maker.on(build.device(index), self._statistics, "tower")
+                with scopes.variables.suspended():
+                    copies = self._maker.on(scopes.build.device(index), self._statistics, "tower")
                 for statistic, copy in zip(self._statistics, copies, strict=True):
                     made[statistic.ref()] = copy
                     self._copies[statistic.ref()].append(copy)

@@ -1,30 +1,29 @@
 """Towers: copies of a `model_fn`, one per device, while they are being built.
 
 `TowerContext` tells a `model_fn` about the tower that it builds. `TowerBuild` is the state of one
-replicated call: variables that the towers share, scales of their losses, and the gradients that
-`TowerOptimizer` collects. It is attached to the graph while the towers are being built, and removed
-afterwards, also after an error.
+replicated call: objects that the towers share, scales of their losses, and the gradients that
+`TowerOptimizer` collects. `scopes` attaches it to the graph while the towers are being built, and
+removes it afterwards, also after an error.
 """
 
 import contextlib
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
-from model_deploy.devices import VARIABLE_OPS, DevicePlan, VariablePlacer, completed
-from model_deploy.local_variables import current_task, local_variables_on
+from model_deploy.devices import DevicePlan, completed
 from model_deploy.reduction import GradientReduction
-from model_deploy.variables import SharedVariables
-from model_deploy.xla import compiled_by_xla, uncompiled
 from replicate._types import Device, Gradient, Operation, Tensor, Variable
 from replicate.graph_ops.finite import Watched
-from replicate.tower.collections import Summaries, TowerCollections
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
 
 v1 = tf.compat.v1
+
+Summaries: TypeAlias = Literal["first", "all"]
+"""Towers whose summaries are written: the first one, or all."""
 
 COLLECTION = "replicate_model_fn_tower_build"
 REDUCED_GRADIENTS = ("replicate", "reduced_gradients")
@@ -115,62 +114,55 @@ class TowerGradients:
 class TowerBuild:
     """State of one replicated `model_fn` call, from its first tower to its last."""
 
-    def __init__(self, settings: TowerSettings):
+    def __init__(
+        self,
+        settings: TowerSettings,
+        task: Device,
+        outside_towers: Callable[..., AbstractContextManager[None]],
+        of_tower: Callable[[str], list[Any]],
+    ):
         """Makes the state for one call.
 
         Args:
           settings: Settings of the call's towers.
+          task: Job and task of the worker; "" if there are none.
+          outside_towers: As `TowerScopes.outside`.
+          of_tower: Returns the entries that the current tower has added to a graph collection.
         """
         self.settings = settings
-        towers = settings.plan.towers
-        self.collections = TowerCollections(
-            "every" if settings.averages_loss else "first", settings.summaries
-        )
+        self.task = task
+        self.outside_towers = outside_towers
+        """Leaves the scopes of the current tower, as `TowerScopes.outside`."""
+        self.of_tower = of_tower
         self.tower: TowerContext | None = None
-        self.calls: list[list[TowerGradients]] = [[] for _ in towers]
+        self.calls: list[list[TowerGradients]] = [[] for _ in settings.plan.towers]
         """For each tower, the gradients of its calls of `apply_gradients`, in order."""
         self.skipped: list[Tensor] = []
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
-        self.task = current_task()
-        """Job and task of the worker, from the device scopes around the towers; "" if none."""
-        self.variables = SharedVariables()
         self._losses: list[Tensor] = []
         """The losses of the current tower."""
         self._shared: list[Any] = []
-        self._shared_taken = [0] * len(towers)
-        self._placer = VariablePlacer(settings.plan.parameters)
+        self._shared_taken = [0] * len(settings.plan.towers)
         self._weight: Tensor = 1.0
-        self._variable_scope = v1.get_variable_scope()
-        self._name_scope = v1.get_default_graph().get_name_scope()
 
     @contextlib.contextmanager
-    def building(
-        self, index: int, weight: Tensor, substitute: Callable[[Variable], Variable] | None = None
-    ) -> Iterator[TowerContext]:
-        """Enters the scopes of a tower: its device, names and shared variables.
+    def in_tower(self, index: int, weight: Tensor) -> Iterator[TowerContext]:
+        """Makes a tower the current one inside the context.
 
         Args:
           index: Number of the tower. Towers are built in order.
           weight: Rows of the tower's shard ÷ rows of the batch: a float if it is that of all
             towers, else a Tensor.
-          substitute: Returns the tower's replacement of a shared variable; None means the variable
-            itself.
         """
-        device = self.settings.plan.towers[index]
-        self.tower = TowerContext(index, len(self.settings.plan.towers), device)
+        towers = self.settings.plan.towers
+        self.tower = TowerContext(index, len(towers), towers[index])
         self._weight = weight
         self._losses = []
-        names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
-        with contextlib.ExitStack() as stack:
-            stack.callback(setattr, self, "tower", None)
-            stack.enter_context(names)
-            stack.enter_context(v1.device(self._placer.on(device)))
-            stack.enter_context(self.variables.copy(index, self.tower.label, substitute=substitute))
-            stack.enter_context(self.collections.tower(index))
-            stack.enter_context(_in_collection(PART_OF_LOSS, self.part_of_loss))
-            if self.settings.xla:
-                stack.enter_context(compiled_by_xla())
-            yield self.tower
+        try:
+            with _in_collection(PART_OF_LOSS, self.part_of_loss):
+                yield self.tower
+        finally:
+            self.tower = None
 
     @property
     def call_counts(self) -> list[int]:
@@ -227,33 +219,6 @@ class TowerBuild:
                 self._shared.append(make())
         return self._shared[position]
 
-    @contextlib.contextmanager
-    def outside_towers(self, first: TowerGradients | None = None) -> Iterator[None]:
-        """Leaves the tower's device, names and variable sharing, to build objects that exist once.
-
-        Variables are still placed on the parameter devices: in a cluster, in turn on the tasks of
-        the trainable variables. Everything else is placed on the worker, also local variables.
-        Control dependencies stay.
-
-        Args:
-          first: Call of the first tower whose scopes are entered, so that variables have the same
-            names as without replication. None: the scopes around all towers.
-        """
-        variable_scope = first.variable_scope if first else self._variable_scope
-        name_scope = first.name_scope if first else self._name_scope
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.variables.suspended())
-            stack.enter_context(self.collections.outside())
-            if self.settings.xla:
-                stack.enter_context(uncompiled())
-            stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
-            stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
-            stack.enter_context(v1.device(None))
-            stack.enter_context(v1.device(self.task))
-            stack.enter_context(v1.device(_tasks_of(v1.trainable_variables())))
-            stack.enter_context(v1.device(self._placer.on("")))
-            yield
-
 
 @contextlib.contextmanager
 def _in_collection(key: Any, entry: Any) -> Iterator[None]:
@@ -266,39 +231,11 @@ def _in_collection(key: Any, entry: Any) -> Iterator[None]:
         entries.remove(entry)
 
 
-def _tasks_of(variables: Sequence[Variable]) -> Callable[[Operation], str]:
-    """Returns a device function that places variables in turn on the tasks of other variables.
-
-    It replaces the device scope around the towers, which TensorFlow does not reveal.
-    """
-    specs = (tf.DeviceSpec.from_string(variable.device or "") for variable in variables)
-    tasks = {tf.DeviceSpec(job=spec.job, task=spec.task) for spec in specs if spec.job}
-    turns = itertools.cycle(sorted(task.to_string() for task in tasks))
-
-    def place(operation: Operation) -> str:
-        device = str(operation.device)
-        if not tasks or operation.type not in VARIABLE_OPS or "/job:" in device:
-            return device
-        return completed(device, next(turns))
-
-    return place
-
-
 @contextlib.contextmanager
-def tower_build(settings: TowerSettings) -> Iterator[TowerBuild]:
-    """Attaches a new `TowerBuild` to the current graph inside the context.
-
-    Args:
-      settings: Settings of the towers.
-    """
-    builds = v1.get_collection_ref(COLLECTION)
-    build = TowerBuild(settings)
-    builds.append(build)
-    try:
-        with local_variables_on(build.task):
-            yield build
-    finally:
-        builds.remove(build)
+def attached(build: TowerBuild) -> Iterator[None]:
+    """Makes a build the current one of the graph inside the context."""
+    with _in_collection(COLLECTION, build):
+        yield
 
 
 def current_build() -> TowerBuild | None:
@@ -325,4 +262,4 @@ def per_tower_collection(key: str) -> list[Any]:
     build = current_build()
     if build is None or build.tower is None:
         return list(v1.get_collection(key))
-    return build.collections.of_tower(key)
+    return build.of_tower(key)
