@@ -61,7 +61,7 @@ class Tower:
         return self._order[op]
 
     def only_consumer(self, tensor: Tensor) -> Use | None:
-        """Returns the only use of a tensor; None if it has no use, several, or is used by a loss."""
+        """Returns the only use of a tensor; None if it has none, several, or is used by a loss."""
         found = self.subgraph.consumers(tensor)
         return found[0] if len(found) == 1 and tensor.ref() not in self._ends else None
 
