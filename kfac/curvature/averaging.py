@@ -53,7 +53,7 @@ def fold_batch(
     finite = [batch.is_finite]
     for factor, device in zip(factors, devices, strict=True):
         with v1.device(device):
-            if factor.is_foreseeable and factor.cov_bytes >= LARGE_STATISTIC:
+            if factor.can_predict_finite and factor.cov_bytes >= LARGE_STATISTIC:
                 known.append(None)
                 finite.append(factor.will_be_finite(batch.substitutes))
             else:
