@@ -300,7 +300,7 @@ def insert_slice_in_zeros(
     Args:
       slice_to_insert: A Tensor of size 1 along axis `dim`.
       dim: The axis to widen.
-      dim_size: Its new size.
+      dim_size: New size of that axis.
       position: Position of the slice, in [0, dim_size).
 
     Raises:

@@ -214,7 +214,7 @@ class LayerTable:
 
         Args:
           cls: Class of the factor.
-          args: Its arguments, hashable; equal arguments share one factor.
+          args: Arguments of the factor, hashable; equal arguments share one factor.
           name: Name of a new factor; a shared one keeps the name of its first layer.
 
         Raises:

@@ -138,7 +138,7 @@ class LossTable:
 
     @property
     def colocation_ops(self) -> Mapping[LossFunction, Operation]:
-        """The op that computes the inputs of each loss in `losses`, and thereby its device."""
+        """The op that computes the inputs of each loss in `losses`; the loss is on its device."""
         return types.MappingProxyType(
             {loss: tf.nest.flatten(loss.inputs)[0].op for loss in self.losses}
         )
