@@ -1,7 +1,8 @@
-"""Parts of a product of a block-diagonal matrix with vectors that belong to variables.
+"""Products of a block-diagonal matrix with vectors, split by variables.
 
-Sorts vectors into blocks and back, knows the product with a block that has no inverse yet, and the
-functions whose products are kept up to date. The blocks multiply. Used by the Fisher estimator.
+Sorts vectors into blocks and back, replaces products with blocks that have no inverse yet, and
+holds the functions whose products are kept up to date. The blocks multiply. Used by the Fisher
+estimator.
 """
 
 import dataclasses
@@ -26,12 +27,12 @@ VectorsAndVariables = Sequence[tuple[Any, Variable]]
 def split_into_blocks(
     blocks: Sequence[FisherBlock], vecs_and_vars: VectorsAndVariables
 ) -> list[Any]:
-    """Returns the vectors of each block's parameters, structured as these.
+    """Returns the vectors of each block, structured as the block's parameters.
 
     Args:
       blocks: The blocks.
-      vecs_and_vars: A vector for each parameter of each block: a Tensor, or IndexedSlices where
-        the block takes them.
+      vecs_and_vars: A vector for each parameter of each block: a Tensor, or IndexedSlices if the
+        block accepts them.
 
     Raises:
       ValueError: A parameter has no vector.
@@ -58,7 +59,7 @@ def join_blocks(
 
     Args:
       blocks: The blocks.
-      products: For each block what is structured as its parameters.
+      products: One product per block, structured as the block's parameters.
       variables: The parameters of all blocks.
     """
     found: dict[Any, Any] = {}
@@ -72,7 +73,7 @@ class IdentityProduct(NamedTuple):
     """The product with a function of a damped identity matrix, in place of a block without inverse.
 
     Attributes:
-      has_inverse: bool [], whether the block has its inverse.
+      has_inverse: bool [], true if the block has its inverse.
       parts: The product, one part per parameter.
     """
 
@@ -80,7 +81,7 @@ class IdentityProduct(NamedTuple):
     parts: tuple[Any, ...]
 
     def unless_computed(self, product: Any) -> Any:
-        """Returns the block's own product once the block has its inverse; before, this one."""
+        """Returns `product` if the block has its inverse, else the product with the identity."""
         pairs = zip(as_tuple(product), self.parts, strict=True)
         chosen = tuple(choose(self.has_inverse, *pair) for pair in pairs)
         return chosen if isinstance(product, tuple) else chosen[0]
@@ -90,7 +91,7 @@ def identity_product(block: FisherBlock, function: MatrixFunction, vector: Any) 
     """Multiplies by a function of a block whose factors are identity matrices.
 
     Args:
-      block: The block, which says how the identity matrices are damped.
+      block: The block, which defines the damping of the identity matrices.
       function: The function.
       vector: Structured as the block's parameters.
     """
@@ -101,12 +102,12 @@ def identity_product(block: FisherBlock, function: MatrixFunction, vector: Any) 
 
 @dataclasses.dataclass(frozen=True)
 class ServedFunctions:
-    """Functions of the damped matrix whose products are to be served, beside the matrix itself.
+    """Functions of the damped matrix whose products are available, besides the matrix itself.
 
     Attributes:
-      exps: Powers.
-      compute_cholesky: Whether the Cholesky factor is among them.
-      compute_cholesky_inverse: Whether the inverse of the Cholesky factor is.
+      exps: Exponents of the powers.
+      compute_cholesky: True if the Cholesky factor is among them.
+      compute_cholesky_inverse: True if the inverse of the Cholesky factor is among them.
       further: Other functions.
     """
 
@@ -123,14 +124,14 @@ class ServedFunctions:
         return *map(Power, self.exps), *cholesky, *inverse, *self.further
 
     def check(self, function: MatrixFunction, estimator: str) -> None:
-        """Refuses a function that is not served.
+        """Checks that products with a function are available.
 
         Args:
           function: The function.
           estimator: Name of the estimator, for the error.
 
         Raises:
-          ValueError: It is not served; the message says how the estimator was made, and how to.
+          ValueError: They are not. The message says how the estimator was made, and how to make it.
         """
         if function == ITSELF or function in self.all:
             return

@@ -1,9 +1,9 @@
 """The interface of all blocks of the Fisher matrix, as the estimator and the optimizer use it.
 
-A block stands for one layer's parameters. It knows the layer's tensors in each tower, names those
-whose gradients it needs, and multiplies vectors shaped like the parameters by functions of its
-damped matrix. Each family chooses the factors. Called by the layer collection and
-the estimator.
+A block represents one layer's parameters. It knows the layer's tensors in each tower, names the
+tensors whose gradients it needs, and multiplies vectors shaped like the parameters by functions of
+its damped matrix. Each family chooses the factors. Called by the layer collection and the
+estimator.
 """
 
 import abc
@@ -42,7 +42,7 @@ _GENERAL = "register(function) and multiply_function(function, vector, transpose
 
 
 class FactorMaker(Protocol):
-    """The layer collection as blocks see it: it makes their factors and shares equal ones."""
+    """The part of a layer collection that blocks use: it makes factors and shares equal ones."""
 
     @property
     def config(self) -> CurvatureConfig:
@@ -55,7 +55,7 @@ class FactorMaker(Protocol):
 
 
 def as_tuple(params: Parameters) -> tuple[Variable, ...]:
-    """Returns a layer's parameters as a tuple, also if there is only one."""
+    """Returns a layer's parameters as a tuple, even if there is only one."""
     return tuple(params) if isinstance(params, (tuple, list)) else (params,)
 
 
@@ -63,7 +63,7 @@ def as_tuple(params: Parameters) -> tuple[Variable, ...]:
 class FisherBlock(abc.ABC):
     """One diagonal block of the Fisher matrix: that of one layer's parameters.
 
-    Vectors that it multiplies are shaped as `params`: a Tensor, or a tuple of such.
+    Vectors to multiply are shaped as `params`: a Tensor, or a tuple of Tensors.
 
     Attributes:
       params: The layer's parameter, or a tuple of its parameters.
@@ -72,7 +72,7 @@ class FisherBlock(abc.ABC):
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuses methods for a single matrix function, which would never be called."""
+        """Refuses overridden methods for a single matrix function, which would never be called."""
         super().__init_subclass__(**kwargs)
         refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
 
@@ -80,11 +80,11 @@ class FisherBlock(abc.ABC):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's parameter, or a tuple of its parameters.
 
         Raises:
-          TypeError: It is something else.
+          TypeError: The parameters are something else.
         """
         others = [param for param in as_tuple(params) if not hasattr(param, "op")]
         if others:
@@ -187,14 +187,14 @@ class FisherBlock(abc.ABC):
         """Compares the registered tensors with the parameters.
 
         Raises:
-          ValueError: They do not fit; the message names the layer.
+          ValueError: The shapes do not fit; the message names the layer.
         """
 
     # Functions of the damped block: registered after `instantiate_factors`, before variables exist.
 
     @abc.abstractmethod
     def register(self, function: MatrixFunction) -> None:
-        """Asks for products with a function of the damped block.
+        """Registers a function of the damped block, so that `multiply_function` can use it.
 
         Raises:
           ValueError: The approximation does not allow it.
@@ -207,9 +207,9 @@ class FisherBlock(abc.ABC):
         """Returns a function f of the damped block, or its transpose, times a vector.
 
         Args:
-          function: f, which was registered; `ITSELF` needs no registration.
-          vector: Shaped as the parameters.
-          transpose: Whether to multiply by the transpose.
+          function: f, registered before; `ITSELF` needs no registration.
+          vector: v, shaped as the parameters.
+          transpose: True to multiply by the transpose.
 
         Raises:
           ValueError: f is not registered, or the approximation does not allow it.
@@ -217,10 +217,10 @@ class FisherBlock(abc.ABC):
 
     @abc.abstractmethod
     def identity_eigenvalue(self) -> Tensor:
-        """Returns the eigenvalue of the damped block if its factors were identity matrices."""
+        """Returns the eigenvalue that the damped block has if its factors are identity matrices."""
 
     def has_inverse(self) -> Tensor:
-        """Returns bool [], true once the inverse has been computed; before, it is zero."""
+        """Returns bool [], true once the inverse has been computed; before, products are zero."""
         return tensor_ops.all_true([factor.has_inverse() for factor in self.factors])
 
     def register_matpower(self, exponent: float) -> None:

@@ -1,8 +1,9 @@
 """Blocks that are diagonal in the eigenbases of their Kronecker factors (EKFAC).
 
 F ≈ (U_A⊗U_G) diag(s) (U_A⊗U_G)ᵀ, with the eigenvectors of A and G, and s the second moments of the
-entries of each example's gradient in their basis. Of all matrices with these eigenvectors, this one
-is nearest to the Fisher block. The statistics are in `kfac.fisher_factors.eigenbasis`.
+entries of each example's gradient in the basis of the eigenvectors. Of all matrices with these
+eigenvectors, this one is nearest to the Fisher block. The statistics are in
+`kfac.fisher_factors.eigenbasis`.
 
 References:
   George, Laurent, Bouthillier, Ballas & Vincent (2018), arXiv:1806.03884, §3.
@@ -53,16 +54,16 @@ class EigenbasisBlock(TwoFactorBlock):
     λ is added to the eigenvalues s themselves. The split damping of A⊗G adds more than λ, so this
     block usually needs a larger λ.
 
-    All functions are available without registration. B = U diag(√(s + λ)) takes the place of the
-    Cholesky factor: BBᵀ is the damped block, but B is not triangular. All products are zero before
-    the bases are first computed.
+    All functions are available without registration. B = U diag(√(s + λ)) replaces the Cholesky
+    factor: BBᵀ is the damped block, but B is not triangular. All products are zero until the bases
+    are first computed.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
         """
         super().__init__(layer_collection, params)
@@ -71,7 +72,7 @@ class EigenbasisBlock(TwoFactorBlock):
 
     @abc.abstractmethod
     def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
-        """Makes or finds A, G and s."""
+        """Returns A, G and s, each a new factor or an equal earlier one."""
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets A and G, then s, from the layer collection.
@@ -85,7 +86,7 @@ class EigenbasisBlock(TwoFactorBlock):
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G, s), or nothing before they are made."""
+        """(A, G, s); empty before they are made."""
         return () if self._made is None else tuple(self._made)
 
     @property
@@ -117,9 +118,9 @@ class EigenbasisBlock(TwoFactorBlock):
         """Returns U_A ((U_Aᵀ V U_G) ∘ (s + λ)^e) U_Gᵀ, or without the first or last rotation.
 
         Args:
-          function: The rotations that it has, and its degree e.
+          function: Function that names the rotations to apply, and its degree e.
           vector: V, shaped as the parameters.
-          transpose: Whether to multiply by the transpose, which has the rotations exchanged.
+          transpose: True to multiply by the transpose, which has the rotations exchanged.
         """
         scale = self._scale(function.degree)
         sides = function.has_right_vectors, function.has_left_vectors
@@ -164,7 +165,7 @@ class FullyConnectedEKFACFB(EigenbasisBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
           form: The forms of A and G.
         """
@@ -173,7 +174,7 @@ class FullyConnectedEKFACFB(EigenbasisBlock):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """There is nothing to set."""
+        """No settings: an empty tuple."""
         return ()
 
     def replications(self) -> Scalar:
@@ -205,9 +206,9 @@ class ConvEKFACFB(EigenbasisBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The filter [..., channels, outputs], or (filter, bias [outputs]).
-          geometry: How the filter slides.
+          geometry: Geometry of the filter.
           form: The form of A.
         """
         super().__init__(layer_collection, params)

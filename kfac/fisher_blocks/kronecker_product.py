@@ -1,8 +1,9 @@
 """The damped matrix T·A⊗G, and products of its functions with a matrix V.
 
-Knows factors and damping, and nothing of layers: V [inputs, outputs] stands for a vector, its rows
-one after another. Then (A⊗G) v belongs to A V G, and powers and Cholesky factors of A⊗G are the
-Kronecker products of those of A and G. Made by the blocks of dense layers and convolutions.
+Knows factors and damping, but no layers. A matrix V [inputs, outputs] represents the vector v of
+its rows, one after another. Then (A⊗G) v is the vector of A V G, and powers and Cholesky factors of
+A⊗G are the Kronecker products of those of A and G. Made by the blocks of dense layers and
+convolutions.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §4.2 and §6.3.
@@ -31,7 +32,7 @@ class KroneckerOperator(typing.NamedTuple):
       right: R [outputs, outputs].
       scale: c, shape [].
       dtype: Dtype of L.
-      transpose: Whether it is transposed.
+      transpose: True for the transposed function.
     """
 
     left: LinearOperator
@@ -54,7 +55,7 @@ class KroneckerOperator(typing.NamedTuple):
 
         Args:
           x: X [r, inputs].
-          d: D [r, outputs], whose dtype the product has.
+          d: D [r, outputs]. The product has its dtype.
         """
         left = self.left.right(tf.cast(x, self.dtype), not self.transpose)
         right = self.right.right(tf.cast(d, self.scale.dtype), not self.transpose)
@@ -81,7 +82,7 @@ class KroneckerOperator(typing.NamedTuple):
 
 @typing.final
 class KroneckerProduct(typing.NamedTuple):
-    """F = T·A⊗G, and how it is damped: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I).
+    """F = T·A⊗G with its damping: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I).
 
     Attributes:
       factors: A and G.

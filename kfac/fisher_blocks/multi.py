@@ -1,7 +1,7 @@
 """The blocks of layers that are applied T times to an example.
 
-Uses are taken to be independent, which gives T·A⊗G with means over examples and uses; or, in dense
-layers, to form a chain in which each depends on the one before it.
+Uses are assumed to be independent, which gives T·A⊗G with means over examples and uses. In dense
+layers they may instead form a chain in which each use depends on the one before it.
 
 References:
   Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
@@ -37,7 +37,7 @@ from kfac.patches.geometry import ConvGeometry
 
 @typing.final
 class FullyConnectedMultiIndepFB(KroneckerBlock):
-    """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are taken to be independent."""
+    """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are assumed to be independent."""
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: Scalar, form: DenseForm
@@ -45,7 +45,7 @@ class FullyConnectedMultiIndepFB(KroneckerBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
           num_uses: T, an int, or an int Tensor [] if it is not static.
           form: The forms of the factors.
@@ -81,10 +81,10 @@ class ConvKFCBasicMultiIndepFB(KroneckerBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The filter [rows, columns, channels, outputs], or (filter, bias [outputs]).
-          geometry: How the filter slides.
-          num_uses: How often the layer is applied to an example.
+          geometry: Geometry of the filter.
+          num_uses: Number of times that the layer is applied to an example.
         """
         super().__init__(layer_collection, params)
         self._geometry = geometry
@@ -108,7 +108,7 @@ class ConvKFCBasicMultiIndepFB(KroneckerBlock):
 
 @typing.final
 class FullyConnectedSeriesFB(TwoFactorBlock):
-    """The block of a chain of uses, each depending on the one before; has only an inverse."""
+    """The block of a chain of uses, each depending on the one before; offers only the inverse."""
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: int, option: int
@@ -116,10 +116,11 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
           num_uses: T.
-          option: 1 takes the correlation of neighbours to be symmetric, 2 the chain to be long.
+          option: 1 assumes that the correlation of neighbours is symmetric, 2 that the chain is
+            long.
         """
         super().__init__(layer_collection, params)
         self._times = num_uses
@@ -157,7 +158,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G), or nothing before they are made."""
+        """(A, G); empty before they are made."""
         return self._both or ()
 
     @property
@@ -201,7 +202,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         Args:
           function: `INVERSE`.
           vector: Shaped as the parameters.
-          transpose: Changes nothing: the inverse is symmetric.
+          transpose: Ignored: the inverse is symmetric.
 
         Raises:
           ValueError: The function is not `INVERSE`.
@@ -214,14 +215,17 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         return mat2d_to_layer_params(self.params, tf.cast(tf.transpose(product), matrix.dtype))
 
     def _by_symmetric_chain(self, z: Tensor) -> Tensor:
-        """Option 1: Z ← L_Gᵀ Z L_A, Z ∘ γ(ψ_G ψ_Aᵀ), L_G Z L_Aᵀ, for Z = Vᵀ."""
+        """Returns the product by option 1, for Z = Vᵀ.
+
+        Z ← L_Gᵀ Z L_A; Z ∘ γ(ψ_G ψ_Aᵀ); L_G Z L_Aᵀ.
+        """
         a, g = (factor.get_symmetric_chain(damping) for factor, damping in self._pairs())
         z = tf.matmul(g.basis, z, transpose_a=True) @ a.basis
         gain = symmetric_chain_gain(g.psi[:, tf.newaxis] * a.psi, self._times)
         return g.basis @ tf.matmul(z * tf.cast(gain, z.dtype), a.basis, transpose_b=True)
 
     def _by_limiting_chain(self, z: Tensor) -> Tensor:
-        """Option 2, for Z = Vᵀ.
+        """Returns the product by option 2, for Z = Vᵀ.
 
         Z ← Z − P_G Z P_Aᵀ; K_Gᵀ Z K_A; Z / (1 − μ_G μ_Aᵀ), a zero replaced by 1; K_G Z K_Aᵀ;
         Z − P_Gᵀ Z P_A; Z / T.
@@ -236,7 +240,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         return z / self._times
 
     def full_fisher_block(self) -> Tensor:
-        """Returns the block whose inverse is known, undamped, [inputs · outputs, the same]."""
+        """Returns the undamped block whose inverse is known, as a square matrix."""
         a, g = (factor.value for factor, _ in self._pairs())
         block = symmetric_chain_block if self._option == 1 else limiting_chain_block
         return block(a, tf.cast(g, a.dtype), self._times)

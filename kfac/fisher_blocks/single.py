@@ -1,7 +1,7 @@
 """Blocks with one factor that is the whole block, as a matrix or as a diagonal.
 
 A vector is the concatenation of its flattened parts. Extended by the diagonal blocks of dense
-layers and convolutions, by the blocks of scale and shift, and by those of any other parameters.
+layers and convolutions, the blocks of scale and shift, and the generic blocks.
 """
 
 import abc
@@ -24,7 +24,7 @@ class SingleFactorBlock(FisherBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's parameter, or a tuple of its parameters.
         """
         super().__init__(layer_collection, params)
@@ -55,25 +55,25 @@ class SingleFactorBlock(FisherBlock):
         """M.
 
         Raises:
-          ValueError: It has not been made yet.
+          ValueError: M has not been made yet.
         """
         return self.factors[0]
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(M,), or nothing before it is made."""
+        """(M,); empty before it is made."""
         return () if self._factor is None else (self._factor,)
 
     @property
     def size(self) -> int:
-        """Number of entries of all parameters; from static shapes."""
+        """Number of entries of all parameters, from static shapes."""
         return sum(param.shape.num_elements() for param in as_tuple(self.params))
 
     def check_shapes(self) -> None:
         """Compares the size of M with the parameters.
 
         Raises:
-          ValueError: They do not fit, or shapes are not static.
+          ValueError: The size does not fit, or shapes are not static.
         """
         if self.factor.dimension != self.size:
             raise ValueError(
@@ -92,7 +92,7 @@ class SingleFactorBlock(FisherBlock):
         return Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
 
     def register(self, function: MatrixFunction) -> None:
-        """Registers the function of M with damping λ."""
+        """Registers a function of M with damping λ."""
         self.factor.register(function, self._own_damping())
 
     def identity_eigenvalue(self) -> Tensor:
@@ -107,7 +107,7 @@ class SingleFactorBlock(FisherBlock):
         Args:
           function: f.
           vector: v, shaped as the parameters.
-          transpose: Whether to multiply by the transpose.
+          transpose: True to multiply by the transpose.
         """
         operator = self.factor.operator(function, self._own_damping())
         parts = as_tuple(vector)

@@ -1,4 +1,4 @@
-"""Factors: moving averages of second moments and functions of them, such as damped inverses."""
+"""Factors: moving averages of second moments, and functions of them such as damped inverses."""
 
 from typing import TYPE_CHECKING
 

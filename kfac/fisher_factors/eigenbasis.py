@@ -1,13 +1,13 @@
 """The diagonal of a layer's Fisher block in the eigenbases of its Kronecker factors (EKFAC).
 
-A⊗G has the eigenvectors U_A⊗U_G. If A⊗G is not exact, its eigenvalues e_A e_Gᵀ are not the best
+A⊗G has the eigenvectors U_A⊗U_G. Unless A⊗G is exact, its eigenvalues e_A e_Gᵀ are not the best
 ones for these eigenvectors. The best ones are the second moments of the entries of each example's
-gradient in their basis,
+gradient in the basis of the eigenvectors,
 
     s = E[(U_Aᵀ (Σ a gᵀ) U_G)²],    summed over the T applications of the layer.
 
-These factors keep the moving average of s, and the two bases. Called by the eigenbasis blocks,
-which make A and G.
+These factors keep the moving average of s, and both bases. Called by the eigenbasis blocks, which
+make A and G.
 
 When the bases change, the average S is moved to them so that the block stays the same:
 S becomes the block's diagonal in the new bases, P_A S P_Gᵀ with P = (Uᵀ U_old)², entry by entry.
@@ -60,7 +60,7 @@ class EigenbasisFactor(DiagonalFactor):
       tensors: (inputs, gradients) of the layer.
       kronecker: A and G.
       times: T, an int or an int Tensor [].
-      has_bias: Whether inputs get a trailing 1.
+      has_bias: True if inputs get a trailing 1.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class EigenbasisFactor(DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Takes the arguments that the class explains."""
+        """Keeps its arguments; see the class."""
         super().__init__(tensors, devices, name, config)
         self._kronecker = kronecker
         self._times = times
@@ -134,7 +134,7 @@ class EigenbasisFactor(DiagonalFactor):
         """Computes the bases and moves S; returns the changes of `inverse_update_vars`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         updates: list[Change] = []
         values, changes, is_first = [], [], tf.constant(False)
@@ -179,7 +179,7 @@ class ConvEigenbasisFactor(EigenbasisFactor):
 
       tensors: (images, gradients).
       geometry: The filter.
-      patch_mask: Multiplies every patch; None means 1.
+      patch_mask: Multiplier of every patch; None means 1.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """All functions of one factor's damped matrix that are kept in variables.
 
-Owns the table of slots, and the choice of one eigendecomposition for several of them. Called by
-factors that keep a matrix.
+Owns the table of slots, and decides if they share one eigendecomposition. Called by factors that
+keep a matrix.
 """
 
 import typing
@@ -27,7 +27,7 @@ class KeptFunctions:
 
         Args:
           factor: Name of the factor, for errors.
-          config: Says how to invert.
+          config: Settings with the inversion method.
           dtype: Dtype of the variables.
         """
         self._factor = factor
@@ -45,10 +45,10 @@ class KeptFunctions:
         self._slots.setdefault((function, damping.name), MatrixSlot(function, damping))
 
     def read(self, function: DampedFunction, damping: Damping) -> Tensor:
-        """Reads a function as of its last update.
+        """Reads the value of a function's last update.
 
         Raises:
-          ValueError: It is not registered, or its variables have not been made.
+          ValueError: The function is not registered, or its variables have not been made.
         """
         slot = self._slots.get((function, damping.name))
         if slot is None or slot.matrix is None:
@@ -61,7 +61,7 @@ class KeptFunctions:
     def updated(self, matrix: Tensor, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes all functions of one matrix; returns the changes of their variables.
 
-        Some of them may share an eigendecomposition of the matrix.
+        Several functions may share an eigendecomposition of the matrix.
 
         Args:
           matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
@@ -72,7 +72,7 @@ class KeptFunctions:
         return [change for slot in self.slots for change in slot.updated(undamped, dampings)]
 
     def _inverse_method(self) -> str | None:
-        """Returns a key of `INVERSIONS`, or None where inverses use the eigendecomposition."""
+        """Returns a key of `INVERSIONS`, or None if inverses use the eigendecomposition."""
         method = self._config.inverse_method
         if method in INVERSIONS:
             return method

@@ -1,7 +1,6 @@
 """Factors kept as a symmetric matrix with all its entries, and factors kept as a diagonal.
 
-Owns the damped functions that each of the two offers, and their updates. Each family says which
-second moment it is.
+Owns the damped functions of both kinds, and their updates. Each family defines its second moment.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
@@ -51,7 +50,7 @@ class MatrixFactor(FisherFactor):
 
     @property
     def inverse_cost(self) -> float:
-        """n³ for each function that is kept of a matrix with n rows."""
+        """n³ for each kept function of a matrix with n rows."""
         return float(self.dimension) ** 3 * len(self.inverses)
 
     @property
@@ -71,7 +70,7 @@ class MatrixFactor(FisherFactor):
         return unpack_symmetric(total, self.dimension)
 
     def is_finite(self, statistic: Tensor) -> Tensor:
-        """Returns whether every entry of a second moment is finite, bool [].
+        """Returns bool [], true if every entry of a second moment is finite.
 
         A second moment's largest entry lies on its diagonal, and a vector that is not finite makes
         the diagonal not finite. So checking the diagonal is enough.
@@ -89,12 +88,12 @@ class MatrixFactor(FisherFactor):
         return DenseOperator(self.value)
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Asks for a function of M + d·I; for M + d·I itself there is nothing to keep."""
+        """Registers a function of M + d·I; M + d·I itself needs no variable."""
         if function != ITSELF:
             self._functions.register(function, damping)
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
-        """Returns f(M + d·I) as of its last update; M + d·I itself as of now."""
+        """Returns f(M + d·I) as of its last update; M + d·I itself is computed now."""
         if function != ITSELF:
             return DenseOperator(self._functions.read(function, damping))
         value = self.value
@@ -105,7 +104,7 @@ class MatrixFactor(FisherFactor):
         """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         return self._functions.updated(self.value, dampings)
 
@@ -113,8 +112,8 @@ class MatrixFactor(FisherFactor):
 class DiagonalFactor(FisherFactor):
     """A factor that is a diagonal matrix, kept as a vector [dimension].
 
-    Its damped functions cost next to nothing, so each read computes them from the current value:
-    they are powers, as the Cholesky factor of a diagonal matrix is its square root.
+    Its damped functions cost next to nothing, so each read computes them from the current value.
+    All of them are powers, because the Cholesky factor of a diagonal matrix is its square root.
     """
 
     @property
@@ -136,7 +135,7 @@ class DiagonalFactor(FisherFactor):
         return DiagonalOperator(self.value)
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Does nothing: there is nothing to keep."""
+        """Does nothing: diagonal factors keep no functions."""
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
         """Returns f(M + d·I) in `inverse_dtype`; zero before the first statistic."""
@@ -156,5 +155,5 @@ class DiagonalFactor(FisherFactor):
         return tf.where(usable, power, tf.zeros_like(power))
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Returns nothing: there is nothing to keep."""
+        """Returns an empty list: diagonal factors keep no functions."""
         return []

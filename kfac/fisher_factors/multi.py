@@ -1,6 +1,6 @@
-"""The statistics of dense layers with a chain of uses: also the correlation of neighbouring uses.
+"""The statistics of dense layers with a chain of uses: moments of uses and of neighbouring uses.
 
-Called by the series block. Blocks that take uses to be independent need only the factors of
+Called by the series block. Blocks that assume independent uses need only the factors of
 `kfac.fisher_factors.dense`. The algebra is in `kfac.linalg.chain`.
 
 References:
@@ -51,7 +51,7 @@ class FullyConnectedMultiKF(StructuredFactor):
 
       tensors: X, as `kfac.fisher_factors.uses.as_uses` returns it.
       num_uses: Number of applications of the layer to an example.
-      has_bias: Whether X gets a column of ones.
+      has_bias: True if X gets a column of ones.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class FullyConnectedMultiKF(StructuredFactor):
 
     @property
     def inverse_cost(self) -> float:
-        """n³ for each function that is kept of matrices with n rows."""
+        """n³ for each kept function of matrices with n rows."""
         return float(self.dimension) ** 3 * len(self.inverses)
 
     def _unsupported(self, function: DampedFunction) -> ValueError:
@@ -111,26 +111,26 @@ class FullyConnectedMultiKF(StructuredFactor):
         return DenseOperator(self.cov)
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Asks for the matrices of a chain.
+        """Registers the matrices of a chain.
 
         Raises:
-          ValueError: The function is no `Chain`.
+          ValueError: The function is not a `Chain`.
         """
         if not isinstance(function, Chain):
             raise self._unsupported(function)
         self._functions.register(function, damping)
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
-        """Raises ValueError: functions of a chain are known only together with the other factor."""
+        """Raises ValueError: functions of a chain need the other factor too."""
         raise self._unsupported(function)
 
     def get_symmetric_chain(self, damping: Damping) -> SymmetricChain:
-        """Returns the matrices of option 1, as of their last update."""
+        """Returns the matrices of option 1 as of their last update."""
         kept = self._functions.read(Chain(1), damping)
         return SymmetricChain(kept[:-1], kept[-1])
 
     def get_limiting_chain(self, damping: Damping) -> LimitingChain:
-        """Returns the matrices of option 2, as of their last update."""
+        """Returns the matrices of option 2 as of their last update."""
         kept, n = self._functions.read(Chain(2), damping), self.dimension
         return LimitingChain(kept[:n], kept[n:-1], kept[-1])
 
@@ -138,6 +138,6 @@ class FullyConnectedMultiKF(StructuredFactor):
         """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         return self._functions.updated(self.value, dampings)

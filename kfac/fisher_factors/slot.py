@@ -22,9 +22,9 @@ class Damping(NamedTuple):
 
     Attributes:
       name: Path of the variables below `kfac/` that depend on d. Equal names mean equal damping.
-      compute: Computes d, shape [], anew, and returns it under its name. May return further
-        dampings of the same computation under their names, such as that of the layer's other
-        factor.
+      compute: Function that computes d, shape [], anew and returns it under its name. It may return
+        further dampings of the same computation under their names, such as that of the layer's
+        other factor.
     """
 
     name: str
@@ -38,11 +38,11 @@ class Damping(NamedTuple):
 def current_dampings(
     dampings: Iterable[Damping], known: Mapping[str, Tensor] = types.MappingProxyType({})
 ) -> dict[str, Tensor]:
-    """Returns dampings by name. Computes those that are not known, each computation once.
+    """Returns dampings by name. Computes the unknown ones, each computation only once.
 
     Args:
       dampings: The dampings to compute.
-      known: Dampings by name that were computed for the same update.
+      known: Dampings by name that this update has computed already.
     """
     found = dict(known)
     for damping in dampings:
@@ -100,7 +100,7 @@ class MatrixSlot:
     def is_computed(self) -> Tensor:
         """Returns bool [], true once the function has been computed.
 
-        The variable starts with zeros, and no function has a first column of zeros.
+        The variable starts at zero, and no function has zeros in its whole first column.
         """
         with tf.compat.v1.device(self._matrix.device):
             return tf.reduce_any(tf.not_equal(self.read()[:, 0], 0))
@@ -114,7 +114,7 @@ class MatrixSlot:
 
         Args:
           undamped: M, in a dtype of at least float32.
-          dampings: Dampings by name, shape [] each; d among them.
+          dampings: Dampings by name, shape [] each, including d.
         """
         dtype = undamped.matrix.dtype
         damping = tf.cast(dampings[self.damping.name], dtype)

@@ -1,6 +1,6 @@
-"""Factors with more structure than a matrix, of which only some functions are known.
+"""Factors with more structure than a matrix, for which only some functions are available.
 
-Extended by the factor of uncorrelated activations and that of chains of uses.
+Extended by the factors of uncorrelated activations and of chains of uses.
 """
 
 import abc
@@ -13,13 +13,13 @@ from kfac.linalg.damped_functions import DampedFunction
 
 
 def unsupported_error(function: object, factor: str, known: str, remedy: str) -> ValueError:
-    """Returns the error of a function that a factor's structure does not allow.
+    """Returns the error for a function that a factor's structure does not allow.
 
     Args:
       function: The function; its text, such as "power 0.5", goes into the message.
       factor: Name of the factor.
-      known: The functions that are known, and under which approximation.
-      remedy: Argument of the layer's registration that allows more.
+      known: Text that names the available functions and their approximation.
+      remedy: Argument of the layer's registration that allows more functions.
     """
     return ValueError(
         f"Cannot compute the {function} of factor {factor!r}: {known} are known. "
@@ -28,7 +28,7 @@ def unsupported_error(function: object, factor: str, known: str, remedy: str) ->
 
 
 class StructuredFactor(FisherFactor):
-    """A factor of which only some functions are known; others are errors."""
+    """A factor that offers only some functions; others raise an error."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class StructuredFactor(FisherFactor):
 
     @abc.abstractmethod
     def _unsupported(self, function: DampedFunction) -> ValueError:
-        """Returns the error that names the known functions and the remedy."""
+        """Returns the error that names the available functions and the remedy."""
 
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:

@@ -1,13 +1,13 @@
 """The input factor of convolutions under the assumption of spatially uncorrelated activations.
 
-Activations of different pixels are taken to be uncorrelated, and all pixels to be alike, so that
-the matrix of K·c entries follows from the covariance Σ [c, c] and the mean μ [c] of the channels:
+Activations of different pixels are assumed to be uncorrelated, and all pixels to be alike. Then the
+matrix of K·c entries follows from the covariance Σ [c, c] and the mean μ [c] of the channels:
 
     A = I_K ⊗ Σ + m mᵀ,    m = [μ, …, μ (K times), 1 if there is a bias],
 
-where the entry of the bias is 0 in the first term. With zero-mean activations μ is taken to be
-zero and Σ is the second moment. Only the powers 1 and −1 of the damped matrix are known; the
-latter by the Sherman–Morrison formula. Called by the convolution block.
+where the first term has 0 at the entry of the bias. With zero-mean activations μ is set to zero,
+and Σ is the second moment. Only the powers 1 and −1 of the damped matrix are available; the latter
+by the Sherman–Morrison formula. Called by the convolution block.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §4.2.
@@ -85,7 +85,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
       tensors: Images [N, ..., channels].
       geometry: The filter.
-      has_bias: Whether each patch has a trailing 1.
+      has_bias: True if each patch has a trailing 1.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
     @property
     def inverse_cost(self) -> float:
-        """c³ for each inverse that is kept."""
+        """c³ for each kept inverse."""
         return float(self._channels) ** 3 * len(self.inverses)
 
     @property
@@ -155,7 +155,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         return self._entries * once + int(self._has_bias)
 
     def _parts(self) -> tuple[Tensor, Tensor]:
-        """Σ [c, c] and μ [c]."""
+        """Returns Σ [c, c] and μ [c]."""
         value = self.value
         return value[:-1], value[-1]
 
@@ -190,23 +190,23 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         )
 
     def register(self, function: DampedFunction, damping: Damping) -> None:
-        """Asks for (A + d·I)⁻¹, to be kept in terms of (Σ + d·I)⁻¹; A + d·I needs none.
+        """Registers (A + d·I)⁻¹, kept in terms of (Σ + d·I)⁻¹; A + d·I needs no variable.
 
         Raises:
-          ValueError: The function is another one.
+          ValueError: The function is neither of these.
         """
         self._check(function)
         if function == INVERSE:
             self._functions.register(function, damping)
 
     def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
-        """Returns A + d·I as of now, or its inverse as of the last update.
+        """Returns A + d·I computed now, or its inverse as of the last update.
 
-        Before the first update the inverse is zero. By Sherman and Morrison, with B the matrix
-        without its rank-one term, it is B⁻¹ − B⁻¹m mᵀB⁻¹ / (1 + mᵀB⁻¹m).
+        Before the first update the inverse is zero. By Sherman and Morrison it is B⁻¹ − B⁻¹m mᵀB⁻¹
+        / (1 + mᵀB⁻¹m), where B is the matrix without its rank-one term.
 
         Raises:
-          ValueError: The function is another one.
+          ValueError: The function is neither of these.
         """
         self._check(function)
         d = tf.cast(damping.value(), self.dtype)
@@ -232,6 +232,6 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         """Inverts Σ + d·I; returns the changes of `inv_variables`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         return self._functions.updated(self._parts()[0], dampings)

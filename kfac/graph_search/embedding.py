@@ -31,7 +31,7 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     ids = op.inputs[1]
     if _origin(ids).op.type in _REORDERED:
         raise NotRegistrableError(
-            f"is looked up in {op.name!r} by ids that were sorted out before, so it is unknown "
+            f"is looked up in {op.name!r} by ids that were reordered before, so it is unknown "
             "which example they belong to"
         )
     if ids.shape.rank is None:

@@ -109,8 +109,8 @@ def uses_per_example(leading: Sequence[int | None], batch: Batch, what: str) -> 
     if batch.static is None:
         if batch.size is not None:
             raise NotRegistrableError(
-                f"is applied in {what} to {rows} rows, always, while the batch has any number; "
-                "rows are then not examples"
+                f"is always applied in {what} to {rows} rows, but the size of the batch varies, "
+                "so rows are not examples"
             )
         return math.prod(known[1:])
     if rows % batch.static == 0:

@@ -57,7 +57,7 @@ def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]
         raise NotRegistrableError(f"is multiplied with another parameter in {op.name!r}")
     affine = _unfused_norm(tower, other, product) or _plain(tower, other, product)
     if affine is None or not _broadcasts(variable, use.value, affine.outputs):
-        raise NotRegistrableError(f"is multiplied in {op.name!r} with what is no example's data")
+        raise NotRegistrableError(f"is multiplied in {op.name!r}, but does not scale each example")
     return _records(tower, variable, use, affine)
 
 

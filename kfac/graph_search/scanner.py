@@ -171,9 +171,8 @@ def _check_linked(
         if is_lost and len(members) > 1:
             names = ", ".join(sorted(v.op.name for v in linked))
             raise ValueError(
-                f"Cannot register layers automatically: what is in linked group ({names}) was not "
-                "matched as one layer. Link exactly the parameters of one layer, or register it "
-                "by hand."
+                f"Cannot register layers automatically: linked group ({names}) was not matched as "
+                "one layer. Link exactly the parameters of one layer, or register it by hand."
             )
 
 

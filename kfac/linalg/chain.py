@@ -153,7 +153,7 @@ def symmetric_chain_gain(x: Tensor, uses: int) -> Tensor:
     x = 1, where the formula is not; near that the first two terms of the series are used.
 
     Args:
-      x: Of any shape.
+      x: Tensor of any shape.
       uses: T.
     """
     x = tf.cast(x, tf.float64)

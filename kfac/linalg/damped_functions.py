@@ -1,7 +1,7 @@
 """Functions of a damped matrix M + d·I as values: each knows its name and how it is computed.
 
-A function of its own is one class here, or anywhere else: factors keep it, blocks and estimators
-multiply by it. The algebra and the failure policy are in `kfac.linalg.damped_matrix`.
+A new function is one class, here or elsewhere. Factors keep it; blocks and estimators multiply by
+it. The algebra and the failure policy are in `kfac.linalg.damped_matrix`.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
@@ -19,7 +19,7 @@ from kfac.linalg.damped_matrix import DampedMatrix, Eigendecomposition
 
 @typing.final
 class UndampedMatrix:
-    """A matrix M of which several damped functions are computed, decomposed at most once.
+    """A matrix M, decomposed at most once for all its damped functions.
 
     Attributes:
       matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].

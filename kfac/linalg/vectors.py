@@ -25,7 +25,7 @@ class Joined(NamedTuple):
     """A dense vector, by part and as a whole.
 
     Attributes:
-      parts: By variable.
+      parts: Parts, one per variable.
       whole: The entries of all parts, one after the other, [n].
     """
 

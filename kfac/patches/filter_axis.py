@@ -42,7 +42,7 @@ def rows_and_columns(images: Tensor, geometry: ConvGeometry) -> tuple[FilterAxis
     """Returns the axes of images [N, ..., c]; a one-dimensional image has one column.
 
     Args:
-      images: With one or two spatial dimensions of static size.
+      images: Images with one or two spatial dimensions of static size.
       geometry: A filter of stride 1, without dilation.
     """
     axes = []
