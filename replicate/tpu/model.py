@@ -5,12 +5,13 @@ towers.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from replicate._types import ModelFn, Spec
 from replicate.batch.split import Uneven
 from replicate.spec import ModeKeys
-from replicate.tower.build import TowerContext, current_tower
+from replicate.tower.build import TowerBuild, TowerContext, current_build
 from replicate.tpu.params import BATCH_SIZE, entry, with_entry
 from replicate.tpu.spec import TPUEstimatorSpec
 
@@ -28,14 +29,18 @@ def without_tpu(model_fn: ModelFn, uneven: Uneven) -> ModelFn:
 
     @functools.wraps(model_fn)
     def adapted(*args: Any, **given: Any) -> Spec:
-        tower = current_tower()
+        build = current_build()
+        tower = build.tower if build else None
         if "params" in given:
             params = with_entry(given["params"], "use_tpu", False)
             if tower is not None and BATCH_SIZE in params:
                 rows = _rows(entry(params, BATCH_SIZE), tower, given.get("mode"), uneven)
                 params = with_entry(params, BATCH_SIZE, rows)
             given["params"] = params
-        return _estimator_spec(model_fn(*args, **given), tower)
+        spec = model_fn(*args, **given)
+        if not isinstance(spec, TPUEstimatorSpec):
+            return spec
+        return (_in_tower(spec, build, tower) if build and tower else spec).as_estimator_spec()
 
     return adapted
 
@@ -47,15 +52,25 @@ def _rows(batch_size: int, tower: TowerContext, mode: str | None, uneven: Uneven
     return rows + (rest > 0 if is_padded else tower.index < rest)
 
 
-def _estimator_spec(spec: Any, tower: TowerContext | None) -> Spec:
-    """Returns the spec for an Estimator.
+def _in_tower(spec: TPUEstimatorSpec, build: TowerBuild, tower: TowerContext) -> TPUEstimatorSpec:
+    """Returns the spec of a tower, whose scaffold and host call exist once for all towers.
 
-    The scaffold and the host call of towers are those of the one tower whose spec becomes that of
-    all: the last one in TRAIN, otherwise the first one.
+    They are those of the tower whose spec becomes that of all: the last one in TRAIN, otherwise the
+    first one. Variables that they make belong to no tower.
     """
-    if not isinstance(spec, TPUEstimatorSpec):
-        return spec
-    if tower is not None:
-        is_kept = tower.is_last if spec.mode == ModeKeys.TRAIN else tower.is_first
-        spec = spec if is_kept else spec._replace(scaffold_fn=None, host_call=None)
-    return spec.as_estimator_spec()
+    is_kept = tower.is_last if spec.mode == ModeKeys.TRAIN else tower.is_first
+    if not is_kept:
+        return spec._replace(scaffold_fn=None, host_call=None)
+
+    def once(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with build.outside_towers():
+                return function(*args, **kwargs)
+
+        return called
+
+    scaffold_fn, host_call = spec.scaffold_fn, spec.host_call
+    return spec._replace(
+        scaffold_fn=None if scaffold_fn is None else once(scaffold_fn),
+        host_call=None if host_call is None else (once(host_call[0]), host_call[1]),
+    )

@@ -61,9 +61,7 @@ def plain_model_fn(features, labels, mode, params):
     return replicate.EstimatorSpec(
         mode,
         loss=loss,
-        train_op=v1.train.AdamOptimizer(params["rate"]).minimize(
-            loss, v1.train.get_global_step()
-        ),
+        train_op=v1.train.AdamOptimizer(params["rate"]).minimize(loss, v1.train.get_global_step()),
         eval_metric_ops=metrics(labels, logits),
     )
 
@@ -318,7 +316,9 @@ def test_errors_of_a_model_fn_name_the_users_function(tmp_path):
         return None
 
     estimator = make(model_fn, tmp_path)
-    with pytest.raises(ValueError, match=r"model_fn .*\.model_fn \(.*test_estimator\.py:\d+\) does"):
+    with pytest.raises(
+        ValueError, match=r"model_fn .*\.model_fn \(.*test_estimator\.py:\d+\) does"
+    ):
         estimator.train(input_fn, steps=1)
     with pytest.raises(TypeError, match=r"test_estimator\.py:\d+\) must return a replicate\.Est"):
         list(estimator.predict(input_fn))
