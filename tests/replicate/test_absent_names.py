@@ -25,7 +25,9 @@ def test_error_for_absent_name_suggests_a_replacement(name, text):
 
 
 def test_an_import_of_an_absent_name_has_the_hint_too():
-    with pytest.raises(ImportError, match=r"^cannot import name 'TPUConfig' .*It is replicate\.tpu"):
+    with pytest.raises(
+        ImportError, match=r"^cannot import name 'TPUConfig' .*It is replicate\.tpu"
+    ):
         from replicate import TPUConfig  # noqa: F401, PLC0415
     assert isinstance(error_for("TPUConfig", sys._getframe()), AttributeError)
 
