@@ -126,6 +126,8 @@ class TowerBuild:
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
         self.task = current_task()
         """Job and task of the worker, from the device scopes around the towers; "" if none."""
+        self.is_outside = False
+        """True inside of `outside_towers`."""
         self.averages_loss = averages_loss
         self._statistics = statistics
         self._xla = xla
@@ -251,6 +253,8 @@ class TowerBuild:
         variable_scope = first.variable_scope if first else self._variable_scope
         name_scope = first.name_scope if first else self._name_scope
         with contextlib.ExitStack() as stack:
+            stack.callback(setattr, self, "is_outside", self.is_outside)
+            self.is_outside = True
             stack.enter_context(self._variables.suspended())
             stack.enter_context(self.collections.outside())
             if self._xla:

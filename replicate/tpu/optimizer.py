@@ -120,9 +120,12 @@ class CrossShardOptimizer(v1.train.Optimizer):
         return list(self._opt.variables())
 
     def _acting(self) -> v1.train.Optimizer:
-        """Returns the optimizer that does the work."""
+        """Returns the optimizer that does the work.
+
+        A TowerOptimizer around this one applies the sum over towers outside of them.
+        """
         build = current_build()
-        if build is None or build.tower is None or build.tower.count == 1:
+        if build is None or build.tower is None or build.tower.count == 1 or build.is_outside:
             return self._opt
         if build.averages_loss != (self._reduction == v1.losses.Reduction.MEAN):
             loss = "averaged" if build.averages_loss else "summed"

@@ -157,6 +157,17 @@ def local(name, use_resource=True):
     return v1.get_variable(name, initializer=0.0, collections=keys, use_resource=use_resource)
 
 
+def test_a_build_tells_if_it_is_outside_of_towers(graph):
+    seen = []
+    with towers.tower_build(PLAN, averages_loss=True) as build, build.building(0, 0.5):
+        with build.outside_towers():
+            with build.outside_towers():
+                pass
+            seen.append(build.is_outside)
+        seen.append(build.is_outside)
+    assert seen == [True, False]
+
+
 def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
     with built_in_a_cluster(["/cpu:0"]) as build:
         for name in "ab":

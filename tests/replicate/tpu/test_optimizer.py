@@ -66,6 +66,12 @@ def test_a_tower_optimizer_may_be_wrapped():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_a_tower_optimizer_may_be_around_it():
+    expected, _ = train(lambda optimizer: optimizer)
+    found, _ = train(lambda each: replicate.TowerOptimizer(tpu.CrossShardOptimizer(each)), TWO)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_gradients_may_be_taken_by_hand(graph):
     weight = v1.get_variable("weight", initializer=2.0)
     optimizer = tpu.CrossShardOptimizer(v1.train.GradientDescentOptimizer(0.1), name="own")
