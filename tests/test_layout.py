@@ -169,6 +169,7 @@ PUBLIC = {
         "stop_if_lower_hook",
         "stop_if_no_decrease_hook",
         "stop_if_no_increase_hook",
+        "tpu",
         "train_and_evaluate",
     ],
 }

@@ -435,8 +435,17 @@ class Estimator:
     ) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
-        inputs = build_inputs(input_fn, mode, self.params, self._config)
-        return inputs, self._build_model(mode, inputs.features, inputs.labels, scope)
+        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config)
+        params = self._params_with_input(mode)
+        return inputs, self._build_model(mode, inputs.features, inputs.labels, params, scope)
+
+    def _params_with_input(self, mode: str) -> Any:
+        """Returns a copy of the params for the input_fn or for the model that gets its batches.
+
+        A TPUEstimator adds the batch size of the mode.
+        """
+        del mode
+        return self.params
 
     def _build_for_export(
         self, mode: str, receiver_fn: Callable[[], Any]
@@ -445,15 +454,21 @@ class Estimator:
         begin_graph(self._config)
         receiver = call_receiver_fn(receiver_fn)
         labels = getattr(receiver, "labels", None)
-        return receiver, self._build_model(mode, receiver.features, labels)
+        return receiver, self._build_model(mode, receiver.features, labels, self.params)
 
     def _build_model(
-        self, mode: str, features: Nest, labels: Nest, scope: Scope = contextlib.nullcontext
+        self,
+        mode: str,
+        features: Nest,
+        labels: Nest,
+        params: Any,
+        scope: Scope = contextlib.nullcontext,
     ) -> EstimatorSpec:
         """Builds the model in the default graph. `scope` is that of `training_scope`."""
         with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
             spec = build_with_new_names(
-                lambda: self.model_fn(features, labels, mode, self._config), scope
+                lambda: call_model_fn(self._model_fn, features, labels, mode, params, self._config),
+                scope,
             )
         if spec.mode != mode:
             raise ValueError(

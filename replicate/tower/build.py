@@ -139,6 +139,8 @@ class TowerBuild:
         """For each tower, the gradients of its calls of `apply_gradients`, in order."""
         self.skipped: list[Tensor] = []
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
+        self.is_outside = False
+        """True inside of `outside_towers`."""
         self._losses: list[Tensor] = []
         """The losses of the current tower."""
         self._shared: list[Any] = []

@@ -93,6 +93,8 @@ class TowerScopes:
         variable_scope = first.variable_scope if first else self._variable_scope
         name_scope = first.name_scope if first else self._name_scope
         with contextlib.ExitStack() as stack:
+            stack.callback(setattr, self.build, "is_outside", self.build.is_outside)
+            self.build.is_outside = True
             stack.enter_context(self.variables.suspended())
             stack.enter_context(self.collections.outside())
             if self._settings.xla:

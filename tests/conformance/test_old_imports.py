@@ -40,7 +40,17 @@ ABSENT = [
     "clip_gradients_by_norm",
     "experimental",
     "forward_features",
-    "tpu",
+]
+
+TPU = [
+    "CrossShardOptimizer",
+    "InputPipelineConfig",
+    "RunConfig",
+    "TPUClusterResolver",
+    "TPUConfig",
+    "TPUEstimator",
+    "TPUEstimatorSpec",
+    "bfloat16_scope",
 ]
 
 KFAC_MODULES = [
@@ -64,6 +74,8 @@ WORKING = [
     "from replicate import *",
     "from replicate.v1 import *",
     *(f"from replicate.export import {name}" for name in EXPORT),
+    *(f"from replicate.tpu import {name}" for name in TPU),
+    "from replicate import tpu",
     "from replicate.inputs import numpy_input_fn",
     "from replicate.inputs import pandas_input_fn",
     "from model_deploy import *",

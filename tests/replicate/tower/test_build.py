@@ -161,6 +161,18 @@ def local(name, use_resource=True):
     return v1.get_variable(name, initializer=0.0, collections=keys, use_resource=use_resource)
 
 
+def test_a_build_tells_if_it_is_outside_of_towers(graph):
+    seen = []
+    with tower_scopes(SETTINGS) as scopes, scopes.tower(0, 0.5):
+        build = scopes.build
+        with build.outside_towers():
+            with build.outside_towers():
+                pass
+            seen.append(build.is_outside)
+        seen.append(build.is_outside)
+    assert seen == [True, False]
+
+
 def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
     with built_in_a_cluster(["/cpu:0"]) as scopes:
         for name in "ab":
