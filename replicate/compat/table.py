@@ -50,6 +50,26 @@ _TPU = "TPUs are not supported: use_tpu must be False."
 _CONTRIB = "It has no counterpart here."
 _EXAMPLES = "TensorFlow no longer has its examples: read the data with NumPy or tf.keras.datasets."
 
+_ADVICE = {
+    "crf": "TensorFlow Addons has it for TensorFlow 2.15; its text/crf.py also works by itself.",
+    "data": "Use the methods of tf.data.Dataset and tf.data.experimental.",
+    "eager": "Programs of TensorFlow 1 run in graph mode here.",
+    "estimator": "Use the names of replicate.",
+    "framework": "tf-slim has most of it: pip install tf-slim, then import tf_slim.",
+    "layers": "tf-slim has most of it: pip install tf-slim, then import tf_slim. Or use tf.layers.",
+    "learn": "Use tf.estimator: fit is train, Experiment is train_and_evaluate, ModelFnOps is "
+    "EstimatorSpec.",
+    "lookup": "Use tf.lookup: StaticVocabularyTable, StaticHashTable, TextFileInitializer.",
+    "metrics": "Use tf.metrics, whose functions take labels before predictions.",
+    "opt": "Use the optimizers of tf.train, or replicate.ModelAverageOptimizer.",
+    "rnn": "Use the cells of tf.nn.rnn_cell, and tf.nn.static_rnn or tf.nn.dynamic_rnn.",
+    "seq2seq": "Nothing that is kept up has it. sequence_loss is "
+    "tf.nn.sparse_softmax_cross_entropy_with_logits times the weights, over their sum.",
+    "summary": "Use tf.summary.",
+    "tpu": _TPU,
+    "training": "Use replicate.TowerOptimizer and replicate.Estimator, or tf-slim.",
+}
+
 
 def _same(old: str, new: str, names: Iterable[str], difference: str = "") -> list[Row]:
     return [Row(f"{old}.{name}", f"{new}.{name}", difference) for name in names]
@@ -330,6 +350,7 @@ _CONTRIB_ROWS = [
         Row(f"tf.contrib.metrics.streaming_{name}", f"tf.metrics.{name}")
         for name in ("accuracy", "mean")  # The others take predictions first.
     ),
+    *(Row(f"tf.contrib.{package}.*", None, advice) for package, advice in _ADVICE.items()),
     Row("tf.contrib.*", None, _CONTRIB),
     Row("tf.examples.*", None, _EXAMPLES),
 ]

@@ -6,6 +6,7 @@ modules of the process import TensorFlow as ever.
 """
 
 import builtins
+import contextlib
 import functools
 import importlib
 import importlib.machinery
@@ -16,7 +17,7 @@ from typing import Any
 
 from replicate.compat.absent import absent, error_of_use
 from replicate.compat.old_modules import old_module
-from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE
+from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE, row_of
 
 VERSION = "1.15.5"
 """The version that programs find: the last TensorFlow 1."""
@@ -109,12 +110,12 @@ def _module(path: str) -> Any:
     """Returns the module "tensorflow." + path of the view, or the real one of that name."""
     if path.startswith("python.estimator"):
         return _walk(old_module(PRIVATE, _API), path.split(".")[2:])
-    try:
+    with contextlib.suppress(ModuleNotFoundError):
         return _walk(tensorflow1(), path.split("."))
-    except ModuleNotFoundError:
-        if not path.startswith("contrib."):
-            raise
-        return absent(f"tf.{path}", "It has no counterpart here.")
+    row = row_of(f"tf.{path}")
+    if row is not None:
+        return absent(f"tf.{path}", row.difference)
+    return importlib.import_module(f"tensorflow.{path}")
 
 
 def _walk(module: Any, names: Sequence[str]) -> Any:

@@ -1,8 +1,10 @@
 """install() gives TensorFlow its estimator back, and uninstall() takes all of it away."""
 
 import importlib
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -15,6 +17,10 @@ HAS_ESTIMATOR = hasattr(tf, "estimator")
 only_without = pytest.mark.skipif(HAS_ESTIMATOR, reason="this TensorFlow has tf.estimator")
 
 
+LATER = "tensorflow.compat.v1.compat.v2"
+"""A copy of the API that is loaded when a library imports it."""
+
+
 def apis():
     return {name: module for name, module in sys.modules.items() if is_api(name)}
 
@@ -22,26 +28,39 @@ def apis():
 def state():
     """All that an installation may change."""
     return (
-        {name: (id(module), set(vars(module))) for name, module in apis().items()},
+        {
+            name: (id(module), {key: id(value) for key, value in vars(module).items()})
+            for name, module in apis().items()
+        },
         [id(finder) for finder in sys.meta_path],
         {name for name in sys.modules if "estimator" in name and name.startswith("tensorflow")},
     )
 
 
 @pytest.fixture(autouse=True)
-def restored():
+def restored(monkeypatch):
     """The process as it was: TensorFlow's copies of its API that a test loads stay."""
-    importlib.import_module("tensorflow.compat.v1")
     importlib.import_module("tensorflow.compat.v2")
+    importlib.import_module(LATER)
     before = state()
     yield
     compat.uninstall()
+    monkeypatch.undo()
     assert state() == before
 
 
-def test_importing_the_package_changes_nothing():
-    assert hasattr(tf, "estimator") == HAS_ESTIMATOR
-    assert not any(type(finder).__module__.startswith("replicate") for finder in sys.meta_path)
+IMPORT = """
+import os, sys
+before = list(sys.meta_path), dict(os.environ)
+import replicate.compat
+assert before == (sys.meta_path, dict(os.environ))
+assert "tensorflow" not in sys.modules
+"""
+
+
+def test_importing_the_package_changes_nothing_and_loads_no_tensorflow():
+    root = Path(replicate.__file__).parents[1]
+    subprocess.run([sys.executable, "-c", IMPORT], cwd=root, check=True, timeout=60)
 
 
 @only_without
@@ -69,17 +88,16 @@ def test_second_call_and_repeated_removal_do_nothing_more():
 
 
 @only_without
-def test_a_copy_that_is_loaded_later_has_the_estimator():
-    name = "tensorflow.compat.v1.compat.v2"
-    earlier = sys.modules.pop(name, None), tf.compat.v1.compat.v2
+def test_a_copy_that_is_loaded_later_has_the_estimator(monkeypatch):
+    earlier = sys.modules[LATER]
+    monkeypatch.setattr(sys.modules[LATER.rpartition(".")[0]], "v2", earlier)
+    monkeypatch.delitem(sys.modules, LATER)
     compat.install()
-    try:
-        assert importlib.import_module(name).estimator.Estimator is replicate.Estimator
-    finally:
-        sys.modules.pop(name)
-        if earlier[0] is not None:
-            sys.modules[name] = earlier[0]
-        tf.compat.v1.compat.v2 = earlier[1]
+    later = importlib.import_module(LATER)
+    assert later is not earlier
+    assert later.estimator.Estimator is replicate.Estimator
+    compat.uninstall()
+    assert not hasattr(later, "estimator")
 
 
 IMPORTS = """

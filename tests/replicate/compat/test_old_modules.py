@@ -39,7 +39,8 @@ def test_contrib_gives_what_there_is():
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("estimator.boosted_trees_classifier_train_in_memory", "no counterpart"),
+        ("estimator.boosted_trees_classifier_train_in_memory", "names of replicate"),
+        ("learn.Experiment", "train_and_evaluate"),
         ("distribute.MirroredStrategy", "replicate_model_fn"),
         ("cudnn_rnn.CudnnLSTM", "no counterpart"),
     ],
@@ -61,9 +62,9 @@ def test_private_names_without_a_counterpart_fail_on_use():
 
 def test_misspelt_public_name_is_absent_at_once():
     with pytest.raises(
-        AttributeError, match=r"'tf.estimator' has no attribute 'Estimater'.*Estimator"
+        AttributeError, match=r"'tf.estimator' has no attribute 'Estimatorr'.*Estimator"
     ):
-        _ = V1.Estimater
+        _ = V1.Estimatorr
     assert not hasattr(V1, "anything_else")
 
 

@@ -132,7 +132,7 @@ PART = """
 import tensorflow as tf
 
 def fail():
-    layer = tf.contrib.layers.instance_norm
+    layer = tf.contrib.image.rotate
     layer(tf.ones([1, 2]))
 """
 
@@ -140,13 +140,10 @@ def fail():
 def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path):
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "__main__.py").write_text(MODULE)
     (tmp_path / "package" / "part.py").write_text(PART)
     for name in ("installed", "named"):
         (tmp_path / "site-packages" / f"{name}.py").write_text("import tensorflow as tf")
-    link = tmp_path / "usercustomize.py"
-    link.write_text("import sys; sys.path.append('site-packages')")
     (tmp_path / "package" / "__init__.py").write_text(
         "import sys; sys.path.append('site-packages')"
     )
@@ -155,7 +152,7 @@ def test_module_sees_tensorflow_1_and_installed_packages_only_if_named(tmp_path)
     assert code == 2
     assert "Traceback" not in errors
     assert errors.endswith(
-        f"tf.contrib.layers.instance_norm cannot be used ({tmp_path}/package/part.py:6). It has "
+        f"tf.contrib.image.rotate cannot be used ({tmp_path}/package/part.py:6). It has "
         "no counterpart here.\n"
     )
 
@@ -205,13 +202,63 @@ def test_wrong_command_lines_are_refused(arguments, message, tmp_path):
     assert "Traceback" not in errors
 
 
-def test_program_of_tensorflow_2_is_told_so(tmp_path):
+CALL = """
+import sys
+import tensorflow
+import replicate.compat
+
+before = sys.modules["__main__"], list(sys.argv), list(sys.path)
+try:
+    replicate.compat.run("program.py", "--steps=1")
+except SystemExit as end:
+    print("code", int(end.code))
+assert before == (sys.modules["__main__"], sys.argv, sys.path)
+"""
+
+
+def test_call_runs_a_program_and_tells_one_of_tensorflow_2(tmp_path):
     (tmp_path / "program.py").write_text(
-        "import tensorflow as tf\nx = tf.constant(1.0)\nprint(x.numpy())\n"
+        "import sys\nimport tensorflow as tf\nprint(sys.argv, tf.VERSION)\n"
+        "print(tf.constant(1.0).numpy())\n"
     )
-    code, output, errors = run(tmp_path, "program.py")
-    assert (code, output) == (2, "")
-    assert f"has no attribute 'numpy' ({tmp_path}/program.py:3). TensorFlow 1 has no such" in errors
+    done = subprocess.run(
+        [sys.executable, "-c", CALL],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout == "['program.py', '--steps=1'] 1.15.5\ncode 2\n", done.stderr
+    assert f"no attribute 'numpy' ({tmp_path}/program.py:4). TensorFlow 1 has no" in done.stderr
+
+
+CHILDREN = """
+import multiprocessing
+import os
+from . import part
+
+def in_child(number):
+    return part.DOUBLE * number, __name__, __package__
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn", "forkserver"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(pool.apply(in_child, (4,)))
+"""
+
+
+def test_children_of_a_module_find_its_package(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "part.py").write_text("DOUBLE = 2")
+    (tmp_path / "package" / "train.py").write_text(CHILDREN)
+    code, output, errors = run(tmp_path, "-m", "package.train")
+    forked, *others = output.splitlines()
+    assert code == 0, errors
+    assert forked == "(8, '__main__', 'package')"
+    assert others == ["(8, '__mp_main__', 'package')"] * 2
 
 
 def test_own_files_are_those_of_no_package(tmp_path):
