@@ -1,14 +1,13 @@
 """Old modules give the names of the table."""
 
-import sys
-
 import pytest
 
 import kfac
 import replicate
+from replicate.compat import old_modules
 from replicate.compat.absent import is_absent
 from replicate.compat.old_modules import OldModule, old_module
-from replicate.compat.table import PRIVATE
+from replicate.compat.table import PRIVATE, Row
 
 V1 = old_module("tf.estimator", "replicate.v1")
 V2 = old_module("tf.estimator", "replicate")
@@ -73,10 +72,10 @@ def test_modules_list_their_names():
     assert "PredictionKeys" in dir(private("canned.prediction_keys"))
 
 
-def test_names_of_tpus_fail_with_their_hint_where_there_is_no_counterpart(monkeypatch):
-    monkeypatch.setitem(sys.modules, "replicate.tpu", None)
-    monkeypatch.delattr(replicate, "tpu", raising=False)
-    module = OldModule("tf.estimator.tpu", "replicate.v1")
-    for use in (module.TPUEstimator, module.CrossShardOptimizer):
-        with pytest.raises(AttributeError, match=r"tf\.estimator\.tpu\.\w+ cannot.*TPUs are not"):
-            use()
+def test_replacement_that_is_not_installed_fails_on_use(monkeypatch):
+    row = Row("tf.estimator.tpu.TPUEstimator", "replicate.nowhere.TPUEstimator", "Use another.")
+    monkeypatch.setattr(old_modules, "row_of", lambda name: row)
+    name = OldModule("tf.estimator.tpu", "replicate.v1").TPUEstimator
+    assert is_absent(name)
+    with pytest.raises(AttributeError, match=r"tf\.estimator\.tpu\.TPUEstimator cannot be used"):
+        name()
