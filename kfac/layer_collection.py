@@ -20,7 +20,7 @@ from kfac.graph_search.auto_registration import AutoRegistration
 from kfac.graph_search.decision import Decision, decision_lines
 from kfac.loss_functions import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.registration import convolutions, dense_layers, losses, own_blocks
+from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
@@ -106,8 +106,8 @@ def _of_losses(
 class LayerCollection:
     """The layers, parameters and losses of one model, over all its towers.
 
-    Methods that register a layer are functions of `kfac.registration.dense_layers` and
-    `kfac.registration.convolutions`; those that register a loss, of `kfac.registration.losses`.
+    Methods that register a layer are functions of `kfac.registration.dense_layers`, `scale_shift`
+    and `convolutions` beside it; those that register a loss, of `kfac.registration.losses`.
     These modules describe the arguments and errors that all of them have.
 
     Attributes:
@@ -155,8 +155,8 @@ class LayerCollection:
     register_fully_connected = _of_layers(dense_layers.register_fully_connected)
     register_fully_connected_multi = _of_layers(dense_layers.register_fully_connected_multi)
     register_generic = _of_layers(dense_layers.register_generic)
-    register_scale_and_shift = _of_layers(dense_layers.register_scale_and_shift)
-    register_layer_norm = _of_layers(dense_layers.register_layer_norm)
+    register_scale_and_shift = _of_layers(scale_shift.register_scale_and_shift)
+    register_layer_norm = _of_layers(scale_shift.register_layer_norm)
     register_conv1d = _of_layers(convolutions.register_conv1d)
     register_conv2d = _of_layers(convolutions.register_conv2d)
     register_convolution = _of_layers(convolutions.register_convolution)
