@@ -16,8 +16,6 @@ from kfac._types import Graph, Operation, Parameters, Scalar, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.graph_search.auto_registration import AutoRegistration
-from kfac.graph_search.decision import Decision, decision_lines
 from kfac.loss_functions import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
@@ -38,6 +36,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.completeness import check_towers, check_uses, check_variables
+from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
 from kfac.registration.report import curvature_report
@@ -45,6 +44,9 @@ from kfac.registration.reuse import VARIABLE_SCOPE
 from kfac.registration.scope import RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
+
+if TYPE_CHECKING:
+    from kfac.graph_search.auto_registration import AutoRegistration
 
 v1 = tf.compat.v1
 
@@ -131,7 +133,6 @@ class LayerCollection:
         self._scope = RegistrationScope(graph, name)
         self.layer_table = LayerTable(self._scope, config)
         self.loss_table = LossTable(self._scope)
-        self._auto_registration = AutoRegistration(self.layer_table, self.loss_table)
         collections_of_graph(self.graph).append(self)
         self.graph.get_collection_ref(_VARIABLE_NOTES).append(self.describe)
 
@@ -197,6 +198,13 @@ class LayerCollection:
             no layer and the number of examples is unknown. It is a ValueError, too.
         """
         return self._auto_registration.register(var_list, batch_size)
+
+    @functools.cached_property
+    def _auto_registration(self) -> "AutoRegistration":
+        """The graph scanner for this collection, loaded where it is used."""
+        from kfac.graph_search.auto_registration import AutoRegistration  # noqa: PLC0415
+
+        return AutoRegistration(self.layer_table, self.loss_table)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
