@@ -1,7 +1,7 @@
 """The K-FAC optimizer for the workers of a cluster: synchronous gradients, and curvature by role.
 
-The policy is `kfac.update.cluster_refresh`'s, roles are `kfac.worker_roles`', everything else is
-`kfac.optimizer`'s. Called by training programs.
+The policy is `kfac.update.cluster_refresh`'s, roles are `kfac.scheduling.worker_roles`', everything
+else is `kfac.optimizer`'s. Called by training programs.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
@@ -13,10 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Scalar
-from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
+from kfac.scheduling.op_queue import OpQueue, OpQueueHook
+from kfac.scheduling.worker_roles import WorkerRole
 from kfac.update.cluster_refresh import ClusterRefresh, RefreshShares
-from kfac.worker_roles import WorkerRole
 
 v1 = tf.compat.v1
 

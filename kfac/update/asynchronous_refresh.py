@@ -1,7 +1,7 @@
 """The asynchronous refresh policy: threads update the curvature while training goes on.
 
 Builds the update ops, and starts and stops the threads that run them. Repeating ops in threads is
-`kfac.background`'s.
+`kfac.scheduling.background`'s.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Variable
 from kfac.arguments import check_period
-from kfac.background import BackgroundUpdates
 from kfac.estimator import FisherEstimator
+from kfac.scheduling.background import BackgroundUpdates
 from kfac.update.refresh import RefreshPolicy, RefreshSettings
 from kfac.update.step import KfacStep, StepConditions
 
