@@ -21,6 +21,10 @@ from kfac.arguments import check_excluded, check_number
 from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.faster_gradients import faster_gradients
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks
+from kfac.damping.adaptation import AdaptationSettings, DampingSettings, make_damping_rule
+from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import NAN, preconditioner_damping
+from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import make_fisher_estimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
@@ -30,16 +34,12 @@ from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
 from kfac.schedules import called_once
 from kfac.state import initial_zeros
-from kfac.update.damping import NAN, preconditioner_damping
-from kfac.update.damping_adaptation import AdaptationSettings, DampingSettings, make_damping_rule
-from kfac.update.model_change import ModelChange
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.refresh import BY_CALLER, RefreshSettings
 from kfac.update.step import KfacStep, StepRules
-from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
 

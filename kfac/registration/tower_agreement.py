@@ -2,7 +2,7 @@
 
 An optimizer made once per tower, or a layer collection made once per tower, would train all the
 same: with curvature, or a damping, that most of the batch has no part in. Called by
-`kfac.update.training_loss` when the step is built; the collection compares what towers register.
+`kfac.damping.training_loss` when the step is built; the collection compares what towers register.
 """
 
 from collections.abc import Sequence

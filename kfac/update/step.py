@@ -14,17 +14,17 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import DampingRule, StepPrediction
+from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
 from kfac.linalg.vectors import Vector
 from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
 from kfac.update import health
-from kfac.update.damping import DampingRule, StepPrediction
-from kfac.update.model_change import ModelChange
 from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.preconditioner import as_vectors
-from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
 

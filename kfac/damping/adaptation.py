@@ -2,7 +2,7 @@
 
 Compares the change of the loss on the mini-batch of a step with that of the model. Where the model
 is good λ falls, where it is bad λ rises: the method of Levenberg and Marquardt. A step that made
-things worse can be taken back. The optimizer owns the weights, `kfac.update.training_loss` the
+things worse can be taken back. The optimizer owns the weights, `kfac.damping.training_loss` the
 losses. Called by the step.
 
 References:
@@ -17,9 +17,8 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number, check_period
-from kfac.linalg import tensor_ops
-from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
-from kfac.update.damping import (
+from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import (
     NAN,
     DampingRule,
     GivenDamping,
@@ -27,8 +26,9 @@ from kfac.update.damping import (
     StepPrediction,
     Verdict,
 )
-from kfac.update.model_change import ModelChange
-from kfac.update.training_loss import TrainingLoss
+from kfac.damping.training_loss import TrainingLoss
+from kfac.linalg import tensor_ops
+from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
 
 v1 = tf.compat.v1
 

@@ -2,8 +2,8 @@ import math
 
 import tensorflow as tf
 
+from kfac.damping.rule import GivenDamping
 from kfac.schedules import called_once
-from kfac.update.damping import GivenDamping
 
 v1 = tf.compat.v1
 

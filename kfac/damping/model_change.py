@@ -11,8 +11,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
+from kfac.damping.rule import NAN, StepPrediction
 from kfac.state import CPU, Assignment, make_variable, read
-from kfac.update.damping import NAN, StepPrediction
 
 v1 = tf.compat.v1
 

@@ -1,7 +1,7 @@
 """The damping λ, and what the optimizer asks of any rule for it.
 
 A rule says what λ is now, and may judge steps. Here is also the plain one, by which λ is what it is
-given as; the other is in `kfac.update.damping_adaptation`. Called by the optimizer.
+given as; the other is in `kfac.damping.adaptation`. Called by the optimizer.
 """
 
 import abc

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.damping import adaptation
+from kfac.damping.adaptation import AdaptationSettings, AdaptedDamping, DampingSettings
+from kfac.damping.model_change import ModelChange
+from kfac.damping.training_loss import TrainingLoss
 from kfac.state import assign_all, read
-from kfac.update import damping_adaptation
-from kfac.update.damping_adaptation import AdaptationSettings, AdaptedDamping, DampingSettings
-from kfac.update.model_change import ModelChange
-from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
 
@@ -60,14 +60,14 @@ def damping_settings(initial, **kwargs):
 )
 def test_rule(graph, session, loss_change, model_change, expected):
     changes = (tf.constant(loss_change), tf.constant(model_change))
-    new = damping_adaptation.adapted_damping(tf.constant(1.0), *changes, settings())
+    new = adaptation.adapted_damping(tf.constant(1.0), *changes, settings())
     assert session.run(new) == expected
 
 
 @pytest.mark.parametrize(("start", "expected"), [(0.02, 0.01), (30.0, 20.0), (0.08, 0.02)])
 def test_limits(graph, session, start, expected):
     sign = -1.0 if start < 1 else 1.0
-    new = damping_adaptation.adapted_damping(
+    new = adaptation.adapted_damping(
         tf.constant(start),
         tf.constant(sign),
         tf.constant(-1.0),
@@ -91,7 +91,7 @@ def test_limits(graph, session, start, expected):
 )
 def test_rejection(graph, session, loss_change, model_change, threshold, expected):
     changes = (tf.constant(loss_change), tf.constant(model_change))
-    assert session.run(damping_adaptation.is_rejected(*changes, threshold)) == expected
+    assert session.run(adaptation.is_rejected(*changes, threshold)) == expected
 
 
 @pytest.mark.parametrize(
