@@ -18,6 +18,7 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_functions import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
+from kfac.protocols import VARIABLE_NOTES
 from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
@@ -72,8 +73,6 @@ __all__ = [
     "graph_layer_collection",
     "set_default_layer_collection",
 ]
-
-_VARIABLE_NOTES = ("variable_notes",)  # The Estimator shows the notes of this collection.
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -134,7 +133,7 @@ class LayerCollection:
         self.layer_table = LayerTable(self._scope, config)
         self.loss_table = LossTable(self._scope)
         collections_of_graph(self.graph).append(self)
-        self.graph.get_collection_ref(_VARIABLE_NOTES).append(self.describe)
+        self.graph.get_collection_ref(VARIABLE_NOTES).append(self.describe)
 
     @property
     def graph(self) -> Graph:

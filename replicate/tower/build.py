@@ -22,6 +22,7 @@ from replicate._types import Device, Gradient, Nest, Operation, Tensor, Variable
 from replicate.batch.nests import flatten
 from replicate.batch_norm.statistics import BatchStatistics
 from replicate.graph_ops.finite import Watched
+from replicate.protocols import PART_OF_LOSS
 from replicate.tower.collections import Summaries, TowerCollections
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
 
@@ -32,13 +33,6 @@ REDUCED_GRADIENTS = ("replicate", "reduced_gradients")
 """Key of the (gradient, variable) pairs of the whole batch, for all TowerOptimizers of a graph.
 
 Not a string, so that an exported MetaGraph does not contain the collection.
-"""
-
-
-PART_OF_LOSS = ("towers", "part_of_loss")
-"""Key of a function from the current tower's loss to its part of the whole batch's loss.
-
-K-FAC, which imports nothing from here, reads it in order to know the loss of the whole batch.
 """
 
 
