@@ -3,12 +3,13 @@
 A module or class that had such a name in tensorflow/kfac gets its `__getattr__` from this module.
 The error of an unknown name then says what to write instead: an AttributeError, or the ImportError
 of `from module import name`. Packages that existed there, such as `kfac.python`, only raise that
-ImportError. No old name works again, and nothing is imported or changed.
+ImportError. No old name works again, but for the names of approximations in `kfac.fisher_factors`.
 docs/howto/from_tensorflow_kfac.md has the whole table.
 """
 
 import difflib
 import dis
+import importlib
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -309,8 +310,10 @@ def _told(text: str, replacement: str) -> str:
     )
 
 
-def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], NoReturn]:
+def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], Any]:
     """Returns the `__getattr__` of a module, which knows the replacements of old names.
+
+    Names of approximations are found in `kfac.fisher_factors`, too.
 
     Args:
       module: Full name of the module, a key of `REPLACEMENTS`.
@@ -318,7 +321,11 @@ def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], NoReturn]
     """
     replacements = REPLACEMENTS[module]
 
-    def __getattr__(name: str) -> NoReturn:  # noqa: N807
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if module == "kfac.fisher_factors" and name in ATTRIBUTES["LayerCollection"]:
+            constants = importlib.import_module("kfac.layer_collection")
+            if hasattr(constants, name):
+                return getattr(constants, name)
         text = f"module {module!r} has no attribute {name!r}"
         alike = [] if name.startswith("_") else difflib.get_close_matches(name, public, 1, 0.75)
         if name not in replacements and not alike:

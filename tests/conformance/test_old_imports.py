@@ -84,6 +84,7 @@ WORKING = [
     "from kfac import KfacOptimizer",
     "from kfac.estimator import FisherEstimator",
     "from kfac.estimator import make_fisher_estimator",
+    "from kfac.fisher_factors import APPROX_DIAGONAL_NAME",
     "from kfac.layer_collection import APPROX_KRONECKER_NAME",
     "from kfac.layer_collection import LayerCollection",
     "from kfac.layer_collection import get_default_layer_collection",
