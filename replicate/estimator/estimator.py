@@ -30,6 +30,7 @@ from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
+from replicate.estimator.hooks.progress import show_start
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
 from replicate.estimator.keras_names import Scope, build_with_new_names
@@ -45,7 +46,7 @@ from replicate.estimator.predicting import (
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.train_specs import checked_listeners
-from replicate.estimator.training import TrainRequest, run_training
+from replicate.estimator.training import LABEL, TrainRequest, run_training
 from replicate.estimator.warm_start import (
     WarmStartSettings,
     apply_warm_start,
@@ -98,6 +99,7 @@ class Estimator:
         self._config = _config_with_model_dir(config, model_dir)
         self._warm_start_settings = warm_start_settings(warm_start_from)
         self._has_warned = False
+        self._has_trained = False
         self._written = WrittenGraph()
         self._evaluation_events = EventFiles()
         self._start = StartHook(self._config, self._params)
@@ -186,7 +188,11 @@ class Estimator:
         _check_positive("steps", steps)
         _check_positive("max_steps", max_steps)
         request = TrainRequest(
-            checked_hooks("hooks", hooks), checked_listeners(saving_listeners), steps, max_steps
+            checked_hooks("hooks", hooks),
+            checked_listeners(saving_listeners),
+            steps,
+            max_steps,
+            shows_start=not self._has_trained,
         )
         training_end = None if self._config.is_chief else self.ending
         if self._config.is_chief:
@@ -198,6 +204,7 @@ class Estimator:
             if max_steps is not None and self._trained_steps() >= max_steps:
                 log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             else:
+                self._has_trained = True
                 self._train(input_fn, request, training_end, files)
         return self
 
@@ -429,6 +436,8 @@ class Estimator:
                 remove_unlisted(files)
                 remove_remains(files)
         with tf.Graph().as_default(), training_scope(self._config) as scope:
+            if request.shows_start:
+                show_start(LABEL, "building the model", self._config.progress)
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn, scope)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)

@@ -43,6 +43,9 @@ from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
 
+LABEL = "train"
+"""First word of the progress of training."""
+
 STOP_GRACE_SECS = 5
 """Seconds that a session waits for its queue threads when it closes."""
 
@@ -57,12 +60,14 @@ class TrainRequest:
       steps: Steps to make from where the checkpoint is.
       max_steps: Global step to stop at. Without `steps` and `max_steps`, training ends with the
         input.
+      shows_start: True to show the tasks before the first step.
     """
 
     hooks: Sequence[Any] = ()
     listeners: Sequence[Any] = ()
     steps: int | None = None
     max_steps: int | None = None
+    shows_start: bool = True
 
 
 def run_training(
@@ -126,9 +131,9 @@ def _run_chief(
     """Trains, and writes checkpoints and event files."""
     scaffold = spec.scaffold
     saver = build_saver(scaffold, config)
-    creator = _chief_session_creator(scaffold, saver, inputs, config)
     readings = StepReadings(spec.train_op, spec.loss)
     progress = _progress_hook(inputs, readings, config, request)
+    creator = _chief_session_creator(scaffold, saver, inputs, config, progress)
     writer = EventFile(str(config.model_dir))
     graph_files = _graph_files(inputs, saver, writer, config, written)
     profiles = _profile_hooks(readings, config)
@@ -169,7 +174,9 @@ def _run_worker(
     progress = _progress_hook(inputs, readings, config, request)
     with contextlib.closing(progress), interruptions() as interruption:
         conditions = StopConditions(interruption, readings, config, training_end)
-        creator = WaitingSessionCreator(scaffold, config, conditions.should_cancel_wait)
+        creator = WaitingSessionCreator(
+            scaffold, config, conditions.should_cancel_wait, progress.show_start
+        )
         hooks = [
             *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
             StopHook(readings, request.steps, request.max_steps),
@@ -181,7 +188,11 @@ def _run_worker(
 
 
 def _chief_session_creator(
-    scaffold: v1.train.Scaffold, saver: v1.train.Saver, inputs: Inputs, config: RunConfig
+    scaffold: v1.train.Scaffold,
+    saver: v1.train.Saver,
+    inputs: Inputs,
+    config: RunConfig,
+    progress: ProgressHook,
 ) -> RestoringSessionCreator:
     """Returns the creator of sessions that start at the newest checkpoint."""
     model_dir = str(config.model_dir)
@@ -193,6 +204,7 @@ def _chief_session_creator(
         inputs.position,
         config.master,
         keeps_values=bool(config.cluster.jobs),
+        show_start=progress.show_start,
     )
 
 
@@ -200,12 +212,13 @@ def _progress_hook(
     inputs: Inputs, readings: StepReadings, config: RunConfig, request: TrainRequest
 ) -> ProgressHook:
     return ProgressHook(
-        "train",
+        LABEL,
         readings,
         batch_size(inputs.features),
         last_step=request.max_steps,
         num_steps=request.steps,
         mode=config.progress,
+        shows_start=request.shows_start,
     )
 
 

@@ -123,6 +123,7 @@ class WaitingSessionCreator(v1.train.SessionCreator):
         scaffold: v1.train.Scaffold,
         config: RunConfig,
         should_cancel: Callable[[], bool] = bool,
+        show_start: Callable[[str], None] | None = None,
     ):
         """Stores the parts of a session.
 
@@ -130,11 +131,13 @@ class WaitingSessionCreator(v1.train.SessionCreator):
           scaffold: Initialisers and checks of the default graph.
           config: Settings of this process.
           should_cancel: Called during the wait; True cancels it.
+          show_start: Called with a text that says which process the wait is for.
         """
         self._graph: Graph = v1.get_default_graph()
         self._scaffold = scaffold
         self._config = config
         self._should_cancel = should_cancel
+        self._show_start = show_start
 
     def create_session(self) -> v1.Session:
         """Returns a session that is ready to train.
@@ -146,6 +149,8 @@ class WaitingSessionCreator(v1.train.SessionCreator):
         """
         limit = self._config.session_creation_timeout_secs
         started = time.monotonic()
+        if self._show_start is not None:
+            self._show_start(f"waiting for {_name_of_chief(self._config)}")
         with self._graph.as_default():
             self._scaffold.finalize()
             while (session := self._try()) is None:

@@ -125,8 +125,11 @@ def worker(server, monkeypatch):
 
 def test_worker_waits_for_the_chief(graph, worker):
     v1.get_variable("never_initialised", [3])
+    shown = []
+    creator = WaitingSessionCreator(v1.train.Scaffold(), worker, show_start=shown.append)
     with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* for chief 0 at 'a:1'"):
-        WaitingSessionCreator(v1.train.Scaffold(), worker).create_session()
+        creator.create_session()
+    assert shown == ["waiting for chief 0 at 'a:1'"]
 
 
 def test_worker_stops_waiting_when_there_is_nothing_to_wait_for(graph, worker):
