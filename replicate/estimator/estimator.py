@@ -45,6 +45,7 @@ from replicate.estimator.predicting import (
 )
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.time_spent import TimeSpent
 from replicate.estimator.train_specs import checked_listeners
 from replicate.estimator.training import LABEL, TrainRequest, run_training
 from replicate.estimator.warm_start import (
@@ -100,6 +101,7 @@ class Estimator:
         self._warm_start_settings = warm_start_settings(warm_start_from)
         self._has_warned = False
         self._has_trained = False
+        self._clock = TimeSpent(self.model_dir)
         self._written = WrittenGraph()
         self._evaluation_events = EventFiles()
         self._start = StartHook(self._config, self._params)
@@ -205,7 +207,8 @@ class Estimator:
                 log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             else:
                 self._has_trained = True
-                self._train(input_fn, request, training_end, files)
+                with self._clock.call() if self._config.is_chief else contextlib.nullcontext():
+                    self._train(input_fn, request, training_end, files)
         return self
 
     def evaluate(
@@ -237,11 +240,12 @@ class Estimator:
         _check_positive("steps", steps)
         hooks = checked_hooks("hooks", hooks)
         checkpoint = self._checkpoint_to_load(checkpoint_path)
-        with tf.Graph().as_default():
-            inputs, spec = self._build(ModeKeys.EVAL, input_fn)
-            self._start_warm(checkpoint)
-            results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
-        write_results(self.eval_dir(name), results, self._evaluation_events)
+        with self._clock.during_evaluation():
+            with tf.Graph().as_default():
+                inputs, spec = self._build(ModeKeys.EVAL, input_fn)
+                self._start_warm(checkpoint)
+                results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
+            write_results(self.eval_dir(name), results, self._evaluation_events)
         return results
 
     def predict(
@@ -450,6 +454,7 @@ class Estimator:
                 self._start,
                 self._written,
                 files,
+                self._clock,
             )
 
     def _build(

@@ -32,12 +32,14 @@ from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
+from replicate.estimator.hooks.time_spent import TimeSpentHook
 from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.estimator.stop_conditions import StopConditions
+from replicate.estimator.time_spent import SAVING, TimeSpent
 from replicate.graph_ops.checks import user_errors
 from replicate.spec import EstimatorSpec
 
@@ -79,6 +81,7 @@ def run_training(
     start: StartHook,
     written: WrittenGraph | None = None,
     files: ModelFiles | None = None,
+    clock: TimeSpent | None = None,
 ) -> None:
     """Trains the model of the default graph, and saves its last step in a checkpoint.
 
@@ -93,6 +96,7 @@ def run_training(
       start: Shows and saves devices and variables.
       written: The graph that runs before this one have written; None for no such runs.
       files: The model directory with the lease of this process; None for no lease.
+      clock: Tells apart what a call takes its time for; None for a new one.
 
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
@@ -114,7 +118,8 @@ def run_training(
         v1.add_to_collection(v1.GraphKeys.LOSSES, spec.loss)
     if config.is_chief:
         files = ModelFiles(str(config.model_dir)) if files is None else files
-        _run_chief(inputs, spec, config, request, start, written, files)
+        clock = TimeSpent(str(config.model_dir)) if clock is None else clock
+        _run_chief(inputs, spec, config, request, start, written, files, clock)
     else:
         _run_worker(inputs, spec, config, request, start, training_end)
 
@@ -127,18 +132,20 @@ def _run_chief(
     start: StartHook,
     written: WrittenGraph | None,
     files: ModelFiles,
+    clock: TimeSpent,
 ) -> None:
     """Trains, and writes checkpoints and event files."""
     scaffold = spec.scaffold
     saver = build_saver(scaffold, config)
-    readings = StepReadings(spec.train_op, spec.loss)
+    readings = StepReadings(spec.train_op, spec.loss, batch=(inputs.features, inputs.labels))
     progress = _progress_hook(inputs, readings, config, request)
     creator = _chief_session_creator(scaffold, saver, inputs, config, progress)
     writer = EventFile(str(config.model_dir))
     graph_files = _graph_files(inputs, saver, writer, config, written)
     profiles = _profile_hooks(readings, config)
+    times = TimeSpentHook(clock, readings)
     with contextlib.ExitStack() as stack:
-        closables: tuple[Any, ...] = (writer, progress, *profiles)
+        closables: tuple[Any, ...] = (writer, progress, times, *profiles)
         for closable in closables:
             stack.callback(closable.close)
         interruption = stack.enter_context(interruptions())
@@ -147,6 +154,7 @@ def _run_chief(
             *conditions.wrap_user_hooks(
                 [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
             ),
+            times,
             *profiles,
             *_checks_of_step(request),
             StopHook(readings, request.steps, request.max_steps),
@@ -154,7 +162,9 @@ def _run_chief(
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            *_checkpoint_hooks(inputs, saver, graph_files, request.listeners, conditions, files),
+            *_checkpoint_hooks(
+                inputs, saver, graph_files, request.listeners, conditions, files, clock
+            ),
         ]
         _run_loop(creator, hooks, conditions, inputs.position)
     _raise_if_interrupted(interruption, config)
@@ -263,6 +273,7 @@ def _checkpoint_hooks(
     listeners: Sequence[Any],
     conditions: StopConditions,
     files: ModelFiles,
+    clock: TimeSpent,
 ) -> list[CheckpointHook]:
     """Returns the hook that saves checkpoints, if the config asks for them."""
     config = conditions.config
@@ -278,6 +289,7 @@ def _checkpoint_hooks(
         conditions.continues_input,
         graph_files,
         files,
+        lambda: clock.during(SAVING),
     )
     return [hook]
 

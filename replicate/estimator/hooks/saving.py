@@ -5,6 +5,7 @@ nothing, at every interval, and at the end. The position of the input is written
 checkpoint, and removed when the run ends without an interruption. This module loads nothing.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -77,6 +78,7 @@ class CheckpointHook(ScheduledHook):
         continues_input: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
         files: ModelFiles | None = None,
+        measured: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ):
         """Keeps the settings.
 
@@ -91,6 +93,7 @@ class CheckpointHook(ScheduledHook):
             input that this run has reached.
           graph_files: Writes the *.meta file of each checkpoint; None for no such files.
           files: The directory with the lease of this process; None for no lease.
+          measured: Returns a context that measures the time of a save.
         """
         self._model_dir = model_dir
         self._saver = saver
@@ -98,6 +101,7 @@ class CheckpointHook(ScheduledHook):
         self._position = position
         self._listeners = listeners
         self._graph_files = graph_files
+        self._measured = measured
         self._files = ModelFiles(model_dir) if files is None else files
         self._kept = KeptCheckpoints(saver, self._files)
         self._continues_input = continues_input
@@ -197,7 +201,7 @@ class CheckpointHook(ScheduledHook):
     def _write(self, session: v1.Session, step: int, with_position: bool) -> None:
         path = self._path(step)
         previous = None if self._saved_step is None else self._path(self._saved_step)
-        with save_errors(path, self._files):
+        with self._measured(), save_errors(path, self._files):
             check_free_space(path, session.graph, self._saver, previous)
             announce(self._files, [path, *self._kept.due_with(path)])
             with self._files.staged(path) as staged:
