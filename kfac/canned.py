@@ -86,7 +86,7 @@ def for_canned(
         each of them; else "gradients". On N towers "exact" trains as on one, the others with
         other draws.
       use_weight_decay: True to move weights towards zero by α·weight_decay_coeff of them.
-      weight_decay_coeff: See there.
+      weight_decay_coeff: Share of a weight that decays in a step, over the learning rate.
       config: Settings of the layer collection; None means the defaults.
 
     Raises:

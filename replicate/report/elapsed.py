@@ -4,6 +4,7 @@ Owns the spans of time that the event files of a training run cover. Only the ti
 read, so that large files take no longer.
 """
 
+import math
 import os
 import struct
 from collections.abc import Iterable
@@ -15,6 +16,8 @@ _TIME = struct.Struct("<cd")
 _TIME_TAG = b"\x09"
 """Field 1 of an event, a double: its time in seconds since 1970."""
 _CHECKSUM_BYTES = 4
+_LATEST = 1e11
+"""The largest time that a file is believed, in the year 5138."""
 
 
 class Elapsed(NamedTuple):
@@ -30,8 +33,10 @@ class Elapsed(NamedTuple):
         """Returns the seconds of training up to a time; pauses between spans do not count.
 
         Args:
-          time: Seconds since 1970.
+          time: Seconds since 1970. NaN, of a damaged file, counts as the beginning.
         """
+        if math.isnan(time):
+            return 0.0
         return sum(min(max(time, start), end) - start for start, end in self.spans)
 
 
@@ -68,7 +73,7 @@ def _span(path: Path) -> tuple[float, float] | None:
                 break
             if length >= _TIME.size:
                 tag, time = _TIME.unpack(file.read(_TIME.size))
-                if tag == _TIME_TAG:
+                if tag == _TIME_TAG and 0 < time < _LATEST:
                     times = [*times[:1], time]
             file.seek(following)
     return (times[0], max(times)) if times else None

@@ -356,7 +356,7 @@ def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
     estimator.train(linear.input_fn, max_steps=3, hooks=[linear.CallHook(steps.append)])
     assert steps == [1, 2, 3]
     left = {path.name.split(".")[0] for path in tmp_path.iterdir()}
-    assert left <= {"events", "metrics", "run"}
+    assert left <= {"events", "metrics", "run", "time"}
     with pytest.raises(ValueError, match=r"tell 1 checkpoint listeners.* no checkpoint is saved"):
         estimator.train(
             linear.input_fn, steps=1, saving_listeners=[v1.train.CheckpointSaverListener()]

@@ -10,7 +10,7 @@ from replicate.report.curves import read_curves
 v1 = tf.compat.v1
 
 
-def write_timed(folder, tag, *points):
+def _write_timed(folder, tag, *points):
     """Writes an event file with a curve of (seconds since 1970, step, value)."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"events.out.tfevents.{points[0][0]:.0f}.host"
@@ -26,12 +26,18 @@ def write_timed(folder, tag, *points):
 
 
 @pytest.fixture
+def write_timed():
+    """The function that writes an event file with times."""
+    return _write_timed
+
+
+@pytest.fixture
 def timed_dir(tmp_path):
     """A run of 10 s, a pause, and a run of 20 s, which an evaluation follows."""
     folder = tmp_path / "timed"
-    write_timed(folder, "loss", (1000.0, 1, 4.0), (1010.0, 10, 2.0))
-    write_timed(folder, "loss", (5000.0, 11, 1.0), (5020.0, 20, 0.5))
-    write_timed(folder / "eval", "loss", (1004.0, 5, 3.0), (1500.0, 10, 2.5), (9000.0, 20, 0.75))
+    _write_timed(folder, "loss", (1000.0, 1, 4.0), (1010.0, 10, 2.0))
+    _write_timed(folder, "loss", (5000.0, 11, 1.0), (5020.0, 20, 0.5))
+    _write_timed(folder / "eval", "loss", (1004.0, 5, 3.0), (1500.0, 10, 2.5), (9000.0, 20, 0.75))
     return folder
 
 

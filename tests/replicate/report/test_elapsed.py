@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from replicate.report.curves import read_curves
@@ -29,6 +31,12 @@ def test_files_of_several_writers_are_one_span(timed_dir):
 def test_a_time_outside_of_all_spans_counts_what_came_before():
     clock = Elapsed(((10.0, 20.0), (30.0, 40.0)))
     assert [clock.at(time) for time in (0, 15, 25, 35, 99)] == [0, 5, 10, 15, 20]
+    assert [clock.at(float(time)) for time in ("nan", "inf", "-inf")] == [0, 20, 0]
+
+
+def test_impossible_times_do_not_count(timed_dir, write_timed):
+    write_timed(timed_dir, "loss", (1005.0, 1, 4.0), (math.nan, 2, 3.0), (1e300, 3, 2.0))
+    assert elapsed(timed_dir).spans == ((1000.0, 1010.0), (5000.0, 5020.0))
 
 
 def test_files_without_events_have_no_time(tmp_path):
