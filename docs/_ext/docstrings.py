@@ -1,7 +1,8 @@
 """Docstrings for Sphinx: code in them is marked as in Markdown, and Sphinx reads reStructuredText.
 
 Single backticks become double ones, also before a letter, as in `Tensor`s. Fenced blocks become
-literal blocks, and the numbers of papers on arXiv become links. All else is as Google's style has it, which `sphinx.ext.napoleon` reads.
+literal blocks, and the numbers of papers on arXiv become links. All else is as Google's style has
+it, which `sphinx.ext.napoleon` reads.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ def _fill(axes: Any, panel: Panel, by_seconds: bool) -> None:
         for text in legend.get_texts():
             text.set_parse_math(False)
     if by_seconds:
-        ticks = time_ticks(*axes.get_xlim(), _MOST_TICKS)
+        low, high = axes.get_xlim()
+        ticks = time_ticks(low, high, _MOST_TICKS)
         axes.set_xticks(ticks, [duration(tick) for tick in ticks])
     else:
         ticker = importlib.import_module("matplotlib.ticker")

@@ -40,7 +40,8 @@ def template(tmp_path_factory):
         ' "float32", "parameters": 2, "device": "", "note": ""}]}'
     )
     (folder / "time.json").write_text(
-        '{"calls": 2, "steps": 3, "first_step_seconds": 0.5, "seconds": {"start": 1, "training": 2}}'
+        '{"calls": 2, "steps": 3, "first_step_seconds": 0.5,'
+        ' "seconds": {"start": 1, "training": 2}}'
     )
     return folder
 
