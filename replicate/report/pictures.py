@@ -54,7 +54,8 @@ def _fill(axes: Any, panel: Panel, by_seconds: bool) -> None:
     """Draws one panel."""
     styles = itertools.cycle(zip(_COLORS, _MARKERS, strict=True))
     for name, curve in panel.curves.items():
-        color, marker = (_GREY, None) if name == BATCH else next(styles)
+        lone = "o" if len(curve.steps) == 1 else None  # A line of one point would not be seen.
+        color, marker = (_GREY, lone) if name == BATCH else next(styles)
         is_few = len(curve.steps) <= _FEW_POINTS
         axes.plot(
             curve.seconds if by_seconds else curve.steps,
