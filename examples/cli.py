@@ -96,7 +96,7 @@ def _leave(code: object) -> NoReturn:
     Exits without the interpreter's cleanup if a call to another process still hangs in the runtime:
     the cleanup would wait for it.
     """
-    session = sys.modules.get("replicate.estimator.session")
+    session = sys.modules.get("replicate.estimator.cluster.server_session")
     if isinstance(code, int) and session is not None and session.has_hanging_calls():
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

@@ -16,7 +16,7 @@ import replicate
 from examples import cli, mnist
 from examples.cli import RunSettings
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.saved.disk_errors import disk_errors
 
 v1 = tf.compat.v1
@@ -152,7 +152,7 @@ def _newest_checkpoint(model_dir: str) -> str | None:
     instead, and if no checkpoint can be read.
     """
     try:
-        set_aside_damaged(ModelFiles(model_dir))
+        set_aside_damaged(FencedModelDir(model_dir))
         checkpoint = newest_checkpoint(model_dir)
     except replicate.CheckpointError as error:
         cli.fail(str(error), cli.BAD_INPUT)

@@ -1,8 +1,8 @@
 """K-FAC: Kronecker-factored natural gradient for TensorFlow graphs.
 
-A `LayerCollection` is told which tensors and parameters form which layer, a `KfacOptimizer` (or
-`PeriodicInvCovUpdateKfacOpt`, which also refreshes the curvature by itself) trains with it. This
-file is the whole public surface; everything else in the package is an implementation detail.
+A `LayerCollection` holds which tensors and parameters form which layer. A `KfacOptimizer` trains
+with it; a `PeriodicInvCovUpdateKfacOpt` also refreshes the curvature by itself. This module is the
+whole public surface; everything else in the package is an implementation detail.
 
 References:
   Martens & Grosse (2015), "Optimizing Neural Networks with Kronecker-factored Approximate

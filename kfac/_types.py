@@ -1,7 +1,7 @@
 """Names for TensorFlow's types in signatures.
 
-TensorFlow carries no type information, so to a type checker these are all `Any`. They tell a reader
-what is meant.
+TensorFlow carries no type information, so to a type checker these are all `Any`. They tell the
+reader the meaning of an argument.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Checks of constructor arguments, made before any state is set.
 
-Python values only: Tensors and Variables have no value while the graph is built, and pass. Called
-by the optimizers and the estimator.
+Only Python values are checked: Tensors and Variables have no value while the graph is built, and
+pass. Called by the optimizers and the estimator.
 """
 
 import math
@@ -17,9 +17,9 @@ def check_number(
 
     Args:
       argument: Name of the argument.
-      value: What was given.
-      accepted: What is accepted, in words.
-      is_accepted: The same as a function of finite numbers.
+      value: The given value.
+      accepted: Text that describes the accepted values.
+      is_accepted: Function that returns True for accepted values; it is called with finite numbers.
 
     Raises:
       ValueError: The number is not finite, or not accepted.
@@ -34,7 +34,7 @@ def check_choice(argument: str, value: Any, accepted: Collection[Any]) -> None:
     """Checks that an argument is one of a few values.
 
     Raises:
-      ValueError: It is none of them.
+      ValueError: It is another value.
     """
     if value not in accepted:
         names = ", ".join(repr(name) for name in accepted)
@@ -46,12 +46,12 @@ def check_excluded(argument: str, value: Any, where: str, remedy: str) -> None:
 
     Args:
       argument: Name of the argument.
-      value: What was given.
-      where: What excludes it, such as another argument.
-      remedy: What to do instead.
+      value: The given value.
+      where: Name of the thing that excludes it, such as another argument.
+      remedy: Advice to the user.
 
     Raises:
-      ValueError: It is not None.
+      ValueError: The argument is not None.
     """
     if value is not None:
         raise ValueError(
@@ -61,15 +61,15 @@ def check_excluded(argument: str, value: Any, where: str, remedy: str) -> None:
 
 
 def check_period(argument: str, value: Any, unit: str = "steps") -> None:
-    """Checks a number of steps, or of something else.
+    """Checks a number of steps, or of another unit.
 
     Args:
       argument: Name of the argument.
-      value: What was given.
-      unit: What is counted.
+      value: The given value.
+      unit: Unit of the number.
 
     Raises:
-      ValueError: It is not an int of at least 1.
+      ValueError: The value is not an int of at least 1.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(

@@ -1,16 +1,16 @@
 """K-FAC as the `optimizer` of canned estimators, such as `replicate.DNNClassifier`.
 
-An estimator that finds a method `register` on its optimizer function calls it in each tower, with a
-record of the model, and then the function. The attributes of that record are all that is known of
-the estimator here:
+An estimator whose optimizer function has a method `register` calls that method in each tower, with
+a record of the model, and then the function itself. This module knows only these attributes of the
+record:
 
 - `losses`: None if they are not known, or a sequence of objects with `kind`, one of
   "multi_bernoulli", "categorical" and "squared_error"; `logits`, [batch, ..., outputs]; `weights`,
   a scalar if there are none, or [batch, ..., 1], or shaped as the logits; `coefficient`, the factor
-  of the negative log-likelihood in the mean loss; and `name`, which tells several losses apart, or
-  None.
+  of the negative log-likelihood in the mean loss; and `name`, the name of the loss if there are
+  several, or None.
 - `layers`: A sequence of objects with `kind`, "dense" or "embedding"; `kernel` and `bias`,
-  variables, of which the bias may be None; `inputs` or ids that enter the layer; and `outputs`.
+  variables, of which the bias may be None; `inputs`, which are ids for an embedding; and `outputs`.
 - `variables`: All variables to train.
 - `loss_reduction`: Value of `tf.losses.Reduction` or `tf.compat.v1.losses.Reduction`.
 - `head`: Name of the kind of head, for errors.
@@ -32,7 +32,7 @@ from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 MEAN = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto")
 """Reductions that divide the sum by the number of examples."""
 MEAN_OF_EQUAL = ("weighted_mean", "weighted_sum_by_nonzero_weights")
-"""Reductions that do so only if examples have no weights."""
+"""Reductions that divide the sum by the number of examples if examples have no weights."""
 ESTIMATION_MODES = ("gradients", "curvature_prop", "curvature_prop_GGN", "exact", "exact_GGN")
 """Estimation modes that need no labels."""
 MAX_EXACT = 10
@@ -59,38 +59,39 @@ def for_canned(
     """Returns an `optimizer` for a canned estimator that trains it with K-FAC.
 
     Layers and losses are registered in `graph_layer_collection()`. Dense layers, and look-ups of
-    one id per example, are Kronecker-factored; batch normalization is a scale and shift; tables
-    of which an example looks up several rows are generic. The damping does not adapt: that takes
-    a second forward pass, which only a model_fn of your own can build.
+    one id per example, are Kronecker-factored. Batch normalization is a scale and shift. Tables
+    from which an example looks up several rows are generic. The damping does not adapt: adaptation
+    needs a second forward pass, which only your own model_fn can build.
 
-    Momentum type and norm constraint are by default those that were good everywhere, with rate 0.1
+    The defaults of momentum type and norm constraint did well in all trials: with learning rate 0.1
     and damping 0.1 or 0.01, in 20 and 100 steps of a network [64, 32] on four tables of
-    scikit-learn: digits, wine, breast cancer, diabetes. Without a norm constraint that rate
-    diverged on the digits.
+    scikit-learn (digits, wine, breast cancer, diabetes). Without a norm constraint, this learning
+    rate diverged on the digits.
 
     Args:
-      learning_rate: α > 0: a number, or a function without arguments that returns a Tensor, called
-        in the graph. None, and only None, with the "qmodel" types.
-      damping: λ > 0, likewise.
-      momentum: β ≥ 0, likewise. None means none; it must be None with "qmodel".
+      learning_rate: α > 0: a number, or a function without arguments that returns a Tensor and is
+        called in the graph. It must be None with the "qmodel" types.
+      damping: λ > 0: a number, or a function as for `learning_rate`.
+      momentum: β ≥ 0: a number, or a function as for `learning_rate`. None means no momentum; it
+        must be None with "qmodel".
       momentum_type: As for `KfacOptimizer`.
-      norm_constraint: c > 0 bounds the squared Fisher norm of a step. None means no bound, and is
-        demanded by the "qmodel" types.
+      norm_constraint: c > 0 bounds the squared Fisher norm of a step. None means no bound; the
+        "qmodel" types require None.
       invert_every: As for `PeriodicInvCovUpdateKfacOpt`, like the next four.
       cov_update_every: Steps between two updates of the averages.
       num_burnin_steps: Runs at the beginning that only update the averages.
       spread_inverses: True to compute some of the inverses in each step.
       cov_ema_decay: Weight of the past per step, in [0, 1].
-      estimation_mode: One of "gradients", "curvature_prop", "exact", or the last two with "_GGN".
-        None: "exact" for up to 10 logits, of all heads together, which costs a backward pass for
-        each of them; else "gradients". On N towers "exact" trains as on one, the others with
-        other draws.
-      use_weight_decay: True to move weights towards zero by α·weight_decay_coeff of them.
-      weight_decay_coeff: Share of a weight that decays in a step, over the learning rate.
+      estimation_mode: One of "gradients", "curvature_prop", "exact", "curvature_prop_GGN" and
+        "exact_GGN". None means "exact" for up to 10 logits of all heads together, and "gradients"
+        for more. "exact" costs one backward pass per logit. On N towers "exact" trains as on one
+        tower; the other modes draw differently.
+      use_weight_decay: True to reduce weights by α·weight_decay_coeff of their value in each step.
+      weight_decay_coeff: Coefficient of the weight decay; see `use_weight_decay`.
       config: Settings of the layer collection; None means the defaults.
 
     Raises:
-      ValueError: A number is out of its range, or arguments do not go together.
+      ValueError: A number is out of its range, or two arguments exclude each other.
     """
     if estimation_mode is not None:
         check_choice("estimation_mode", estimation_mode, ESTIMATION_MODES)
@@ -108,7 +109,7 @@ def for_canned(
         "use_weight_decay": use_weight_decay,
         "weight_decay_coeff": weight_decay_coeff,
     }
-    with tf.Graph().as_default():  # Checks the arguments; the optimizer is thrown away.
+    with tf.Graph().as_default():  # Checks the arguments, then drops the optimizer.
         PeriodicInvCovUpdateKfacOpt(layer_collection=LayerCollection(), **arguments)
     return CannedKfac(arguments, estimation_mode, config)
 
@@ -116,7 +117,7 @@ def for_canned(
 @typing.final
 @dataclasses.dataclass(frozen=True)
 class CannedKfac:
-    """K-FAC for the graphs of canned estimators; made by `for_canned`. It keeps no graph.
+    """K-FAC for the graphs of canned estimators; made by `for_canned`. Keeps no graph.
 
     Attributes:
       arguments: Arguments of `PeriodicInvCovUpdateKfacOpt`.
@@ -132,11 +133,11 @@ class CannedKfac:
         """Registers losses and layers of the current tower.
 
         Args:
-          model: The record; see the module.
+          model: The record described in the module.
 
         Raises:
-          ValueError: The losses are not known, are not averaged over the examples, or another
-            part of the model is registered already.
+          ValueError: The losses are not known, are not averaged over the examples, or another part
+            of the model is registered already.
         """
         _check_losses(model)
         layers = graph_layer_collection(config=self.config)
@@ -193,7 +194,7 @@ def _check_losses(model: Any) -> None:
 
 
 def _check_one_part(layers: LayerCollection, variables: Sequence[Variable]) -> None:
-    """Checks that no other variables are registered, as by the other part of a model."""
+    """Checks that no other variables are registered, such as those of another part of a model."""
     others = _without(layers.registered_variables, variables)
     if others:
         names = ", ".join(repr(variable.op.name) for variable in others)

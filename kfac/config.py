@@ -1,7 +1,7 @@
 """Settings of one layer collection: how curvature is averaged and inverted.
 
-A frozen value that is handed to every factor and block. Nothing here is process-wide, so two
-collections in one program can differ. Who optimizes, and how, is not its business.
+A frozen value that is handed to every factor and block. No setting is process-wide, so two
+collections in one program can differ. The optimizer's settings are elsewhere.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
@@ -27,26 +27,27 @@ class CurvatureConfig:
     Attributes:
       factor_dtype: Dtype of the moving averages; None means that of the layer's tensors, or
         float32 if these are of a 16-bit type.
-      inverse_dtype: Dtype in which inverses and the like are kept; None means `factor_dtype`.
-        They are computed in float32 at least.
-      inverse_method: How factors are inverted. "cholesky", "lu" and "newton_schulz" as the
-        functions of `kfac.linalg.inversion` do, "eigh" by an eigendecomposition that all inverses
-        and powers of one factor share. "auto" takes "eigh" where a factor has other powers, or
+      inverse_dtype: Dtype in which inverses, powers and Cholesky factors are kept; None means
+        `factor_dtype`. They are computed in float32 or wider.
+      inverse_method: Method to invert factors. "cholesky", "lu" and "newton_schulz" are the
+        functions of `kfac.linalg.inversion`. "eigh" uses one eigendecomposition for all inverses
+        and powers of a factor. "auto" uses "eigh" if a factor has other powers, or
         `eigen_threshold` inverses, and "cholesky" elsewhere. Other powers and Cholesky factors do
-        not depend on it.
-      eigen_threshold: From how many inverses of one factor on "auto" takes a shared
+        not depend on this setting.
+      eigen_threshold: Smallest number of inverses of one factor for which "auto" uses a shared
         eigendecomposition instead of Cholesky decompositions, at least 1.
-      balance_damping: Whether the damping is split between two Kronecker factors by their mean
-        traces (K-FAC §6.3) rather than evenly.
+      balance_damping: True to split the damping between two Kronecker factors by their mean traces
+        (K-FAC §6.3), False to split it evenly.
       damping_power: p; the damping of a layer that is applied T times to an example is λ/T^p.
-      conv_moment: Computation of the second moment of image patches: "patches" makes them,
-        "shifts" correlates image rows, or their Fourier transforms, without making patches where
-        this applies, "auto" estimates which is cheaper.
-      zero_mean_activations: Whether "kron_sua" takes activations to have zero mean.
-      sub_sample_inputs: Whether the input factors of convolutions see a random part of the examples
-        only, unless a layer was registered with another choice. Automatic registration makes none.
-        Of no effect on "kron_sua" and "diagonal".
-      sub_sample_patches: Whether they see a random part of the patches only; likewise.
+      conv_moment: Computation of the second moment of image patches. "patches" makes the patches.
+        "shifts" correlates image rows, or their Fourier transforms, for the filters that allow it,
+        and makes no patches. "auto" takes the way with the lower estimated cost.
+      zero_mean_activations: True if "kron_sua" assumes that activations have zero mean.
+      sub_sample_inputs: True to compute the input factors of convolutions from a random part of the
+        examples. A layer's registration can choose otherwise; automatic registration does not. No
+        effect on "kron_sua" and "diagonal".
+      sub_sample_patches: True to compute the input factors of convolutions from a random part of
+        the patches. The rest is as for `sub_sample_inputs`.
       input_fraction: Share of the examples kept by `sub_sample_inputs`, in (0, 1].
       patches_per_dimension: Patches kept by `sub_sample_patches` for each row of the factor.
       max_patches: Upper limit of the patches kept by `sub_sample_patches`.
@@ -70,7 +71,7 @@ class CurvatureConfig:
         """Checks the values.
 
         Raises:
-          ValueError: One of them is out of its range.
+          ValueError: A value is out of its range.
         """
         check_period("eigen_threshold", self.eigen_threshold, "inverses")
         check_period("patches_per_dimension", self.patches_per_dimension, "patches")

@@ -1,15 +1,15 @@
-"""Exact products of vectors with curvature matrices of the whole network, without building them.
+"""Exact products of vectors with curvature matrices of the whole network, without making these.
 
-With the network's Jacobian J, from the tensors of interest to the inputs of all losses, and for
-each loss its coefficient c and its Fisher matrix F = B Bᵀ with respect to its inputs:
+Let J be the network's Jacobian, of the inputs of all losses with respect to the tensors of
+interest. Each loss has a coefficient c and the Fisher matrix F = B Bᵀ with respect to its inputs:
 
   Fisher matrix  Jᵀ c F J,   its factor  Jᵀ √c B,   transposed  √c Bᵀ J;
 
-the generalized Gauss-Newton matrix (GGN) has the Hessian of the loss in the place of F. All are
-sums over examples, towers and losses: not divided by the batch size, and not damped. Jᵀu is a
-reverse pass; J v is the derivative of it with respect to u, which is linear, so a second reverse
-pass. No approximation by blocks is made. Used by whoever needs exact curvature along some
-directions, as to choose a step size.
+The generalized Gauss-Newton matrix (GGN) has the Hessian of the loss in place of F. All products
+are sums over examples, towers and losses: not divided by the batch size, and not damped. Jᵀu is a
+reverse pass. It is linear in u, and J v is its derivative with respect to u, so a second reverse
+pass. Nothing is approximated by blocks. Used by programs that need exact curvature along some
+directions, for example to choose a step size.
 
 References:
   Schraudolph (2002), "Fast curvature matrix-vector products for second-order gradient descent".
@@ -35,7 +35,7 @@ v1 = tf.compat.v1
 @typing.final
 @with_moved_attributes
 class CurvatureMatrixVectorProductComputer:
-    """Multiplies by the Fisher matrix, the GGN, the Hessian, and factors of the former two.
+    """Multiplies by the Fisher matrix, the GGN and their factors, and by the Hessian.
 
     Vectors on the side of the network are lists with one Tensor per tensor of interest, of its
     shape. Inner vectors are lists with one Tensor per loss in `losses` of the layer collection
@@ -51,10 +51,11 @@ class CurvatureMatrixVectorProductComputer:
         """Builds nothing yet.
 
         Args:
-          layer_collection: The losses.
-          wrt_tensors: With respect to what: variables or other tensors. They are taken as
-            independent, also where one is computed from another.
-          colocate_gradients_with_ops: Whether derivatives are computed where the forward pass was.
+          layer_collection: Layer collection with the losses.
+          wrt_tensors: Variables or other tensors to differentiate with respect to. They are assumed
+            to be independent, even if one is computed from another.
+          colocate_gradients_with_ops: True to compute derivatives on the devices of the forward
+            pass.
         """
         self._collection = layer_collection
         self._wrt = list(wrt_tensors)
@@ -71,7 +72,7 @@ class CurvatureMatrixVectorProductComputer:
 
     @property
     def fisher_factor_inner_static_shapes(self) -> tuple[Any, ...]:
-        """Shape of the inner vector of each loss, as far as it is known, a TensorShape."""
+        """Shape of the inner vector of each loss, a TensorShape as far as it is static."""
         return tuple(loss.fisher_factor_inner_static_shape for loss in self._losses)
 
     @property
@@ -81,10 +82,10 @@ class CurvatureMatrixVectorProductComputer:
 
     @property
     def ggn_factor_inner_static_shapes(self) -> tuple[Any, ...]:
-        """Shape of the inner vector of each loss, as far as it is known, a TensorShape."""
+        """Shape of the inner vector of each loss, a TensorShape as far as it is static."""
         return tuple(loss.ggn_factor_inner_static_shape for loss in self._losses)
 
-    # Products. Those with the GGN raise NotImplementedError where a loss has none.
+    # Products. Those with the GGN raise NotImplementedError if a loss has no GGN.
 
     def multiply_fisher(self, vecs: Sequence[Tensor]) -> list[Tensor]:
         """Returns Jᵀ c F J v."""
@@ -133,7 +134,7 @@ class CurvatureMatrixVectorProductComputer:
     ) -> list[Tensor]:
         return self._multiply_jacobian_transpose(self._map_losses(product, inner_vecs, power=0.5))
 
-    # With `inputs` of losses, and vectors of their shapes, by [loss], perhaps pairs.
+    # Inputs and vectors of the losses, by [loss]; each may be a pair.
 
     def _map_losses(
         self, product: Callable[[LossFunction, Any], Any], vectors: Sequence[Any], power: float
@@ -157,7 +158,7 @@ class CurvatureMatrixVectorProductComputer:
         return list(tf.nest.pack_sequence_as(inputs, product))
 
     def _multiply_jacobian_transpose(self, vectors: Sequence[Any]) -> list[Tensor]:
-        """Returns Jᵀ u, u being given by loss."""
+        """Returns Jᵀ u, for u given by loss."""
         inputs = [loss.inputs for loss in self._losses]
         return self._gradients(tf.nest.flatten(inputs), self._wrt, tf.nest.flatten(list(vectors)))
 

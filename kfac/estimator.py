@@ -10,7 +10,7 @@ References:
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
@@ -26,7 +26,13 @@ from kfac.curvature.backward_pass import (
     propagate_back,
     substitutes,
 )
-from kfac.curvature.block_products import BlockProducts, BlocksOnDevices
+from kfac.curvature.block_products import (
+    ServedFunctions,
+    VectorsAndVariables,
+    identity_product,
+    join_blocks,
+    split_into_blocks,
+)
 from kfac.curvature.estimation_modes import MODES
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
@@ -34,6 +40,14 @@ from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor, updated_inverses
 from kfac.layer_collection import LayerCollection
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    ITSELF,
+    Cholesky,
+    CholeskyInverse,
+    MatrixFunction,
+    Power,
+)
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
 from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
@@ -41,9 +55,6 @@ from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, 
 v1 = tf.compat.v1
 
 ESTIMATION_MODES = tuple(MODES)
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 
 class _Plan(NamedTuple):
@@ -77,25 +88,10 @@ def make_fisher_estimator(
     return FisherEstimator(placement_strategy=placement_strategy, **kwargs)
 
 
-def _of_products(
-    method: Callable[Concatenate[BlockProducts, _P], _R],
-) -> Callable[Concatenate["FisherEstimator", _P], _R]:
-    """Makes a method of one of the estimator's products, with its arguments and docstring."""
-
-    @functools.wraps(method)
-    def of_estimator(self: "FisherEstimator", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return method(self._products, *args, **kwargs)
-
-    return of_estimator
-
-
 @typing.final
 @with_moved_attributes
 class FisherEstimator:
     """Estimates the Fisher matrix of a layer collection's losses, block by block.
-
-    Methods that multiply are those of `kfac.curvature.block_products.BlockProducts`. That class
-    describes their arguments and errors.
 
     Attributes:
       name: Name scope of ops.
@@ -120,6 +116,7 @@ class FisherEstimator:
         inv_devices: Sequence[str] | None = None,
         trans_devices: Sequence[str] | None = None,
         placement_strategy: str | None = None,
+        functions: Sequence[MatrixFunction] = (),
     ) -> None:
         """Builds nothing yet.
 
@@ -146,6 +143,7 @@ class FisherEstimator:
           trans_devices: Devices for products with blocks; none means where its inverses are.
           placement_strategy: None spreads the work over devices by cost, "round_robin" in turn;
             then no devices mean that there is no preference.
+          functions: Further functions of the damped matrix that `multiply_function` is to serve.
 
         Raises:
           ValueError: The estimation mode or placement strategy is unknown, or the batch size is
@@ -159,8 +157,8 @@ class FisherEstimator:
                 "of examples in the batch, over all towers, as batch_size."
             )
         self.name = name
-        self._products = BlockProducts(
-            name, self._prepare_blocks, exps, compute_cholesky, compute_cholesky_inverse
+        self._served = ServedFunctions(
+            tuple(exps), compute_cholesky, compute_cholesky_inverse, tuple(functions)
         )
         self.times = PhaseTimes()
         self._variables = None if variables is None else tuple(variables)
@@ -293,7 +291,8 @@ class FisherEstimator:
             tensors = block.tensors_to_compute_grads()
             block.instantiate_factors(block_gradients(backward, first, tensors), self._damping)
             first += len(tf.nest.flatten(tensors))
-            self._products.register(block)
+            for function in self._served.all:
+                block.register(function)
             block.check_shapes()
 
     def _placement(self) -> Placement:
@@ -303,16 +302,76 @@ class FisherEstimator:
         named = tuple(device for device in layers if device)
         return self._place(costs, Devices(*self._devices, named or layers))
 
-    def _prepare_blocks(self) -> BlocksOnDevices:
-        """Makes the blocks ready to multiply, and returns them."""
-        self.make_vars()
-        return BlocksOnDevices(self.blocks, self._instantiate().placement.trans)
+    def multiply_function(
+        self,
+        function: MatrixFunction,
+        vecs_and_vars: VectorsAndVariables,
+        transpose: bool = False,
+        from_identity: bool = False,
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by a function f of the damped block-diagonal matrix M.
 
-    multiply = _of_products(BlockProducts.multiply)
-    multiply_inverse = _of_products(BlockProducts.multiply_inverse)
-    multiply_matpower = _of_products(BlockProducts.multiply_matpower)
-    multiply_cholesky = _of_products(BlockProducts.multiply_cholesky)
-    multiply_cholesky_inverse = _of_products(BlockProducts.multiply_cholesky_inverse)
+        f(M) has a block for each block of M: f of that block.
+
+        Args:
+          function: f, one of those that the constructor was asked for, or M itself.
+          vecs_and_vars: (vector, variable) for every registered variable, shaped alike.
+          transpose: Whether to multiply by the transpose.
+          from_identity: Whether a block whose inverse was not computed yet is made of identity
+            matrices, which are damped like its factors. If not, its products with functions that
+            are kept are zero.
+
+        Returns:
+          (product, variable) in the same order, with averages and inverses as they are.
+
+        Raises:
+          ValueError: The function is not served, or a registered variable has no vector.
+        """
+        self._served.check(function, self.name)
+        self.make_vars()
+        blocks, devices = self.blocks, self._instantiate().placement.trans
+        vectors = split_into_blocks(blocks, vecs_and_vars)
+        products = []
+        for block, vector, device in zip(blocks, vectors, devices, strict=True):
+            with v1.device(device):
+                start = identity_product(block, function, vector) if from_identity else None
+                product = block.multiply_function(function, vector, transpose)
+                products.append(product if start is None else start.unless_computed(product))
+        return join_blocks(blocks, products, [variable for _, variable in vecs_and_vars])
+
+    def multiply(
+        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by M, with the averages as they are; see `multiply_function`."""
+        return self.multiply_function(ITSELF, vecs_and_vars, from_identity=from_identity)
+
+    def multiply_inverse(
+        self, vecs_and_vars: VectorsAndVariables, from_identity: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by M⁻¹, with the inverses as they are; see `multiply_function`."""
+        return self.multiply_function(INVERSE, vecs_and_vars, from_identity=from_identity)
+
+    def multiply_matpower(
+        self, exp: float, vecs_and_vars: VectorsAndVariables
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by M to the power `exp`; see `multiply_function`."""
+        return self.multiply_function(Power(exp), vecs_and_vars)
+
+    def multiply_cholesky(
+        self, vecs_and_vars: VectorsAndVariables, transpose: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by L, or by Lᵀ, where LLᵀ = M; see `multiply_function`.
+
+        A block of L is the Cholesky factor of that of M. For a Kronecker product it is the product
+        of the two lower triangular factors.
+        """
+        return self.multiply_function(Cholesky(), vecs_and_vars, transpose)
+
+    def multiply_cholesky_inverse(
+        self, vecs_and_vars: VectorsAndVariables, transpose: bool = False
+    ) -> list[tuple[Any, Variable]]:
+        """Multiplies vectors by L⁻¹, or by its transpose; see `multiply_cholesky`."""
+        return self.multiply_function(CholeskyInverse(), vecs_and_vars, transpose)
 
     def make_vars(self) -> None:
         """Makes all variables, once. Must not be called in a conditional branch."""
@@ -379,16 +438,14 @@ class FisherEstimator:
         """
         self.make_vars()
         plan = self._instantiate()
-        averages = [v for factor in self.factors for v in factor.cov_variables]
-        used = self._sums.variables if self._sums else [plan.sample_step]
 
         def updated(backward: BackwardPass) -> list[Change]:
             return self._updated_averages(range(len(self.factors)), backward, should_decay)
 
         with v1.name_scope(f"{self.name}/update_averages"):
             if self._sums:
-                return assign_if(due, [*averages, *used], lambda: updated(plan.backward))
-            return self._timed_statistics(due, [*averages, *used], updated)
+                return assign_if(due, lambda: updated(plan.backward))
+            return self._timed_statistics(due, updated)
 
     def make_accumulation_op(self, due: Tensor | bool = True) -> Operation:
         """Returns an op that adds the statistics of the current batch to sums.
@@ -409,14 +466,10 @@ class FisherEstimator:
             return [*changes, Assignment(plan.sample_step, backward.next_step)]
 
         with v1.name_scope(f"{self.name}/accumulate"):
-            changed = [*sums.variables, sums.refused, plan.sample_step]
-            return self._timed_statistics(due, changed, added)
+            return self._timed_statistics(due, added)
 
     def _timed_statistics(
-        self,
-        due: Tensor | bool,
-        variables: Sequence[Variable],
-        changes: Callable[[BackwardPass], Sequence[Change]],
+        self, due: Tensor | bool, changes: Callable[[BackwardPass], Sequence[Change]]
     ) -> Operation:
         plan = self._instantiate()
         start = self.times.begin("covariance", [*self._collection.loss_colocation_ops.values()])
@@ -430,7 +483,7 @@ class FisherEstimator:
             return changes(backward._replace(is_finite=is_finite))
 
         with v1.control_dependencies([] if due is True else [start]):
-            return assign_if(due, variables, compute, finish)
+            return assign_if(due, compute, finish)
 
     def has_averages(self) -> Tensor:
         """Returns whether any batch was folded into all averages so far, bool []."""
@@ -457,12 +510,11 @@ class FisherEstimator:
         """
         self.make_vars()
         chosen = range(len(self.factors)) if indices is None else indices
-        variables = [v for i in chosen for v in self.factors[i].inverse_update_vars]
         with v1.name_scope(f"{self.name}/update_inverses"):
             start = self.times.begin("inverse", after=[] if due is True else [due])
             finish = functools.partial(self.times.end, "inverse", start)
             with v1.control_dependencies([start]):
-                return assign_if(due, variables, lambda: self._updated_inverses(chosen), finish)
+                return assign_if(due, lambda: self._updated_inverses(chosen), finish)
 
     def create_ops_and_vars_thunks(self, scope: str | None = None) -> Thunks:
         """Returns functions that make variables and ops, one of each kind per factor.

@@ -1,9 +1,9 @@
-"""Names of tensorflow/kfac and tf.contrib.kfac that are not here, and what took their place.
+"""Names of tensorflow/kfac and tf.contrib.kfac that this package lacks, with their replacements.
 
-A module or class that had such a name there gets its `__getattr__` here, so that whoever uses
-the name is told what to write instead, in the AttributeError that any unknown name gets, or in the
-ImportError of `from module import name`. Packages that were there, such as `kfac.python`, only
-raise that ImportError. No name comes back to life, and nothing is imported or changed.
+A module or class that had such a name in tensorflow/kfac gets its `__getattr__` from this module.
+The error of an unknown name then says what to write instead: an AttributeError, or the ImportError
+of `from module import name`. Packages that existed there, such as `kfac.python`, only raise that
+ImportError. No old name works again, and nothing is imported or changed.
 docs/howto/from_tensorflow_kfac.md has the whole table.
 """
 
@@ -215,7 +215,7 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
         },
     }
 )
-"""Module → a name that it had → what to use."""
+"""Module → a name that it had → its replacement."""
 
 _ALL_OPS = "make_ops_and_vars(), which returns all update ops, as"
 _THUNKS = "make_vars_and_create_op_thunks(), which returns functions that make the ops, as"
@@ -299,7 +299,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
         },
     }
 )
-"""Class → an attribute that its objects had → what to use."""
+"""Class → an attribute that its objects had → its replacement."""
 
 
 def _told(text: str, replacement: str) -> str:
@@ -310,11 +310,11 @@ def _told(text: str, replacement: str) -> str:
 
 
 def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], NoReturn]:
-    """Returns the `__getattr__` of a module, which knows what replaces the names of old.
+    """Returns the `__getattr__` of a module, which knows the replacements of old names.
 
     Args:
-      module: Its full name, a key of `REPLACEMENTS`.
-      public: Its public names, one of which a misspelt name may mean.
+      module: Full name of the module, a key of `REPLACEMENTS`.
+      public: Public names of the module, to suggest for a misspelt name.
     """
     replacements = REPLACEMENTS[module]
 
@@ -323,7 +323,7 @@ def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], NoReturn]
         alike = [] if name.startswith("_") else difflib.get_close_matches(name, public, 1, 0.75)
         if name not in replacements and not alike:
             raise AttributeError(text)
-        imports = _imports(sys._getframe(1))  # An AttributeError would lose its text there.
+        imports = _imports(sys._getframe(1))  # Such an import drops an AttributeError's text.
         if imports:
             text = f"cannot import name {name!r} from {module!r}"
         if name in replacements:
@@ -344,7 +344,7 @@ def refuse_import(module: str) -> NoReturn:
     """Raises the ImportError of a package that tensorflow/kfac had.
 
     Args:
-      module: Its full name, such as "kfac.python".
+      module: Full name of the package, such as "kfac.python".
     """
     owner, _, name = module.rpartition(".")
     text = f"there is no module {module!r}"
@@ -352,7 +352,7 @@ def refuse_import(module: str) -> NoReturn:
 
 
 def with_moved_attributes(cls: _Class) -> _Class:
-    """Has the objects of a class tell what replaces the attributes of old; a class decorator.
+    """Decorates a class: its objects then report the replacements of old attributes.
 
     Args:
       cls: A class whose name is a key of `ATTRIBUTES`.
@@ -363,7 +363,7 @@ def with_moved_attributes(cls: _Class) -> _Class:
         if name in replacements:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(_told(text, replacements[name]))
-        # Fails again: with the ordinary message, or with what a property raised.
+        # Fails again, with the ordinary message or with the error of a property.
         return object.__getattribute__(self, name)
 
     setattr(cls, "__getattr__", __getattr__)  # noqa: B010

@@ -1,13 +1,14 @@
-"""Refusal of subclasses of K-FAC's optimizers whose overrides nobody would call.
+"""Refusal of subclasses of optimizers, blocks and factors with overrides that are never called.
 
 The optimizers of tensorflow/kfac called private methods of their own in each step, and those of
-`tf.compat.v1.train.Optimizer`. Programs that override such a method rely on it. The step here has
-other parts, so that it would never be called, and training would go on without a word. Called by
-the constructor of the optimizer.
+`tf.compat.v1.train.Optimizer`. Programs that override such a method rely on it. The step of this
+package has other parts: it would never call the override, and training would go on without a word.
+Called by the constructor of the optimizer. An estimator also never calls the methods of blocks and
+factors for a single matrix function, so definitions of such classes call this module, too.
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _CURVATURE = "multiply_preconditioner, which every step calls, and momentum_type"
 _DAMPING = "the constructor's arguments adapt_damping, loss_fn and those named damping_…"
@@ -73,7 +74,7 @@ OLD_HOOKS: Mapping[str, str] = types.MappingProxyType(
         "kfac_update_ops": _PERIODS,
     }
 )
-"""A method that was called → what to override, or to use, instead."""
+"""Method that tensorflow/kfac called → what to override or use instead."""
 
 
 def check_overrides(cls: type, own: type) -> None:
@@ -81,10 +82,10 @@ def check_overrides(cls: type, own: type) -> None:
 
     Args:
       cls: The class of the optimizer that is made.
-      own: `KfacOptimizer`. What it and the classes of this package define is no override.
+      own: `KfacOptimizer`. Definitions in it and in the classes of this package are no overrides.
 
     Raises:
-      TypeError: It does; the message names the methods and what replaces each.
+      TypeError: It overrides one; the message names the methods and their replacements.
     """
     users = [c for c in cls.__mro__ if issubclass(c, own) or c not in own.__mro__]
     users = [c for c in users if c.__module__.partition(".")[0] != __name__.partition(".")[0]]
@@ -98,4 +99,25 @@ def check_overrides(cls: type, own: type) -> None:
             f"called in its steps, and K-FAC's step here never calls: {methods}. Accepted are "
             "overrides of compute_gradients, apply_gradients, minimize and "
             "multiply_preconditioner. See docs/howto/from_tensorflow_kfac.md."
+        )
+
+
+def refuse_single_functions(cls: type, names: Iterable[str], instead: str) -> None:
+    """Checks that a class of blocks or factors overrides no method for a single matrix function.
+
+    Args:
+      cls: The class to check.
+      names: Methods that each call a general method.
+      instead: Names of the general methods.
+
+    Raises:
+      TypeError: It overrides one; the message names the methods and the general ones.
+    """
+    found = [name for name in names if name in vars(cls)]
+    if found:
+        raise TypeError(
+            f"Cannot define the class {cls.__name__}: it overrides {', '.join(found)}, which "
+            f"tensorflow/kfac called, and estimators here never call. Override {instead}, which "
+            "they call with each function, such as kfac.fisher_factors.Power(-1). "
+            "See docs/howto/kfac_registration.md."
         )

@@ -1,9 +1,9 @@
 """Placement: the device of each part of the work. This module makes no ops.
 
-Three kinds of work are placed: moving averages, inverses, and products with blocks. Either by
-cost, so that all devices finish at about the same time and need about as many bytes, or in turn.
-The second moments of a tower's examples need no placement: each tower computes its share of all of
-them. Called by the estimator.
+Three kinds of work are placed: moving averages, inverses, and products with blocks. They are placed
+either by cost, so that all devices finish at about the same time and need about as many bytes, or
+in turn. The second moments of a tower's examples need no placement: each tower computes its own
+share of all of them. Called by the estimator.
 """
 
 import itertools
@@ -23,8 +23,8 @@ class Place(NamedTuple):
     """The device of one factor's averages or inverses.
 
     Attributes:
-      compute: Device that does the work, "" for no preference.
-      variables: Device of the variables, "" to leave it to the surrounding device scope.
+      compute: Device that does the work; "" means no preference.
+      variables: Device of the variables; "" leaves it to the surrounding device scope.
     """
 
     compute: str
@@ -32,13 +32,13 @@ class Place(NamedTuple):
 
 
 class Devices(NamedTuple):
-    """The user's choices and the devices of the layers.
+    """The user's choice of devices, and the devices of the layers.
 
     Attributes:
-      cov: For moving averages; None or no device means no choice.
-      inv: For inverses; likewise.
-      trans: For products with blocks; likewise.
-      layers: The devices on which registered tensors are computed; "" where that is not known.
+      cov: Devices for moving averages; None or an empty list means no choice.
+      inv: Devices for inverses; None or an empty list means no choice.
+      trans: Devices for products with blocks; None or an empty list means no choice.
+      layers: Devices on which registered tensors are computed; "" where that is not known.
     """
 
     cov: Sequence[str] | None
@@ -53,7 +53,7 @@ class PlacementCosts(NamedTuple):
     Attributes:
       cov: Bytes of each factor's average. The time to update it is proportional to them.
       inv: Cost of each factor's inverses, in multiplications or any other unit.
-      blocks: The numbers of the factors of each block.
+      blocks: Positions of the factors of each block.
       inv_bytes: Bytes of each factor's inverses.
     """
 
@@ -69,7 +69,7 @@ class Placement(NamedTuple):
     Attributes:
       cov: Place of each factor's average.
       inv: Place of each factor's inverses.
-      trans: Device of each block's products, "" for no preference.
+      trans: Device of each block's products; "" means no preference.
     """
 
     cov: list[Place]
@@ -98,7 +98,7 @@ def distinct(devices: Iterable[str]) -> tuple[str, ...]:
 def assign_by_cost(costs: Sequence[float], devices: Sequence[str]) -> list[str]:
     """Spreads work over devices: largest piece first, each to the least loaded device.
 
-    Deterministic: equal costs go in order of index, equal loads to the earlier device.
+    Deterministic: of equal costs the lower index comes first, of equal loads the earlier device.
 
     Args:
       costs: Cost of each piece of work, in any unit.
@@ -135,7 +135,7 @@ def gather_blocks(
     Args:
       chosen: The device of each factor's inverses.
       costs: Cost of each factor's inverses.
-      blocks: The numbers of the factors of each block.
+      blocks: Positions of the factors of each block.
 
     Returns:
       The device of each factor's inverses after the moves.
@@ -159,16 +159,17 @@ def gather_blocks(
 def balance_bytes(
     homes: Sequence[str], sizes: Sequence[float], kept: Mapping[str, float]
 ) -> list[str]:
-    """Spreads averages so that devices need about as many bytes, with few of them away from home.
+    """Spreads averages so that devices need about as many bytes, and few averages leave home.
 
-    All averages begin at home. While the fullest device has more than the mean, plus `SLACK`, one
-    average goes from it to the emptiest device: the one after whose move the fuller of the two has
-    least. The end is reached, too, when no move makes the fuller of the two less full.
+    All averages start at home. While the fullest device exceeds the mean by more than `SLACK`, one
+    average moves from it to the emptiest device: the one whose move leaves the fuller of the two
+    with the fewest bytes. The moves also end when none of them makes the fuller of the two less
+    full.
 
     Args:
-      homes: Device of each average's inverses, to which it need not travel.
-      sizes: Bytes of each average, with what is there for it alone.
-      kept: Bytes that each device keeps beside the averages; has all devices.
+      homes: Home of each average: the device of its inverses, where using it needs no transfer.
+      sizes: Bytes of each average, including the bytes that are on its device for it alone.
+      kept: Bytes that each device keeps besides the averages; has all devices.
 
     Returns:
       The device of each average.
@@ -199,11 +200,11 @@ def _loads(chosen: Sequence[str], costs: Sequence[float]) -> dict[str, float]:
 
 
 def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
-    """Gives piece i of the work to device i modulo the number of devices.
+    """Returns the device of each piece of work: piece i goes to device i modulo their number.
 
     Args:
-      count: Pieces of work.
-      devices: The devices; None or no device for no preference.
+      count: Number of pieces of work.
+      devices: The devices; None or an empty list means no preference.
     """
     return list(itertools.islice(itertools.cycle(devices or [""]), count))
 
@@ -211,13 +212,14 @@ def assign_in_turn(count: int, devices: Sequence[str] | None) -> list[str]:
 def place_by_cost(costs: PlacementCosts, devices: Devices) -> Placement:
     """Balances the cost of inverses, and the bytes of averages, inverses and arriving sums.
 
-    Devices that the user names hold the variables too. If any are named for averages or inverses,
-    the two are balanced apart, each by its own cost. Without them the work goes to the devices
-    of the layers; the variables follow, unless a layer's device names a job: in a cluster the
-    surrounding device scope decides, because variables belong on the parameter servers there.
-    Products are computed where the costliest inverse of the block is, unless devices are named.
+    Devices that the user names also hold the variables. If any are named for averages or inverses,
+    the two are balanced separately, each by its own cost. If none are named, the work goes to the
+    devices of the layers. The variables follow, unless a layer's device names a job: in a cluster
+    the surrounding device scope decides, because variables belong on the parameter servers.
+    Products are computed with the costliest inverse of the block, unless devices are named for
+    them.
     """
-    # A block that does not know where it is must not keep others from the devices there are.
+    # A block of unknown device must not keep others from using the known devices.
     layers = [device for device in distinct(devices.layers) if device] or [""]
     inv = assign_by_cost(costs.inv, devices.inv or layers)
     if devices.cov or devices.inv:
@@ -260,10 +262,10 @@ def _places(chosen: Sequence[str], named: Sequence[str] | None) -> list[Place]:
 
 
 def place_in_turn(costs: PlacementCosts, devices: Devices) -> Placement:
-    """Deals factors, and blocks, out to the named devices one after another.
+    """Assigns factors, and blocks, to the named devices one after another.
 
     The variables of averages are on their device; those of inverses are left to the surrounding
-    device scope. Where no devices are named there is no preference.
+    device scope. If no devices are named, there is no preference.
     """
     return Placement(
         cov=[Place(device, device) for device in assign_in_turn(len(costs.cov), devices.cov)],

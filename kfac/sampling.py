@@ -1,10 +1,10 @@
 """Seeds and random signs.
 
 Every draw is a function of a seed, which is made on the CPU, where TensorFlow reads it. The
-optimizer makes its seeds from a name, a tower and a step that it saves, so a resumed run draws what
-an uninterrupted one would have drawn. Losses that are evaluated by hand get seeds that are drawn
-anew in each run of a session. What to draw from a predicted distribution is in
-`kfac.loss_functions`. Called by losses, the loss table and the estimation modes.
+optimizer makes its seeds from a name, a tower and a step that it saves, so a resumed run draws the
+same numbers as an uninterrupted one. Losses that are evaluated by hand get seeds that are drawn
+anew in each run of a session. The draws from predicted distributions are in `kfac.loss_functions`.
+Called by losses, the loss table and the estimation modes.
 """
 
 import numbers
@@ -26,8 +26,8 @@ def stateless_seed(source: str, step: Scalar) -> Tensor:
     """Returns a seed, int64 [2], for TensorFlow's stateless draws.
 
     Args:
-      source: Who draws; different sources draw independently.
-      step: Which draw of this source it is, a number or an int Tensor [].
+      source: Name of the drawing part; different sources draw independently.
+      step: Number of this draw of the source, a number or an int Tensor [].
     """
     number = zlib.crc32(source.encode())
     with v1.device(CPU):
@@ -37,12 +37,12 @@ def stateless_seed(source: str, step: Scalar) -> Tensor:
 def fresh_numbers(shape: Sequence[int], seed: int | None) -> Tensor:
     """Draws numbers anew in each run of a session, int64 of the given shape.
 
-    The sequence of numbers repeats in another session under the same conditions as that of
+    Another session repeats the sequence of numbers under the same conditions as that of
     TensorFlow's random ops: if there is a seed, or the graph has one (`set_random_seed`).
 
     Args:
-      shape: Of the result.
-      seed: Seeds the sequence; None means that of the graph, or else that no two sessions agree.
+      shape: Shape of the result.
+      seed: Seed of the sequence; None means that of the graph. Without either, sessions differ.
     """
     with v1.device(CPU):
         return v1.random.uniform(shape, maxval=2**63 - 1, dtype=tf.int64, seed=seed)
@@ -52,8 +52,8 @@ def as_stateless_seed(seed: Seed, what: str) -> Tensor:
     """Returns a seed, int [2], for TensorFlow's stateless draws.
 
     Args:
-      seed: int [2], which is returned; or an int or None, for one that is drawn in each run.
-      what: What is being done, for the error.
+      seed: int [2], which is returned; or an int or None for a seed that is drawn in each run.
+      what: Text that names the action, for the error.
 
     Raises:
       ValueError: The seed is none of these.
@@ -75,7 +75,7 @@ def random_signs(shape: Tensor, dtype: DType, seed: Tensor) -> Tensor:
 
     Args:
       shape: int [rank].
-      dtype: Of the result.
+      dtype: Dtype of the result.
       seed: int [2]. Equal seeds give equal signs.
     """
     bits = tf.random.stateless_uniform(shape, seed, minval=0, maxval=2, dtype=tf.int32)

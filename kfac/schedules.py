@@ -1,8 +1,8 @@
 """Settings that are computed: functions without arguments that return a number or a Tensor.
 
-The rest of the package takes a function wherever it takes a number (`kfac.linalg.as_scalar`). Here
-a user's function is made into one that may be used in many places; and what periods mean, which may
-be such settings, too. Called by the optimizers.
+The rest of the package accepts a function wherever it accepts a number (`kfac.linalg.as_scalar`).
+This module turns a user's function into one that may be used in many places. It also defines
+periods, which may be such settings, too. Called by the optimizers.
 """
 
 import functools
@@ -19,7 +19,7 @@ def called_once(value: Scalar) -> Scalar:
     """Returns a setting that may be used many times and in conditional branches.
 
     Args:
-      value: A number, Tensor or Variable, which is returned as it is; or a function, which will be
+      value: A number, Tensor or Variable, which is returned as it is; or a function, which is
         called once, at first use, outside of control dependencies and branches.
     """
     if not callable(value):
@@ -34,18 +34,18 @@ def called_once(value: Scalar) -> Scalar:
 
 
 def current(value: Scalar) -> Scalar:
-    """Returns what a setting is: a function's result, and anything else itself."""
+    """Returns the value of a setting: a function's result, and anything else itself."""
     return value() if callable(value) else value
 
 
 def is_due(step: Tensor, period: Scalar) -> Tensor | bool:
-    """Returns whether something that is done every `period` steps is due; Python's True if always.
+    """Returns a bool, true if a task that runs every `period` steps is due.
 
-    It is found on the CPU, which decides what runs.
+    The test runs on the CPU, which decides which ops run. A period of 1 gives Python's True.
 
     Args:
-      step: int64 [], from 0, at which it is due.
-      period: Steps, ≥ 1; smaller Tensors stand for 1.
+      step: int64 []; the task is due at step 0.
+      period: Steps between two runs, ≥ 1; smaller Tensors count as 1.
     """
     if isinstance(period, int) and period == 1:
         return True
@@ -56,11 +56,11 @@ def is_due(step: Tensor, period: Scalar) -> Tensor | bool:
 
 
 def decay_per_update(decay: Scalar, steps: int) -> Scalar:
-    """Returns the weight of the past per update, given that per step.
+    """Returns the weight of the past per update, from the weight per step.
 
     Args:
-      decay: In [0, 1].
-      steps: From one update to the next, ≥ 1.
+      decay: Weight of the past per step, in [0, 1].
+      steps: Steps from one update to the next, ≥ 1.
     """
     if steps == 1:
         return decay

@@ -2,9 +2,9 @@
 
 They are plain non-trainable global variables with absolute names below `kfac/`, so that a
 checkpoint depends neither on the scope in which the optimizer is called nor on custom getters of
-the model. Reference variables are assigned outside of conditional branches: a branch hands back
-their values, because they cannot be assigned in a functional one. Called by factors, estimator and
-optimizer.
+the model. They are resource variables, also where those of the model are reference variables: these
+take three operations to be read, and cannot be assigned in a functional branch. Called by factors,
+estimator and optimizer.
 """
 
 import contextlib
@@ -73,7 +73,9 @@ def make_variable(
         return tf.fill(shape, tf.cast(tf.constant(initial, tf.float64), dtype))
 
     with v1.name_scope(None), v1.device(device):
-        return v1.Variable(first_value, trainable=False, name=f"{ROOT}/{name}", dtype=dtype)
+        return v1.Variable(
+            first_value, trainable=False, name=f"{ROOT}/{name}", dtype=dtype, use_resource=True
+        )
 
 
 def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
@@ -142,52 +144,44 @@ def is_resource(variable: Variable) -> bool:
 
 def assign_all(changes: Sequence[Change], name: str | None = None) -> Operation:
     """Returns one op that makes all the changes."""
-    ops = []
-    for change in changes:
-        with _device_of(change.variable):
-            if isinstance(change, Addition):
-                ops.append(v1.assign_add(change.variable, change.value, use_locking=True).op)
-            else:
-                ops.append(v1.assign(change.variable, change.value).op)
-    return group(*ops, name=name)
+    return group(*map(_changed, changes), name=name)
+
+
+def _changed(change: Change) -> Operation:
+    variable, value = change
+    with _device_of(variable):
+        if is_resource(variable):
+            # One operation: the functions of TensorFlow also read the new value.
+            write = (
+                tf.raw_ops.AssignAddVariableOp
+                if isinstance(change, Addition)
+                else tf.raw_ops.AssignVariableOp
+            )
+            value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
+            return write(resource=variable.handle, value=value)
+        if isinstance(change, Addition):
+            return v1.assign_add(variable, value, use_locking=True).op
+        return v1.assign(variable, value).op
 
 
 def assign_if(
     condition: Tensor | bool,
-    variables: Sequence[Variable],
     compute: Callable[[], Sequence[Change]],
     finish: Callable[[Operation], Operation] = lambda done: done,
 ) -> Operation:
-    """Returns an op that changes what `compute` says when `condition` holds.
-
-    Otherwise it moves nothing, unless there are reference variables, which are assigned what they
-    have.
+    """Returns an op that makes the changes that `compute` returns, if a condition holds.
 
     Args:
       condition: bool []. A Python True means always and builds no branch.
-      variables: The variables that `compute` changes, in its order.
-      compute: Called once, perhaps inside a branch, so it must not make variables.
-      finish: Called once, likewise, with the op that does the work; returns one that follows it.
+      compute: Called once, perhaps inside a branch, so it must not make variables. It changes
+        variables of `make_variable` only.
+      finish: Called once, likewise, with the op that makes the changes; returns one that follows.
     """
-    if condition is True:
+
+    def change() -> Operation:
         return finish(assign_all(compute()))
-    if all(map(is_resource, variables)):
-        return run_if(condition, lambda: finish(assign_all(compute())))
-    kinds: list[Callable[..., Change]] = []
 
-    def values() -> list[Tensor]:
-        changes = compute()
-        kinds.extend(type(change) for change in changes)
-        with v1.control_dependencies([finish(group(*(value for _, value in changes)))]):
-            return [tf.identity(value) for _, value in changes]
-
-    def unchanged() -> list[Tensor]:
-        pairs = zip(kinds, current, strict=True)
-        return [tf.zeros_like(x) if kind is Addition else tf.identity(x) for kind, x in pairs]
-
-    current = [read(variable) for variable in variables]
-    found = value_if(condition, values, unchanged)
-    return assign_all([kind(*pair) for kind, *pair in zip(kinds, variables, found, strict=True)])
+    return change() if condition is True else run_if(condition, change)
 
 
 def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:

@@ -1,9 +1,9 @@
-"""Products and sums of vectors of the parameters, by their names in tensorflow/kfac.
+"""Products and sums of vectors of parameters, under their names in tensorflow/kfac.
 
 A vector is a list with one part for each variable; functions whose names end in `_p` take pairs
 (part, variable), as `KfacOptimizer.multiply_preconditioner` does. Parts are Tensors, or
-IndexedSlices without repeated indices. What else was in the module of that name raises an
-AttributeError that says what to use. Called by programs with optimizers of their own.
+IndexedSlices without repeated indices. Other names of the old module raise an AttributeError that
+says what to use. Called by programs with their own optimizers.
 """
 
 from collections.abc import Iterable, Sequence

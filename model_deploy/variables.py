@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from model_deploy._types import Variable
+from model_deploy.disagreement import different_variables
 from model_deploy.local_variables import is_of_one_worker
 
 v1 = tf.compat.v1
@@ -194,14 +195,8 @@ class SharedVariables:
         return self._disagreement(copy, f"it also makes {name}")
 
     def _disagreement(self, copy: _Copy, difference: str) -> ValueError:
-        first = self._first
-        return ValueError(
-            f"Cannot share variables: {copy.label} disagrees with {first.label}: {difference}. "
-            f"{first.label} made [{', '.join(first.asked)}]; "
-            f"{copy.label} made [{', '.join(copy.asked)}]. The model function must make the same "
-            f"variables, in the same order, on every call; look for Python randomness, or for "
-            f"code that runs on one call only."
-        )
+        copies = [(each.label, each.asked) for each in (self._first, copy)]
+        return different_variables(copies, difference)
 
 
 def _create_outside(

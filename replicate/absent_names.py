@@ -15,10 +15,6 @@ _MODEL_FN = (
     "tf.compat.v1.feature_column.input_layer and linear_model, and a head such as "
     "replicate.MultiClassHead makes its EstimatorSpec."
 )
-_TPU = (
-    "TPUs are not supported: use replicate.Estimator, replicate.EstimatorSpec and "
-    "replicate.RunConfig, and replicate.replicate_model_fn for several devices."
-)
 
 HINTS: Mapping[str, str] = types.MappingProxyType(
     {
@@ -32,9 +28,17 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
             ),
             _MODEL_FN,
         ),
-        **dict.fromkeys(
-            ("InputPipelineConfig", "TPUConfig", "TPUEstimator", "TPUEstimatorSpec", "tpu"), _TPU
-        ),
+        **{
+            name: f"It is replicate.tpu.{name}, for use_tpu=False."
+            for name in (
+                "CrossShardOptimizer",
+                "InputPipelineConfig",
+                "TPUClusterResolver",
+                "TPUConfig",
+                "TPUEstimator",
+                "TPUEstimatorSpec",
+            )
+        },
         **{
             name: f"It is replicate.export.{name}."
             for name in (

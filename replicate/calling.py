@@ -106,6 +106,7 @@ def named_arguments(
 
 def where(function: Callable[..., Any]) -> str:
     """Returns name, file and line of a user's function, for an error message."""
+    function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from model_deploy import DevicePlan, GradientReduction, SharedPlacement, device_plan
+from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
+from model_deploy.disagreement import different_optimizer_calls
+from model_deploy.reduction import GradientReduction
 from replicate._types import ModelFn, Nest, Spec, Variable
 from replicate.arguments import check_choice
 from replicate.batch.ahead import batch_and_ahead
@@ -22,13 +24,13 @@ from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_ba
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_model_fn, takes
-from replicate.gradients.tower_optimizer import TowerOptimizer, tower_mismatch_error
+from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
-from replicate.tower.build import TowerBuild, tower_build
-from replicate.tower.collections import Summaries
+from replicate.tower.build import Summaries, TowerBuild, TowerSettings
 from replicate.tower.recorded_plan import record_plan
+from replicate.tower.scopes import TowerScopes, tower_scopes
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
@@ -107,6 +109,7 @@ def replicate_model_fn(
     check_model_fn(model_fn)
     averages_loss = _averages(loss_reduction)
     plan = device_plan(devices, variables)
+    settings = TowerSettings(plan, averages_loss, summaries, xla, reduction)
     splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
     check_choice("update_ops", update_ops, UpdateOps)
     check_choice("summaries", summaries, Summaries)
@@ -134,17 +137,17 @@ def replicate_model_fn(
         copies = {name: copy.deepcopy(given[name]) for name in given if takes(model_fn, name)}
         bound = functools.partial(call_model_fn, model_fn, mode=mode, **{**given, **copies})
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
-        compiled = xla and mode == ModeKeys.TRAIN
-        with tower_build(plan, averages_loss, statistics, summaries, compiled, reduction) as build:
-            towers = build_towers(bound, shards, build)
-        updates = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
+        with tower_scopes(_settings_in(mode, settings)) as scopes:
+            towers = build_towers(bound, shards, scopes, statistics)
+        build = scopes.build
+        besides = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
         return merge_specs(
             mode,
             [tower.spec for tower in towers],
             [tower.metric_variables for tower in towers],
             plan.consolidation,
             rows,
-            [update for update in updates if update is not None],
+            [each for each in besides if each is not None],
         )
 
     return replicated_model_fn
@@ -160,37 +163,49 @@ def _log_plan(mode: str, plan: DevicePlan) -> None:
     )
 
 
-def build_towers(model_fn: ModelFn, shards: Sequence[Shard], build: TowerBuild) -> list[Tower]:
+def build_towers(
+    model_fn: ModelFn,
+    shards: Sequence[Shard],
+    scopes: TowerScopes,
+    statistics: BatchStatistics | None = None,
+) -> list[Tower]:
     """Calls the user's `model_fn` once for each shard, in order, each on its device.
 
     Args:
       model_fn: The user's function, as a function of features and labels.
       shards: One shard for each tower.
-      build: State that the towers share.
+      scopes: Scopes of the towers.
+      statistics: Merges the towers' batch statistics; None where these do not change.
 
     Raises:
       ValueError: There are several towers and one trains without a TowerOptimizer, or towers make
         different optimizer calls or variables.
     """
-    towers = [_build_tower(model_fn, shard, build, index) for index, shard in enumerate(shards)]
-    _check_optimizer_calls(towers, build)
+    towers = []
+    for index, shard in enumerate(shards):
+        with (
+            statistics.tower(scopes, index, shard)
+            if statistics
+            else scopes.tower(index, shard.weight)
+        ):
+            towers.append(_build_tower(model_fn, shard, scopes))
+    _check_optimizer_calls(towers, scopes.build)
     return towers
 
 
-def _build_tower(model_fn: ModelFn, shard: Shard, build: TowerBuild, index: int) -> Tower:
-    with build.building(index, shard.weight, (shard.features, shard.labels)):
-        spec = model_fn(features=shard.features, labels=shard.labels)
-        if getattr(spec, "loss", None) is not None:
-            build.add_loss(spec.loss)
-            spec = spec._replace(loss=build.part_of_loss(spec.loss))
-        return Tower(spec, build.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
+def _build_tower(model_fn: ModelFn, shard: Shard, scopes: TowerScopes) -> Tower:
+    spec = model_fn(features=shard.features, labels=shard.labels)
+    if getattr(spec, "loss", None) is not None:
+        scopes.build.add_loss(spec.loss)
+        spec = spec._replace(loss=scopes.build.part_of_loss(spec.loss))
+    return Tower(spec, scopes.collections.of_tower(v1.GraphKeys.METRIC_VARIABLES))
 
 
 def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
     if len(towers) == 1:
         return
-    if len({len(calls) for calls in build.calls}) > 1:
-        raise tower_mismatch_error(build)
+    if len(set(build.call_counts)) > 1:
+        raise different_optimizer_calls(build.call_counts)
     if towers[-1].spec.train_op is not None and not TowerOptimizer.has_been_used():
         raise ValueError(
             f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "
@@ -198,6 +213,11 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
             f"optimizers with TowerOptimizer in model_fn: "
             f"optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(loss, …)."
         )
+
+
+def _settings_in(mode: str, settings: TowerSettings) -> TowerSettings:
+    """Returns the settings of a mode. Towers are compiled in TRAIN only."""
+    return dataclasses.replace(settings, xla=settings.xla and mode == ModeKeys.TRAIN)
 
 
 def _splitting_in(mode: str, splitting: Splitting) -> Splitting:

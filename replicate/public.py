@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
         "pip install 'replicate-model-fn[cpu]' (or [gpu])."
     ) from None
 
-from replicate import export, inputs, model_average
+from replicate import export, inputs, model_average, tpu
 from replicate.batch.ahead import prefetch_to_towers
 from replicate.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
 from replicate.canned.combined import (
@@ -219,5 +219,6 @@ __all__ = [
     "stop_if_lower_hook",
     "stop_if_no_decrease_hook",
     "stop_if_no_increase_hook",
+    "tpu",
     "train_and_evaluate",
 ]

@@ -22,7 +22,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.estimator import run_config
-from replicate.estimator.cluster import recovery, waiting_session
+from replicate.estimator.cluster import recovery
 from replicate.estimator.cluster import servers as servers_module
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_settings import default_session_config
@@ -87,8 +87,9 @@ def start_servers(monkeypatch):
 
     Returns their roles, by name and index. Who waits for one of them looks again soon.
     """
-    for module in (recovery, servers_module, waiting_session):
+    for module in (recovery, servers_module):
         monkeypatch.setattr(module, "POLL_SECS", 0.02)
+    monkeypatch.setattr(recovery, "CHIEF_POLL_SECS", 0.02)
     monkeypatch.setattr(recovery, "MAX_PAUSE_SECS", 0.1)
 
     def start(**counts):

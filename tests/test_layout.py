@@ -169,6 +169,7 @@ PUBLIC = {
         "stop_if_lower_hook",
         "stop_if_no_decrease_hook",
         "stop_if_no_increase_hook",
+        "tpu",
         "train_and_evaluate",
     ],
 }
@@ -181,8 +182,11 @@ def modules(*folders):
 
 
 SOURCES = modules(*PACKAGES)
-# A program that starts a user's program owns the process.
-ALLOWED = {"replicate/run.py": ["changes an environment variable"]}
+# Programs that start a user's program own the process.
+ALLOWED = {
+    "replicate/run.py": ["changes an environment variable"],
+    "replicate/compat/runner.py": ["changes an environment variable"] * 4 + ["process-wide switch"],
+}
 
 
 def dotted(node):
@@ -232,7 +236,7 @@ def writes_environment(node):
 @pytest.mark.parametrize("path", SOURCES, ids=str)
 def test_source_does_nothing_forbidden(path):
     tree = ast.parse((ROOT / path).read_text())
-    found = [reason for _, reason in forbidden(tree)]
+    found = sorted(reason for _, reason in forbidden(tree))
     assert found == ALLOWED.get(str(path), [])
 
 

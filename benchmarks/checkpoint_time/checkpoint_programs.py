@@ -15,6 +15,7 @@ from benchmarks import harness
 from benchmarks.tower_step import tower_models
 from examples.slim.networks import factory
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.hooks.finite import FiniteVariablesListener
 from replicate.estimator.hooks.readings import StepReadings
@@ -101,7 +102,11 @@ class EstimatorWay:
         self._folder = folder
         self._saver = build_saver(v1.train.Scaffold(), config)
         self._hook = CheckpointHook(
-            folder, self._saver, readings, config, listeners=[FiniteVariablesListener()]
+            FencedModelDir(folder),
+            self._saver,
+            readings,
+            config,
+            listeners=[FiniteVariablesListener()],
         )
         self._hook.begin()
         self._hook.after_create_session(trained.session, None)

@@ -16,8 +16,9 @@ import tensorflow as tf
 from benchmarks.gpu_check.devices import Devices
 from benchmarks.gpu_check.outcome import Outcome, Table, judge
 from kfac.config import INVERSE_METHODS, CurvatureConfig
-from kfac.fisher_factors.matrix_functions import MatrixFunctions
-from kfac.fisher_factors.slot import Damping, Request
+from kfac.fisher_factors.kept_functions import KeptFunctions
+from kfac.fisher_factors.slot import Damping
+from kfac.linalg.damped_functions import INVERSE
 from kfac.state import assign_all
 
 v1 = tf.compat.v1
@@ -68,13 +69,13 @@ class Inversion:
         self.matrix = v1.placeholder(tf.float32, [size, size])
         self.damping = v1.placeholder(tf.float32, [])
         name = f"{method}_{size}"
-        request = Request(name, "power", -1.0)
-        functions = MatrixFunctions(name, CurvatureConfig(inverse_method=method), tf.float32)
-        functions.register(request, Damping(name, lambda: {name: self.damping}))
+        damping = Damping(name, lambda: {name: self.damping})
+        functions = KeptFunctions(name, CurvatureConfig(inverse_method=method), tf.float32)
+        functions.register(INVERSE, damping)
         with v1.device(device):
             functions.slots[0].make_variables([size, size], tf.float32, device)
             self.update = assign_all(functions.updated(self.matrix, {name: self.damping}))
-            self.inverse = functions.read(request)
+            self.inverse = functions.read(INVERSE, damping)
             self.rare_paths = functions.slots[0].read_rare_paths()
 
     def run(self, session: Any, matrix: np.ndarray, damping: float) -> tuple[np.ndarray, int]:

@@ -31,7 +31,8 @@ def build(network: str, optimizer: str) -> Any:
     layers.set_default_fully_connected_approximation("kron")
     layers.set_default_scale_and_shift_approximation("diagonal")
     layers.register_categorical_predictive_distribution(logits)
-    layers.auto_register_layers()
+    layers.set_default_generic_approximation("diagonal")  # Scales and shifts of batch norms.
+    layers.auto_register_layers(batch_size=BATCH_SIZE)
     return kfac.PeriodicInvCovUpdateKfacOpt(
         invert_every=100,
         cov_update_every=10,

@@ -73,7 +73,8 @@ def lines_of_name(full_name: str, found: Definition) -> Iterator[str]:
         yield f".. py:data:: {full_name}"
         if found.value.startswith("v1."):
             yield ""
-            yield f"   The class ``tf.compat.{found.value}``."
+            kind = "class" if inspect.isclass(value) else "function"
+            yield f"   The {kind} ``tf.compat.{found.value}``."
         else:
             yield f"   :value: {value!r}"
             yield ""

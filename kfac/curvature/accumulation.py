@@ -1,11 +1,11 @@
 """Sums over several batches, from which one update of the averages is made.
 
-Owns a variable for the sum of each factor, adds the moments of a batch to it, and turns it into
-statistics: those of the one batch that the batches are parts of, for every factor that is a mean
-over examples. The parts may come one after another, or from several workers at the same time: what
-is added, and what is taken out, is added or taken at once, the number of examples with it. Sums are
-part of checkpoints, so that a run that stops between two updates goes on exactly. When to add and
-when to update is for others to say. Called by the estimator.
+Owns one variable per factor. Adds the moments of each batch to these sums, and turns the sums into
+statistics: for every factor that is a mean over examples, those of the one batch that consists of
+all added batches. Batches may come one after another, or from several workers at the same time:
+each sum and its number of examples change together, in one op. Sums are part of checkpoints, so a
+run that stops between two updates resumes exactly. The caller decides when to add and when to
+update. Called by the estimator.
 """
 
 import math
@@ -28,9 +28,9 @@ class BatchSums:
     """The moments of factors, added up since the last update of their averages.
 
     Attributes:
-      variables: Of each factor one [entries + 1], in the dtype of the statistic: the sum over the
-        examples and, at the end, over how many it is.
-      refused: int64 variable []: batches that were left out because they were not finite.
+      variables: One variable [entries + 1] per factor, in the dtype of the statistic: the sum
+        over the examples and, at the end, their number.
+      refused: int64 variable []: number of batches that were left out because they were not finite.
     """
 
     def __init__(self, factors: Sequence[FisherFactor], places: Sequence[Place]) -> None:
@@ -38,7 +38,7 @@ class BatchSums:
 
         Args:
           factors: All factors.
-          places: Where each factor's average is.
+          places: Place of each factor's average.
         """
         self._factors = factors
         self._places = places
@@ -56,17 +56,17 @@ class BatchSums:
             v1.summary.scalar("refused_batches", read(self.refused))
 
     def is_empty(self) -> Tensor:
-        """Returns whether nothing was added since the last update, bool []."""
+        """Returns bool [], true if nothing was added since the last update."""
         smallest = min(self.variables, key=lambda variable: variable.shape.num_elements())
         with v1.device(smallest.device):
             return tf.equal(read(smallest)[-1], 0)
 
     def added(self, substitutes: Substitutes, is_finite: Tensor) -> list[Change]:
-        """Adds a batch to all sums or, if not all of it is finite, to none.
+        """Adds a batch to all sums if all of it is finite, else to none.
 
         Args:
           substitutes: Tensors to use instead of those that the factors were made with.
-          is_finite: bool [], whether the losses of the batch are.
+          is_finite: bool [], true if the losses of the batch are finite.
 
         Returns:
           The changes of `variables` and of `refused`.
@@ -89,14 +89,14 @@ class BatchSums:
         return [*changes, Addition(self.refused, refused)]
 
     def taken(self, indices: Sequence[int]) -> tuple[list[Tensor], list[Change]]:
-        """Takes some factors' statistics out of the sums, where these are.
+        """Takes some factors' statistics out of the sums, on the devices of the sums.
 
         Args:
-          indices: Which factors.
+          indices: Positions of the factors.
 
         Returns:
-          (statistics, changes): the statistics of all that was added, NaN if that is nothing; the
-          changes take just that out of the sums.
+          (statistics, changes): the statistics of everything that was added, NaN if nothing was;
+          and the changes that take exactly this out of the sums.
         """
         statistics: list[Tensor] = []
         changes: list[Change] = []

@@ -1,4 +1,4 @@
-"""Updates of moving averages by a batch, which all of several factors accept, or none.
+"""Updates of moving averages by a batch, which either all of several factors accept, or none.
 
 Called by the estimator.
 """
@@ -16,7 +16,7 @@ from kfac.state import Change
 v1 = tf.compat.v1
 
 LARGE_STATISTIC = 2**24
-"""Bytes from which a statistic is computed only when its batch is known to be accepted."""
+"""Bytes from which a statistic is computed only once its batch is known to be accepted."""
 
 
 class Batch(NamedTuple):
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
     Attributes:
       substitutes: Tensors to use instead of those that the factors were made with.
-      is_finite: bool [], whether its losses are.
+      is_finite: bool [], true if its losses are finite.
     """
 
     substitutes: Substitutes
@@ -36,9 +36,9 @@ def fold_batch(
 ) -> list[Change]:
     """Folds a batch into averages, unless a loss or one of the statistics is not finite.
 
-    Large statistics are computed one after the other on each device, when the batch is known to be
-    accepted, so that the memory for them is needed only once. A factor that cannot foresee whether
-    its statistic will be finite computes it beforehand, however large it is.
+    Large statistics are computed once the batch is known to be accepted, one after another on each
+    device, so the memory for them is needed only once. A factor that cannot predict if its
+    statistic will be finite computes it before, even if it is large.
 
     Args:
       factors: The factors.
@@ -53,7 +53,7 @@ def fold_batch(
     finite = [batch.is_finite]
     for factor, device in zip(factors, devices, strict=True):
         with v1.device(device):
-            if factor.is_foreseeable and factor.cov_bytes >= LARGE_STATISTIC:
+            if factor.can_predict_finite and factor.cov_bytes >= LARGE_STATISTIC:
                 known.append(None)
                 finite.append(factor.will_be_finite(batch.substitutes))
             else:

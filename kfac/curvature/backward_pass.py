@@ -1,8 +1,8 @@
 """Back-propagation of all signals of an estimation mode to the layers, over all towers.
 
-Owns the differentiation and the rule for what a signal does not reach: a tensor that one loss
-reaches and another does not gets zeros from the latter, and a tensor that none reaches is an
-error. Which signals there are is in `kfac.curvature.estimation_modes`. Called by the estimator.
+Owns the differentiation, and the rule for tensors that a signal does not reach: a tensor that only
+some losses reach gets zeros from the others, and a tensor that no loss reaches is an error.
+`kfac.curvature.estimation_modes` defines the signals. Called by the estimator.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ class BackwardPass(NamedTuple):
     """Signals that arrive at the tensors of the statistics.
 
     Attributes:
-      gradients: By [source][tensor]; None where a source does not reach a tensor.
-      of_variables: The same by [source][variable].
-      is_finite: bool [], whether all the losses are. With ReLUs a loss of NaN can have finite
-        gradients, which mean nothing.
+      gradients: Gradients by [source][tensor]; None where a source does not reach a tensor.
+      of_variables: Gradients by [source][variable].
+      is_finite: bool [], true if all the losses are finite. With ReLUs a loss of NaN can have
+        finite gradients, which mean nothing.
       next_step: int64 [], the step of random draws after this pass.
     """
 
@@ -49,15 +49,15 @@ def propagate_back(
     """Builds one pass.
 
     Args:
-      mode: What to propagate.
+      mode: The estimation mode, which makes the signals.
       losses: The registered losses.
-      tensors: Where to propagate it to: layer outputs, or parameters.
-      variables: Where to propagate it to besides; losses need not depend on them.
+      tensors: Tensors to propagate to: layer outputs, or parameters.
+      variables: Further variables to propagate to; losses need not depend on them.
       step: int64 [], the step of random draws.
-      colocate: Whether the pass runs where the forward pass did.
+      colocate: True to run the pass on the devices of the forward pass.
 
     Raises:
-      ValueError: Some of the tensors are reached by no source; the message names them.
+      ValueError: No source reaches some of the tensors; the message names them.
     """
     values = losses.eval_losses(mode.target_mode, mode.coeff_mode, step)
     signals = mode.make_signals(values, losses, step)
@@ -96,12 +96,12 @@ def _differentiate(
 def block_gradients(backward: BackwardPass, first: int, tensors: Any) -> list[Any]:
     """Returns the gradients of one block's tensors, by [source].
 
-    Sources that reach none of them are left out: they add nothing. Other gaps become zeros.
+    Sources that reach none of them are left out, as they add nothing. Other gaps become zeros.
 
     Args:
       backward: The pass.
       first: Number of the block's first tensor in the pass.
-      tensors: The block's tensors, perhaps nested.
+      tensors: The block's tensors, which may be nested.
 
     Returns:
       For each source a structure like `tensors`.
@@ -125,7 +125,7 @@ def _or_zeros(gradient: Tensor | None, tensor: Tensor) -> Tensor:
 
 
 def substitutes(old: BackwardPass, new: BackwardPass) -> Substitutes:
-    """Returns what to use instead of the gradients of one pass to use those of another."""
+    """Returns a mapping from the gradients of one pass to those of another, which replace them."""
     return {
         before.ref(): after
         for old_source, new_source in zip(old.gradients, new.gradients, strict=True)
@@ -158,14 +158,15 @@ def checked_batch_size(batch_size: Scalar, losses: RegisteredLosses) -> Tensor:
 
     Args:
       batch_size: Number of examples in all towers.
-      losses: The inputs of each loss must have as many rows over all towers, or a multiple: time
-        steps may be folded into the rows.
+      losses: Losses whose inputs must have as many rows over all towers, or a multiple: time steps
+        may be folded into the rows.
 
     Returns:
       The batch size, int [], once it is checked.
 
     Raises:
-      ValueError: It does not fit to rows whose number is static. For others an op checks it.
+      ValueError: The batch size does not fit a static number of rows. For other rows an op checks
+        it.
     """
     checks = []
     for name, entry in losses.losses_by_name.items():

@@ -1,8 +1,8 @@
 """Gradients of the biases of convolutions, as sums over the gradients of the outputs.
 
 TensorFlow's CPU kernels compute the gradients of a bias and its filter in one op, unless gradients
-are gated op by op. That op takes longer than the filter's gradient and a sum. K-FAC does not gate
-its gradients, so it asks for the sum. Called by `kfac.curvature.faster_gradients`.
+are gated op by op. That op takes longer than the filter's gradient and a sum together. K-FAC does
+not gate its gradients, so it uses the sum. Called by `kfac.curvature.faster_gradients`.
 """
 
 import tensorflow as tf
@@ -16,7 +16,7 @@ def as_sum(gradient: Tensor) -> Tensor:
     """Returns the same gradient as a sum, if it is that of the bias of a 2-D convolution.
 
     Args:
-      gradient: Of any variable, as it was computed.
+      gradient: Gradient of any variable, as it was computed.
     """
     op = gradient.op
     if op.type != "BiasAddGrad":

@@ -1,9 +1,9 @@
-"""Estimation modes: what is propagated back through the network to estimate its curvature.
+"""Estimation modes: the signals that are propagated back through a network for its curvature.
 
-Every mode starts one or several back-propagations, its signals, from the losses. The second
-moments of what arrives at a layer's outputs, summed over signals, estimate that layer's block of
-the Fisher matrix or of the generalized Gauss-Newton matrix (GGN). Nothing is differentiated here;
-`kfac.curvature.backward_pass` does that. Called by the estimator.
+Every mode starts one or several back-propagations, its signals, from the losses. The second moments
+of the signals that arrive at a layer's outputs, summed over signals, estimate that layer's block of
+the Fisher matrix or of the generalized Gauss-Newton matrix (GGN). This module differentiates
+nothing; `kfac.curvature.backward_pass` does that. Called by the estimator.
 
 With the factor B of a loss, B Bᵀ = F (or = the Hessian with respect to the loss's inputs), and
 its coefficient c:
@@ -39,11 +39,11 @@ FISHER, EMPIRICAL_FISHER, GGN = "Fisher", "Empirical_Fisher", "GGN"
 
 
 class Signal(NamedTuple):
-    """One back-propagation: where it starts and with which derivatives.
+    """One back-propagation: its starts, and the derivatives at each start.
 
     Attributes:
       starts: Tensors to differentiate.
-      derivatives: What to start from at each of them; None means ones.
+      derivatives: Derivatives with respect to each of them; None means ones.
     """
 
     starts: list[Tensor]
@@ -54,11 +54,11 @@ class EstimationMode(NamedTuple):
     """A way to estimate curvature.
 
     Attributes:
-      mat_type: Which matrix it is: "Fisher", "Empirical_Fisher" or "GGN".
-      target_mode: "data" or "sample": on which targets the losses are evaluated.
+      mat_type: Estimated matrix: "Fisher", "Empirical_Fisher" or "GGN".
+      target_mode: Targets on which the losses are evaluated: "data" or "sample".
       coeff_mode: Power of a loss's coefficient in the signal.
-      make_signals: Returns the signals, given the evaluated losses, what is registered, and the
-        step of random draws.
+      make_signals: Function of the evaluated losses, the registered losses and the step of random
+        draws; returns the signals.
     """
 
     mat_type: str
@@ -125,7 +125,7 @@ def _columns_shape(ggn: bool, name: str, entry: LossEntry) -> tuple[int, ...]:
     """Returns the shape of one example's inner vectors, which must be the same in all towers.
 
     Raises:
-      ValueError: It is not static, or differs.
+      ValueError: The shape is not static, or differs.
     """
     if ggn:
         by_tower = [loss.ggn_factor_inner_static_shape for loss in entry.towers]
@@ -148,7 +148,7 @@ def _from_inputs(entry: LossEntry, products: Sequence[Sequence[Tensor]]) -> Sign
     starts, derivatives = [], []
     for loss, of_tower in zip(entry.towers, products, strict=True):
         with v1.device(loss.device):
-            # In a conditional branch, what is differentiated must be made in that branch.
+            # In a conditional branch, tensors to differentiate must be made in that branch.
             starts += [tf.identity(tensor) for tensor in tf.nest.flatten(loss.inputs)]
             derivatives += [as_scalar(entry.coeff**0.5, p.dtype) * p for p in of_tower]
     return Signal(starts, derivatives)

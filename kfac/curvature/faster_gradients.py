@@ -1,6 +1,6 @@
-"""Faster ways to compute the gradients of variables, where the model has them.
+"""Faster ways to compute the gradients of variables, where the model allows them.
 
-Owns the list of these ways; each has a file. Called by the optimizer.
+Owns the list of these ways; each has its own module. Called by the optimizer.
 """
 
 from typing import Any

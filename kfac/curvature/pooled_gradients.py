@@ -1,11 +1,12 @@
 """Gradients through a max pool of a ReLU, masked before un-pooling rather than after.
 
 TensorFlow first spreads the gradient over each window, with zeros everywhere but at the maximum,
-and then sets it to zero where the ReLU was zero. The maximum of a window is zero just where its
-ReLU is. So masking by the maxima before un-pooling gives the same gradient, with fewer elements to
-mask. A bias gets the sum of the masked ones, and needs no un-pooling. Replaces only gradients that
-no others are propagated from: those of a network's first layer, usually its largest. Called by the
-backward pass and the optimizer, each with the gradients that it has asked for.
+and then sets it to zero where the ReLU was zero. The maximum of a window is zero exactly where its
+ReLU is. So masking at the maxima before un-pooling gives the same gradient, and masks fewer
+elements. The gradient of a bias is the sum of the masked elements, and needs no un-pooling. Only
+gradients from which nothing is propagated further are replaced: those of a network's first layer,
+which is usually its largest. Called by the backward pass and the optimizer, each with its own
+gradients.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ v1 = tf.compat.v1
 
 
 class _Masked(NamedTuple):
-    """Gradient at the input of a ReLU: only at the maxima of the windows, and at all places."""
+    """Gradients at the input of a ReLU: at the maxima of the windows only, and at all places."""
 
     at_maxima: Tensor
     spread: Tensor
@@ -55,7 +56,7 @@ def mask_before_unpooling(gradients: Sequence[Tensor | None]) -> list[Tensor | N
 
 
 def _is_last(op: Operation, ends: set[Operation]) -> bool:
-    """Returns whether an op masks, for `ends` only, the un-pooled gradient of a ReLU."""
+    """Returns True if an op masks the un-pooled gradient of a ReLU, and only `ends` use it."""
     if op.type != "ReluGrad" or op.inputs[0].op.type != "MaxPoolGrad":
         return False
     consumers = [*op.outputs[0].consumers(), *op.inputs[0].consumers()]
@@ -75,7 +76,7 @@ def _masked(masking: Operation) -> _Masked:
 
 
 def _with_inputs(op: Operation, inputs: Sequence[Tensor]) -> Tensor:
-    """Returns what an op of one output would make of other inputs."""
+    """Returns the result of an op of one output for other inputs."""
     attributes = {name: value for name, value in op.node_def.attr.items() if name != "_class"}
     with v1.device(op.device):
         copy = op.graph.create_op(

@@ -1,11 +1,11 @@
 """Durations of the phases of a step, in seconds of wall time.
 
-A phase is timed by two readings of the clock in the graph, on the same machine: one that waits for
-what the phase waits for, and one that waits for the phase. That is kept in a variable of no
-collection, which is neither saved nor initialized, and so is without a value until the phase has
-run. Where op determinism is on, no op may read a clock, and phases have no durations: turn it on
-before the optimizer is made. Where phases begin and end is said by those who build them: estimator
-and optimizer.
+A phase is timed by two readings of the clock in the graph, on the same machine. The first waits for
+everything that the phase waits for, the second waits for the phase. The duration is kept in a
+variable of no collection, which is neither saved nor initialized, so it has no value until the
+phase has run. With op determinism no op may read a clock, and phases have no durations: turn op
+determinism on before the optimizer is made. The estimator and the optimizer define where phases
+begin and end.
 """
 
 import functools
@@ -21,7 +21,7 @@ from kfac.state import CPU, read, value_if
 v1 = tf.compat.v1
 
 PHASES = ("covariance", "inverse", "apply")
-"""Averages updated from a batch, its forward pass not included; inverses; and the step itself."""
+"""Update of averages without the forward pass, update of inverses, and the step itself."""
 
 
 @typing.final
@@ -36,11 +36,12 @@ class PhaseTimes:
     def begin(self, phase: str, after: Sequence[Any] = ()) -> Tensor:
         """Returns the time at which a phase begins; not to be called in a conditional branch.
 
-        Something of the phase must wait for it, or it may be read too late.
+        Some op of the phase must wait for this time, or it may be read too late.
 
         Args:
           phase: One of `PHASES`.
-          after: Operations and Tensors that it begins after, beside active control dependencies.
+          after: Operations and Tensors that the phase waits for, besides active control
+            dependencies.
         """
         with v1.name_scope("kfac/monitor/"), v1.control_dependencies(after), v1.device(CPU):
             start = self._now()
@@ -56,15 +57,15 @@ class PhaseTimes:
         return start
 
     def end(self, phase: str, start: Tensor, done: Operation) -> Operation:
-        """Returns an op that keeps the duration of a phase, which may be in a branch.
+        """Returns an op that stores the duration of a phase; may be called in a branch.
 
         Args:
           phase: One of `PHASES`.
-          start: What `begin` returned.
-          done: What the phase ends with.
+          start: Result of `begin`.
+          done: Last operation of the phase.
         """
         variable = self._seconds[phase]
-        # Two clocks need not agree.
+        # Clocks of different machines need not agree.
         with v1.device(None), v1.device(start.device), v1.control_dependencies([done, start]):
             return v1.assign(variable, self._now() - start).op
 
@@ -86,9 +87,9 @@ class PhaseTimes:
 
 
 def _may_read_clock() -> bool:
-    """Returns whether operations may read a clock: not under `enable_op_determinism`.
+    """Returns True if operations may read a clock: not under `enable_op_determinism`.
 
-    There is no public function that tells, so it is tried.
+    No public function tells this, so it is found out by reading one.
     """
     options = v1.ConfigProto(device_count={"CPU": 1, "GPU": 0})
     with tf.Graph().as_default(), v1.Session(config=options) as session:

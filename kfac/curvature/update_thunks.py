@@ -1,7 +1,7 @@
-"""The shapes in which an estimator hands out its update ops, and functions that make them.
+"""Types of the update ops that an estimator hands out, and of functions that make them.
 
-Values without behaviour: when ops run is the optimizer's business, or the user's. Called by the
-estimator and by everything that passes its ops on.
+Values without behaviour: the optimizer or the user decides when ops run. Called by the estimator
+and by everything that passes its ops on.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,20 +10,20 @@ from typing import NamedTuple
 from kfac._types import Operation, Variable
 
 Thunk = Callable[..., Operation]
-"""Makes an update op. Those of averages take `should_decay`, a bool or bool Tensor []."""
+"""Makes an update op. Ops of averages take `should_decay`, a bool or bool Tensor []."""
 
 VariablesThunk = Callable[[], Sequence[Variable]]
 """Makes the variables of one factor, once, and returns them."""
 
 
 class Thunks(NamedTuple):
-    """Functions that make variables and ops, each list in the order of the factors.
+    """Functions that make variables and ops; each list is in the order of the factors.
 
     Attributes:
-      cov_variables: Make the variables of averages.
-      cov_updates: Make the ops that update them.
-      inv_variables: Make the variables of inverses.
-      inv_updates: Make the ops that update them.
+      cov_variables: Functions that make the variables of averages.
+      cov_updates: Functions that make the ops that update averages.
+      inv_variables: Functions that make the variables of inverses.
+      inv_updates: Functions that make the ops that update inverses.
     """
 
     cov_variables: list[VariablesThunk]
@@ -33,15 +33,15 @@ class Thunks(NamedTuple):
 
 
 class CurvatureOps(NamedTuple):
-    """Ops that update the curvature, and functions that make more of them, by factor.
+    """Ops that update the curvature, and functions that make more such ops, by factor.
 
     Attributes:
-      cov_updates: Update one average each.
-      cov_update: Updates all averages.
-      inv_updates: Update the inverses of one factor each.
-      inv_update: Updates all inverses; does not wait for the averages.
-      cov_update_thunks: Make ops like `cov_updates`.
-      inv_update_thunks: Make ops like `inv_updates`.
+      cov_updates: Ops that update one average each.
+      cov_update: Op that updates all averages.
+      inv_updates: Ops that update the inverses of one factor each.
+      inv_update: Op that updates all inverses; does not wait for the averages.
+      cov_update_thunks: Functions that make ops like `cov_updates`.
+      inv_update_thunks: Functions that make ops like `inv_updates`.
     """
 
     cov_updates: list[Operation]

@@ -1,4 +1,4 @@
-"""Fisher blocks: how the gradient of one layer is multiplied by an inverse Fisher matrix."""
+"""Fisher blocks: products of one layer's gradient with functions of its Fisher matrix."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,9 @@
 """The interface of all blocks of the Fisher matrix, as the estimator and the optimizer use it.
 
-A block stands for one layer's parameters. It knows the layer's tensors in each tower, names those
-whose gradients it needs, and multiplies vectors shaped like the parameters by powers and Cholesky
-factors of its damped matrix. Each family chooses the factors. Called by the layer collection and
-the estimator.
+A block represents one layer's parameters. It knows the layer's tensors in each tower, names the
+tensors whose gradients it needs, and multiplies vectors shaped like the parameters by functions of
+its damped matrix. Each family chooses the factors. Called by the layer collection and the
+estimator.
 """
 
 import abc
@@ -16,11 +16,33 @@ from kfac._types import Parameters, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    ITSELF,
+    Cholesky,
+    CholeskyInverse,
+    MatrixFunction,
+    Power,
+)
 from kfac.moved_names import with_moved_attributes
+from kfac.old_hooks import refuse_single_functions
+
+_SINGLE_FUNCTIONS = (
+    "register_matpower",
+    "register_inverse",
+    "register_cholesky",
+    "register_cholesky_inverse",
+    "multiply",
+    "multiply_inverse",
+    "multiply_matpower",
+    "multiply_cholesky",
+    "multiply_cholesky_inverse",
+)
+_GENERAL = "register(function) and multiply_function(function, vector, transpose)"
 
 
 class FactorMaker(Protocol):
-    """The layer collection as blocks see it: it makes their factors and shares equal ones."""
+    """The part of a layer collection that blocks use: it makes factors and shares equal ones."""
 
     @property
     def config(self) -> CurvatureConfig:
@@ -33,7 +55,7 @@ class FactorMaker(Protocol):
 
 
 def as_tuple(params: Parameters) -> tuple[Variable, ...]:
-    """Returns a layer's parameters as a tuple, also if there is only one."""
+    """Returns a layer's parameters as a tuple, even if there is only one."""
     return tuple(params) if isinstance(params, (tuple, list)) else (params,)
 
 
@@ -41,7 +63,7 @@ def as_tuple(params: Parameters) -> tuple[Variable, ...]:
 class FisherBlock(abc.ABC):
     """One diagonal block of the Fisher matrix: that of one layer's parameters.
 
-    Vectors that it multiplies are shaped as `params`: a Tensor, or a tuple of such.
+    Vectors to multiply are shaped as `params`: a Tensor, or a tuple of Tensors.
 
     Attributes:
       params: The layer's parameter, or a tuple of its parameters.
@@ -49,15 +71,20 @@ class FisherBlock(abc.ABC):
       factor_maker: The layer collection.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses overridden methods for a single matrix function, which would never be called."""
+        super().__init_subclass__(**kwargs)
+        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
+
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's parameter, or a tuple of its parameters.
 
         Raises:
-          TypeError: It is something else.
+          TypeError: The parameters are something else.
         """
         others = [param for param in as_tuple(params) if not hasattr(param, "op")]
         if others:
@@ -160,56 +187,77 @@ class FisherBlock(abc.ABC):
         """Compares the registered tensors with the parameters.
 
         Raises:
-          ValueError: They do not fit; the message names the layer.
+          ValueError: The shapes do not fit; the message names the layer.
         """
 
-    # Products to keep up to date: after `instantiate_factors`, before variables are made.
+    # Functions of the damped block: registered after `instantiate_factors`, before variables exist.
 
     @abc.abstractmethod
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `multiply_matpower` with this exponent; 1 needs no registration."""
+    def register(self, function: MatrixFunction) -> None:
+        """Registers a function of the damped block, so that `multiply_function` can use it.
+
+        Raises:
+          ValueError: The approximation does not allow it.
+        """
 
     @abc.abstractmethod
-    def register_cholesky(self) -> None:
-        """Registers `multiply_cholesky`."""
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
+        """Returns a function f of the damped block, or its transpose, times a vector.
 
-    @abc.abstractmethod
-    def register_cholesky_inverse(self) -> None:
-        """Registers `multiply_cholesky_inverse`."""
+        Args:
+          function: f, registered before; `ITSELF` needs no registration.
+          vector: v, shaped as the parameters.
+          transpose: True to multiply by the transpose.
 
-    def register_inverse(self) -> None:
-        """Registers `multiply_inverse`."""
-        self.register_matpower(-1)
-
-    # Products.
-
-    @abc.abstractmethod
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
-        """Returns the damped block to a power times a vector."""
-
-    @abc.abstractmethod
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns B, or Bᵀ, times a vector, where BBᵀ is the damped block."""
-
-    @abc.abstractmethod
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns B⁻¹, or its transpose, times a vector, where BBᵀ is the damped block."""
+        Raises:
+          ValueError: f is not registered, or the approximation does not allow it.
+        """
 
     @abc.abstractmethod
     def identity_eigenvalue(self) -> Tensor:
-        """Returns the eigenvalue of the damped block if its factors were identity matrices."""
+        """Returns the eigenvalue that the damped block has if its factors are identity matrices."""
 
     def has_inverse(self) -> Tensor:
-        """Returns bool [], true once the inverse has been computed; before, it is zero."""
+        """Returns bool [], true once the inverse has been computed; before, products are zero."""
         return tensor_ops.all_true([factor.has_inverse() for factor in self.factors])
 
-    def multiply_inverse(self, vector: Parameters) -> Parameters:
-        """Returns the inverse of the damped block times a vector."""
-        return self.multiply_matpower(vector, -1)
+    def register_matpower(self, exponent: float) -> None:
+        """Registers `multiply_matpower` with this exponent; 1 needs no registration."""
+        self.register(Power(exponent))
+
+    def register_inverse(self) -> None:
+        """Registers `multiply_inverse`."""
+        self.register(INVERSE)
+
+    def register_cholesky(self) -> None:
+        """Registers `multiply_cholesky`."""
+        self.register(Cholesky())
+
+    def register_cholesky_inverse(self) -> None:
+        """Registers `multiply_cholesky_inverse`."""
+        self.register(CholeskyInverse())
 
     def multiply(self, vector: Parameters) -> Parameters:
         """Returns the damped block times a vector."""
-        return self.multiply_matpower(vector, 1)
+        return self.multiply_function(ITSELF, vector)
+
+    def multiply_inverse(self, vector: Parameters) -> Parameters:
+        """Returns the inverse of the damped block times a vector."""
+        return self.multiply_function(INVERSE, vector)
+
+    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+        """Returns the damped block to a power times a vector."""
+        return self.multiply_function(Power(exponent), vector)
+
+    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns B, or Bᵀ, times a vector, where BBᵀ is the damped block."""
+        return self.multiply_function(Cholesky(), vector, transpose)
+
+    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
+        """Returns B⁻¹, or its transpose, times a vector, where BBᵀ is the damped block."""
+        return self.multiply_function(CholeskyInverse(), vector, transpose)
 
     @abc.abstractmethod
     def full_fisher_block(self) -> Tensor:

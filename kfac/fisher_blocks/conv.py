@@ -1,8 +1,8 @@
 """The blocks of convolutions: statistics, damping and products.
 
 p is the patch that the filter W sees at one of T locations, with a trailing 1 if there is a bias,
-and g the gradient of the output there. The gradient of W is Σ_locations V with the matrices
-V = p gᵀ [patch, outputs].
+and g the gradient of the output at that location. The gradient of W is Σ_locations V with the
+matrices V = p gᵀ [patch, outputs].
 
   Statistics   F ≈ T·A⊗G with A = E[p pᵀ] and G = E[g gᵀ] over locations   Grosse & Martens §3
   Damping      λ' = λ/T of each location, split as for dense layers        Martens & Grosse §6.3
@@ -45,9 +45,9 @@ class ConvForm(typing.NamedTuple):
     """The form of the input factor of a convolution.
 
     Attributes:
-      uncorrelated: Whether activations of different pixels are taken to be uncorrelated (SUA).
+      uncorrelated: True to assume that activations of different pixels are uncorrelated (SUA).
       sampling: The part of the data that is used.
-      patch_mask: Multiplies every patch; None means 1.
+      patch_mask: Multiplier of every patch; None means 1.
     """
 
     uncorrelated: bool = False
@@ -56,7 +56,7 @@ class ConvForm(typing.NamedTuple):
 
 
 def make_input_factor(block: FisherBlock, geometry: ConvGeometry, form: ConvForm) -> FisherFactor:
-    """Makes or finds A = E[p pᵀ] from the block's inputs."""
+    """Returns A = E[p pᵀ] of the block's inputs, a new factor or an equal earlier one."""
     args = (block.inputs,), geometry, block.has_bias, block.devices
     name = f"{block.name}/input"
     make = block.factor_maker.make_or_get_factor
@@ -68,7 +68,7 @@ def make_input_factor(block: FisherBlock, geometry: ConvGeometry, form: ConvForm
 def make_output_factor(
     block: FisherBlock, geometry: ConvGeometry, gradients: Sources
 ) -> FisherFactor:
-    """Makes or finds G = E[g gᵀ] from gradients by [source][tower]."""
+    """Returns G = E[g gᵀ] of gradients by [source][tower], a new factor or an equal earlier one."""
     args = gradients, geometry, block.devices
     make = block.factor_maker.make_or_get_factor
     return make(ConvOutputKroneckerFactor, args, name=f"{block.name}/output")
@@ -90,7 +90,7 @@ def make_conv_product(
 
     Args:
       block: The layer's block, with its towers registered.
-      geometry: How the filter slides.
+      geometry: Geometry of the filter.
       form: The form of the input factor.
       gradients: g by [source][tower].
       damping: λ > 0.
@@ -119,9 +119,9 @@ class ConvKFCBasicFB(KroneckerBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The filter [..., channels, outputs], or (filter, bias [outputs]).
-          geometry: How the filter slides.
+          geometry: Geometry of the filter.
           form: The form of the input factor.
         """
         super().__init__(layer_collection, params)
@@ -146,8 +146,8 @@ class DepthwiseConvKFCBasicFB(KroneckerBlock):
     """T·A⊗G for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
     The filter is written as an ordinary one, [h, w, channels, channels · m], with zeros where input
-    and output channel do not match. A vector is written into such a filter, multiplied by its
-    block, and read back from there. So products by powers e and −e do not undo one another.
+    and output channel do not match. A vector is expanded to such a filter, multiplied by its block,
+    and reduced again. So products by powers e and −e are not inverse to each other.
     """
 
     def __init__(
@@ -160,9 +160,9 @@ class DepthwiseConvKFCBasicFB(KroneckerBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The filter [h, w, channels, m].
-          geometry: How the filter slides.
+          geometry: Geometry of the filter.
           form: The form of the input factor.
         """
         super().__init__(layer_collection, params)
@@ -220,10 +220,10 @@ class _ConvDiagonalBlock(SingleFactorBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The filter, or (filter, bias).
-          geometry: How the filter slides.
-          patch_mask: Multiplies every patch; None means 1.
+          geometry: Geometry of the filter.
+          patch_mask: Multiplier of every patch; None means 1.
         """
         super().__init__(layer_collection, params)
         self._geometry = geometry
@@ -252,7 +252,7 @@ class ConvDiagonalFB(_ConvDiagonalBlock):
 
 @typing.final
 class DepthwiseConvDiagonalFB(_ConvDiagonalBlock):
-    """The same for a filter [h, w, channels, m] that maps each channel to m outputs of its own."""
+    """The diagonal for a filter [h, w, channels, m] that maps each channel to m own outputs."""
 
     def _make_factor(self, grads_list: Sequence[Sequence[Tensor]]) -> FisherFactor:
         args = (self._inputs_and_gradients(grads_list), self._geometry, self.devices)

@@ -37,9 +37,9 @@ class DenseForm(typing.NamedTuple):
     """The forms of the two factors of a dense layer.
 
     Attributes:
-      diagonal_input: Whether only the diagonal of A is kept.
-      diagonal_output: Whether only the diagonal of G is kept.
-      dense_inputs: Whether inputs are vectors rather than the numbers of one-hot vectors.
+      diagonal_input: True to keep only the diagonal of A.
+      diagonal_output: True to keep only the diagonal of G.
+      dense_inputs: True if inputs are vectors, False if they are numbers of one-hot vectors.
     """
 
     diagonal_input: bool = False
@@ -48,7 +48,7 @@ class DenseForm(typing.NamedTuple):
 
 
 def make_input_factor(block: FisherBlock, form: DenseForm) -> FisherFactor:
-    """Makes or finds A = E[ā āᵀ], or its diagonal, from the block's inputs."""
+    """Returns A = E[ā āᵀ] of the block's inputs, or its diagonal, as a new or an equal factor."""
     inputs, name = (block.inputs,), f"{block.name}/input"
     make = block.factor_maker.make_or_get_factor
     if not form.diagonal_input:
@@ -61,7 +61,13 @@ def make_input_factor(block: FisherBlock, form: DenseForm) -> FisherFactor:
 
 
 def make_output_factor(block: FisherBlock, form: DenseForm, gradients: Sources) -> FisherFactor:
-    """Makes or finds G = E[g gᵀ], or its diagonal, from gradients by [source][tower]."""
+    """Returns G = E[g gᵀ], or its diagonal, as a new or an equal factor.
+
+    Args:
+      block: The layer's block.
+      form: The forms of the factors.
+      gradients: g by [source][tower].
+    """
     name = f"{block.name}/output"
     make = block.factor_maker.make_or_get_factor
     if not form.diagonal_output:
@@ -105,7 +111,7 @@ class FullyConnectedKFACBasicFB(KroneckerBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
           form: The forms of the factors.
         """
@@ -131,7 +137,7 @@ class FullyConnectedDiagonalFB(SingleFactorBlock):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """There is nothing to set."""
+        """No settings: an empty tuple."""
         return ()
 
     @property

@@ -1,8 +1,9 @@
 """Blocks that are diagonal in the eigenbases of their Kronecker factors (EKFAC).
 
 F ≈ (U_A⊗U_G) diag(s) (U_A⊗U_G)ᵀ, with the eigenvectors of A and G, and s the second moments of the
-entries of each example's gradient in their basis. Of all matrices with these eigenvectors, this one
-is nearest to the Fisher block. The statistics are in `kfac.fisher_factors.eigenbasis`.
+entries of each example's gradient in the basis of the eigenvectors. Of all matrices with these
+eigenvectors, this one is nearest to the Fisher block. The statistics are in
+`kfac.fisher_factors.eigenbasis`.
 
 References:
   George, Laurent, Bouthillier, Ballas & Vincent (2018), arXiv:1806.03884, §3.
@@ -10,7 +11,7 @@ References:
 
 import abc
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,6 +28,7 @@ from kfac.fisher_factors.eigenbasis import (
     FullyConnectedEigenbasisFactor,
 )
 from kfac.fisher_factors.slot import Damping
+from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.kronecker import kronecker_product
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.patches.geometry import ConvGeometry
@@ -52,16 +54,16 @@ class EigenbasisBlock(TwoFactorBlock):
     λ is added to the eigenvalues s themselves. The split damping of A⊗G adds more than λ, so this
     block usually needs a larger λ.
 
-    All powers are available without registration. B = U diag(√(s + λ)) takes the place of the
-    Cholesky factor: BBᵀ is the damped block, but B is not triangular. All products are zero before
-    the bases are first computed.
+    All functions are available without registration. B = U diag(√(s + λ)) replaces the Cholesky
+    factor: BBᵀ is the damped block, but B is not triangular. All products are zero until the bases
+    are first computed.
     """
 
     def __init__(self, layer_collection: FactorMaker, params: Parameters) -> None:
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
         """
         super().__init__(layer_collection, params)
@@ -70,7 +72,7 @@ class EigenbasisBlock(TwoFactorBlock):
 
     @abc.abstractmethod
     def _make_factors(self, grads_list: Sequence[Sequence[Tensor]]) -> EigenbasisFactors:
-        """Makes or finds A, G and s."""
+        """Returns A, G and s, each a new factor or an equal earlier one."""
 
     def instantiate_factors(self, grads_list: Sequence[Sequence[Tensor]], damping: Scalar) -> None:
         """Gets A and G, then s, from the layer collection.
@@ -84,7 +86,7 @@ class EigenbasisBlock(TwoFactorBlock):
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G, s), or nothing before they are made."""
+        """(A, G, s); empty before they are made."""
         return () if self._made is None else tuple(self._made)
 
     @property
@@ -102,56 +104,44 @@ class EigenbasisBlock(TwoFactorBlock):
         """Returns a short text such as "ekfac 401x401 (x) 16x16"."""
         return f"ekfac {self._sizes()}"
 
-    def register_matpower(self, exponent: float) -> None:
-        """Does nothing: all powers are available."""
-
-    def register_cholesky(self) -> None:
-        """Does nothing: B is available."""
-
-    def register_cholesky_inverse(self) -> None:
-        """Does nothing: B⁻¹ is available."""
+    def register(self, function: MatrixFunction) -> None:
+        """Does nothing: all functions are available."""
 
     def identity_eigenvalue(self) -> Tensor:
         """Returns T + λ."""
         dtype = self.eigenbasis_factor.dtype
         return as_scalar(self.replications(), dtype) + as_scalar(self._damping, dtype)
 
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
-        """Returns U_A ((U_Aᵀ V U_G) ∘ (s + λ)^e) U_Gᵀ."""
-        scaled = self._scale(exponent)
-        return self._multiply(vector, lambda v: self._out_of_basis(scaled(self._into_basis(v))))
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
+        """Returns U_A ((U_Aᵀ V U_G) ∘ (s + λ)^e) U_Gᵀ, or without the first or last rotation.
 
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns U_A (V ∘ √(s + λ)) U_Gᵀ, or (U_Aᵀ V U_G) ∘ √(s + λ) if transposed."""
-        scaled = self._scale(0.5)
-        if transpose:
-            return self._multiply(vector, lambda v: scaled(self._into_basis(v)))
-        return self._multiply(vector, lambda v: self._out_of_basis(scaled(v)))
-
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns (U_Aᵀ V U_G) / √(s + λ), or U_A (V / √(s + λ)) U_Gᵀ if transposed."""
-        scaled = self._scale(-0.5)
-        if transpose:
-            return self._multiply(vector, lambda v: self._out_of_basis(scaled(v)))
-        return self._multiply(vector, lambda v: scaled(self._into_basis(v)))
+        Args:
+          function: Function that names the rotations to apply, and its degree e.
+          vector: V, shaped as the parameters.
+          transpose: True to multiply by the transpose, which has the rotations exchanged.
+        """
+        scale = self._scale(function.degree)
+        sides = function.has_right_vectors, function.has_left_vectors
+        rotates_first, rotates_last = reversed(sides) if transpose else sides
+        given = self._as_matrix(vector)
+        matrix = tf.cast(given, self.eigenbasis_factor.dtype)
+        matrix = scale * (self._into_basis(matrix) if rotates_first else matrix)
+        matrix = self._out_of_basis(matrix) if rotates_last else matrix
+        return self._as_parameters(tf.cast(matrix, given.dtype))
 
     def full_fisher_block(self) -> Tensor:
         """Returns U diag(s) Uᵀ, undamped, [inputs · outputs, inputs · outputs]."""
         vectors = kronecker_product(*self.eigenbasis_factor.get_bases())
         return tf.matmul(vectors * self.eigenbasis_factor.value, vectors, transpose_b=True)
 
-    def _multiply(self, vector: Parameters, function: Callable[[Tensor], Tensor]) -> Parameters:
-        """Applies a function of matrices [inputs, outputs], in the dtype of s."""
-        matrix = self._as_matrix(vector)
-        product = function(tf.cast(matrix, self.eigenbasis_factor.dtype))
-        return self._as_parameters(tf.cast(product, matrix.dtype))
-
-    def _scale(self, exponent: float) -> Callable[[Tensor], Tensor]:
+    def _scale(self, exponent: float) -> Tensor:
+        """Returns (s + λ)^e [inputs, outputs]."""
         factor = self.eigenbasis_factor
         damping = Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
         power = factor.diagonal_power(exponent, damping, factor.dtype)
-        scale = tf.reshape(power, self.matrix_shape)
-        return lambda v: scale * v
+        return tf.reshape(power, self.matrix_shape)
 
     def _into_basis(self, matrix: Tensor) -> Tensor:
         bases = self.eigenbasis_factor.get_bases()
@@ -175,7 +165,7 @@ class FullyConnectedEKFACFB(EigenbasisBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
           form: The forms of A and G.
         """
@@ -184,7 +174,7 @@ class FullyConnectedEKFACFB(EigenbasisBlock):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """There is nothing to set."""
+        """No settings: an empty tuple."""
         return ()
 
     def replications(self) -> Scalar:
@@ -216,9 +206,9 @@ class ConvEKFACFB(EigenbasisBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The filter [..., channels, outputs], or (filter, bias [outputs]).
-          geometry: How the filter slides.
+          geometry: Geometry of the filter.
           form: The form of A.
         """
         super().__init__(layer_collection, params)

@@ -1,4 +1,4 @@
-"""The blocks for parameters that fit no other: from the gradient of the whole batch.
+"""Blocks for parameters of unknown layers, from the gradient of the whole batch.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, for the damping.
@@ -18,16 +18,16 @@ from kfac.fisher_factors.generic import NaiveDiagonalFactor, NaiveFullFactor
 
 
 class _GenericBlock(SingleFactorBlock):
-    """A block of the gradients of the parameters themselves, and of the batch size."""
+    """A block that needs only the gradients of its parameters, and the batch size."""
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """There is nothing to set."""
+        """No settings: an empty tuple."""
         return ()
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """No preference: the statistic needs the gradients of all towers together."""
+        """No device: the statistic needs the gradients of all towers together."""
         return ("",)
 
     def register_additional_tower(self, inputs: Scalar, outputs: Any = None) -> None:

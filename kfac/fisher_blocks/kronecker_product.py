@@ -1,15 +1,16 @@
-"""The damped matrix T·A⊗G: its powers and Cholesky factors, and their products with a matrix V.
+"""The damped matrix T·A⊗G, and products of its functions with a matrix V.
 
-Knows factors and damping, and nothing of layers: V [inputs, outputs] stands for a vector, its rows
-one after another. Then (A⊗G) v belongs to A V G, and powers and Cholesky factors of A⊗G are the
-Kronecker products of those of A and G. Made by the blocks of dense layers and convolutions.
+Knows factors and damping, but no layers. A matrix V [inputs, outputs] represents the vector v of
+its rows, one after another. Then (A⊗G) v is the vector of A V G, and powers and Cholesky factors of
+A⊗G are the Kronecker products of those of A and G. Made by the blocks of dense layers and
+convolutions.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §4.2 and §6.3.
 """
 
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -31,7 +32,7 @@ class KroneckerOperator(typing.NamedTuple):
       right: R [outputs, outputs].
       scale: c, shape [].
       dtype: Dtype of L.
-      transpose: Whether it is transposed.
+      transpose: True for the transposed function.
     """
 
     left: LinearOperator
@@ -54,7 +55,7 @@ class KroneckerOperator(typing.NamedTuple):
 
         Args:
           x: X [r, inputs].
-          d: D [r, outputs], whose dtype the product has.
+          d: D [r, outputs]. The product has its dtype.
         """
         left = self.left.right(tf.cast(x, self.dtype), not self.transpose)
         right = self.right.right(tf.cast(d, self.scale.dtype), not self.transpose)
@@ -80,72 +81,25 @@ class KroneckerOperator(typing.NamedTuple):
 
 
 @typing.final
-class KroneckerProduct:
-    """F = T·A⊗G, and its damped functions T·(A + π√λ'·I) ⊗ (G + √λ'/π·I).
+class KroneckerProduct(typing.NamedTuple):
+    """F = T·A⊗G with its damping: T·(A + π√λ'·I) ⊗ (G + √λ'/π·I).
 
     Attributes:
       factors: A and G.
       damping: π√λ' and √λ'/π.
+      times: T.
     """
 
-    def __init__(
-        self, factors: tuple[FisherFactor, FisherFactor], damping: SplitDamping, times: Scalar
-    ) -> None:
-        """Registers nothing yet.
+    factors: tuple[FisherFactor, FisherFactor]
+    damping: SplitDamping
+    times: Scalar
 
-        Args:
-          factors: A and G.
-          damping: The damping of the two.
-          times: T.
-        """
-        self.factors = factors
-        self.damping = damping
-        self._times = times
-
-    def _pairs(self) -> Iterator[tuple[FisherFactor, Damping]]:
-        dampings = self.damping.of_input, self.damping.of_output
-        return zip(self.factors, dampings, strict=True)
-
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `matpower` with this exponent."""
-        for factor, damping in self._pairs():
-            factor.register_matpower(exponent, damping)
-
-    def register_cholesky(self) -> None:
-        """Registers `cholesky`."""
-        for factor, damping in self._pairs():
-            factor.register_cholesky(damping)
-
-    def register_cholesky_inverse(self) -> None:
-        """Registers `cholesky_inverse`."""
-        for factor, damping in self._pairs():
-            factor.register_cholesky_inverse(damping)
-
-    def matpower(self, exponent: float) -> KroneckerOperator:
-        """Returns V ↦ T^e (A + π√λ'·I)^e V (G + √λ'/π·I)^e."""
-        return self._operator(lambda f, d: f.get_matpower(exponent, d), exponent)
-
-    def cholesky(self, transpose: bool = False) -> KroneckerOperator:
-        """Returns V ↦ T^½ L_A V L_Gᵀ, or V ↦ T^½ L_Aᵀ V L_G if transposed."""
-        return self._operator(lambda f, d: f.get_cholesky(d), 0.5, transpose)
-
-    def cholesky_inverse(self, transpose: bool = False) -> KroneckerOperator:
-        """Returns V ↦ T^(−½) L_A⁻¹ V L_G⁻ᵀ, or V ↦ T^(−½) L_A⁻ᵀ V L_G⁻¹ if transposed."""
-        return self._operator(lambda f, d: f.get_cholesky_inverse(d), -0.5, transpose)
-
-    def _operator(
-        self,
-        get: Callable[[FisherFactor, Damping], LinearOperator],
-        exponent: float,
-        transpose: bool = False,
-    ) -> KroneckerOperator:
-        left, right = (get(factor, damping) for factor, damping in self._pairs())
-        a, g = self.factors
-        scale = as_scalar(self._times, g.inverse_dtype) ** exponent
-        return KroneckerOperator(left, right, scale, a.inverse_dtype, transpose)
+    def pairs(self) -> Iterator[tuple[FisherFactor, Damping]]:
+        """Returns each factor with its damping."""
+        return zip(self.factors, (self.damping.of_input, self.damping.of_output), strict=True)
 
     def to_dense(self) -> Tensor:
         """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
         a, g = (factor.get_cov_as_linear_operator().to_dense() for factor in self.factors)
         product = kronecker_product(a, tf.cast(g, a.dtype))
-        return as_scalar(self._times, a.dtype) * product
+        return as_scalar(self.times, a.dtype) * product

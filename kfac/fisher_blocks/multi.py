@@ -1,7 +1,7 @@
 """The blocks of layers that are applied T times to an example.
 
-Uses are taken to be independent, which gives T·A⊗G with means over examples and uses; or, in dense
-layers, to form a chain in which each depends on the one before it.
+Uses are assumed to be independent, which gives T·A⊗G with means over examples and uses. In dense
+layers they may instead form a chain in which each use depends on the one before it.
 
 References:
   Martens, Ba & Johnson (2018), "Kronecker-factored curvature approximations for recurrent neural
@@ -24,14 +24,20 @@ from kfac.fisher_blocks.two_factor import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.slot import Damping
-from kfac.linalg.chain import limiting_chain_block, symmetric_chain_block, symmetric_chain_gain
+from kfac.linalg.chain import (
+    Chain,
+    limiting_chain_block,
+    symmetric_chain_block,
+    symmetric_chain_gain,
+)
+from kfac.linalg.damped_functions import INVERSE, MatrixFunction
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
 from kfac.patches.geometry import ConvGeometry
 
 
 @typing.final
 class FullyConnectedMultiIndepFB(KroneckerBlock):
-    """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are taken to be independent."""
+    """T·E[a aᵀ] ⊗ E[g gᵀ] over examples and T uses, which are assumed to be independent."""
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: Scalar, form: DenseForm
@@ -39,7 +45,7 @@ class FullyConnectedMultiIndepFB(KroneckerBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
           num_uses: T, an int, or an int Tensor [] if it is not static.
           form: The forms of the factors.
@@ -75,10 +81,10 @@ class ConvKFCBasicMultiIndepFB(KroneckerBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The filter [rows, columns, channels, outputs], or (filter, bias [outputs]).
-          geometry: How the filter slides.
-          num_uses: How often the layer is applied to an example.
+          geometry: Geometry of the filter.
+          num_uses: Number of times that the layer is applied to an example.
         """
         super().__init__(layer_collection, params)
         self._geometry = geometry
@@ -102,7 +108,7 @@ class ConvKFCBasicMultiIndepFB(KroneckerBlock):
 
 @typing.final
 class FullyConnectedSeriesFB(TwoFactorBlock):
-    """The block of a chain of uses, each depending on the one before; has only an inverse."""
+    """The block of a chain of uses, each depending on the one before; offers only the inverse."""
 
     def __init__(
         self, layer_collection: FactorMaker, params: Parameters, num_uses: int, option: int
@@ -110,10 +116,11 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
           num_uses: T.
-          option: 1 takes the correlation of neighbours to be symmetric, 2 the chain to be long.
+          option: 1 assumes that the correlation of neighbours is symmetric, 2 that the chain is
+            long.
         """
         super().__init__(layer_collection, params)
         self._times = num_uses
@@ -151,7 +158,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G), or nothing before they are made."""
+        """(A, G); empty before they are made."""
         return self._both or ()
 
     @property
@@ -169,46 +176,56 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         """Returns T(1 + √λ')²; see `SplitDamping`."""
         return self._damping.identity_eigenvalue()
 
-    def _unsupported(self, what: str) -> ValueError:
-        return ValueError(
-            f"Cannot compute the {what} of layer {self.name!r}: with approx='kron_series_1' or "
-            "'kron_series_2' only products with the inverse are known. Register the layer with "
-            "approx='kron_indep'."
-        )
+    def _check(self, function: MatrixFunction) -> None:
+        if function != INVERSE:
+            raise ValueError(
+                f"Cannot compute the {function} of layer {self.name!r}: with "
+                "approx='kron_series_1' or 'kron_series_2' only products with the inverse are "
+                "known. Register the layer with approx='kron_indep'."
+            )
 
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `multiply_inverse`.
+    def register(self, function: MatrixFunction) -> None:
+        """Registers the chains of A and G for products with the inverse.
 
         Raises:
-          ValueError: The exponent is not −1.
+          ValueError: The function is not `INVERSE`.
         """
-        if exponent != -1:
-            raise self._unsupported(f"power {exponent:g}")
+        self._check(function)
         for factor, damping in self._pairs():
-            factor.register_chain(self._option, damping)
+            factor.register(Chain(self._option), damping)
 
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
         """Returns the damped inverse times a vector.
 
+        Args:
+          function: `INVERSE`.
+          vector: Shaped as the parameters.
+          transpose: Ignored: the inverse is symmetric.
+
         Raises:
-          ValueError: The exponent is not −1.
+          ValueError: The function is not `INVERSE`.
         """
-        if exponent != -1:
-            raise self._unsupported(f"power {exponent:g}")
+        del transpose
+        self._check(function)
         matrix = layer_params_to_mat2d(vector)
         wide = tf.cast(tf.transpose(matrix), self.input_factor.inverse_dtype)
         product = (self._by_symmetric_chain if self._option == 1 else self._by_limiting_chain)(wide)
         return mat2d_to_layer_params(self.params, tf.cast(tf.transpose(product), matrix.dtype))
 
     def _by_symmetric_chain(self, z: Tensor) -> Tensor:
-        """Option 1: Z ← L_Gᵀ Z L_A, Z ∘ γ(ψ_G ψ_Aᵀ), L_G Z L_Aᵀ, for Z = Vᵀ."""
+        """Returns the product by option 1, for Z = Vᵀ.
+
+        Z ← L_Gᵀ Z L_A; Z ∘ γ(ψ_G ψ_Aᵀ); L_G Z L_Aᵀ.
+        """
         a, g = (factor.get_symmetric_chain(damping) for factor, damping in self._pairs())
         z = tf.matmul(g.basis, z, transpose_a=True) @ a.basis
         gain = symmetric_chain_gain(g.psi[:, tf.newaxis] * a.psi, self._times)
         return g.basis @ tf.matmul(z * tf.cast(gain, z.dtype), a.basis, transpose_b=True)
 
     def _by_limiting_chain(self, z: Tensor) -> Tensor:
-        """Option 2, for Z = Vᵀ.
+        """Returns the product by option 2, for Z = Vᵀ.
 
         Z ← Z − P_G Z P_Aᵀ; K_Gᵀ Z K_A; Z / (1 − μ_G μ_Aᵀ), a zero replaced by 1; K_G Z K_Aᵀ;
         Z − P_Gᵀ Z P_A; Z / T.
@@ -222,24 +239,8 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
         z -= tf.matmul(g.step, z, transpose_a=True) @ a.step
         return z / self._times
 
-    def register_cholesky(self) -> None:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def register_cholesky_inverse(self) -> None:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
     def full_fisher_block(self) -> Tensor:
-        """Returns the block whose inverse is known, undamped, [inputs · outputs, the same]."""
+        """Returns the undamped block whose inverse is known, as a square matrix."""
         a, g = (factor.value for factor, _ in self._pairs())
         block = symmetric_chain_block if self._option == 1 else limiting_chain_block
         return block(a, tf.cast(g, a.dtype), self._times)

@@ -1,4 +1,4 @@
-"""The blocks of layers that scale and shift: y = x∘γ + β."""
+"""Blocks of layers that scale and shift: y = x∘γ + β."""
 
 import typing
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class _ScaleAndShiftBlock(SingleFactorBlock):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """There is nothing to set."""
+        """No settings: an empty tuple."""
         return ()
 
     def _args(self, grads_list: Sequence[Sequence[Tensor]]) -> tuple[Any, ...]:

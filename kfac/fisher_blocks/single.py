@@ -1,7 +1,7 @@
 """Blocks with one factor that is the whole block, as a matrix or as a diagonal.
 
 A vector is the concatenation of its flattened parts. Extended by the diagonal blocks of dense
-layers and convolutions, by the blocks of scale and shift, and by those of any other parameters.
+layers and convolutions, the blocks of scale and shift, and the generic blocks.
 """
 
 import abc
@@ -13,7 +13,7 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
-from kfac.linalg.linear_operator import LinearOperator
+from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.tensor_ops import as_scalar
 
 
@@ -24,7 +24,7 @@ class SingleFactorBlock(FisherBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's parameter, or a tuple of its parameters.
         """
         super().__init__(layer_collection, params)
@@ -55,25 +55,25 @@ class SingleFactorBlock(FisherBlock):
         """M.
 
         Raises:
-          ValueError: It has not been made yet.
+          ValueError: M has not been made yet.
         """
         return self.factors[0]
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(M,), or nothing before it is made."""
+        """(M,); empty before it is made."""
         return () if self._factor is None else (self._factor,)
 
     @property
     def size(self) -> int:
-        """Number of entries of all parameters; from static shapes."""
+        """Number of entries of all parameters, from static shapes."""
         return sum(param.shape.num_elements() for param in as_tuple(self.params))
 
     def check_shapes(self) -> None:
         """Compares the size of M with the parameters.
 
         Raises:
-          ValueError: They do not fit, or shapes are not static.
+          ValueError: The size does not fit, or shapes are not static.
         """
         if self.factor.dimension != self.size:
             raise ValueError(
@@ -91,39 +91,25 @@ class SingleFactorBlock(FisherBlock):
         factor = self.factor
         return Damping(self.name, lambda: {self.name: as_scalar(self._damping, factor.dtype)})
 
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `multiply_matpower` with this exponent."""
-        self.factor.register_matpower(exponent, self._own_damping())
-
-    def register_cholesky(self) -> None:
-        """Registers `multiply_cholesky`."""
-        self.factor.register_cholesky(self._own_damping())
-
-    def register_cholesky_inverse(self) -> None:
-        """Registers `multiply_cholesky_inverse`."""
-        self.factor.register_cholesky_inverse(self._own_damping())
+    def register(self, function: MatrixFunction) -> None:
+        """Registers a function of M with damping λ."""
+        self.factor.register(function, self._own_damping())
 
     def identity_eigenvalue(self) -> Tensor:
         """Returns 1 + λ."""
         return 1 + as_scalar(self._damping, self.factor.dtype)
 
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
-        """Returns (M + λI)^e v."""
-        return self._product(vector, self.factor.get_matpower(exponent, self._own_damping()))
-
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns L v, or Lᵀ v, where LLᵀ = M + λI."""
-        return self._product(vector, self.factor.get_cholesky(self._own_damping()), transpose)
-
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns L⁻¹ v, or L⁻ᵀ v, where LLᵀ = M + λI."""
-        return self._product(
-            vector, self.factor.get_cholesky_inverse(self._own_damping()), transpose
-        )
-
-    def _product(
-        self, vector: Parameters, operator: LinearOperator, transpose: bool = False
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
     ) -> Parameters:
+        """Returns f(M + λI) v, or f(M + λI)ᵀ v, in the shapes of the parameters.
+
+        Args:
+          function: f.
+          vector: v, shaped as the parameters.
+          transpose: True to multiply by the transpose.
+        """
+        operator = self.factor.operator(function, self._own_damping())
         parts = as_tuple(vector)
         parts = tuple(tf.convert_to_tensor(part) for part in parts)
         column = tf.concat([tf.reshape(part, [-1, 1]) for part in parts], axis=0)

@@ -20,7 +20,7 @@ from kfac.linalg.tensor_ops import as_scalar
 
 @typing.final
 class SplitDamping:
-    """π√λ'·I for A and √λ'/π·I for G, computed from their current traces whenever it is read.
+    """π√λ'·I for A and √λ'/π·I for G, computed from the current traces at each read.
 
     λ' = λ/T^p is the damping of each of the T applications of the layer to an example, with
     p = `CurvatureConfig.damping_power`. Without `CurvatureConfig.balance_damping` π is 1.
@@ -45,7 +45,7 @@ class SplitDamping:
           factors: A and G.
           damping: λ > 0.
           times: T.
-          config: Says whether to balance, and p.
+          config: Settings with p, and with the choice to balance.
         """
         self._factors = factors
         self._damping = damping

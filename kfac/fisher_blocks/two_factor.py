@@ -1,9 +1,9 @@
 """Blocks with a factor A of a layer's inputs and a factor G of its output gradients.
 
 Owns the change between parameters and matrices V [inputs, outputs], and the check of their sizes.
-`KroneckerBlock` hands matrices to a `kronecker_product.KroneckerProduct`. A family makes that from
-its factors and their damping, and says how often the layer is applied to one example. Extended by
-the blocks of dense layers and convolutions.
+`KroneckerBlock` multiplies them by functions of a `kronecker_product.KroneckerProduct`. Each family
+makes that product from its factors and their damping, and counts how often the layer is applied to
+one example. Extended by the blocks of dense layers and convolutions.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §3 and §4.2.
@@ -19,7 +19,9 @@ from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_blocks.kronecker_product import KroneckerOperator, KroneckerProduct
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.linalg import low_rank, tensor_ops
+from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
+from kfac.linalg.tensor_ops import as_scalar
 
 
 class TwoFactorBlock(FisherBlock):
@@ -27,7 +29,7 @@ class TwoFactorBlock(FisherBlock):
 
     @abc.abstractmethod
     def replications(self) -> Scalar:
-        """Returns T, how often the layer is applied to one example: an int or an int Tensor []."""
+        """Returns T, the layer's applications to one example: an int or an int Tensor []."""
 
     @property
     def input_factor(self) -> FisherFactor:
@@ -58,7 +60,7 @@ class TwoFactorBlock(FisherBlock):
         """Compares the sizes of A and G with the parameters.
 
         Raises:
-          ValueError: They do not fit, or shapes are not static.
+          ValueError: The sizes do not fit, or shapes are not static.
         """
         found = (self.input_factor.dimension, self.output_factor.dimension)
         if found != self.matrix_shape:
@@ -77,7 +79,7 @@ class TwoFactorBlock(FisherBlock):
         return _as_text(self.matrix_shape)
 
     def _as_matrix(self, vector: Parameters) -> Tensor:
-        """Returns V [rows of A, rows of G] of a vector that is shaped as the parameters."""
+        """Returns V [rows of A, rows of G] of a vector shaped as the parameters."""
         if isinstance(vector, tf.IndexedSlices):
             raise ValueError(
                 f"Cannot multiply sparse gradients of layer {self.name!r}: its input factor is not "
@@ -98,7 +100,7 @@ class KroneckerBlock(TwoFactorBlock):
         """Registers no tower and makes no factor yet.
 
         Args:
-          layer_collection: Makes and shares factors.
+          layer_collection: Layer collection, which makes and shares factors.
           params: The layer's weight, or (weight, bias).
         """
         super().__init__(layer_collection, params)
@@ -106,7 +108,7 @@ class KroneckerBlock(TwoFactorBlock):
 
     @abc.abstractmethod
     def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
-        """Makes or finds A and G, and returns their damped product.
+        """Returns the damped product of A and G, each a new factor or an equal earlier one.
 
         Args:
           gradients: Gradients of the layer's outputs, by [source][tower].
@@ -124,7 +126,7 @@ class KroneckerBlock(TwoFactorBlock):
 
     @property
     def made_factors(self) -> tuple[FisherFactor, ...]:
-        """(A, G), or nothing before they are made."""
+        """(A, G); empty before they are made."""
         return () if self._kronecker is None else self._kronecker.factors
 
     @property
@@ -133,49 +135,43 @@ class KroneckerBlock(TwoFactorBlock):
             raise self._not_instantiated()
         return self._kronecker
 
-    def register_matpower(self, exponent: float) -> None:
-        """Registers `multiply_matpower` with this exponent."""
-        self._product.register_matpower(exponent)
-
-    def register_cholesky(self) -> None:
-        """Registers `multiply_cholesky`."""
-        self._product.register_cholesky()
-
-    def register_cholesky_inverse(self) -> None:
-        """Registers `multiply_cholesky_inverse`."""
-        self._product.register_cholesky_inverse()
+    def register(self, function: MatrixFunction) -> None:
+        """Registers a function of A and of G, each with its damping."""
+        for factor, damping in self._product.pairs():
+            factor.register(function, damping)
 
     def identity_eigenvalue(self) -> Tensor:
         """Returns T(1 + √λ')²; see `SplitDamping`."""
         return self._product.damping.identity_eigenvalue()
 
-    def multiply_matpower(self, vector: Parameters, exponent: float) -> Parameters:
-        """Returns T^e (A + π√λ'·I)^e V (G + √λ'/π·I)^e.
+    def multiply_function(
+        self, function: MatrixFunction, vector: Parameters, transpose: bool = False
+    ) -> Parameters:
+        """Returns T^e f(A + π√λ'·I) V f(G + √λ'/π·I)ᵀ, or with the transposes of both f.
 
         Args:
+          function: f, and its degree e.
           vector: V, shaped as the parameters. IndexedSlices of rows of V are accepted where A is
             diagonal.
-          exponent: e.
+          transpose: True to multiply by the transpose.
 
         Returns:
-          The product, in the shapes and dtypes of the vector; IndexedSlices with the same indices.
+          The product, in the shapes and dtypes of the vector. Of IndexedSlices it is IndexedSlices
+          with the same indices.
         """
-        return self._apply(self._product.matpower(exponent), vector)
-
-    def multiply_cholesky(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns T^½ L_A V L_Gᵀ, or T^½ L_Aᵀ V L_G if transposed."""
-        return self._apply(self._product.cholesky(transpose), vector)
-
-    def multiply_cholesky_inverse(self, vector: Parameters, transpose: bool = False) -> Parameters:
-        """Returns T^(−½) L_A⁻¹ V L_G⁻ᵀ, or T^(−½) L_A⁻ᵀ V L_G⁻¹ if transposed."""
-        return self._apply(self._product.cholesky_inverse(transpose), vector)
+        product = self._product
+        a, g = product.factors
+        left, right = (f.operator(function, damping) for f, damping in product.pairs())
+        scale = as_scalar(product.times, g.inverse_dtype) ** function.degree
+        operator = KroneckerOperator(left, right, scale, a.inverse_dtype, transpose)
+        return self._apply(operator, vector)
 
     def full_fisher_block(self) -> Tensor:
         """Returns T·A⊗G, undamped, [inputs · outputs, inputs · outputs]."""
         return self._product.to_dense()
 
     def _apply(self, operator: KroneckerOperator, vector: Parameters) -> Parameters:
-        """Returns the product with a vector, in the cheapest way that its form allows."""
+        """Returns the product with a vector, computed in the cheapest way that its form allows."""
         if operator.is_dense:
             rows = low_rank.cheaper_row_product(vector)
             if rows is not None:

@@ -1,4 +1,4 @@
-"""Factors: moving averages of second moments and their damped inverses, powers and roots."""
+"""Factors: moving averages of second moments, and functions of them such as damped inverses."""
 
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,12 @@ from kfac.fisher_factors.multi import FullyConnectedMultiKF
 from kfac.fisher_factors.scale_shift import ScaleAndShiftDiagonalFactor, ScaleAndShiftFullFactor
 from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.fisher_factors.sua import ConvInputSUAKroneckerFactor
+from kfac.linalg.damped_functions import Cholesky, CholeskyInverse, MatrixFunction, Power
 from kfac.moved_names import finder
 
 __all__ = [
+    "Cholesky",
+    "CholeskyInverse",
     "ConvDiagonalFactor",
     "ConvEigenbasisFactor",
     "ConvInputKroneckerFactor",
@@ -46,10 +49,12 @@ __all__ = [
     "FullyConnectedKroneckerFactor",
     "FullyConnectedMultiKF",
     "MatrixFactor",
+    "MatrixFunction",
     "MatrixSlot",
     "Moment",
     "NaiveDiagonalFactor",
     "NaiveFullFactor",
+    "Power",
     "ScaleAndShiftDiagonalFactor",
     "ScaleAndShiftFullFactor",
 ]

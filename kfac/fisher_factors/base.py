@@ -1,8 +1,9 @@
 """The interface of all factors: a second moment over sources and towers, and its moving average.
 
-Each family says how one tower's tensors become a sum over its examples. A factor divides the sum
-of all towers by the number of examples, and keeps a moving average of that in variables. It knows
-no blocks. Called by the blocks, which make factors, and by the estimator, which updates them.
+Each family turns one tower's tensors into a sum over its examples. A factor adds the sums of all
+towers, divides by the number of examples, and keeps a moving average of the quotient in variables.
+It knows no blocks. Called by the blocks, which make factors, and by the estimator, which updates
+them.
 """
 
 import abc
@@ -17,8 +18,17 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.moving_average import MovingAverage
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    Cholesky,
+    CholeskyInverse,
+    DampedFunction,
+    MatrixFunction,
+    Power,
+)
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.moved_names import with_moved_attributes
+from kfac.old_hooks import refuse_single_functions
 from kfac.state import Change, assign_all
 
 v1 = tf.compat.v1
@@ -34,7 +44,20 @@ _FAR_FROM_OVERFLOW = 2.0**-40
 """Share of the largest number of a dtype that a sum of squares may reach."""
 
 LARGE_INVERSE = 1024.0**3
-"""Cost from which an inverse keeps all cores of a device busy by itself."""
+"""Cost from which a single inverse keeps all cores of a device busy."""
+
+
+_SINGLE_FUNCTIONS = (
+    "register_matpower",
+    "register_inverse",
+    "register_cholesky",
+    "register_cholesky_inverse",
+    "get_matpower",
+    "get_inverse",
+    "get_cholesky",
+    "get_cholesky_inverse",
+)
+_GENERAL = "register(function, damping) and operator(function, damping)"
 
 
 class Moment(NamedTuple):
@@ -68,6 +91,11 @@ class FisherFactor(abc.ABC):
       name: Path of the variables below `kfac/`.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses overridden methods for a single matrix function, which would never be called."""
+        super().__init_subclass__(**kwargs)
+        refuse_single_functions(cls, _SINGLE_FUNCTIONS, _GENERAL)
+
     def __init__(
         self,
         tensors: Sources,
@@ -83,7 +111,7 @@ class FisherFactor(abc.ABC):
           devices: Device of each tower's share.
           name: Path of the variables below `kfac/`.
           config: Dtypes and other settings; None means the defaults.
-          dtype: Dtype of the vectors that the tensors stand for; None means that of the tensors.
+          dtype: Dtype of the vectors that the tensors represent; None means that of the tensors.
         """
         self.name = name
         self._tensor_dtype = dtype or tf.nest.flatten(tensors)[0].dtype
@@ -118,40 +146,56 @@ class FisherFactor(abc.ABC):
     # Damped functions of the matrix.
 
     @abc.abstractmethod
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Registers (M + d·I)^e, to be kept in a variable."""
+    def register(self, function: DampedFunction, damping: Damping) -> None:
+        """Registers a function f of M + d·I, kept in a variable if it is costly to compute.
+
+        Raises:
+          ValueError: The structure of M does not allow it.
+        """
 
     @abc.abstractmethod
-    def register_cholesky(self, damping: Damping) -> None:
-        """Registers the lower triangular L with LLᵀ = M + d·I."""
+    def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
+        """Returns f(M + d·I): as of its last update if it is kept, else computed now.
 
-    @abc.abstractmethod
-    def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Registers L⁻¹."""
-
-    @abc.abstractmethod
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e as of its last update; for e = 1 as of now."""
-
-    @abc.abstractmethod
-    def get_cholesky(self, damping: Damping) -> LinearOperator:
-        """Returns L as of its last update."""
-
-    @abc.abstractmethod
-    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns L⁻¹ as of its last update."""
+        Raises:
+          ValueError: f is not registered, or the structure of M does not allow it.
+        """
 
     @abc.abstractmethod
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
 
+    def register_matpower(self, exponent: float, damping: Damping) -> None:
+        """Registers (M + d·I)^e."""
+        self.register(Power(exponent), damping)
+
     def register_inverse(self, damping: Damping) -> None:
         """Registers (M + d·I)⁻¹."""
-        self.register_matpower(-1, damping)
+        self.register(INVERSE, damping)
+
+    def register_cholesky(self, damping: Damping) -> None:
+        """Registers the lower triangular L with LLᵀ = M + d·I."""
+        self.register(Cholesky(), damping)
+
+    def register_cholesky_inverse(self, damping: Damping) -> None:
+        """Registers L⁻¹."""
+        self.register(CholeskyInverse(), damping)
+
+    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
+        """Returns (M + d·I)^e as of its last update; for e = 1 computed now."""
+        return self.operator(Power(exponent), damping)
 
     def get_inverse(self, damping: Damping) -> LinearOperator:
         """Returns (M + d·I)⁻¹ as of its last update."""
-        return self.get_matpower(-1, damping)
+        return self.operator(INVERSE, damping)
+
+    def get_cholesky(self, damping: Damping) -> LinearOperator:
+        """Returns L as of its last update."""
+        return self.operator(Cholesky(), damping)
+
+    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
+        """Returns L⁻¹ as of its last update."""
+        return self.operator(CholeskyInverse(), damping)
 
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:
@@ -160,7 +204,7 @@ class FisherFactor(abc.ABC):
 
     @property
     def keeps_inverses(self) -> bool:
-        """True if `get_inverse` reads variables of its own, and not the current average."""
+        """True if `get_inverse` reads variables of its own rather than the current average."""
         return False
 
     def has_inverse(self) -> Tensor:
@@ -172,17 +216,17 @@ class FisherFactor(abc.ABC):
 
     @property
     def inv_variables(self) -> tuple[Variable, ...]:
-        """The variables of all registered functions: of each its matrix and its counters."""
+        """Variables of all registered functions: the matrix and the counters of each."""
         return tuple(v for slot in self.inverses for v in slot.variables)
 
     def get_inv_vars(self) -> list[Variable]:
-        """Returns the variables of the matrices of all registered functions, in their order."""
+        """Returns the matrix variables of all registered functions, in order of registration."""
         return [slot.matrix for slot in self.inverses]
 
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of the matrix of each of `inverses`."""
-        return ()
+        return tuple(slot.function.shape(self.dimension) for slot in self.inverses)
 
     @property
     def inverse_bytes(self) -> int:
@@ -209,7 +253,7 @@ class FisherFactor(abc.ABC):
         """Computes all registered functions; returns the changes of `inverse_update_vars`.
 
         Args:
-          dampings: d by name, shape [] each: those of `dampings`, perhaps among others.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
 
     def make_inverse_update_ops(self) -> list[Operation]:
@@ -263,9 +307,9 @@ class FisherFactor(abc.ABC):
     def batch_statistic(self, substitutes: Substitutes | None = None) -> Tensor:
         """Returns C of `cov_shape`, the second moment of this batch.
 
-        Of each source, the sums of all towers are divided by the number of all examples, so that
-        towers count by their share of the batch. Sources are added. Each tower's sum is computed
-        on the tower's device.
+        For each source, the sums of all towers are divided by the number of all examples, so towers
+        count by their share of the batch. Sources are added. Each tower's sum is computed on the
+        tower's device.
 
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
@@ -293,15 +337,15 @@ class FisherFactor(abc.ABC):
         ]
 
     @property
-    def is_foreseeable(self) -> bool:
-        """True if `will_be_finite` tells about a statistic before it is computed."""
+    def can_predict_finite(self) -> bool:
+        """True if `will_be_finite` can tell from the tensors that a statistic must be finite."""
         return False
 
     def will_be_finite(self, substitutes: Substitutes | None = None) -> Tensor:
-        """Returns whether this batch's statistic must be finite, bool [], if `is_foreseeable`.
+        """Returns bool [], true if this batch's statistic must be finite; see `can_predict_finite`.
 
-        This is so if the sum of squares of all tensors is far from an overflow. Each entry of the
-        statistic is bounded by it, but for the number of times that the statistic uses an entry.
+        It is true if the sum of squares of all tensors is far from an overflow. That sum bounds
+        each entry of the statistic, up to the number of times that the statistic uses an entry.
 
         Args:
           substitutes: Tensors to use instead of those that the factor was made with.
@@ -336,7 +380,7 @@ class FisherFactor(abc.ABC):
         return mean
 
     def _pack(self, total: Tensor) -> Tensor:
-        """Makes a tower's sum smaller before it crosses to another device."""
+        """Returns a tower's sum in a smaller form, before it crosses to another device."""
         return total
 
     def _unpack(self, total: Tensor) -> Tensor:
@@ -344,7 +388,7 @@ class FisherFactor(abc.ABC):
         return total
 
     def is_finite(self, statistic: Tensor) -> Tensor:
-        """Returns whether every entry of a statistic of `cov_shape` is finite, bool []."""
+        """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
         return tensor_ops.all_finite(statistic)
 
     def updated_average(
@@ -354,7 +398,7 @@ class FisherFactor(abc.ABC):
 
         Args:
           statistic: C of `cov_shape`.
-          accept: bool []; when false the batch is counted as refused and changes nothing else.
+          accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
         """
@@ -377,7 +421,7 @@ def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
 
     Args:
       factor: Name of the factor, for the error.
-      tensors: A tensor, or a nest of such.
+      tensors: A tensor, or a nest of tensors.
       rank: Number of axes that the tensor must have.
       axis: The axis.
 
@@ -400,12 +444,12 @@ def checked_size(factor: str, tensors: Any, rank: int, axis: int = -1) -> int:
 def updated_inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
     """Computes all registered functions of some factors, and each layer's dampings only once.
 
-    Large ones on the same device are computed one after the other, so that the memory for their
+    Large functions on the same device are computed one after another, so the memory for their
     intermediate results is needed only once.
 
     Args:
       factors: The factors.
-      devices: The device of each factor's computation.
+      devices: Device of each factor's computation.
 
     Returns:
       The changes of their `inverse_update_vars`, factor after factor.

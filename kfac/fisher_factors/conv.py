@@ -5,9 +5,9 @@ Grosse & Martens (2016), §3, approximates a convolution's block of the Fisher m
     A = E[p pᵀ],    G = E[g gᵀ],
 
 where p is the patch that the filter sees at one of T locations, with a trailing 1 if there is a
-bias, and g the gradient of the output there. The means are over examples and locations. Called by
-the blocks of convolutions, in `kfac.fisher_blocks.conv`. `kfac.patches.geometry` says what a patch
-is, `kfac.patches.second_moment` computes Σ p pᵀ.
+bias, and g the gradient of the output at that location. The means are over examples and locations.
+`kfac.patches.geometry` defines patches, and `kfac.patches.second_moment` computes Σ p pᵀ. Called by
+the blocks of convolutions, in `kfac.fisher_blocks.conv`.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §3.
@@ -29,7 +29,7 @@ from kfac.patches.geometry import ConvGeometry, channels_last, extract_patches
 from kfac.patches.second_moment import patch_moment
 
 PatchMask = tuple[float, ...]
-"""A factor for each entry of a patch, in the patch's order."""
+"""A multiplier for each entry of a patch, in the patch's order."""
 
 
 class Sampling(typing.NamedTuple):
@@ -45,7 +45,7 @@ class Sampling(typing.NamedTuple):
     patches: bool | None = None
 
     def or_default(self, config: CurvatureConfig) -> "Sampling":
-        """Returns the same with the config's choices in place of None."""
+        """Returns the same sampling, with the config's choices in place of None."""
         return Sampling(
             config.sub_sample_inputs if self.inputs is None else self.inputs,
             config.sub_sample_patches if self.patches is None else self.patches,
@@ -62,11 +62,11 @@ def example_gradients(
     """Returns Σ_locations p gᵀ of each example, its gradient as a matrix.
 
     Args:
-      images: [N, ..., channels], channels last, from which the patches p are made.
+      images: [N, ..., channels], channels last, from which patches p are made.
       gradients: g [N, ..., outputs], channels last.
       geometry: The filter.
-      has_bias: Whether each patch gets a trailing 1.
-      patch_mask: Multiplies every patch.
+      has_bias: True if each patch gets a trailing 1.
+      patch_mask: Multiplier of every patch; None means 1.
 
     Returns:
       [N, entries · channels, outputs], with one more row for a bias.
@@ -82,7 +82,7 @@ def example_gradients(
 
 
 def _num_channels(factor: str, tensors: Any, geometry: ConvGeometry) -> int:
-    """Returns the static number of channels of images, also of several uses or stacked ones."""
+    """Returns the static number of channels of images, of several uses, or of stacked images."""
     rank = geometry.rank + 2
     is_stacked = isinstance(tensors, tuple) and tensors[0].shape.rank == rank + 1
     axis = 1 + is_stacked if geometry.channels_first else -1
@@ -108,9 +108,9 @@ class ConvInputKroneckerFactor(MatrixFactor):
 
       tensors: Images [N, ..., channels], or several uses as `uses.as_uses` returns them.
       geometry: The filter.
-      has_bias: Whether each patch gets a trailing 1.
+      has_bias: True if each patch gets a trailing 1.
       sampling: The part of the data to use; None means the config's choice.
-      patch_mask: Multiplies every patch; None means 1.
+      patch_mask: Multiplier of every patch; None means 1.
     """
 
     def __init__(
@@ -136,13 +136,13 @@ class ConvInputKroneckerFactor(MatrixFactor):
         """Entries · channels of the filter, plus 1 with a bias.
 
         Raises:
-          ValueError: The images are not as above, with static channels.
+          ValueError: The images have another rank, or no static number of channels.
         """
         images = self._tensors[0][0]
         return _patch_size(self.name, images, self._geometry) + int(self._has_bias)
 
     @property
-    def is_foreseeable(self) -> bool:
+    def can_predict_finite(self) -> bool:
         """True unless a mask multiplies the patches."""
         return self._patch_mask is None
 
@@ -196,12 +196,12 @@ class ConvOutputKroneckerFactor(MatrixFactor):
         """Number of output channels.
 
         Raises:
-          ValueError: The gradients are not as above, with static outputs.
+          ValueError: The gradients have another rank, or no static number of outputs.
         """
         return _num_channels(self.name, self._tensors[0][0], self._geometry)
 
     @property
-    def is_foreseeable(self) -> bool:
+    def can_predict_finite(self) -> bool:
         """True."""
         return True
 
@@ -218,8 +218,8 @@ class ConvDiagonalFactor(DiagonalFactor):
 
       tensors: (images [N, ..., channels], gradients [N, ..., outputs]).
       geometry: The filter.
-      has_bias: Whether each patch gets a trailing 1.
-      patch_mask: Multiplies every patch; None means 1.
+      has_bias: True if each patch gets a trailing 1.
+      patch_mask: Multiplier of every patch; None means 1.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class ConvDiagonalFactor(DiagonalFactor):
         """(Entries · channels of the filter, plus 1 with a bias) · outputs.
 
         Raises:
-          ValueError: The tensors are not as above, with static channels.
+          ValueError: The tensors have another rank, or no static numbers of channels.
         """
         images, gradients = self._tensors[0][0]
         outputs = _num_channels(self.name, gradients, self._geometry)
@@ -260,8 +260,8 @@ class ConvDiagonalFactor(DiagonalFactor):
 class DepthwiseConvDiagonalFactor(DiagonalFactor):
     """Diagonal for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
-    Equal to the part of `ConvDiagonalFactor` that belongs to the same filter written as an ordinary
-    one, which is zero where input and output channel do not match.
+    Equal to the entries of `ConvDiagonalFactor` for the same filter written as an ordinary one,
+    which has zeros where input and output channel do not match.
 
     The arguments are those of `FisherFactor`, and:
 
@@ -285,7 +285,7 @@ class DepthwiseConvDiagonalFactor(DiagonalFactor):
         """Entries of the filter · channels · m.
 
         Raises:
-          ValueError: The tensors are not as above, with static channels.
+          ValueError: The tensors have another rank, or no static numbers of channels.
         """
         images, gradients = self._tensors[0][0]
         outputs = _num_channels(self.name, gradients, self._geometry)

@@ -5,8 +5,9 @@ Martens & Grosse (2015), §3, approximates a dense layer's block of the Fisher m
     A = E[ā āᵀ],    G = E[g gᵀ],
 
 where ā is the layer's input, with a trailing 1 if the layer has a bias, and g the gradient of its
-output s. Here they are as means over the rows of a batch, as matrices or diagonals, and the
-diagonal of the exact block. Called by the blocks of dense layers, in `kfac.fisher_blocks.dense`.
+output s. This module estimates them as means over the rows of a batch, as matrices or diagonals. It
+also has the diagonal of the exact block. Called by the blocks of dense layers, in
+`kfac.fisher_blocks.dense`.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §3.
@@ -26,7 +27,7 @@ from kfac.linalg.tensor_ops import append_homogeneous
 
 
 def with_ones(rows: Tensor, has_bias: bool) -> Tensor:
-    """Returns ā: rows [r, n], or with a column of ones [r, n + 1] if there is a bias."""
+    """Returns ā: rows [r, n], with a column of ones [r, n + 1] if there is a bias."""
     return append_homogeneous(rows) if has_bias else rows
 
 
@@ -51,8 +52,8 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
 
     The arguments are those of `FisherFactor`, and:
 
-      tensors: X, or uses of it; see `kfac.fisher_factors.uses.as_uses`.
-      has_bias: Whether X gets a column of ones.
+      tensors: X, or its uses; see `kfac.fisher_factors.uses.as_uses`.
+      has_bias: True if X gets a column of ones.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
         """n, plus 1 with a bias.
 
         Raises:
-          ValueError: The tensors are not as above, with static n.
+          ValueError: The tensors have another rank, or no static n.
         """
         return vector_size(self.name, self._tensors) + int(self._has_bias)
 
     @property
-    def is_foreseeable(self) -> bool:
+    def can_predict_finite(self) -> bool:
         """True."""
         return True
 
@@ -89,17 +90,17 @@ class FullyConnectedKroneckerFactor(MatrixFactor):
 class DiagonalKroneckerFactor(DiagonalFactor):
     """The diagonal of the second moment of vectors, or of one-hot vectors given as numbers.
 
-    For an embedding, ids [rows, ...] stand for rows that are the sum of one-hot vectors of their
-    ids. With one id in a row the second moment is diagonal, and its diagonal is the share of the
-    rows that have each id. With several ids in a row the diagonal is taken to be their count,
-    divided by the number of rows.
+    For an embedding, ids [rows, ...] stand for rows that are the sums of the one-hot vectors of
+    their ids. With one id per row the second moment is diagonal, and its diagonal is the share of
+    rows with each id. With several ids per row the diagonal is approximated by the count of each
+    id, divided by the number of rows.
 
     The arguments are those of `FisherFactor`, and:
 
-      tensors: X [rows, n], or integer ids [rows] or [rows, k]; or a tuple of such, one per use.
+      tensors: X [rows, n], or integer ids [rows] or [rows, k]; or a tuple of these, one per use.
       one_hot_depth: Number of different ids, or None if the tensors are X.
-      has_bias: Whether a 1 is appended to X.
-      dtype: Dtype of X, also if ids stand for it.
+      has_bias: True if a 1 is appended to X.
+      dtype: Dtype of X, also if X is given as ids.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class DiagonalKroneckerFactor(DiagonalFactor):
         """Length n of X or the number of ids, plus 1 with a bias.
 
         Raises:
-          ValueError: The tensors are not as above, with static n.
+          ValueError: The tensors have another rank, or no static n.
         """
         size = self._one_hot_depth or vector_size(self.name, self._tensors)
         return size + int(self._has_bias)
@@ -140,8 +141,8 @@ class DiagonalKroneckerFactor(DiagonalFactor):
         """Returns the count of each id [one_hot_depth], and the number of rows."""
         ids = tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0)
         ones = tf.ones(tf.shape(ids), self.dtype)
-        # The embedding itself reports an id outside of the range: as an error on a CPU, not at
-        # all on a GPU. Here it is ignored.
+        # The embedding itself reports an id out of range: as an error on a CPU, not at all on a
+        # GPU. This factor ignores such an id.
         total = tf.math.unsorted_segment_sum(ones, ids, self._one_hot_depth)
         return total, tf.add_n([tf.shape(t)[0] for t in tensors])
 
@@ -153,7 +154,7 @@ class FullyConnectedDiagonalFactor(DiagonalFactor):
     The arguments are those of `FisherFactor`, and:
 
       tensors: (a [N, inputs], g [N, outputs]), inputs and output gradients.
-      has_bias: Whether inputs get a column of ones.
+      has_bias: True if inputs get a column of ones.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class FullyConnectedDiagonalFactor(DiagonalFactor):
         """(inputs, plus 1 with a bias) · outputs.
 
         Raises:
-          ValueError: The tensors are not as above, with static sizes.
+          ValueError: The tensors have another rank, or no static sizes.
         """
         a, g = self._tensors[0][0]
         inputs = checked_size(self.name, a, rank=2) + int(self._has_bias)

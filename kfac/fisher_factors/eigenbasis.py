@@ -1,13 +1,13 @@
 """The diagonal of a layer's Fisher block in the eigenbases of its Kronecker factors (EKFAC).
 
-A⊗G has the eigenvectors U_A⊗U_G. If A⊗G is not exact, its eigenvalues e_A e_Gᵀ are not the best
+A⊗G has the eigenvectors U_A⊗U_G. Unless A⊗G is exact, its eigenvalues e_A e_Gᵀ are not the best
 ones for these eigenvectors. The best ones are the second moments of the entries of each example's
-gradient in their basis,
+gradient in the basis of the eigenvectors,
 
     s = E[(U_Aᵀ (Σ a gᵀ) U_G)²],    summed over the T applications of the layer.
 
-These factors keep the moving average of s, and the two bases. Called by the eigenbasis blocks,
-which make A and G.
+These factors keep the moving average of s, and both bases. Called by the eigenbasis blocks, which
+make A and G.
 
 When the bases change, the average S is moved to them so that the block stays the same:
 S becomes the block's diagonal in the new bases, P_A S P_Gᵀ with P = (Uᵀ U_old)², entry by entry.
@@ -31,8 +31,9 @@ from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
 from kfac.fisher_factors.conv import PatchMask, example_gradients
 from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import Eigenbasis, UndampedMatrix
 from kfac.patches.geometry import ConvGeometry, channels_last
 from kfac.state import Assignment, Change, read
 
@@ -59,7 +60,7 @@ class EigenbasisFactor(DiagonalFactor):
       tensors: (inputs, gradients) of the layer.
       kronecker: A and G.
       times: T, an int or an int Tensor [].
-      has_bias: Whether inputs get a trailing 1.
+      has_bias: True if inputs get a trailing 1.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class EigenbasisFactor(DiagonalFactor):
         name: str,
         config: CurvatureConfig | None = None,
     ) -> None:
-        """Takes the arguments that the class explains."""
+        """Keeps its arguments; see the class."""
         super().__init__(tensors, devices, name, config)
         self._kronecker = kronecker
         self._times = times
@@ -80,7 +81,7 @@ class EigenbasisFactor(DiagonalFactor):
         sides = f"{name}/input", f"{name}/output"
         # The eigenvectors of M + d·I are those of M, whatever d is.
         dampings = [Damping(side, lambda: dict.fromkeys(sides, tf.ones([]))) for side in sides]
-        self._slots = tuple(MatrixSlot(Request(d.name, "eigenbasis"), d) for d in dampings)
+        self._slots = tuple(MatrixSlot(Eigenbasis(), d) for d in dampings)
 
     @abc.abstractmethod
     def _squares(self, tensors: Any, bases: Eigenbases) -> Moment:
@@ -113,7 +114,8 @@ class EigenbasisFactor(DiagonalFactor):
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
         """(n + 1, n) for the basis of each factor with n rows."""
-        return tuple((factor.dimension + 1, factor.dimension) for factor in self._kronecker)
+        pairs = zip(self._slots, self._kronecker, strict=True)
+        return tuple(slot.function.shape(factor.dimension) for slot, factor in pairs)
 
     @property
     def inverse_dtype(self) -> DType:
@@ -132,13 +134,14 @@ class EigenbasisFactor(DiagonalFactor):
         """Computes the bases and moves S; returns the changes of `inverse_update_vars`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         updates: list[Change] = []
         values, changes, is_first = [], [], tf.constant(False)
         for slot, factor in zip(self._slots, self._kronecker, strict=True):
             old = tf.cast(slot.read(), self.dtype)
-            updated = slot.updated(factor.cov, dampings)
+            undamped = UndampedMatrix(tf.cast(factor.cov, self.inverse_dtype))
+            updated = slot.updated(undamped, dampings)
             new = tf.cast(updated[0].value, self.dtype)
             updates += updated
             values.append(new[-1])
@@ -176,7 +179,7 @@ class ConvEigenbasisFactor(EigenbasisFactor):
 
       tensors: (images, gradients).
       geometry: The filter.
-      patch_mask: Multiplies every patch; None means 1.
+      patch_mask: Multiplier of every patch; None means 1.
     """
 
     def __init__(

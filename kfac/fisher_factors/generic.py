@@ -1,12 +1,12 @@
 """Factors for parameters of any kind: the outer product or the square of their whole gradient.
 
-The gradient is that of the loss summed over the batch, so these see one vector per batch, not one
-per example. This is a rough estimate, for parameters that fit no other block.
+The gradient is that of the loss summed over the batch, so these factors see one vector per batch,
+not one per example. This is a rough estimate, for parameters that fit no other block.
 
 Both factors take the arguments of `FisherFactor`, and:
 
-  tensors: By source, one entry with the gradients of all parameters: those of the sum of the losses
-    of all towers.
+  tensors: By source, one entry with the gradients of all parameters: gradients of the sum of the
+    losses of all towers.
   batch_size: Number of examples of all towers together, an int or an int Tensor [].
   devices: One entry: the device of the statistic.
 """

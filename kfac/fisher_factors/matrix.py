@@ -1,7 +1,6 @@
 """Factors kept as a symmetric matrix with all its entries, and factors kept as a diagonal.
 
-Owns the damped functions that each of the two offers, and their updates. Each family says which
-second moment it is.
+Owns the damped functions of both kinds, and their updates. Each family defines its second moment.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
@@ -14,9 +13,10 @@ import tensorflow as tf
 from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Moment, Sources
-from kfac.fisher_factors.matrix_functions import MatrixFunctions
-from kfac.fisher_factors.slot import Damping, MatrixSlot, Request
+from kfac.fisher_factors.kept_functions import KeptFunctions
+from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 from kfac.state import Change, read
@@ -41,7 +41,7 @@ class MatrixFactor(FisherFactor):
     ) -> None:
         """Takes the arguments of `FisherFactor`."""
         super().__init__(tensors, devices, name, config)
-        self._functions = MatrixFunctions(name, self._config, self.inverse_dtype)
+        self._functions = KeptFunctions(name, self._config, self.inverse_dtype)
 
     @property
     def cov_shape(self) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ class MatrixFactor(FisherFactor):
 
     @property
     def inverse_cost(self) -> float:
-        """n³ for each function that is kept of a matrix with n rows."""
+        """n³ for each kept function of a matrix with n rows."""
         return float(self.dimension) ** 3 * len(self.inverses)
 
     @property
@@ -63,11 +63,6 @@ class MatrixFactor(FisherFactor):
         """True."""
         return True
 
-    @property
-    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """(dimension, dimension) for each function."""
-        return (self.cov_shape,) * len(self.inverses)
-
     def _pack(self, total: Tensor) -> Tensor:
         return pack_symmetric(total)
 
@@ -75,7 +70,7 @@ class MatrixFactor(FisherFactor):
         return unpack_symmetric(total, self.dimension)
 
     def is_finite(self, statistic: Tensor) -> Tensor:
-        """Returns whether every entry of a second moment is finite, bool [].
+        """Returns bool [], true if every entry of a second moment is finite.
 
         A second moment's largest entry lies on its diagonal, and a vector that is not finite makes
         the diagonal not finite. So checking the diagonal is enough.
@@ -92,40 +87,24 @@ class MatrixFactor(FisherFactor):
         """Returns the undamped matrix, read now."""
         return DenseOperator(self.value)
 
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Registers (M + d·I)^e; for e = 1 there is nothing to keep."""
-        if exponent != 1:
-            self._functions.register(Request(damping.name, "power", float(exponent)), damping)
+    def register(self, function: DampedFunction, damping: Damping) -> None:
+        """Registers a function of M + d·I; M + d·I itself needs no variable."""
+        if function != ITSELF:
+            self._functions.register(function, damping)
 
-    def register_cholesky(self, damping: Damping) -> None:
-        """Registers the lower triangular L with LLᵀ = M + d·I."""
-        self._functions.register(Request(damping.name, "cholesky"), damping)
-
-    def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Registers L⁻¹."""
-        self._functions.register(Request(damping.name, "cholesky_inverse"), damping)
-
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e as of its last update; for e = 1 as of now."""
-        if exponent == 1:
-            value = self.value
-            damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
-            return DenseOperator(tf.cast(damped, self.inverse_dtype))
-        return DenseOperator(self._functions.read(Request(damping.name, "power", float(exponent))))
-
-    def get_cholesky(self, damping: Damping) -> LinearOperator:
-        """Returns L as of its last update."""
-        return DenseOperator(self._functions.read(Request(damping.name, "cholesky")))
-
-    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns L⁻¹ as of its last update."""
-        return DenseOperator(self._functions.read(Request(damping.name, "cholesky_inverse")))
+    def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
+        """Returns f(M + d·I) as of its last update; M + d·I itself is computed now."""
+        if function != ITSELF:
+            return DenseOperator(self._functions.read(function, damping))
+        value = self.value
+        damped = tensor_ops.add_to_diagonal(value, tf.cast(damping.value(), value.dtype))
+        return DenseOperator(tf.cast(damped, self.inverse_dtype))
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         return self._functions.updated(self.value, dampings)
 
@@ -134,7 +113,7 @@ class DiagonalFactor(FisherFactor):
     """A factor that is a diagonal matrix, kept as a vector [dimension].
 
     Its damped functions cost next to nothing, so each read computes them from the current value.
-    The Cholesky factor of a diagonal matrix is its square root.
+    All of them are powers, because the Cholesky factor of a diagonal matrix is its square root.
     """
 
     @property
@@ -155,18 +134,12 @@ class DiagonalFactor(FisherFactor):
         """Returns the undamped matrix, read now."""
         return DiagonalOperator(self.value)
 
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Does nothing: there is nothing to keep."""
+    def register(self, function: DampedFunction, damping: Damping) -> None:
+        """Does nothing: diagonal factors keep no functions."""
 
-    def register_cholesky(self, damping: Damping) -> None:
-        """Does nothing: there is nothing to keep."""
-
-    def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Does nothing: there is nothing to keep."""
-
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^e in `inverse_dtype`; zero before the first statistic."""
-        return DiagonalOperator(self.diagonal_power(exponent, damping, self.inverse_dtype))
+    def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
+        """Returns f(M + d·I) in `inverse_dtype`; zero before the first statistic."""
+        return DiagonalOperator(self.diagonal_power(function.degree, damping, self.inverse_dtype))
 
     def diagonal_power(self, exponent: float, damping: Damping, dtype: DType) -> Tensor:
         """Returns the diagonal of (M + d·I)^e, [dimension], in a dtype; zero if not finite.
@@ -181,14 +154,6 @@ class DiagonalFactor(FisherFactor):
         usable = tf.logical_and(tensor_ops.all_finite(value), tensor_ops.all_finite(power))
         return tf.where(usable, power, tf.zeros_like(power))
 
-    def get_cholesky(self, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^½."""
-        return self.get_matpower(0.5, damping)
-
-    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
-        """Returns (M + d·I)^(−½)."""
-        return self.get_matpower(-0.5, damping)
-
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
-        """Returns nothing: there is nothing to keep."""
+        """Returns an empty list: diagonal factors keep no functions."""
         return []

@@ -19,7 +19,7 @@ v1 = tf.compat.v1
 class MovingAverage:
     """The average S/w of a statistic C: S ← βS + ωC, w ← βw + ω, both zero at first.
 
-    A refused batch changes neither S nor w. It is counted.
+    A refused batch changes neither S nor w, but is counted.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class MovingAverage:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The sum S, the weight w and the number of refused statistics; empty before made."""
+        """The sum S, the weight w and the number of refused statistics; empty at first."""
         return self._variables
 
     @property
@@ -66,7 +66,7 @@ class MovingAverage:
 
         Args:
           statistic: C.
-          accept: bool []; when false the batch is counted as refused and changes nothing else.
+          accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this statistic.
         """
@@ -75,7 +75,7 @@ class MovingAverage:
         beta, omega = (tensor_ops.as_scalar(x, dtype) for x in (ema_decay, ema_weight))
         is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
         new = statistic if is_one else omega * statistic
-        # `accept` is known only when all statistics are. Only the choice is left for then.
+        # All but the choice is computed early: `accept` is known only once all statistics are.
         old_total, old_weight = read(total), read(weight)
         with v1.control_dependencies([new]):
             past = beta * old_total

@@ -1,6 +1,6 @@
-"""The statistics of dense layers with a chain of uses: also the correlation of neighbouring uses.
+"""The statistics of dense layers with a chain of uses: moments of uses and of neighbouring uses.
 
-Called by the series block. Blocks that take uses to be independent need only the factors of
+Called by the series block. Blocks that assume independent uses need only the factors of
 `kfac.fisher_factors.dense`. The algebra is in `kfac.linalg.chain`.
 
 References:
@@ -18,10 +18,12 @@ from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.dense import vector_size, with_ones
-from kfac.fisher_factors.slot import Damping, Request
+from kfac.fisher_factors.slot import Damping
 from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.fisher_factors.uses import fold_uses
 from kfac.linalg import tensor_ops
+from kfac.linalg.chain import Chain
+from kfac.linalg.damped_functions import DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, LinearOperator
 from kfac.state import Change
 
@@ -49,7 +51,7 @@ class FullyConnectedMultiKF(StructuredFactor):
 
       tensors: X, as `kfac.fisher_factors.uses.as_uses` returns it.
       num_uses: Number of applications of the layer to an example.
-      has_bias: Whether X gets a column of ones.
+      has_bias: True if X gets a column of ones.
     """
 
     def __init__(
@@ -77,16 +79,10 @@ class FullyConnectedMultiKF(StructuredFactor):
 
     @property
     def inverse_cost(self) -> float:
-        """n³ for each function that is kept of matrices with n rows."""
+        """n³ for each kept function of matrices with n rows."""
         return float(self.dimension) ** 3 * len(self.inverses)
 
-    @property
-    def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """(n + 1, n) or (2n + 1, n) for each function of matrices with n rows."""
-        rows = {"chain_1": self.dimension + 1, "chain_2": 2 * self.dimension + 1}
-        return tuple((rows[slot.request.kind], self.dimension) for slot in self.inverses)
-
-    def _unsupported(self, function: str) -> ValueError:
+    def _unsupported(self, function: DampedFunction) -> ValueError:
         known = "with approx='kron_series_1' or 'kron_series_2' only products with the inverse"
         return unsupported_error(function, self.name, known, "approx='kron_indep'")
 
@@ -114,32 +110,34 @@ class FullyConnectedMultiKF(StructuredFactor):
         """Returns C₀, read now."""
         return DenseOperator(self.cov)
 
-    def register_chain(self, option: int, damping: Damping) -> None:
-        """Registers the matrices that option 1 or 2 needs."""
-        self._functions.register(Request(damping.name, f"chain_{option}"), damping)
+    def register(self, function: DampedFunction, damping: Damping) -> None:
+        """Registers the matrices of a chain.
+
+        Raises:
+          ValueError: The function is not a `Chain`.
+        """
+        if not isinstance(function, Chain):
+            raise self._unsupported(function)
+        self._functions.register(function, damping)
+
+    def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
+        """Raises ValueError: functions of a chain need the other factor too."""
+        raise self._unsupported(function)
 
     def get_symmetric_chain(self, damping: Damping) -> SymmetricChain:
-        """Returns the matrices of option 1, as of their last update."""
-        kept = self._functions.read(Request(damping.name, "chain_1"))
+        """Returns the matrices of option 1 as of their last update."""
+        kept = self._functions.read(Chain(1), damping)
         return SymmetricChain(kept[:-1], kept[-1])
 
     def get_limiting_chain(self, damping: Damping) -> LimitingChain:
-        """Returns the matrices of option 2, as of their last update."""
-        kept, n = self._functions.read(Request(damping.name, "chain_2")), self.dimension
+        """Returns the matrices of option 2 as of their last update."""
+        kept, n = self._functions.read(Chain(2), damping), self.dimension
         return LimitingChain(kept[:n], kept[n:-1], kept[-1])
-
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Raises ValueError: not known."""
-        raise self._unsupported(f"power {exponent:g}")
-
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Raises ValueError: not known."""
-        raise self._unsupported(f"power {exponent:g}")
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes all registered functions; returns the changes of `inv_variables`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         return self._functions.updated(self.value, dampings)

@@ -1,7 +1,7 @@
 """Factors of layers that scale and shift each entry, such as the end of a normalization.
 
-A layer y = x∘γ + β in which γ and β may be broadcast over axes of x. Per example the gradient is
-r = [Σ x∘g ; Σ g], each summed over the broadcast axes, with g the gradient of y.
+In a layer y = x∘γ + β, γ and β may be broadcast over axes of x. The gradient of an example is r =
+[Σ x∘g ; Σ g], each summed over the broadcast axes, where g is the gradient of y.
 
 Both factors take the arguments of `FisherFactor`, and:
 
@@ -28,8 +28,8 @@ def per_example_sum(values: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     Args:
       values: [N, ...], the gradient of a parameter of the shape of an example.
-      shape: Shape of the parameter, which broadcasts to an example from the right, or, with an
-        axis of size 1 for the batch, to the whole batch.
+      shape: Shape of the parameter. It broadcasts to an example from the right or, with an axis of
+        size 1 for the batch, to the whole batch.
 
     Returns:
       [N, number of entries of the parameter].

@@ -1,7 +1,7 @@
-"""One function of a factor's damped matrix: its identification, its variables and its update.
+"""One function of a factor's damped matrix: its damping, its variables and its update.
 
-The algebra and the failure policy are in `kfac.linalg.damped_matrix`. The block chooses the
-damping. Called by `kfac.fisher_factors.matrix_functions`.
+The function is a `kfac.linalg.damped_functions.DampedFunction`. The block chooses the damping.
+Called by `kfac.fisher_factors.kept_functions`.
 """
 
 import types
@@ -12,21 +12,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Tensor, Variable
-from kfac.linalg import chain, damped_matrix
-from kfac.linalg.damped_matrix import DampedMatrix, Eigendecomposition
+from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
 from kfac.linalg.retries import RARE_PATHS
-from kfac.linalg.tensor_ops import statistics_dtype
 from kfac.state import Addition, Assignment, Change, make_variable, read
-
-_FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], DampedMatrix]] = types.MappingProxyType(
-    {
-        "cholesky": damped_matrix.damped_cholesky,
-        "cholesky_inverse": damped_matrix.damped_cholesky_inverse,
-        "eigenbasis": damped_matrix.eigenbasis,
-        "chain_1": chain.symmetric_chain,
-        "chain_2": chain.limiting_chain,
-    }
-)
 
 
 class Damping(NamedTuple):
@@ -34,9 +22,9 @@ class Damping(NamedTuple):
 
     Attributes:
       name: Path of the variables below `kfac/` that depend on d. Equal names mean equal damping.
-      compute: Computes d, shape [], anew, and returns it under its name. May return further
-        dampings of the same computation under their names, such as that of the layer's other
-        factor.
+      compute: Function that computes d, shape [], anew and returns it under its name. It may return
+        further dampings of the same computation under their names, such as that of the layer's
+        other factor.
     """
 
     name: str
@@ -50,38 +38,17 @@ class Damping(NamedTuple):
 def current_dampings(
     dampings: Iterable[Damping], known: Mapping[str, Tensor] = types.MappingProxyType({})
 ) -> dict[str, Tensor]:
-    """Returns dampings by name. Computes those that are not known, each computation once.
+    """Returns dampings by name. Computes the unknown ones, each computation only once.
 
     Args:
       dampings: The dampings to compute.
-      known: Dampings by name that were computed for the same update.
+      known: Dampings by name that this update has computed already.
     """
     found = dict(known)
     for damping in dampings:
         if damping.name not in found:
             found.update(damping.compute())
     return found
-
-
-class Request(NamedTuple):
-    """The identification of a function of M + d·I.
-
-    Attributes:
-      damping: Name of the damping.
-      kind: "power", "cholesky", "cholesky_inverse", "eigenbasis", "chain_1" or "chain_2".
-      exponent: The power; 0 for the other kinds.
-    """
-
-    damping: str
-    kind: str
-    exponent: float = 0.0
-
-    @property
-    def leaf(self) -> str:
-        """Last part of the variable's name, such as "inverse" or "power_-0.5"."""
-        if self.kind != "power":
-            return self.kind
-        return "inverse" if self.exponent == -1 else f"power_{self.exponent:g}"
 
 
 @typing.final
@@ -91,20 +58,20 @@ class MatrixSlot:
     Products with it are zero before the first update.
 
     Attributes:
-      request: The function.
+      function: The function.
       damping: d.
       name: Path of the variables below `kfac/`.
     """
 
-    def __init__(self, request: Request, damping: Damping) -> None:
+    def __init__(self, function: DampedFunction, damping: Damping) -> None:
         """Makes no variables yet.
 
         Args:
-          request: The function.
+          function: The function.
           damping: d.
         """
-        self.request = request
-        self.name = f"{request.damping}/{request.leaf}"
+        self.function = function
+        self.name = f"{damping.name}/{function.name}"
         self.damping = damping
         self._matrix: Variable = None
         self._rare_paths: Variable = None
@@ -133,7 +100,7 @@ class MatrixSlot:
     def is_computed(self) -> Tensor:
         """Returns bool [], true once the function has been computed.
 
-        The variable starts with zeros, and no function has a first column of zeros.
+        The variable starts at zero, and no function has zeros in its whole first column.
         """
         with tf.compat.v1.device(self._matrix.device):
             return tf.reduce_any(tf.not_equal(self.read()[:, 0], 0))
@@ -142,37 +109,15 @@ class MatrixSlot:
         """Reads the number of times that each of `RARE_PATHS` was taken so far, int64 [3]."""
         return read(self._rare_paths)
 
-    def updated(
-        self, matrix: Tensor, dampings: Mapping[str, Tensor], inverse_method: str = "cholesky"
-    ) -> list[Change]:
+    def updated(self, undamped: UndampedMatrix, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Computes the function anew; returns the changes of `variables`.
 
         Args:
-          matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
-          dampings: Dampings by name, shape [] each; d among them.
-          inverse_method: A key of `kfac.linalg.inversion.INVERSIONS`.
+          undamped: M, in a dtype of at least float32.
+          dampings: Dampings by name, shape [] each, including d.
         """
-        matrix = tf.cast(matrix, statistics_dtype(self._matrix.dtype.base_dtype))
-        damping, previous = self._damping_and_previous(dampings, matrix.dtype)
-        if self.request.leaf == "inverse":
-            found = damped_matrix.damped_inverse(matrix, damping, previous, inverse_method)
-        else:
-            found = _FUNCTIONS[self.request.kind](matrix, damping, previous)
-        return self._changes(found)
-
-    def updated_by_eigen(
-        self, eigen: Eigendecomposition, dampings: Mapping[str, Tensor]
-    ) -> list[Change]:
-        """Computes a power anew from the eigendecomposition of M; see `updated`."""
-        damping, previous = self._damping_and_previous(dampings, eigen.values.dtype)
-        exponent = self.request.exponent
-        return self._changes(damped_matrix.damped_power(eigen, damping, exponent, previous))
-
-    def _damping_and_previous(
-        self, dampings: Mapping[str, Tensor], dtype: DType
-    ) -> tuple[Tensor, Tensor]:
-        return tf.cast(dampings[self.damping.name], dtype), tf.cast(self.read(), dtype)
-
-    def _changes(self, found: DampedMatrix) -> list[Change]:
+        dtype = undamped.matrix.dtype
+        damping = tf.cast(dampings[self.damping.name], dtype)
+        found = self.function.compute(undamped, damping, tf.cast(self.read(), dtype))
         matrix = tf.cast(found.matrix, self._matrix.dtype.base_dtype)
         return [Assignment(self._matrix, matrix), Addition(self._rare_paths, found.rare_paths)]

@@ -1,25 +1,25 @@
-"""Factors with more structure than a matrix, of which only some functions are known.
+"""Factors with more structure than a matrix, for which only some functions are available.
 
-Extended by the factor of uncorrelated activations and that of chains of uses.
+Extended by the factors of uncorrelated activations and of chains of uses.
 """
 
 import abc
 
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor, Sources
-from kfac.fisher_factors.matrix_functions import MatrixFunctions
-from kfac.fisher_factors.slot import Damping, MatrixSlot
-from kfac.linalg.linear_operator import LinearOperator
+from kfac.fisher_factors.kept_functions import KeptFunctions
+from kfac.fisher_factors.slot import MatrixSlot
+from kfac.linalg.damped_functions import DampedFunction
 
 
-def unsupported_error(function: str, factor: str, known: str, remedy: str) -> ValueError:
-    """Returns the error of a function that a factor's structure does not allow.
+def unsupported_error(function: object, factor: str, known: str, remedy: str) -> ValueError:
+    """Returns the error for a function that a factor's structure does not allow.
 
     Args:
-      function: The function, such as "power 0.5".
+      function: The function; its text, such as "power 0.5", goes into the message.
       factor: Name of the factor.
-      known: The functions that are known, and under which approximation.
-      remedy: Argument of the layer's registration that allows more.
+      known: Text that names the available functions and their approximation.
+      remedy: Argument of the layer's registration that allows more functions.
     """
     return ValueError(
         f"Cannot compute the {function} of factor {factor!r}: {known} are known. "
@@ -28,7 +28,7 @@ def unsupported_error(function: str, factor: str, known: str, remedy: str) -> Va
 
 
 class StructuredFactor(FisherFactor):
-    """A factor whose Cholesky factor is not known."""
+    """A factor that offers only some functions; others raise an error."""
 
     def __init__(
         self,
@@ -39,29 +39,13 @@ class StructuredFactor(FisherFactor):
     ) -> None:
         """Takes the arguments of `FisherFactor`."""
         super().__init__(tensors, devices, name, config)
-        self._functions = MatrixFunctions(name, self._config, self.inverse_dtype)
+        self._functions = KeptFunctions(name, self._config, self.inverse_dtype)
 
     @abc.abstractmethod
-    def _unsupported(self, function: str) -> ValueError:
-        """Returns the error that names the known functions and the remedy."""
+    def _unsupported(self, function: DampedFunction) -> ValueError:
+        """Returns the error that names the available functions and the remedy."""
 
     @property
     def inverses(self) -> tuple[MatrixSlot, ...]:
         """All registered functions, in order of registration."""
         return self._functions.slots
-
-    def register_cholesky(self, damping: Damping) -> None:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def register_cholesky_inverse(self, damping: Damping) -> None:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def get_cholesky(self, damping: Damping) -> LinearOperator:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")
-
-    def get_cholesky_inverse(self, damping: Damping) -> LinearOperator:
-        """Raises ValueError: not known."""
-        raise self._unsupported("Cholesky factor")

@@ -1,13 +1,13 @@
 """The input factor of convolutions under the assumption of spatially uncorrelated activations.
 
-Activations of different pixels are taken to be uncorrelated, and all pixels to be alike, so that
-the matrix of K·c entries follows from the covariance Σ [c, c] and the mean μ [c] of the channels:
+Activations of different pixels are assumed to be uncorrelated, and all pixels to be alike. Then the
+matrix of K·c entries follows from the covariance Σ [c, c] and the mean μ [c] of the channels:
 
     A = I_K ⊗ Σ + m mᵀ,    m = [μ, …, μ (K times), 1 if there is a bias],
 
-where the entry of the bias is 0 in the first term. With zero-mean activations μ is taken to be
-zero and Σ is the second moment. Only the powers 1 and −1 of the damped matrix are known; the
-latter by the Sherman–Morrison formula. Called by the convolution block.
+where the first term has 0 at the entry of the bias. With zero-mean activations μ is set to zero,
+and Σ is the second moment. Only the powers 1 and −1 of the damped matrix are available; the latter
+by the Sherman–Morrison formula. Called by the convolution block.
 
 References:
   Grosse & Martens (2016), arXiv:1602.01407, §4.2.
@@ -22,9 +22,10 @@ import tensorflow as tf
 from kfac._types import Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources, checked_size
-from kfac.fisher_factors.slot import Damping, Request
+from kfac.fisher_factors.slot import Damping
 from kfac.fisher_factors.structured import StructuredFactor, unsupported_error
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import INVERSE, ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import LinearOperator
 from kfac.patches.geometry import ConvGeometry, channels_last
 from kfac.state import Change
@@ -84,7 +85,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
       tensors: Images [N, ..., channels].
       geometry: The filter.
-      has_bias: Whether each patch has a trailing 1.
+      has_bias: True if each patch has a trailing 1.
     """
 
     def __init__(
@@ -123,15 +124,15 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
 
     @property
     def inverse_cost(self) -> float:
-        """c³ for each inverse that is kept."""
+        """c³ for each kept inverse."""
         return float(self._channels) ** 3 * len(self.inverses)
 
     @property
     def inverse_shapes(self) -> tuple[tuple[int, ...], ...]:
         """(c, c) for each inverse."""
-        return ((self._channels, self._channels),) * len(self.inverses)
+        return tuple(slot.function.shape(self._channels) for slot in self.inverses)
 
-    def _unsupported(self, function: str) -> ValueError:
+    def _unsupported(self, function: DampedFunction) -> ValueError:
         known = "with approx='kron_sua' only the powers 1 and -1"
         return unsupported_error(function, self.name, known, "approx='kron'")
 
@@ -154,7 +155,7 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         return self._entries * once + int(self._has_bias)
 
     def _parts(self) -> tuple[Tensor, Tensor]:
-        """Σ [c, c] and μ [c]."""
+        """Returns Σ [c, c] and μ [c]."""
         value = self.value
         return value[:-1], value[-1]
 
@@ -188,30 +189,30 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
             block, self._entries, last if self._has_bias else None, vector, sigma
         )
 
-    def register_matpower(self, exponent: float, damping: Damping) -> None:
-        """Registers (A + d·I)⁻¹, to be kept in terms of (Σ + d·I)⁻¹.
+    def register(self, function: DampedFunction, damping: Damping) -> None:
+        """Registers (A + d·I)⁻¹, kept in terms of (Σ + d·I)⁻¹; A + d·I needs no variable.
 
         Raises:
-          ValueError: The exponent is neither 1 nor −1.
+          ValueError: The function is neither of these.
         """
-        self._check_exponent(exponent)
-        if exponent == -1:
-            self._functions.register(Request(damping.name, "power", -1.0), damping)
+        self._check(function)
+        if function == INVERSE:
+            self._functions.register(function, damping)
 
-    def get_matpower(self, exponent: float, damping: Damping) -> LinearOperator:
-        """Returns A + d·I as of now, or its inverse as of the last update.
+    def operator(self, function: MatrixFunction, damping: Damping) -> LinearOperator:
+        """Returns A + d·I computed now, or its inverse as of the last update.
 
-        Before the first update the inverse is zero. By Sherman and Morrison, with B the matrix
-        without its rank-one term, it is B⁻¹ − B⁻¹m mᵀB⁻¹ / (1 + mᵀB⁻¹m).
+        Before the first update the inverse is zero. By Sherman and Morrison it is B⁻¹ − B⁻¹m mᵀB⁻¹
+        / (1 + mᵀB⁻¹m), where B is the matrix without its rank-one term.
 
         Raises:
-          ValueError: The exponent is neither 1 nor −1.
+          ValueError: The function is neither of these.
         """
-        self._check_exponent(exponent)
+        self._check(function)
         d = tf.cast(damping.value(), self.dtype)
-        if exponent == 1:
+        if function == ITSELF:
             return self._plus(d)
-        inverse = tf.cast(self._functions.read(Request(damping.name, "power", -1.0)), self.dtype)
+        inverse = tf.cast(self._functions.read(function, damping), self.dtype)
         _, mean = self._parts()
         is_ready = tf.logical_and(
             tf.reduce_any(tf.not_equal(inverse, 0)), tensor_ops.all_finite(mean)
@@ -223,14 +224,14 @@ class ConvInputSUAKroneckerFactor(StructuredFactor):
         sigma = -1 / (1 + tf.reduce_sum(vector * solved))
         return self._operator(inverse, last, solved, sigma)
 
-    def _check_exponent(self, exponent: float) -> None:
-        if exponent not in {1, -1}:
-            raise self._unsupported(f"power {exponent:g}")
+    def _check(self, function: DampedFunction) -> None:
+        if function not in {ITSELF, INVERSE}:
+            raise self._unsupported(function)
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Inverts Σ + d·I; returns the changes of `inv_variables`.
 
         Args:
-          dampings: d by name, shape [] each; `dampings` among them.
+          dampings: d by name, shape [] each: at least those of `dampings`.
         """
         return self._functions.updated(self._parts()[0], dampings)

@@ -1,4 +1,4 @@
-"""Random rows of a tensor, for statistics of fewer data.
+"""Random rows of a tensor, for statistics of a part of the data.
 
 The choice depends on the data only, so an interrupted and resumed run makes the same choices.
 Called by the input factor of convolutions.
@@ -16,8 +16,8 @@ def sample_rows(rows: Tensor, count: Scalar, name: str) -> Tensor:
 
     Args:
       rows: [r, ...].
-      count: An int or an int32 Tensor [].
-      name: Different names give different draws from the same data.
+      count: Number of rows, an int or an int32 Tensor [].
+      name: Name that varies the draw: different names draw differently from the same data.
     """
     total = tf.reduce_sum(tf.cast(rows, tf.float32))
     seed = tf.stack([zlib.crc32(name.encode()) % 2**31, tf.bitcast(total, tf.int32)])

@@ -2,8 +2,8 @@
 
 The uses of a layer, such as the steps of a recurrent network, come as a list with one tensor
 [N, ...] per use, as one tensor [uses, N, ...], or as one tensor [uses · N, ...] in which all
-examples of the first use come first. A list may also have such tensors of several uses. Called by
-layer registration, factors and blocks.
+examples of the first use come first. A list may also have tensors of several uses. Called by layer
+registration, factors and blocks.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def as_uses(tensors: Any, example_axes: int) -> Any:
     """Returns tensors in a format of blocks: a tuple over uses, (stacked,), or [uses · N, ...].
 
     Args:
-      tensors: In any of the formats, or with more axes of uses or examples.
+      tensors: Tensors in any of the formats, or with more axes of uses or examples.
       example_axes: Number of axes of an example: 1 for vectors, 3 for images.
     """
     if isinstance(tensors, (tuple, list)):
@@ -31,7 +31,7 @@ def fold_uses(tensors: Any, example_axes: int) -> Tensor:
     """Returns the tensor [uses · N, ...], use after use.
 
     Args:
-      tensors: As returned by `as_uses`.
+      tensors: Tensors in a format of `as_uses`.
       example_axes: Number of axes of an example: 1 for vectors, 3 for images.
     """
     if not isinstance(tensors, tuple):
@@ -80,7 +80,7 @@ def count_uses(tensors: Any, num_uses: int | None, example_axes: int, layer: str
 
 
 def _are_folded(tensors: Sequence[Tensor], num_uses: int, example_axes: int) -> bool:
-    """Returns whether tensors of static shape have `num_uses` uses together, each at least one."""
+    """Returns True if tensors of static shape have `num_uses` uses in all, each at least one."""
     if num_uses <= len(tensors) or not all(tf.is_tensor(t) and t.shape.rank for t in tensors):
         return False
     leading = [tensor.shape[: max(1, tensor.shape.rank - example_axes)] for tensor in tensors]

@@ -1,7 +1,7 @@
 """The graph scanner: finds the layers of a model in its graph, and registers them.
 
 Most programs use it as `LayerCollection.auto_register_layers`, or `kfac.auto_register_layers`.
-Losses must be registered before, because layers are what is between parameters and losses.
+Register losses first: layers are looked for between parameters and losses.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class _HasAutoRegistration(Protocol):
-    """A layer collection, as far as it registers layers automatically."""
+    """A layer collection that can register layers automatically."""
 
     def auto_register_layers(
         self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
@@ -65,7 +65,7 @@ def register_layers(
       The blocks that are new, by their parameter or tuple of parameters.
 
     Raises:
-      ValueError: As there.
+      ValueError: As in `LayerCollection.auto_register_layers`.
     """
     return layer_collection.auto_register_layers(varlist, batch_size)
 

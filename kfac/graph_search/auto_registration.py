@@ -1,6 +1,7 @@
 """Automatic registration in one layer collection, tower after tower.
 
-Scans no tower twice, so that each tower's model function can ask for its own, or one call for all.
+No tower is scanned twice: each tower's model function may ask for its own scan, or one call scans
+all.
 Owned by `kfac.layer_collection.LayerCollection`.
 """
 
@@ -25,14 +26,14 @@ v1 = tf.compat.v1
 
 @final
 class AutoRegistration:
-    """Registers the layers of a model by looking at its graph, and remembers scanned towers."""
+    """Registers layers by scanning the graph, and remembers which towers were scanned."""
 
     def __init__(self, layers: LayerTable, losses: LossTable) -> None:
         """Scans nothing yet.
 
         Args:
-          layers: The table that layers are added to.
-          losses: The registered losses, which say where the towers are.
+          layers: Layer table to add layers to.
+          losses: Registered losses, from which the towers are found.
         """
         self._layers = layers
         self._losses = losses
@@ -43,15 +44,15 @@ class AutoRegistration:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The decision about each parameter, in the first tower."""
+        """Decision about each parameter, taken in the first tower."""
         return self._decisions
 
     def register(
         self, var_list: Sequence[Variable] | None = None, batch_size: Scalar | None = None
     ) -> dict[Parameters, FisherBlock]:
-        """Registers the layers between parameters and losses, in towers that were not scanned.
+        """Registers the layers between parameters and losses, in towers not scanned yet.
 
-        See `LayerCollection.auto_register_layers`, which has these arguments, results and errors.
+        Arguments, results and errors are those of `LayerCollection.auto_register_layers`.
         """
         self._scope.check_open("layers automatically")
         towers = self._inputs_by_tower()
@@ -89,7 +90,7 @@ class AutoRegistration:
         return [tf.nest.flatten([loss.inputs for loss in losses]) for losses in by_tower]
 
     def _scan(self, tower: Tower, batch_size: Scalar | None) -> None:
-        """Registers the layers of one more tower."""
+        """Registers the layers of one tower."""
         by_hand = [key for key in self._layers.blocks if key not in self._scanned]
         batch = Batch(tower.rows(), False) if batch_size is None else Batch(batch_size, True)
         plan = plan_tower(

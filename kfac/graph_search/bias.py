@@ -1,9 +1,10 @@
 """Biases: the parameter that is added to a layer's product, and the layer's output.
 
-Follows the result of a product of weights and inputs through the graph, as long as it goes to one
-place only, to the addition of a bias: on either side, of any of TensorFlow's kinds, after a change
-of shape or the addition of other terms. None of these changes the gradient, so that statistics of
-the gradient of the result are statistics of the bias, too. Called by matchers of linear layers.
+Follows the product of weights and inputs through the graph to the addition of a bias, as long as
+the product has one consumer only. The bias may be on either side of the sum, in any of TensorFlow's
+addition ops, after a reshape or after other terms were added. None of these ops changes the
+gradient, so statistics of the product's gradient are also those of the bias. Called by the matchers
+of linear layers.
 """
 
 import math
@@ -22,8 +23,8 @@ class Biased(NamedTuple):
 
     Attributes:
       bias: The parameter.
-      outputs: What to take gradients of: the sum, or if it has another shape than the product, or
-        other terms, the product.
+      outputs: Tensor to take gradients of: the sum; or the product, if the sum has another shape or
+        other terms.
       tensors: The bias as it is added, and the sum.
     """
 
@@ -38,10 +39,10 @@ def find_bias(
     """Returns the bias that is added to a product, or None.
 
     Args:
-      tower: The graph.
-      product: [batch, ..., channels], what weights and inputs give.
-      channels: Entries of a bias.
-      channels_first: Whether the product is [batch, channels, ...].
+      tower: Graph of the tower.
+      product: Product of weights and inputs, [batch, ..., channels].
+      channels: Number of entries of a bias.
+      channels_first: True if the product is [batch, channels, ...].
     """
     tensor = product
     while True:
@@ -70,7 +71,7 @@ def _have_equal_shapes(one: Tensor, other: Tensor) -> bool:
 
 
 def _is_bias(use: Use, bias: Tensor, channels: int | None, channels_first: bool) -> bool:
-    """Returns whether a term of a sum has one number per channel and no other axes."""
+    """Returns True if a term of a sum has one number per channel and no other axes."""
     if use.value.shape.rank is None or bias.shape.rank is None or None in bias.shape.as_list():
         return False
     sizes = bias.shape.as_list()

@@ -1,8 +1,8 @@
 """Recognises convolutions in one to three dimensions, and depthwise ones.
 
-TensorFlow makes a one-dimensional convolution a two-dimensional one with an axis of size 1, and
-some dilated ones ordinary ones on a part of the pixels at a time, between `SpaceToBatchND` and
-`BatchToSpaceND`. Both are undone here. Called by the table of matchers.
+TensorFlow turns a one-dimensional convolution into a two-dimensional one with an axis of size 1,
+and some dilated ones into ordinary ones on a part of the pixels at a time, between `SpaceToBatchND`
+and `BatchToSpaceND`. This module undoes both. Called by the table of matchers.
 """
 
 from typing import Any, NamedTuple
@@ -22,15 +22,15 @@ _CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class _Convolution(NamedTuple):
-    """A convolution as it was meant; spatial entries only.
+    """A convolution as the model's author wrote it; spatial entries only.
 
     Attributes:
       inputs: Images.
-      outputs: What the convolution gives.
-      strides: One per dimension.
-      dilations: One per dimension.
+      outputs: Result of the convolution.
+      strides: One stride per dimension.
+      dilations: One dilation per dimension.
       padding: "SAME" or "VALID".
-      channels_first: Whether channels are the second axis.
+      channels_first: True if channels are the second axis.
     """
 
     inputs: Tensor
@@ -47,24 +47,24 @@ class _Convolution(NamedTuple):
 
     @property
     def data_format(self) -> str:
-        """As `tf.nn.convolution` calls it."""
+        """Data format in the notation of `tf.nn.convolution`."""
         return (_CHANNELS_FIRST if self.channels_first else _CHANNELS_LAST)[self.rank]
 
     def all_axes(self, entries: tuple[int, ...]) -> tuple[int, ...]:
-        """Adds the entries of batch and channels to strides or dilations."""
+        """Returns strides or dilations with entries for batch and channels added."""
         return (1, 1, *entries) if self.channels_first else (1, *entries, 1)
 
 
 def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the convolutions that a `Conv2D` or `Conv3D` can be: without and with a bias.
+    """Returns the layers that a `Conv2D` or `Conv3D` can be: a convolution without and with a bias.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
       variable: The filter.
-      use: Where it goes in.
+      use: Op that the filter enters.
 
     Raises:
-      NotRegistrableError: It is none; says why.
+      NotRegistrableError: The op is no such layer; the message says why.
     """
     convolution = _understood(tower, variable, use)
     if _channels(convolution, use) != static_size(variable, -2):
@@ -96,15 +96,15 @@ def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchR
 
 
 def match_depthwise(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
-    """Returns the depthwise convolution that a `DepthwiseConv2dNative` is; it has no bias.
+    """Returns the layer that a `DepthwiseConv2dNative` is: a depthwise convolution without bias.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
       variable: The filter.
-      use: Where it goes in.
+      use: Op that the filter enters.
 
     Raises:
-      NotRegistrableError: It is none; says why.
+      NotRegistrableError: The op is no such layer; the message says why.
     """
     convolution = _understood(tower, variable, use)
     _channels(convolution, use)
@@ -146,10 +146,10 @@ def _seen(variable: Variable, use: Use, convolution: _Convolution) -> set[Tensor
 
 
 def _understood(tower: Tower, variable: Variable, use: Use) -> _Convolution:
-    """Undoes what TensorFlow made of a convolution.
+    """Returns the convolution as it was before TensorFlow rewrote it.
 
     Raises:
-      NotRegistrableError: It cannot be undone; says why.
+      NotRegistrableError: The rewriting cannot be undone; the message says why.
     """
     op = use.op
     if use.position != 1 or tower.is_of_variables(op.inputs[0]):
@@ -175,7 +175,7 @@ def _understood(tower: Tower, variable: Variable, use: Use) -> _Convolution:
 
 
 def _in_one_dimension(tower: Tower, convolution: _Convolution, use: Use) -> _Convolution:
-    """Takes out the axis of size 1 that was put in before the only dimension."""
+    """Removes the axis of size 1 that was inserted before the only dimension."""
     expanded, squeezed = convolution.inputs.op, tower.only_consumer(convolution.outputs)
     at = 2 if convolution.channels_first else 1
     is_expected = (
@@ -197,7 +197,7 @@ def _in_one_dimension(tower: Tower, convolution: _Convolution, use: Use) -> _Con
 
 
 def _dilated(tower: Tower, convolution: _Convolution, kernel: list[int], name: str) -> _Convolution:
-    """Takes out `SpaceToBatchND` and `BatchToSpaceND` around a convolution, if they are there."""
+    """Removes `SpaceToBatchND` and `BatchToSpaceND` around a convolution, if they are there."""
     before, after = convolution.inputs.op, tower.only_consumer(convolution.outputs)
     if before.type != "SpaceToBatchND":
         return convolution

@@ -1,4 +1,4 @@
-"""The scanner's decision about each parameter, with its reason, as text for people.
+"""The scanner's decision about each parameter and its reason, as readable text.
 
 Called by the scanner and by the layer collection, for its report.
 """
@@ -15,8 +15,9 @@ class Decision(NamedTuple):
 
     Attributes:
       params: The parameter, or the tuple of them.
-      text: What was recognised, or why nothing was.
-      is_expected: False if they belong to no known layer, and the user should know.
+      text: Layer that was recognised, or the reason why none was.
+      is_expected: False if the parameters belong to no known layer, so that the user should be
+        told.
     """
 
     params: Parameters
@@ -28,7 +29,7 @@ def decision_lines(decisions: Sequence[Decision]) -> list[str]:
     """Returns one line per decision.
 
     Args:
-      decisions: What was decided.
+      decisions: Decisions of the scanner.
     """
     return [f"{', '.join(names_of(d.params))}: {d.text}" for d in decisions]
 
@@ -37,7 +38,7 @@ def warning_text(decisions: Sequence[Decision]) -> str | None:
     """Returns a warning that names each parameter without a layer, or None if there is none.
 
     Args:
-      decisions: What was decided.
+      decisions: Decisions of the scanner.
     """
     lost = [decision for decision in decisions if not decision.is_expected]
     if not lost:

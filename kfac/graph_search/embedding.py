@@ -1,4 +1,4 @@
-"""Recognises embeddings: rows of a table [ids, size] that are looked up by number.
+"""Recognises embeddings: tables [ids, size] whose rows are looked up by id.
 
 Called by the table of matchers.
 """
@@ -18,12 +18,12 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     """Returns the embedding that a `Gather`, `GatherV2` or `ResourceGather` is.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
       variable: The table.
-      use: Where it goes in.
+      use: Op that the table enters.
 
     Raises:
-      NotRegistrableError: It is none; says why.
+      NotRegistrableError: The op is no such layer; the message says why.
     """
     op = use.op
     if variable.shape.rank != 2 or not _is_by_row(use):
@@ -31,7 +31,7 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
     ids = op.inputs[1]
     if _origin(ids).op.type in _REORDERED:
         raise NotRegistrableError(
-            f"is looked up in {op.name!r} by ids that were sorted out before, so it is unknown "
+            f"is looked up in {op.name!r} by ids that were reordered before, so it is unknown "
             "which example they belong to"
         )
     if ids.shape.rank is None:

@@ -1,8 +1,8 @@
 """Chooses among the matches, so that each parameter belongs to one layer.
 
-Three filters that take records by their parameters and return those that are left: what the user
-registered wins, linked parameters stay together, and of two matches at one place that which
-explains more. Called by the scanner.
+Three filters take records by parameters and return the records to keep. The user's registrations
+win; linked parameters stay together; and of two matches at one place, the one that explains more of
+the graph is kept. Called by the scanner.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,11 +21,11 @@ from kfac.graph_search.records import (
 def filter_user_registered_records(
     records: Records, user_registered_variables: Collection[Variable]
 ) -> Records:
-    """Leaves out matches with a parameter that was registered before.
+    """Removes matches with a parameter that the user has registered.
 
     Args:
       records: Matches by parameters.
-      user_registered_variables: What was registered.
+      user_registered_variables: Parameters that the user has registered.
     """
     taken = frozenset(variable.ref() for variable in user_registered_variables)
     return {key: value for key, value in records.items() if taken.isdisjoint(refs(key))}
@@ -34,7 +34,7 @@ def filter_user_registered_records(
 def filter_grouped_variable_records(
     records: Records, linked_groups: Iterable[Collection[Variable]]
 ) -> Records:
-    """Leaves out matches that have a part of a linked group, or a group and more.
+    """Removes matches that cut through a linked group, or hold a group and further parameters.
 
     Args:
       records: Matches by parameters.
@@ -49,7 +49,7 @@ def filter_grouped_variable_records(
 
 
 def filter_subgraph_records(records: Records) -> Records:
-    """Leaves out matches that another one with a common parameter contains, and more.
+    """Removes matches that are a proper part of another match with a common parameter.
 
     Args:
       records: Matches by parameters.
@@ -61,7 +61,8 @@ def filter_subgraph_records(records: Records) -> Records:
             by_tensor.setdefault(_key(tensor), []).append(record)
     left = []
     for record in everything:
-        # What contains a match has all of its tensors: the rarest of them is enough to find it.
+        # A match that contains another one has all its tensors. So it is found by the rarest of
+        # them.
         others = min((by_tensor[_key(t)] for t in record.tensor_set), key=len, default=[])
         if not any(_contains(other, record) for other in others):
             left.append(record)

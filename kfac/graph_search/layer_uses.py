@@ -1,7 +1,7 @@
 """Numbers of uses of a layer per example, from shapes.
 
-The axes of a layer's inputs in front of the features hold examples, and may hold uses too, such as
-steps in time or pixels: as axes of their own, or folded into the examples. Called by registration.
+The axes of a layer's inputs before the features hold examples. They may also hold uses, such as
+steps in time or pixels: as further axes, or folded into the examples. Called by registration.
 """
 
 import math
@@ -17,8 +17,8 @@ class Place(NamedTuple):
     """One place in the graph where a layer is applied.
 
     Attributes:
-      leading: Static sizes of all axes of the layer's inputs but those of an example.
-      what: The op, for messages.
+      leading: Static sizes of all axes of the layer's inputs, except the axes of one example.
+      what: Name of the op, for messages.
     """
 
     leading: Sequence[int | None]
@@ -29,8 +29,8 @@ class Batch(NamedTuple):
     """The number of examples in a tower.
 
     Attributes:
-      size: An int or an int Tensor []; None if unknown.
-      is_given: Whether the user said so; otherwise it is the rows of the losses' inputs.
+      size: Number of examples, an int or an int Tensor []; None if unknown.
+      is_given: True if the user passed it; False if it is the number of rows of the losses' inputs.
     """
 
     size: Scalar | None = None
@@ -43,25 +43,25 @@ class Batch(NamedTuple):
 
 
 def has_unknown_uses(leading: Sequence[int | None]) -> bool:
-    """Returns whether more than the number of examples is unknown.
+    """Returns True if the number of examples is not the only unknown size.
 
     Args:
-      leading: Static sizes of all axes of a layer's inputs but that of features.
+      leading: Static sizes of all axes of a layer's inputs, except the axis of features.
     """
     return sum(size is None for size in leading) > 1
 
 
 def uses_by_place(places: Sequence[Place], batch: Batch) -> list[int]:
-    """Returns how often a layer is applied to an example, in each of its places.
+    """Returns the number of uses per example, for each place of a layer.
 
-    A place whose rows are a multiple of the examples has so many uses. The losses may also have
-    more rows than the layer, as where those of real and of generated images are concatenated. Then
-    each place is one use, if the rows of all places add up to the examples, or if each place's
+    A place whose rows are k times the examples has k uses. The losses may also have more rows than
+    the layer, for example if the losses of real and of generated images are concatenated. Then each
+    place is one use, if the rows of all places add up to the examples, or if the rows of each place
     divide them.
 
     Args:
-      places: Where the layer is applied. At most one size of each is unknown.
-      batch: How many examples there are.
+      places: Places where the layer is applied, each with one unknown size at most.
+      batch: Number of examples.
 
     Raises:
       ValueError: The user's batch size does not divide the rows.
@@ -73,7 +73,7 @@ def uses_by_place(places: Sequence[Place], batch: Batch) -> list[int]:
 
 
 def _are_parts(places: Sequence[Place], batch: Batch) -> bool:
-    """Returns whether all places have only a part of the examples each."""
+    """Returns True if each place has only a part of the examples."""
     examples, sizes = batch.static, [_known(place.leading) for place in places]
     is_static = all(len(s) == len(p.leading) for s, p in zip(sizes, places, strict=True))
     if examples is None or not is_static or (batch.is_given and len(places) == 1):
@@ -90,13 +90,13 @@ def _known(sizes: Sequence[int | None]) -> list[int]:
 
 
 def uses_per_example(leading: Sequence[int | None], batch: Batch, what: str) -> int:
-    """Returns how often a layer is applied to an example.
+    """Returns the number of times that a layer is applied to an example.
 
     Args:
-      leading: Static sizes of all axes of its inputs but that of features, in any order; one of
-        them may be unknown.
-      batch: How many examples there are.
-      what: The op, for messages.
+      leading: Static sizes of all axes of its inputs except that of features, in any order; one may
+        be unknown.
+      batch: Number of examples.
+      what: Name of the op, for messages.
 
     Raises:
       ValueError: The user's batch size does not divide the rows.
@@ -109,8 +109,8 @@ def uses_per_example(leading: Sequence[int | None], batch: Batch, what: str) -> 
     if batch.static is None:
         if batch.size is not None:
             raise NotRegistrableError(
-                f"is applied in {what} to {rows} rows, always, while the batch has any number; "
-                "rows are then not examples"
+                f"is always applied in {what} to {rows} rows, but the size of the batch varies, "
+                "so rows are not examples"
             )
         return math.prod(known[1:])
     if rows % batch.static == 0:

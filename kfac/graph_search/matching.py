@@ -1,8 +1,7 @@
 """Tries all matchers on all uses of all parameters of a tower.
 
-Which op is whose business is in one table. A use that no matcher understands, or a matcher
-refuses, is a reason why its parameter cannot be registered as part of a layer. Called by the
-scanner.
+One table maps types of ops to matchers. A parameter cannot be registered as part of a layer if one
+of its uses has no matcher, or is refused by it. Called by the scanner.
 """
 
 import types
@@ -49,7 +48,7 @@ _KINDS: Mapping[str, str] = types.MappingProxyType(
         **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), "function"),
     }
 )
-"""Types of ops that have others inside."""
+"""Types of ops that contain other ops."""
 
 
 class Matches(NamedTuple):
@@ -57,8 +56,8 @@ class Matches(NamedTuple):
 
     Attributes:
       records: All matches, in the order of parameters and of their uses.
-      refusals: By the reference of a parameter, why some use of it is no layer.
-      additions: By the reference of a parameter, where it is added to something.
+      refusals: Reason why some use of a parameter is no layer, by the parameter's reference.
+      additions: Op that adds a parameter to something, by the parameter's reference.
     """
 
     records: list[MatchRecord]
@@ -67,10 +66,10 @@ class Matches(NamedTuple):
 
 
 def find_matches(tower: Tower) -> Matches:
-    """Returns everything in a tower that looks like a layer.
+    """Returns all places in a tower that look like a layer.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
     """
     found = Matches([], {}, {})
     for variable in tower.variables:

@@ -1,7 +1,7 @@
 """Recognises dense layers: products of a tensor [..., inputs] with a weight [inputs, outputs].
 
-As `MatMul`, `BatchMatMul` of any version, or `Einsum`; with a bias or without. Called by the table
-of matchers.
+The op is a `MatMul`, a `BatchMatMul` of any version, or an `Einsum`; the layer may have a bias.
+Called by the table of matchers.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ class _Inputs(NamedTuple):
     """The inputs of a layer.
 
     Attributes:
-      tensor: [..., inputs], or a function that makes it.
-      leading: Static sizes of the axes that are not inputs, as far as known.
+      tensor: Tensor [..., inputs], or a function that makes it.
+      leading: Static sizes of the axes other than inputs; None where unknown.
     """
 
     tensor: Tensor | Callable[[], Tensor]
@@ -35,12 +35,12 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
     """Returns the dense layers that a `MatMul` or `BatchMatMul` can be.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
       variable: The weight.
-      use: Where it goes in.
+      use: Op that the weight enters.
 
     Raises:
-      NotRegistrableError: It is none; says why.
+      NotRegistrableError: The op is no such layer; the message says why.
     """
     op = use.op
     flips = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
@@ -69,7 +69,7 @@ def match_product(tower: Tower, variable: Variable, use: Use) -> list[MatchRecor
 
 
 def _before_folding(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Returns what [..., inputs] was before its leading axes were made one, if they were."""
+    """Returns the tensor [..., inputs] from before its leading axes were folded into one."""
     if inputs.op.type != "Reshape":
         return inputs
     source = inputs.op.inputs[0]
@@ -87,15 +87,15 @@ def _before_folding(inputs: Tensor, weight: Tensor) -> Tensor:
 def match_einsum(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]:
     """Returns the dense layers that an `Einsum` can be: ...i,io->...o, in any letters.
 
-    The weight may have several axes of inputs, but one of outputs.
+    The weight may have several axes of inputs, but only one of outputs.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
       variable: The weight.
-      use: Where it goes in.
+      use: Op that the weight enters.
 
     Raises:
-      NotRegistrableError: It is none; says why.
+      NotRegistrableError: The op is no such layer; the message says why.
     """
     equation = use.op.get_attr("equation").decode().replace(" ", "")
     terms, _, result = equation.partition("->")
@@ -144,7 +144,7 @@ def _is_dense(inputs: str, weight: str, result: str) -> bool:
 
 
 def _records(tower: Tower, variable: Variable, use: Use, inputs: _Inputs) -> list[MatchRecord]:
-    """Returns the layer without a bias, and the layer with its bias if it has one."""
+    """Returns the layer without a bias and, if a bias follows, the layer with it."""
     op, product = use.op, use.op.outputs[0]
     outputs = static_size(use.value, -1)
     seen = {variable.op.outputs[0], use.value, product}

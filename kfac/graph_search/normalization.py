@@ -4,8 +4,9 @@
     y = x∘m + (β − μ∘m), with m = s∘γ       (`tf.nn.batch_normalization`, Keras)
     y = FusedBatchNorm(x, γ, β)
 
-In the second form the normalized x, which is (x − μ)∘s, is not in the graph; in the third it is
-not for all γ. A function that makes it is returned instead. Called by the table of matchers.
+In the second form, the graph does not have the normalized x, which is (x − μ)∘s. In the third form,
+it has the normalized x only for some γ. So these forms return a function that makes it. Called by
+the table of matchers.
 """
 
 from collections.abc import Callable
@@ -24,13 +25,13 @@ _SUMS = frozenset({"Add", "AddV2"})
 
 
 class _Affine(NamedTuple):
-    """A tensor that is scaled and perhaps shifted.
+    """A tensor that is scaled, and shifted if there is a β.
 
     Attributes:
       inputs: x, normalized; or a function that makes it.
       outputs: y.
-      shift: β, if there is one that is a parameter.
-      tensors: Tensors that were looked at.
+      shift: β, if it exists and is a parameter.
+      tensors: Tensors that the match covers.
     """
 
     inputs: Tensor | Callable[[], Tensor]
@@ -43,12 +44,12 @@ def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]
     """Returns the scale and shift that a `Mul` can belong to: without and with the shift.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
       variable: The scale γ.
-      use: Where it goes in.
+      use: Op that the scale enters.
 
     Raises:
-      NotRegistrableError: It is none; says why.
+      NotRegistrableError: The op is no such layer; the message says why.
     """
     op = use.op
     other, product = op.inputs[1 - use.position], op.outputs[0]
@@ -56,7 +57,7 @@ def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]
         raise NotRegistrableError(f"is multiplied with another parameter in {op.name!r}")
     affine = _unfused_norm(tower, other, product) or _plain(tower, other, product)
     if affine is None or not _broadcasts(variable, use.value, affine.outputs):
-        raise NotRegistrableError(f"is multiplied in {op.name!r} with what is no example's data")
+        raise NotRegistrableError(f"is multiplied in {op.name!r}, but does not scale each example")
     return _records(tower, variable, use, affine)
 
 
@@ -75,7 +76,7 @@ def _records(tower: Tower, variable: Variable, use: Use, affine: _Affine) -> lis
 
 
 def _plain(tower: Tower, x: Tensor, product: Tensor) -> _Affine | None:
-    """Looks for y = x∘γ, perhaps + β."""
+    """Returns the match of y = x∘γ or y = x∘γ + β, or None."""
     if x.shape.rank is None or x.shape.as_list() != product.shape.as_list():
         return None
     if tower.is_of_variables(x) or not tower.is_by_example(x):
@@ -90,7 +91,7 @@ def _plain(tower: Tower, x: Tensor, product: Tensor) -> _Affine | None:
 
 
 def _unfused_norm(tower: Tower, s: Tensor, m: Tensor) -> _Affine | None:
-    """Looks for y = x∘m + (β − μ∘m), or the same without β."""
+    """Returns the match of y = x∘m + (β − μ∘m) or y = x∘m − μ∘m, or None."""
     taken = tower.subgraph.consumers(m)
     if len(taken) != 2 or any(use.op.type != "Mul" for use in taken):
         return None
@@ -109,10 +110,10 @@ class _Offset(NamedTuple):
     """The term added to x∘m in a normalization: β − μ∘m, or −μ∘m.
 
     Attributes:
-      offset: It.
+      offset: The term.
       shift: β, if there is one.
       mean: μ.
-      tensors: Tensors that were looked at.
+      tensors: Tensors that the match covers.
     """
 
     offset: Tensor
@@ -122,7 +123,7 @@ class _Offset(NamedTuple):
 
 
 def _shifted_mean(tower: Tower, of_mean: Use) -> _Offset | None:
-    """Follows μ∘m or −μ∘m to what is added to x∘m."""
+    """Returns the term added to x∘m, found by following μ∘m or −μ∘m."""
     mean, product = of_mean.op.inputs[1 - of_mean.position], of_mean.op.outputs[0]
     is_negative = mean.op.type == "Neg"
     mean = mean.op.inputs[0] if is_negative else mean
@@ -148,7 +149,7 @@ def _normalize(x: Tensor, mean: Tensor, s: Tensor, where: Operation) -> Callable
 
 
 def _broadcasts(variable: Variable, value: Tensor, result: Tensor, has_batch: bool = True) -> bool:
-    """Returns whether a use broadcasts a parameter to each example and keeps its shape."""
+    """Returns True if a use broadcasts a parameter to each example and keeps its shape."""
     if value.shape.rank is None or result.shape.rank is None:
         return False
     sizes, own = value.shape.as_list(), variable.shape.as_list()
@@ -165,12 +166,12 @@ def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRe
     """Returns the scale and shift of a `FusedBatchNorm` of any version.
 
     Args:
-      tower: The graph.
+      tower: Graph of the tower.
       variable: The scale or the shift.
-      use: Where it goes in.
+      use: Op that the parameter enters.
 
     Raises:
-      NotRegistrableError: It is none; says why.
+      NotRegistrableError: The op is no such layer; the message says why.
     """
     op = use.op
     scale, shift = (tower.variable_of(tensor) for tensor in op.inputs[1:3])
@@ -192,7 +193,7 @@ def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRe
 
 
 def _renormalized(op: Operation) -> Tensor:
-    """Returns what a batch normalization gives with scale 1 and shift 0."""
+    """Returns the result of a batch normalization with scale 1 and shift 0."""
     x, scale, shift, *moments = op.inputs
     is_training = op.get_attr("is_training")
     mean, variance = (None, None) if is_training else moments

@@ -1,6 +1,6 @@
-"""Plans of registration: which layer some parameters are, and the tensors around it.
+"""Plans of registration: the layer that some parameters form, and the tensors around it.
 
-A plan is made before anything is registered, from matches in the graph. It then registers its layer
+A plan is made from matches in the graph before anything is registered. Later it registers its layer
 in a layer table. Made by `kfac.graph_search.registration` and by the scanner.
 """
 
@@ -26,11 +26,11 @@ TensorSource = Tensor | Callable[[], Tensor]
 
 
 class Folded(NamedTuple):
-    """A tensor [..., size] that is to be made [rows, size].
+    """A tensor [..., size] to be reshaped to [rows, size].
 
     Attributes:
       tensor: The tensor, or a function that makes it.
-      size: Of the last axis; None for ids, which are to be made [rows].
+      size: Size of the last axis; None for ids, which are reshaped to [rows].
     """
 
     tensor: TensorSource
@@ -41,7 +41,7 @@ class CountedUses(NamedTuple):
     """The number of uses of a layer as a tensor: rows per example.
 
     Attributes:
-      inputs: The layer's inputs, in all its places.
+      inputs: Inputs of the layer, in all its places.
       batch_size: Number of examples.
     """
 
@@ -51,14 +51,14 @@ class CountedUses(NamedTuple):
 
 @final
 class PlannedTensors:
-    """Makes the tensors that the plans of one tower need, equal ones once."""
+    """Makes the tensors that the plans of one tower need; folds each tensor only once."""
 
     def __init__(self) -> None:
         """Makes nothing yet."""
         self._folded: dict[Any, Tensor] = {}
 
     def get(self, source: TensorSource) -> Tensor:
-        """Returns a tensor, or calls the function that makes it.
+        """Returns a tensor; calls its function if it is given as one.
 
         Args:
           source: A tensor or a function.
@@ -85,7 +85,7 @@ class PlannedTensors:
         """Returns a number of uses, an int or an int Tensor [].
 
         Args:
-          uses: The number, or what it is computed from.
+          uses: A number, or the tensors that it is computed from.
         """
         if isinstance(uses, int):
             return uses
@@ -104,7 +104,7 @@ def _folded(tensor: Tensor, size: int | None) -> Tensor:
 
 
 class Plan(Protocol):
-    """The way in which the parameters of one layer are to be registered."""
+    """A way to register the parameters of one layer."""
 
     def register(
         self, layers: LayerTable, params: Parameters, reuse: bool | str, tensors: PlannedTensors
@@ -112,21 +112,21 @@ class Plan(Protocol):
         """Registers the layer, or one more tower of it.
 
         Args:
-          layers: The table to add it to.
-          params: Its parameter, or a tuple of them.
+          layers: Layer table to add the layer to.
+          params: The layer's parameter, or a tuple of its parameters.
           reuse: As in all functions that register a layer.
-          tensors: Makes its tensors.
+          tensors: Maker of the layer's tensors.
         """
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class DensePlan:
-    """A dense layer or an embedding in one place, with one use.
+    """A dense layer or an embedding that is applied in one place, once per example.
 
     Attributes:
-      inputs: What enters the layer.
-      outputs: What leaves it.
+      inputs: Inputs of the layer.
+      outputs: Outputs of the layer.
       dense_inputs: False for an embedding, whose inputs are ids.
     """
 
@@ -150,11 +150,11 @@ class RepeatedDensePlan:
     """A dense layer or an embedding with several uses.
 
     Attributes:
-      inputs: What enters the layer, in each of its places.
-      outputs: What leaves it there.
+      inputs: Inputs of the layer, in each of its places.
+      outputs: Outputs of the layer, in each of its places.
       dense_inputs: False for an embedding, whose inputs are ids.
       num_uses: Number of uses in all places together.
-      unordered: Whether uses and examples are in any order.
+      unordered: True if uses and examples are rows in any order.
     """
 
     inputs: Sequence[Folded]
@@ -182,12 +182,12 @@ class RepeatedDensePlan:
 @final
 @dataclasses.dataclass(frozen=True)
 class SinglePlan:
-    """A layer in one place, whose match has all arguments of the function that registers it.
+    """A layer in one place, with all arguments of the function that registers it.
 
     Attributes:
-      function: Such as `register_conv2d`, of `kfac.registration`.
-      inputs: What enters the layer.
-      outputs: What leaves it.
+      function: Function of `kfac.registration`, such as `register_conv2d`.
+      inputs: Inputs of the layer.
+      outputs: Outputs of the layer.
       settings: The other arguments, such as the geometry of a convolution.
     """
 
@@ -210,8 +210,8 @@ class RepeatedConvPlan:
     """A two-dimensional convolution with several uses.
 
     Attributes:
-      inputs: What enters the layer, in each of its places.
-      outputs: What leaves it there.
+      inputs: Inputs of the layer, in each of its places.
+      outputs: Outputs of the layer, in each of its places.
       num_uses: Number of uses in all places together.
       geometry: Strides, padding, data format and dilations.
     """
@@ -239,7 +239,7 @@ class RepeatedConvPlan:
 @final
 @dataclasses.dataclass(frozen=True)
 class GenericPlan:
-    """A parameter that is in no known layer.
+    """A parameter that belongs to no known layer.
 
     Attributes:
       batch_size: Number of examples.

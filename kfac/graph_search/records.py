@@ -1,7 +1,7 @@
 """Match records: parameters, the tensors around them, and the kind of layer.
 
-Plain values that the other files of this package hand to each other: matchers make them, filters
-choose among them, registration reads them.
+Plain values that the modules of this package hand to each other: matchers make them, filters choose
+among them, and registration reads them.
 """
 
 import dataclasses
@@ -30,14 +30,14 @@ class MatchRecord:
     """One place in the graph that looks like a layer.
 
     Attributes:
-      record_type: What it looks like.
-      params: Its parameter, or a tuple of them.
-      tensor_set: All tensors that were looked at. Of two matches at one place, that with more of
-        them explains more.
-      data: Arguments for the registration: "inputs" and "outputs", which may be functions that
-        make the tensor, and those of convolutions.
-      order: Place of its op in the graph, for the order of several uses.
-      description: What was seen, for the report.
+      record_type: Kind of layer that the place looks like.
+      params: The layer's parameter, or a tuple of its parameters.
+      tensor_set: All tensors that the match covers. Of two matches at one place, the one with more
+        tensors explains more.
+      data: Arguments for the registration: "inputs" and "outputs", each a tensor or a function that
+        makes it, and the settings of convolutions.
+      order: Position of its op in the graph, to order several uses.
+      description: Readable description of the match, for the report.
     """
 
     record_type: RecordType
@@ -53,11 +53,11 @@ Records = Mapping[Parameters, Sequence[MatchRecord]]
 
 
 class AmbiguousRegistrationError(ValueError):
-    """A parameter could belong to several layers, or what it needs is unknown."""
+    """A parameter could belong to several layers, or something that it needs is unknown."""
 
 
 class NotRegistrableError(ValueError):
-    """The reason why something that was recognised cannot be registered as such."""
+    """The reason why a recognised op cannot be registered as the layer that it looks like."""
 
 
 def ensure_sequence(value: Any) -> Any:
@@ -66,12 +66,12 @@ def ensure_sequence(value: Any) -> Any:
 
 
 def names_of(params: Parameters) -> tuple[str, ...]:
-    """Returns the names of parameters: how they are ordered, and how messages call them."""
+    """Returns the names of parameters, by which they are sorted and shown in messages."""
     return tuple(param.op.name for param in as_tuple(params))
 
 
 def group(records: Sequence[MatchRecord]) -> dict[Parameters, list[MatchRecord]]:
-    """Returns matches by their parameters, in order of names; those of one key by their place."""
+    """Returns matches by parameters, sorted by name; matches of one key are sorted by position."""
     by_key: dict[Parameters, list[MatchRecord]] = {}
     for record in sorted(records, key=lambda r: (names_of(r.params), r.order)):
         by_key.setdefault(record.params, []).append(record)
@@ -79,5 +79,5 @@ def group(records: Sequence[MatchRecord]) -> dict[Parameters, list[MatchRecord]]
 
 
 def refs(params: Parameters) -> frozenset[Any]:
-    """Returns parameters as a set that can be compared with others."""
+    """Returns the references of parameters, which can be compared with those of others."""
     return frozenset(param.ref() for param in as_tuple(params))

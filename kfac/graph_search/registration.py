@@ -1,7 +1,7 @@
 """Registers matches in a layer collection, as the layers that they look like.
 
-Several matches of the same parameters are one layer that is applied several times. One table says
-which kind of match is planned by which function. Called by the scanner.
+Several matches of the same parameters are one layer that is applied several times. One table maps
+each kind of match to the function that plans it. Called by the scanner.
 """
 
 import types
@@ -38,7 +38,7 @@ from kfac.registration.layer_table import LayerTable
 
 
 class HasLayers(Protocol):
-    """A layer collection, as far as matches are registered in it."""
+    """A layer collection that matches can be registered in."""
 
     @property
     def layer_table(self) -> LayerTable:
@@ -54,10 +54,10 @@ def register_records(
     """Registers matches, in the order of the names of their parameters.
 
     Args:
-      layer_collection: The layer collection to register them in.
+      layer_collection: Layer collection to register the matches in.
       record_list_dict: Matches by parameter or tuple of parameters, no parameter in two keys.
       reuse: As in all functions that register a layer.
-      batch_size: Number of examples; None means that the first axis tells.
+      batch_size: Number of examples; None reads it from the first axis.
 
     Returns:
       The blocks of these layers by their parameters.
@@ -81,7 +81,7 @@ def register_plans(layers: LayerTable, plans: Mapping[Parameters, Plan], reuse: 
     """Registers planned layers, in the order of the plans.
 
     Args:
-      layers: The table to add them to.
+      layers: Layer table to add the layers to.
       plans: Plans by parameter or tuple of parameters.
       reuse: As in all functions that register a layer.
     """
@@ -94,14 +94,15 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
     """Returns the plan of a layer.
 
     Args:
-      params: Its parameter, or a tuple of them.
-      records: Its matches, in the order in which the graph was built.
-      batch: How many examples there are.
+      params: The layer's parameter, or a tuple of its parameters.
+      records: Matches of the layer, in the order in which the graph was built.
+      batch: Number of examples.
 
     Raises:
       ValueError: Matches are of several kinds, or of a kind that can be applied only once, or the
         batch size does not divide the rows.
-      NotRegistrableError: The layer cannot be registered as what it looks like; says why.
+      NotRegistrableError: The layer cannot be registered as what it looks like; the message says
+        why.
     """
     kinds = {record.record_type for record in records}
     name = ", ".join(names_of(params))
@@ -115,7 +116,7 @@ def plan_registration(params: Parameters, records: Sequence[MatchRecord], batch:
 
 
 def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
-    """A dense layer or an embedding, once or several times."""
+    """Returns the plan of a dense layer or an embedding, applied once or several times."""
     is_embedding = records[0].record_type is RecordType.embedding
     size = None if is_embedding else as_tuple(params)[0].shape[:-1].num_elements()
     if size is not None and isinstance(params, tuple):
@@ -132,7 +133,7 @@ def _dense(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> 
 
 
 def _uses(places: Sequence[Place], inputs: Sequence[Folded], batch: Batch) -> int | CountedUses:
-    """Returns how often a dense layer is applied to an example, in all its places together."""
+    """Returns the number of times a dense layer is applied to an example, over all its places."""
     if not any(has_unknown_uses(place.leading) for place in places):
         return sum(uses_by_place(places, batch))
     if batch.size is None:
@@ -144,7 +145,7 @@ def _uses(places: Sequence[Place], inputs: Sequence[Folded], batch: Batch) -> in
 
 
 def _has_unknown_split(places: Sequence[Place], uses: int | CountedUses) -> bool:
-    """Returns whether some of several places have several uses, and some an unknown size."""
+    """Returns True if some of several places have several uses, and some an unknown size."""
     is_static = all(None not in place.leading for place in places)
     return len(places) > 1 and uses != len(places) and not is_static
 
@@ -158,7 +159,7 @@ def _leading(record: MatchRecord) -> Sequence[int | None]:
 
 
 def _convolution(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
-    """A convolution; a two-dimensional one also several times."""
+    """Returns the plan of a convolution; a two-dimensional one may be applied several times."""
     places = [_place_of_rows(record) for record in records]
     uses = uses_by_place(places, batch)
     first = records[0]
@@ -190,12 +191,12 @@ def _single(function: Callable[..., None], record: MatchRecord) -> SinglePlan:
 
 
 def _settings(record: MatchRecord) -> dict[str, Any]:
-    """Returns the arguments of a match beside its tensors, such as strides."""
+    """Returns the arguments of a match other than its tensors, such as strides."""
     return {k: v for k, v in record.data.items() if k not in {"inputs", "outputs"}}
 
 
 def _depthwise(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
-    """A depthwise convolution that is applied once."""
+    """Returns the plan of a depthwise convolution, which is applied once."""
     uses = sum(uses_by_place([_place_of_rows(record) for record in records], batch))
     if uses > 1:
         raise NotRegistrableError(f"is the filter of a depthwise convolution, {uses} times")
@@ -203,7 +204,7 @@ def _depthwise(params: Parameters, records: Sequence[MatchRecord], batch: Batch)
 
 
 def _scale_and_shift(params: Parameters, records: Sequence[MatchRecord], batch: Batch) -> Plan:
-    """Scale and shift that is applied once."""
+    """Returns the plan of a scale and shift, which is applied once."""
     if len(records) > 1 and records[0].record_type is RecordType.batch_norm:
         raise NotRegistrableError(f"scales and shifts {len(records)} tensors")
     if len(records) > 1:

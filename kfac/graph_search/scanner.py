@@ -1,8 +1,8 @@
 """Decides which layers the parameters of one tower are registered as.
 
-    uses of parameters → matches → filters → plans, and generic for what is left
+    uses of parameters → matches → filters → plans, and generic plans for the rest
 
-Builds and registers nothing. Called by `kfac.graph_search.auto_registration`.
+Adds no ops and registers nothing. Called by `kfac.graph_search.auto_registration`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,15 +34,15 @@ from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]
-"""Parameters that are one layer, with its approximation; see `define_linked_parameters`."""
+"""Parameters that form one layer, with its approximation; see `define_linked_parameters`."""
 
 
 class TowerPlan(NamedTuple):
     """The layers of a tower, and the reason for each.
 
     Attributes:
-      plans: By parameter or tuple of parameters, in the order of their names.
-      decisions: The same for people, with the parameters that are not registered.
+      plans: Plans by parameter or tuple of parameters, sorted by name.
+      decisions: Readable reasons for the plans, and for parameters that are not registered.
     """
 
     plans: dict[Parameters, Plan]
@@ -58,18 +58,18 @@ def plan_tower(
     """Decides about all parameters of a tower that the user has not registered.
 
     Args:
-      tower: The graph.
-      registered: What the user has registered.
-      linked_groups: Parameters that are one layer, with its approximation. A group of one
-        parameter that is no layer becomes generic, with that approximation.
-      batch: How many examples there are.
+      tower: Graph of the tower.
+      registered: Parameters that the user has registered.
+      linked_groups: Parameters that form one layer, with its approximation. A parameter that is
+        linked alone and belongs to no layer becomes generic, with that approximation.
+      batch: Number of examples.
 
     Raises:
-      AmbiguousRegistrationError: A parameter could belong to two layers, or parameters are left
-        that need a batch size, which is unknown.
-      ValueError: A linked group of several parameters is no layer; a parameter that is linked
-        alone becomes generic, which does not have its approximation; or the same parameters are
-        layers of several kinds, or are used more often than such a layer can be.
+      AmbiguousRegistrationError: A parameter could belong to two layers; or parameters without a
+        layer need a batch size, and it is unknown.
+      ValueError: A linked group of several parameters is no layer; a parameter that is linked alone
+        becomes generic, which does not have its approximation; the same parameters are layers of
+        several kinds; or they are used more often than such a layer can be.
     """
     matches = find_matches(tower)
     reasons = _first_reasons(tower, matches)
@@ -93,7 +93,7 @@ def plan_tower(
 
 
 def _first_reasons(tower: Tower, matches: Matches) -> dict[Any, str]:
-    """Returns for each parameter why it may end up in no layer."""
+    """Returns a reason for each parameter, used if it ends up in no layer."""
     reasons = {v.ref(): "is in no layer that has all its parameters" for v in tower.variables}
     for ref, where in matches.additions.items():
         reasons[ref] = f"is added in {where!r}, but is the bias of no known layer"
@@ -120,7 +120,7 @@ def _filtered(
 
 
 def _complete(tower: Tower, records: Records, reasons: dict[Any, str]) -> Records:
-    """Returns the matches of parameters all of whose uses were recognised."""
+    """Returns the matches of parameters whose uses were all recognised."""
     complete = {}
     for params, of_key in records.items():
         more = [v.op.name for v in as_tuple(params) if len(tower.uses(v)) > len(of_key)]
@@ -133,7 +133,7 @@ def _complete(tower: Tower, records: Records, reasons: dict[Any, str]) -> Record
 
 
 def _planned(records: Records, batch: Batch, reasons: dict[Any, str]) -> dict[Parameters, Plan]:
-    """Returns the plans of layers, in the order of their names."""
+    """Returns the plans of layers, sorted by name."""
     plans = {}
     for params in sorted(records, key=names_of):
         try:
@@ -144,7 +144,7 @@ def _planned(records: Records, batch: Batch, reasons: dict[Any, str]) -> dict[Pa
 
 
 def _seen(matches: Sequence[MatchRecord]) -> str:
-    """Returns what a layer was taken for, and by what."""
+    """Returns a text that says which layer was seen, and at which op."""
     others = f" and {len(matches) - 1} more" if len(matches) > 1 else ""
     return f"{matches[0].record_type.value}, by {matches[0].description}{others}"
 
@@ -171,16 +171,15 @@ def _check_linked(
         if is_lost and len(members) > 1:
             names = ", ".join(sorted(v.op.name for v in linked))
             raise ValueError(
-                f"Cannot register layers automatically: what is in linked group ({names}) was not "
-                "matched as one layer. Link exactly the parameters of one layer, or register it "
-                "by hand."
+                f"Cannot register layers automatically: linked group ({names}) was not matched as "
+                "one layer. Link exactly the parameters of one layer, or register it by hand."
             )
 
 
 def _explain_linked_alone(
     left: Collection[Variable], linked_groups: LinkedGroups, reasons: dict[Any, str]
 ) -> None:
-    """Adds to the reasons of parameters that are linked alone, and checks their approximation."""
+    """Extends the reasons of parameters that are linked alone, and checks their approximation."""
     alone = {refs(tuple(g)): approx for g, approx in linked_groups.items() if len(g) == 1}
     for variable in left:
         key = refs(variable)

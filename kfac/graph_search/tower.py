@@ -1,6 +1,7 @@
-"""One tower's part of the graph, and which of its tensors are the numbers of which parameter.
+"""One tower's part of the graph, and the tensors that carry each parameter's numbers.
 
-Everything that matchers ask about the graph. Made once per tower, in time linear in its size.
+Answers all questions of the matchers about the graph. Made once per tower, in time linear in its
+size.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,17 +21,17 @@ class Tower:
     """The ops between parameters and the inputs of the losses of one tower.
 
     Attributes:
-      subgraph: These ops, and what else the losses depend on.
-      variables: The parameters that the losses depend on, in the order given.
-      unreached: The other ones.
+      subgraph: All ops that the losses depend on.
+      variables: Parameters that the losses depend on, in the given order.
+      unreached: Parameters that the losses do not depend on.
     """
 
     def __init__(self, loss_inputs: Sequence[Tensor], variables: Iterable[Variable]) -> None:
         """Walks through the graph.
 
         Args:
-          loss_inputs: What the tower's losses are computed from.
-          variables: The parameters to be found.
+          loss_inputs: Inputs of the tower's losses.
+          variables: Parameters to look for.
         """
         self.subgraph = SubGraph(loss_inputs)
         self._loss_inputs = tuple(loss_inputs)
@@ -48,28 +49,28 @@ class Tower:
         self._of_variables = _of_variables(members, self._is_data)
 
     def uses(self, variable: Variable) -> list[Use]:
-        """Returns where a parameter is used, in the order in which the graph was built."""
+        """Returns the uses of a parameter, in the order in which the graph was built."""
         return sorted(self._uses[variable.ref()], key=lambda use: self.order(use.op))
 
     def variable_of(self, tensor: Tensor) -> Variable | None:
-        """Returns the parameter whose numbers a tensor is, or None."""
+        """Returns the parameter that a tensor is a copy of, or None."""
         return self._owners.get(tensor.ref())
 
     def order(self, op: Operation) -> int:
-        """Returns the place of an op in the graph."""
+        """Returns the position of an op in the graph."""
         return self._order[op]
 
     def only_consumer(self, tensor: Tensor) -> Use | None:
-        """Returns where a tensor goes in, or None if that is several places, none, or a loss."""
+        """Returns the only use of a tensor; None if it has none, several, or is used by a loss."""
         found = self.subgraph.consumers(tensor)
         return found[0] if len(found) == 1 and tensor.ref() not in self._ends else None
 
     def is_of_variables(self, tensor: Tensor) -> bool:
-        """Returns whether a tensor is made from variables, and from no data."""
+        """Returns True if a tensor is computed from variables, and from no data."""
         return tensor.op in self._of_variables
 
     def is_by_example(self, tensor: Tensor) -> bool:
-        """Returns whether the first axis of a tensor can be that of examples, or a multiple."""
+        """Returns True if a tensor's first axis can be that of examples, or a multiple of it."""
         rows = self.static_rows()
         size = static_size(tensor, 0) if tensor.shape.rank else None
         return size is None or rows is None or size % rows == 0
@@ -82,7 +83,7 @@ class Tower:
     def rows(self) -> Scalar | None:
         """Returns the number of rows of the losses' inputs, an int or a Tensor [].
 
-        None if some have none, or if it is static and differs.
+        Returns None if an input has no rows, or if inputs have different static numbers of rows.
         """
         first, sizes = self._loss_inputs[0], self._static_sizes()
         if len(sizes) > 1 or any(tensor.shape.rank == 0 for tensor in self._loss_inputs):
@@ -93,10 +94,10 @@ class Tower:
             return tf.shape(first)[0]
 
     def _is_data(self, source: Operation) -> bool:
-        """Returns whether an op without inputs is data.
+        """Returns True if an op without inputs is data.
 
-        Data is what comes in, constants that are no single numbers and no integers, and variables
-        that hold a batch.
+        Data are inputs of the graph, constants other than single numbers and integers, and
+        variables that hold a batch.
         """
         if source.type in _VARIABLES:
             return self._holds_batch(source)
@@ -106,10 +107,10 @@ class Tower:
         return bool(constant.dtype.is_floating) and constant.shape.rank != 0
 
     def _holds_batch(self, source: Operation) -> bool:
-        """Returns whether a variable is no parameter and has rows for the examples.
+        """Returns True if a variable is no parameter and has rows for the examples.
 
-        The variable may hold the batch of all towers. Vectors are rather averages, as those of
-        batch normalization.
+        The variable may hold the batch of all towers. Vectors are assumed to be averages, such as
+        those of batch normalization.
         """
         rows, shape = self.static_rows(), tf.TensorShape(source.get_attr("shape"))
         if source in self._parameters or rows in (None, 1) or not shape.rank or shape.rank < 2:
@@ -126,11 +127,11 @@ class Tower:
 def _of_variables(
     operations: Iterable[Operation], is_data: Callable[[Operation], bool]
 ) -> frozenset[Operation]:
-    """Returns those of some ops, in the order of the graph, that have to do with variables only.
+    """Returns the ops that depend on variables but not on data.
 
     Args:
-      operations: The ops.
-      is_data: True for ops without inputs that are data.
+      operations: Ops in the order of the graph.
+      is_data: Function that returns True for ops without inputs that are data.
     """
     with_data: set[Operation] = set()
     with_variables: set[Operation] = set()

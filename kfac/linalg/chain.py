@@ -10,15 +10,45 @@ References:
   networks", §4.
 """
 
+import dataclasses
+import typing
+
 import tensorflow as tf
 
 from kfac._types import Tensor
+from kfac.linalg.damped_functions import DampedFunction, UndampedMatrix
 from kfac.linalg.damped_matrix import DampedMatrix, damped_power, eigendecompose
 from kfac.linalg.kronecker import kronecker_product
 from kfac.linalg.tensor_ops import all_finite, identity_like, symmetrize
 
 _NEAR_ONE = 1e-6
 _NEAR_ZERO = 1e-6
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class Chain(DampedFunction):
+    """The matrices that `symmetric_chain` or `limiting_chain` returns.
+
+    Attributes:
+      option: 1 takes the correlation of neighbours to be symmetric, 2 the chain to be long.
+    """
+
+    option: int
+
+    @property
+    def name(self) -> str:
+        """Returns "chain_1" or "chain_2"."""
+        return f"chain_{self.option}"
+
+    def shape(self, size: int) -> tuple[int, int]:
+        """Returns (n + 1, n) or (2n + 1, n) for n rows."""
+        return self.option * size + 1, size
+
+    def compute(self, undamped: UndampedMatrix, damping: Tensor, previous: Tensor) -> DampedMatrix:
+        """Returns the matrices of C₀ and C₁."""
+        chain = symmetric_chain if self.option == 1 else limiting_chain
+        return chain(undamped.matrix, damping, previous)
 
 
 def symmetric_chain(moments: Tensor, damping: Tensor, previous: Tensor) -> DampedMatrix:
@@ -123,7 +153,7 @@ def symmetric_chain_gain(x: Tensor, uses: int) -> Tensor:
     x = 1, where the formula is not; near that the first two terms of the series are used.
 
     Args:
-      x: Of any shape.
+      x: Tensor of any shape.
       uses: T.
     """
     x = tf.cast(x, tf.float64)

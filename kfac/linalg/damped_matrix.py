@@ -44,7 +44,7 @@ class Eigendecomposition(NamedTuple):
     Attributes:
       values: e [n], ascending, negative ones replaced by zero.
       vectors: U [n, n].
-      is_usable: bool [], whether M was finite; if not, these are the values of the identity.
+      is_usable: bool [], true if M was finite; if not, the values are those of the identity.
     """
 
     values: Tensor
@@ -101,7 +101,7 @@ def eigenbasis(matrix: Tensor, damping: Tensor, previous: Tensor) -> DampedMatri
 
     Args:
       matrix: M [n, n], symmetric.
-      damping: d; does not matter.
+      damping: d; not used.
       previous: [n + 1, n], returned if M is not finite.
     """
     del damping
@@ -130,13 +130,13 @@ def damped_power(
 
 
 def _result(good: Tensor, matrix: Tensor, previous: Tensor) -> DampedMatrix:
-    """Returns a matrix if it is good and else the previous one, without any retry."""
+    """Returns `matrix` if `good`, else `previous`, without any retry."""
     none, kept = (tf.constant(path, tf.int64) for path in (NO_RARE_PATH, KEPT))
     return DampedMatrix(choose(good, matrix, previous), choose(good, none, kept))
 
 
 def _is_damping(damping: Tensor) -> Tensor:
-    """Returns whether d is finite and d > 0: whether it has a finite logarithm."""
+    """Returns bool [], true if d is finite and d > 0, that is, if its logarithm is finite."""
     return tf.math.is_finite(tf.math.log(damping))
 
 
@@ -176,8 +176,8 @@ def _with_retries(
       damping: d, shape [].
       previous: [n, n], returned if everything else fails.
       attempt: The function of M + d·I and the identity; not finite where it fails.
-      function: The same of the Cholesky factor of M + d·I and the identity. Several attempts at
-        it in float64 follow.
+      function: The same function, computed from the Cholesky factor of M + d·I and the identity. It
+        is tried several times in float64 afterwards.
     """
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
@@ -192,7 +192,7 @@ def _with_retries(
 
 
 def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
-    """Returns a Tensor that is dead if a result is found already.
+    """Returns a Tensor that is dead if a result was found already.
 
     Operations on dead Tensors do not run, so an unnecessary decomposition costs nothing. A
     conditional branch would do the same, but one per factor makes building the graph many times
@@ -202,7 +202,7 @@ def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
 
 
 def _first(is_found: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
-    """Returns the first Tensor if a result is found already, or else the other of equal shape."""
+    """Returns the first Tensor if a result was found already, else the other one of equal shape."""
     found = tf.raw_ops.Switch(data=tensor, pred=is_found).output_true
     merged = tf.raw_ops.Merge(inputs=[found, otherwise]).output
     merged.set_shape(tensor.shape)

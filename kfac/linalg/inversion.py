@@ -1,8 +1,8 @@
 """Ways to invert a positive definite matrix: Cholesky, LU, Newton–Schulz.
 
-The functions never raise at run time. If they fail, the result has entries that are not finite,
-and the caller, `kfac.linalg.damped_matrix`, handles the failure. Inverses by eigendecomposition are
-there too, because several of them share one decomposition.
+The functions never raise at run time. If they fail, the result has entries that are not finite, and
+the caller, `kfac.linalg.damped_matrix`, handles the failure. That module also inverts by
+eigendecomposition, because several functions of a matrix share one decomposition.
 
 References:
   Schulz (1933), "Iterative Berechnung der reziproken Matrix".
@@ -86,7 +86,7 @@ def _inverse_root_blocks(matrix: Tensor) -> _Triangular:
 
 
 def _inverse_root(matrix: Tensor) -> Tensor:
-    """Returns the same as one matrix [n, n]."""
+    """Returns L⁻¹ as one matrix [n, n]."""
     if static_size(matrix, 0) <= LARGEST_BLOCK:
         identity = identity_like(matrix)
         return tf.linalg.triangular_solve(tf.linalg.cholesky(matrix), identity)
@@ -102,7 +102,7 @@ def _gram(root: _Triangular) -> Tensor:
 
 
 def _gram_of_whole(root: Tensor) -> Tensor:
-    """Returns the same of a W that is one matrix [n, n]."""
+    """Returns WᵀW of a W that is one matrix [n, n]."""
     size = static_size(root, 0)
     if size <= LARGEST_BLOCK:
         return symmetrize(tf.matmul(root, root, transpose_a=True))
@@ -128,11 +128,11 @@ def by_newton_schulz(matrix: Tensor, identity: Tensor) -> Tensor:
     """Returns A⁻¹ of a positive definite A [n, n], by products only.
 
     X ← X + X R, R ← R², from X = I/c and R = I − A/c with c = max_i Σ_j |a_ij|. No eigenvalue of A
-    exceeds c, so those of R begin in [0, 1) and are squared by each step: it takes about log₂ of
-    the condition number, and a few, until X is the inverse. Products make this suited to
-    accelerators, on which triangular solutions are slow; on a CPU Cholesky is faster.
+    exceeds c, so those of R begin in [0, 1), and each step squares them. X is the inverse after
+    about log₂ of the condition number of steps, and a few more. Products suit accelerators, on
+    which triangular solutions are slow; on a CPU Cholesky is faster.
 
-    R is not computed anew from X: that would amplify the rounding errors by which they do not
+    R is not computed anew from X: that would amplify the rounding errors by which X and R do not
     commute. So the result is checked, and fails where ‖I − A X‖ exceeds `LARGEST_RESIDUAL`.
     """
     enough = np.finfo(matrix.dtype.as_numpy_dtype).eps ** 0.5

@@ -2,8 +2,8 @@
 
 The gradient of a dense layer's weight is XᵀD, of its inputs X and the gradients D of its outputs,
 one row for each example. If a batch has fewer rows than the layer is wide, multiplying X and D by
-the inverses is cheaper than multiplying their product. Nothing has to be declared: the graph shows
-the computation of a gradient. Called by the Kronecker blocks.
+the inverses is cheaper than multiplying their product. The user declares nothing: the graph shows
+how a gradient is computed. Called by the Kronecker blocks.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671, §4.2: the product with both inverses.
@@ -90,7 +90,7 @@ def _source(tensor: Tensor) -> _Source:
 
 
 def _is_sum_of_rows(op: Operation, rows: Tensor) -> bool:
-    """Returns whether an op sums all rows [r, n]; the sum [n] may have another shape."""
+    """Returns True if an op sums all rows [r, n]; the sum [n] may have another shape."""
     if op.type == "Reshape":  # Part of the gradient of a broadcast.
         op = _source(op.inputs[0]).op
     sums = op.type == "BiasAddGrad" or (op.type == "Sum" and _adds_rows(op))

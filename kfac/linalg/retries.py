@@ -1,6 +1,7 @@
-"""Second attempts at a function of a damped matrix, in float64, each more costly than the last.
+"""Further attempts at a function of a damped matrix, in float64, each more costly than the last.
 
-They are one shared function, for matrices of all sizes, called where the first attempt has failed.
+All attempts are one shared function for matrices of all sizes. It runs where the first attempt
+failed.
 """
 
 import functools
@@ -16,10 +17,10 @@ from kfac.linalg.tensor_ops import all_finite, choose, diagonal, identity_like
 RETRY_DAMPING_FACTORS = (1.0, 10.0, 100.0, 1000.0)
 
 RARE_PATHS = ("retried", "eigen", "kept")
-"""Ways in which an inversion may end other than success at the first attempt."""
+"""Ways in which an inversion can end other than by success at the first attempt."""
 
 NO_RARE_PATH, KEPT = (0, 0, 0), (0, 0, 1)
-"""Counts of these ways for a success at the first attempt, and for a matrix that is not finite."""
+"""Counts of `RARE_PATHS`: the first attempt succeeded; the matrix was not finite."""
 
 RootFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Function of the Cholesky factor L of M + d·I, and of the identity; both and its result [n, n]."""
@@ -31,10 +32,10 @@ def retry(
     """Returns a function of a damped matrix, and the path to it.
 
     Args:
-      function: Defined in a module, for it is a key of a cache.
+      function: A function defined in a module, because it is the key of a cache.
       matrix: M [n, n], finite.
       damping: d > 0, shape [].
-      usable: bool [], False to make no attempt.
+      usable: bool []; False skips all attempts.
       previous: [n, n], returned if all attempts fail.
 
     Returns:
@@ -69,7 +70,7 @@ def _attempts(
 def _retried_root(matrix: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
     """Returns L of M + f·d·I for the smallest f of `RETRY_DAMPING_FACTORS` for which it is finite.
 
-    If there is none it has entries that are not finite.
+    If no factor succeeds, the result has entries that are not finite.
     """
     factors = tf.constant(
         RETRY_DAMPING_FACTORS, matrix.dtype, shape=[len(RETRY_DAMPING_FACTORS), 1, 1]

@@ -1,7 +1,7 @@
-"""Functions of TensorFlow that are made once in a process and called in all graphs.
+"""TensorFlow functions that are traced once per process and called in all graphs.
 
-What is computed alike for many matrices is one such function. Its operations in each graph, for
-each matrix, would make up most of K-FAC's graphs.
+A computation that many matrices share is one such function. Its operations, repeated for each
+matrix in each graph, would make up most of K-FAC's graphs.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ class SharedFunction:
         """Traces the function.
 
         Args:
-          compute: Takes a Tensor for each spec, and returns a Tensor or a tuple of such.
+          compute: A function that takes a Tensor for each spec, and returns a Tensor or a tuple of
+            Tensors.
           specs: Shapes and dtypes of its arguments.
         """
-        # A graph of its own, so that it takes on nothing of the one that needs it: neither devices
-        # nor control dependencies.
+        # Tracing in its own graph keeps devices and control dependencies of the caller out.
         with tf.Graph().as_default():
             traced = tf.function(
                 compute, autograph=False, experimental_attributes={"_noinline": True}

@@ -56,7 +56,7 @@ def all_finite(tensor: Tensor) -> Tensor:
 
 
 def all_true(conditions: Sequence[Tensor]) -> Tensor:
-    """Returns bool [], true if all of some bool [] are, or if there are none.
+    """Returns bool [], true if all of the given bool [] are, or if there are none.
 
     It is computed where the first one is.
     """

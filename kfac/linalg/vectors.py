@@ -2,8 +2,8 @@
 
 A part is a Tensor of the variable's shape, or IndexedSlices: the rows of a table that a batch
 looked up, all others being zero. Parts stay sparse as long as the operations on them allow it.
-Frequent operations use the joined parts, which takes one op instead of one per part. Others are on
-the device of each part, so that it crosses to no other. Called by the
+Frequent operations use the joined parts, which takes one op instead of one per part. Other
+operations run on the device of each part, so no part crosses to another device. Called by the
 optimizer and its momentum rules.
 """
 
@@ -25,7 +25,7 @@ class Joined(NamedTuple):
     """A dense vector, by part and as a whole.
 
     Attributes:
-      parts: By variable.
+      parts: Parts, one per variable.
       whole: The entries of all parts, one after the other, [n].
     """
 
@@ -39,7 +39,7 @@ def as_vector(gradient: Any, variable: Variable, keep_sparse: bool) -> Vector:
     Args:
       gradient: A Tensor, or IndexedSlices whose repeated indices mean a sum.
       variable: The variable of the gradient.
-      keep_sparse: Whether IndexedSlices stay such; else they become a Tensor.
+      keep_sparse: True to keep IndexedSlices; False to turn them into a Tensor.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return tensor_ops.with_shape(tf.convert_to_tensor(gradient), variable.shape)
@@ -106,7 +106,7 @@ def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
 
     Args:
       parts: Dense.
-      dtype: Of the whole.
+      dtype: Dtype of the joined entries.
     """
     return Joined(list(parts), tf.concat([tf.cast(tf.reshape(x, [-1]), dtype) for x in parts], 0))
 
@@ -126,9 +126,9 @@ def inner_products(first: Sequence[Joined], second: Sequence[Vector], dtype: DTy
     """Returns x·y, shape [], of each of several vectors x with one y.
 
     Args:
-      first: The x.
+      first: Several vectors x.
       second: y; may be sparse.
-      dtype: In which to compute.
+      dtype: Dtype of the computation.
     """
     if any(isinstance(y, tf.IndexedSlices) for y in second):
         return [inner_product(x.parts, second, dtype) for x in first]
@@ -142,7 +142,7 @@ def inner_product(first: Sequence[Vector], second: Sequence[Vector], dtype: DTyp
     Args:
       first: x.
       second: y. Where both have a sparse part, its indices are the same.
-      dtype: In which to compute.
+      dtype: Dtype of the computation.
     """
     products = []
     for x, y in zip(first, second, strict=True):
@@ -156,7 +156,7 @@ def squared_norm(vector: Sequence[Vector], dtype: DType) -> Tensor:
 
     Args:
       vector: x.
-      dtype: In which to compute.
+      dtype: Dtype of the computation.
     """
     return 2 * tf.add_n([tf.nn.l2_loss(tf.cast(entries(part), dtype)) for part in vector])
 

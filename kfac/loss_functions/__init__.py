@@ -1,4 +1,4 @@
-"""Losses as negative log-probabilities of a distribution that the model predicts, by family."""
+"""Losses by family: negative log-probabilities of a distribution that the model predicts."""
 
 from typing import TYPE_CHECKING
 

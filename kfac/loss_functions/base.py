@@ -4,7 +4,7 @@ A loss is −log p(targets) of a distribution whose parameters, its inputs, the 
 also needs the distribution's Fisher matrix F with respect to the inputs, a small matrix for each
 example. F is an expectation over targets drawn from the model's own distribution. Exact estimates
 propagate its factor B, with B Bᵀ = F, back through the model. Each family supplies the formulas for
-one example; this file sums, weighs and checks. Called by the loss table and by everything that
+one example; this module sums, weighs and checks. Called by the loss table and by everything that
 multiplies by curvature.
 
 References:
@@ -44,7 +44,7 @@ class LossFunction(abc.ABC):
     """True if the inputs are natural parameters, up to an affine map: then GGN = Fisher."""
 
     _event_axes: ClassVar[int] = 0
-    """Number of trailing axes of the inputs that describe one draw, and so share a weight."""
+    """Number of trailing axes of the inputs that describe one draw and therefore share a weight."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LossFunction(abc.ABC):
 
         Args:
           targets: Observed targets, or None if only samples will be needed.
-          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
+          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples] or with more of the leading axes of the inputs; None means 1.
         """
@@ -101,12 +101,12 @@ class LossFunction(abc.ABC):
         """Draws targets from the predicted distribution.
 
         Args:
-          seed: With an int or None, each run of a session draws anew; another session repeats the
-            draws if the seed is an int or the graph has a seed. With two integers, as an int
-            Tensor [2], a tuple or a list, all runs give the same draw.
+          seed: An int or None draws anew in each run of a session; another session repeats the
+            draws if the seed is an int or the graph has a seed. Two integers, as an int Tensor [2],
+            a tuple or a list, give the same draw in all runs.
 
         Returns:
-          Targets in the form in which the loss takes them.
+          Targets, in the form that the loss accepts.
 
         Raises:
           ValueError: The seed is none of these.
@@ -125,7 +125,7 @@ class LossFunction(abc.ABC):
         """Returns the weighted sum over examples of −log p(targets), shape [].
 
         Args:
-          root_weights: Whether to weigh by the roots of the weights.
+          root_weights: True to weigh by the square roots of the weights.
 
         Raises:
           ValueError: The loss was registered without targets, or their shape does not fit.
@@ -141,9 +141,9 @@ class LossFunction(abc.ABC):
         """Returns the sum over examples of −log p of targets drawn from the model, shape [].
 
         Args:
-          seed: As in `sample`; None means the constructor's.
-          root_weights: Whether to weigh by the roots of the weights. The outer product of such a
-            gradient has the expectation w·F.
+          seed: As in `sample`; None means the constructor's seed.
+          root_weights: True to weigh by the square roots of the weights. The outer product of such
+            a gradient has the expectation w·F.
 
         Raises:
           ValueError: As in `sample`.
@@ -177,7 +177,7 @@ class LossFunction(abc.ABC):
         return tf.reshape(weights, tf.concat([tf.shape(weights), missing], axis=0))
 
     def _targets_like_inputs(self, targets: Tensor) -> Tensor:
-        """Returns targets that must have the shape of the inputs, in their dtype."""
+        """Returns targets, which must have the shape of the inputs, in the dtype of the inputs."""
         expected = self._first_input.shape
         if not targets.shape.is_compatible_with(expected):
             raise ValueError(
@@ -186,8 +186,8 @@ class LossFunction(abc.ABC):
             )
         return tf.cast(targets, self.dtype)
 
-    # Products with the Fisher matrix of each example. Vectors are shaped as the inputs or, for
-    # the inner side of the factor, as `fisher_factor_inner_shape`.
+    # Products with the Fisher matrix of each example. Vectors are shaped as the inputs or, on the
+    # inner side of the factor, as `fisher_factor_inner_shape`.
 
     @abc.abstractmethod
     def _fisher_product(self, vector: Inputs) -> Inputs:
@@ -214,13 +214,13 @@ class LossFunction(abc.ABC):
         return self._factor_transpose_product(self._weighted(vector, root=True))
 
     def multiply_fisher_factor_replicated_one_hot(self, index: Sequence[int]) -> Inputs:
-        """Returns √w·B e for each example, e being zero but for a one at `index`.
+        """Returns √w·B e for each example, with e the unit vector that is one at `index`.
 
         Args:
-          index: Position in the inner shape without its first axis, that of the examples.
+          index: Position in the inner shape, without its first axis of examples.
 
         Raises:
-          ValueError: The inner shape is not static there, or has another rank.
+          ValueError: The inner shape has no static size there, or has another rank.
         """
         sizes = self.fisher_factor_inner_static_shape.as_list()[1:]
         if len(index) != len(sizes) or None in sizes:
@@ -245,7 +245,7 @@ class LossFunction(abc.ABC):
         """Static shape of vectors that B multiplies, a TensorShape."""
         return self._first_input.shape
 
-    # The same for the generalized Gauss-Newton matrix.
+    # The same products for the generalized Gauss-Newton matrix.
 
     def _check_ggn(self) -> None:
         if not self._has_natural_parameters:
@@ -259,7 +259,7 @@ class LossFunction(abc.ABC):
         """Returns w·H v for each example, H being the Hessian with respect to the inputs.
 
         Raises:
-          NotImplementedError: The loss is not convex in its inputs; the same holds below.
+          NotImplementedError: The loss is not convex in its inputs. The methods below raise it too.
         """
         self._check_ggn()
         return self.multiply_fisher(vector)
@@ -300,7 +300,7 @@ def insert_slice_in_zeros(
     Args:
       slice_to_insert: A Tensor of size 1 along axis `dim`.
       dim: The axis to widen.
-      dim_size: Its new size.
+      dim_size: New size of that axis.
       position: Position of the slice, in [0, dim_size).
 
     Raises:

@@ -29,8 +29,8 @@ class MultiBernoulliNegativeLogProbLoss(LossFunction):
 
         Args:
           logits: [examples, ...].
-          targets: Shaped as the logits, or None.
-          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
+          targets: Targets shaped as the logits, or None.
+          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples], or one per entry; None means 1.
         """
@@ -53,7 +53,7 @@ class MultiBernoulliNegativeLogProbLoss(LossFunction):
         return tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=self._logits)
 
     def _variance(self) -> Tensor:
-        """Returns p(1 − p), as a product that does not lose small numbers of either kind."""
+        """Returns p(1 − p), as a product that keeps its digits for p near 0 and near 1."""
         return tf.sigmoid(self._logits) * tf.sigmoid(-self._logits)
 
     def _fisher_product(self, vector: Tensor) -> Tensor:

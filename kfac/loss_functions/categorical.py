@@ -4,7 +4,7 @@ With p = softmax(logits) and q = √p, by example: F = diag(p) − p pᵀ and B 
 the probabilities add up to one, B Bᵀ = F.
 
 It also follows that F 1 = 0, Bᵀ 1 = 0 and B q = 0. So a vector may be shifted by a multiple of 1 or
-q, such that its entry for the most probable class is zero. Without that, products of a confident
+q that makes its entry for the most probable class zero. Without this shift, products of a confident
 distribution would be small differences of large numbers.
 
 References:
@@ -42,7 +42,7 @@ class _CategoricalLoss(LossFunction):
         Args:
           logits: [..., classes].
           targets: Observed targets, or None.
-          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
+          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: One per example, [...] or with fewer of these axes; None means 1.
         """
@@ -59,7 +59,7 @@ class _CategoricalLoss(LossFunction):
         """Returns log_probabilities [..., classes] times the observed count of each class."""
 
     def _negative_log_probabilities(self, targets: Tensor) -> Tensor:
-        # Not the fused op: that one aborts the step for a class out of range, which a sample from
+        # The fused op is not used: it aborts the step for a class out of range, which a sample from
         # non-finite logits may be.
         log_probabilities = tf.nn.log_softmax(self._logits)
         return -tf.reduce_sum(self._chosen(targets, log_probabilities), axis=-1, keepdims=True)
@@ -73,7 +73,7 @@ class _CategoricalLoss(LossFunction):
 
     def _is_likeliest(self) -> Tensor:
         """Returns bool [..., classes], true for the most probable class of each example."""
-        # In a branch these ops must not take the names of ops outside, see `kfac.state.value_if`.
+        # In a branch these ops must not take the names of ops outside; see `kfac.state.value_if`.
         with v1.name_scope("likeliest_class"):
             likeliest = tf.argmax(self._logits, axis=-1)
             return tf.one_hot(likeliest, tf.shape(self._logits)[-1], True, False, dtype=tf.bool)

@@ -1,7 +1,7 @@
 """Independent normal distributions, of given or of predicted variance: squared errors.
 
-By entry, with mean m and variance v: −log p(t) = (t − m)²/(2v) + ½ log(2πv). With respect to m the
-Fisher matrix is 1/v, with respect to v it is 1/(2v²), and there is no interaction.
+By entry, with mean m and variance v: −log p(t) = (t − m)²/(2v) + ½ log(2πv). The Fisher matrix is
+1/v with respect to m and 1/(2v²) with respect to v, without interaction.
 """
 
 import math
@@ -16,7 +16,7 @@ from kfac.loss_functions.base import LossFunction
 
 
 def standard_normal(shape: Tensor, dtype: DType, seed: Tensor) -> Tensor:
-    """Draws from the standard normal distribution, in float32 at least and then rounded."""
+    """Draws from the standard normal distribution, in float32 or wider, and rounds to `dtype`."""
     wide = tensor_ops.statistics_dtype(dtype)
     return tf.cast(tf.random.stateless_normal(shape, seed, dtype=wide), dtype)
 
@@ -40,8 +40,8 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
         Args:
           mean: [examples, ...].
           var: Variance > 0, a Python number. 0.5 makes the loss the plain squared error.
-          targets: Shaped as the mean, or None.
-          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
+          targets: Targets shaped as the mean, or None.
+          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples], or one per entry; None means 1.
 
@@ -89,8 +89,8 @@ class NormalMeanNegativeLogProbLoss(LossFunction):
 class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
     """Negative log-likelihood of a normal distribution whose mean and variance are predicted.
 
-    Vectors shaped as the inputs are pairs; those of the inner side of the factor are the two
-    parts concatenated along the last axis. There is no GGN: the loss is not convex in the variance.
+    Vectors shaped as the inputs are pairs. Those on the inner side of the factor concatenate the
+    two parts along the last axis. There is no GGN: the loss is not convex in the variance.
     """
 
     _has_natural_parameters: ClassVar[bool] = False
@@ -109,9 +109,9 @@ class NormalMeanVarianceNegativeLogProbLoss(LossFunction):
 
         Args:
           mean: [examples, n].
-          variance: > 0, [examples, n].
-          targets: Shaped as the mean, or None.
-          seed: Seeds `evaluate_on_sample`; None means the graph's seed, if it has one.
+          variance: Variance > 0, [examples, n].
+          targets: Targets shaped as the mean, or None.
+          seed: Seed of `evaluate_on_sample`; None means the graph's seed, if it has one.
           name: Name of the loss.
           weights: [examples], or one per entry; None means 1.
         """

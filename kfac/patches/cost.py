@@ -1,4 +1,4 @@
-"""An estimate of the time that matrix products take on a CPU, to choose between two ways.
+"""Estimated time of matrix products on a CPU, to choose between two ways to compute them.
 
 Owns the relative costs of multiplying, writing and starting a product.
 """

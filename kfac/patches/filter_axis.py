@@ -17,8 +17,8 @@ class FilterAxis(NamedTuple):
     """One dimension of the image, and the filter's size and padding along it.
 
     Attributes:
-      size: Of the image.
-      kernel: Of the filter.
+      size: Size of the image.
+      kernel: Size of the filter.
       before: Zeros before the image.
       out: Number of locations.
     """
@@ -42,7 +42,7 @@ def rows_and_columns(images: Tensor, geometry: ConvGeometry) -> tuple[FilterAxis
     """Returns the axes of images [N, ..., c]; a one-dimensional image has one column.
 
     Args:
-      images: With one or two spatial dimensions of static size.
+      images: Images with one or two spatial dimensions of static size.
       geometry: A filter of stride 1, without dilation.
     """
     axes = []

@@ -26,7 +26,7 @@ class ConvGeometry(NamedTuple):
       strides: Steps between two locations.
       padding: "SAME" or "VALID".
       dilations: Steps between two entries of the filter, 1 for an ordinary one.
-      channels_first: Whether tensors are [batch, channels, ...] rather than [batch, ..., channels].
+      channels_first: True if tensors are [batch, channels, ...], False if [batch, ..., channels].
     """
 
     kernel: tuple[int, ...]
@@ -57,7 +57,7 @@ def spatial_entries(
       argument: Name of the argument, for the error.
       layer: Name of the layer, for the error.
       rank: Number of spatial dimensions.
-      channels_first: Whether the entry for channels is the second rather than the last.
+      channels_first: True if the entry for channels is the second, False if it is the last.
 
     Returns:
       The spatial entries.

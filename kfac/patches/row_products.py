@@ -65,8 +65,8 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
 
     Args:
       images: [N, H, W, c] with static H, W, c.
-      rows: Their rows.
-      columns: Their columns.
+      rows: Axis of the images' rows.
+      columns: Axis of the images' columns.
 
     Returns:
       [pairs, c, c, kw · kw], pairs in the order of `entry_pairs`.
@@ -109,8 +109,8 @@ def _tile_blocks(by_row: Tensor, rows: FilterAxis, columns: FilterAxis, tile: _T
 
     Args:
       by_row: Images [H, N, W, c].
-      rows: Their rows.
-      columns: Their columns.
+      rows: Axis of the images' rows.
+      columns: Axis of the images' columns.
       tile: Some of the columns.
     """
     channels = static_size(by_row, -1)

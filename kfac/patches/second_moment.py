@@ -55,10 +55,11 @@ def patch_moment(
     Args:
       images: [N, ..., c], channels last, with static c.
       geometry: The filter.
-      has_bias: Whether each patch gets a trailing 1.
-      way: A value of `CurvatureConfig.conv_moment`: "patches" makes the patches, "shifts" does
-        without where this applies, "auto" where it is also estimated to be cheaper.
-      sample: Chooses some of the patches [N·T, d]. Patches are always made then.
+      has_bias: True if each patch gets a trailing 1.
+      way: A value of `CurvatureConfig.conv_moment`: "patches" makes the patches; "shifts" avoids
+        them for the filters above; "auto" avoids them if that is also estimated to be cheaper.
+      sample: Function that chooses some of the patches [N·T, d]. If it is given, patches are always
+        made.
     """
     if sample is None and _does_without_patches(images, geometry, way):
         return _moment_without_patches(images, geometry, has_bias)
@@ -91,7 +92,7 @@ def _moment_without_patches(images: Tensor, geometry: ConvGeometry, has_bias: bo
 def _shared_sums(
     shape: tuple[int | None, ...], dtype: DType, geometry: ConvGeometry
 ) -> SharedFunction:
-    """Returns `patch_sums` of images of one shape: some hundred operations, made once for all."""
+    """Returns `patch_sums` of images of one shape, traced once: it has some hundred operations."""
     spec = tf.TensorSpec(shape, dtype)
     return SharedFunction(lambda images: tuple(patch_sums(images, geometry)), [spec])
 
@@ -109,7 +110,7 @@ class PatchSums(NamedTuple):
 
 
 def applies(images: Tensor, geometry: ConvGeometry) -> bool:
-    """Returns whether `patch_sums` accepts images [N, ..., c] with this filter."""
+    """Returns True if `patch_sums` accepts images [N, ..., c] with this filter."""
     sizes = [static_size(images, axis + 1) for axis in range(geometry.rank)]
     return (
         geometry.rank <= 2
@@ -126,7 +127,7 @@ def locations(images: Tensor, geometry: ConvGeometry) -> int:
 
 
 def is_cheaper(images: Tensor, geometry: ConvGeometry) -> bool:
-    """Returns whether `patch_sums` is estimated to be cheaper than making patches.
+    """Returns True if `patch_sums` is estimated to be cheaper than making patches.
 
     Args:
       images: [N, ..., c] with static sizes.

@@ -63,8 +63,8 @@ def blocks(images: Tensor, rows: FilterAxis, columns: FilterAxis) -> Tensor:
 
     Args:
       images: [N, H, W, c] with static H, W, c.
-      rows: Their rows.
-      columns: Their columns.
+      rows: Axis of the images' rows.
+      columns: Axis of the images' columns.
 
     Returns:
       [pairs, c, c, kw · kw], pairs in the order of `entry_pairs`.

@@ -1,7 +1,7 @@
-"""Names of the approximations of a layer's block, which kind of layer has which, and the defaults.
+"""Names of the approximations of a layer's block, accepted and default ones by kind of layer.
 
-A kind of layer starts with the default that is written here; `DefaultApproximations` lets a user
-change it for one layer collection. Called by layer registration.
+This module defines the default of each kind of layer; `DefaultApproximations` lets a user change it
+for one layer collection. Called by layer registration.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671. Grosse & Martens (2016), arXiv:1602.01407.
@@ -27,7 +27,7 @@ APPROX_DIAGONAL_NAME = "diagonal"
 APPROX_FULL_NAME = "full"
 """The layer's whole Fisher matrix."""
 APPROX_KRONECKER_INDEP_NAME = "kron_indep"
-"""A Kronecker product for a layer with several uses that count as independent."""
+"""A Kronecker product for a layer with several uses that are assumed to be independent."""
 APPROX_KRONECKER_INDEP_IN_DIAG_NAME = "kron_indep_in_diag"
 """Independent uses, and a diagonal input factor."""
 APPROX_KRONECKER_INDEP_OUT_DIAG_NAME = "kron_indep_out_diag"
@@ -35,11 +35,11 @@ APPROX_KRONECKER_INDEP_OUT_DIAG_NAME = "kron_indep_out_diag"
 APPROX_KRONECKER_INDEP_BOTH_DIAG_NAME = "kron_indep_both_diag"
 """Independent uses, and two diagonal factors."""
 APPROX_KRONECKER_SERIES_1_NAME = "kron_series_1"
-"""Uses that form a chain whose correlations are the same in both directions of time."""
+"""Uses that form a chain with the same correlations in both directions of time."""
 APPROX_KRONECKER_SERIES_2_NAME = "kron_series_2"
 """Uses that form a long chain."""
 APPROX_KRONECKER_SUA_NAME = "kron_sua"
-"""A convolution's Kronecker product whose locations are uncorrelated."""
+"""A convolution's Kronecker product with activations assumed uncorrelated between pixels."""
 APPROX_EKFAC_NAME = "ekfac"
 """The eigenbasis of a Kronecker product, with second moments measured in that basis."""
 
@@ -79,15 +79,15 @@ ACCEPTED: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 
 
 def check_approximation(kind: str, approx: str, where: str) -> str:
-    """Returns `approx` if a kind of layer has it.
+    """Returns `approx` if a kind of layer accepts it.
 
     Args:
       kind: A key of `ACCEPTED`.
       approx: Name of an approximation.
-      where: What is being done to which layer, for the error.
+      where: Text that names the action and the layer, for the error.
 
     Raises:
-      ValueError: It has not.
+      ValueError: The kind of layer does not accept it.
     """
     if approx not in ACCEPTED[kind]:
         names = ", ".join(map(repr, ACCEPTED[kind]))
@@ -103,7 +103,7 @@ class DefaultApproximations:
     """
 
     def __init__(self) -> None:
-        """Starts with the first of `ACCEPTED` for every kind."""
+        """Sets the first of `ACCEPTED` for every kind."""
         self._by_kind = {kind: names[0] for kind, names in ACCEPTED.items()}
 
     def of(self, kind: str) -> str:

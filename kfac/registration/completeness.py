@@ -1,4 +1,4 @@
-"""Checks that the registration of a model is complete: towers, variables and their uses.
+"""Checks for a complete registration of a model: all towers, variables and their uses.
 
 Called by the layer collection when registration ends and when an optimizer gets its variables.
 """
@@ -51,7 +51,7 @@ def check_variables(layers: LayerTable, variables: Sequence[Variable]) -> None:
       variables: The variables of the optimizer.
 
     Raises:
-      ValueError: Some of them are not, or some others are; the message names them.
+      ValueError: Some of them are not registered, or others are; the message names them.
     """
     registered = {v.ref(): v for v in layers.variables}
     wanted = {v.ref(): v for v in variables}
@@ -72,14 +72,14 @@ def check_variables(layers: LayerTable, variables: Sequence[Variable]) -> None:
 
 
 def check_uses(layers: LayerTable, subgraph: SubGraph) -> None:
-    """Checks that no parameter is used more often than this was registered.
+    """Checks that each parameter has at most as many uses as were registered.
 
     Args:
       layers: The registered layers.
       subgraph: The ops that the registered losses depend on.
 
     Raises:
-      ValueError: A parameter is; the message names it.
+      ValueError: A parameter has more uses; the message names it.
     """
     for key in layers.blocks:
         for param in as_tuple(key):

@@ -2,7 +2,7 @@
 
 One function per kind of layer, which `LayerCollection` has as a method. Each checks Python values,
 makes a block and adds it to a layer table. The formulas of blocks are in `kfac.fisher_blocks`. The
-arguments `approx` and `reuse`, and the errors, are those of `kfac.registration.dense_layers`.
+arguments `approx` and `reuse`, and the errors, are described in `kfac.registration.dense_layers`.
 """
 
 from collections.abc import Sequence
@@ -60,14 +60,15 @@ def register_conv1d(
       outputs: [batch, width, outputs], before the non-linearity.
       dilations: (1, step, 1), or None for an ordinary filter.
       approx: "kron" or "ekfac".
-      reuse: See the module.
-      sub_sample_inputs: Whether the input factor sees a random part of the examples only;
-        None means what the collection's `CurvatureConfig` says.
-      sub_sample_patches: Whether the input factor sees a random part of the patches only; None
-        likewise.
+      reuse: See `kfac.registration.dense_layers`.
+      sub_sample_inputs: True to compute the input factor from a random part of the examples; None
+        means the setting of the collection's `CurvatureConfig`.
+      sub_sample_patches: True to compute the input factor from a random part of the patches; None
+        means the setting of the collection's `CurvatureConfig`.
 
     Raises:
-      ValueError: See the module; or strides, padding or dilations are not as above.
+      ValueError: As in `kfac.registration.dense_layers`; or strides, padding or dilations are not
+        as above.
     """
     params = as_key(params)
     chosen = table.resolve_approximation("conv1d", approx, params)
@@ -100,20 +101,20 @@ def register_conv2d(
       strides: (1, down, right, 1), in the order of the data format.
       padding: "SAME" or "VALID".
       inputs: [batch, height, width, channels], or with "NCHW" channels first.
-      outputs: [batch, height, width, outputs], likewise, before the non-linearity.
-      data_format: "NHWC" or "NCHW"; None means the former.
+      outputs: [batch, height, width, outputs], or channels first, before the non-linearity.
+      data_format: "NHWC" or "NCHW"; None means "NHWC".
       dilations: As strides, or None for an ordinary filter.
       approx: "kron", "kron_sua", "ekfac" or "diagonal".
-      reuse: See the module.
-      sub_sample_inputs: Whether the input factor sees a random part of the examples only;
-        None means what the collection's `CurvatureConfig` says.
-      sub_sample_patches: Whether the input factor sees a random part of the patches only; None
-        likewise.
+      reuse: See `kfac.registration.dense_layers`.
+      sub_sample_inputs: True to compute the input factor from a random part of the examples; None
+        means the setting of the collection's `CurvatureConfig`.
+      sub_sample_patches: True to compute the input factor from a random part of the patches; None
+        means the setting of the collection's `CurvatureConfig`.
       patch_mask: Numbers [rows, columns, channels] that multiply every patch.
 
     Raises:
-      ValueError: See the module; or strides, padding, dilations, data format or mask are not as
-        above.
+      ValueError: As in `kfac.registration.dense_layers`; or strides, padding, dilations, data
+        format or mask are not as above.
     """
     params = as_key(params)
     chosen = table.resolve_approximation("conv2d", approx, params)
@@ -148,16 +149,16 @@ def register_convolution(
       table: The layer table; a `LayerCollection` passes its own.
       params: Filter [..., channels, outputs], or (filter, bias [outputs]).
       inputs: [batch, ..., channels], or channels first, as in `tf.nn.convolution`.
-      outputs: [batch, ..., outputs], likewise, before the non-linearity.
+      outputs: [batch, ..., outputs], or channels first, before the non-linearity.
       padding: "SAME" or "VALID".
       strides: One step per dimension; None means 1.
       dilation_rate: One step per dimension; None means 1.
       data_format: As in `tf.nn.convolution`, such as "NCDHW"; None means channels last.
       approx: "kron" or "ekfac".
-      reuse: See the module.
+      reuse: See `kfac.registration.dense_layers`.
 
     Raises:
-      ValueError: See the module; or the other arguments are not as above.
+      ValueError: As in `kfac.registration.dense_layers`; or the other arguments are not as above.
     """
     params = as_key(params)
     chosen = table.resolve_approximation("convolution", approx, params)
@@ -186,16 +187,17 @@ def register_depthwise_conv2d(
       table: The layer table; a `LayerCollection` passes its own.
       params: Filter [rows, columns, channels, multiplier]; there is no bias.
       inputs: [batch, height, width, channels], or with "NCHW" channels first.
-      outputs: [batch, height, width, channels · multiplier], likewise.
+      outputs: [batch, height, width, channels · multiplier], or channels first.
       strides: (1, down, right, 1), in the order of the data format.
       padding: "SAME" or "VALID".
       rate: Dilations (down, right), or None for an ordinary filter.
-      data_format: "NHWC" or "NCHW"; None means the former.
+      data_format: "NHWC" or "NCHW"; None means "NHWC".
       approx: "diagonal" or "kron".
-      reuse: See the module.
+      reuse: See `kfac.registration.dense_layers`.
 
     Raises:
-      ValueError: See the module; or there is a bias, or the other arguments are not as above.
+      ValueError: As in `kfac.registration.dense_layers`; or there is a bias, or the other arguments
+        are not as above.
     """
     params = as_key(params)
     chosen = table.resolve_approximation("depthwise_conv2d", approx, params)
@@ -235,19 +237,20 @@ def register_separable_conv2d(
       table: The layer table; a `LayerCollection` passes its own.
       depthwise_params: Filter [rows, columns, channels, multiplier].
       pointwise_params: Filter [1, 1, channels · multiplier, outputs], or (filter, bias).
-      inputs: What enters the depthwise convolution.
-      depthwise_outputs: What leaves it and enters the other.
-      pointwise_outputs: What leaves the other, before the non-linearity.
-      strides: Of the depthwise convolution, as in `register_depthwise_conv2d`.
-      padding: Of the depthwise convolution.
-      rate: Of the depthwise convolution.
-      data_format: "NHWC" or "NCHW"; None means the former.
-      approx: Of the 1x1 convolution, as in `register_conv2d`.
-      reuse: See the module.
-      depthwise_approx: Of the depthwise convolution, as in `register_depthwise_conv2d`.
+      inputs: Inputs of the depthwise convolution.
+      depthwise_outputs: Outputs of the depthwise convolution, which are the inputs of the other.
+      pointwise_outputs: Outputs of the 1x1 convolution, before the non-linearity.
+      strides: Strides of the depthwise convolution, as in `register_depthwise_conv2d`.
+      padding: Padding of the depthwise convolution.
+      rate: Dilations of the depthwise convolution.
+      data_format: "NHWC" or "NCHW"; None means "NHWC".
+      approx: Approximation of the 1x1 convolution, as in `register_conv2d`.
+      reuse: See `kfac.registration.dense_layers`.
+      depthwise_approx: Approximation of the depthwise convolution, as in
+        `register_depthwise_conv2d`.
 
     Raises:
-      ValueError: See the methods for either.
+      ValueError: As in `register_depthwise_conv2d` and `register_conv2d`.
     """
     register_depthwise_conv2d(
         table, depthwise_params, inputs, depthwise_outputs, strides, padding, rate, data_format,
@@ -284,19 +287,19 @@ def register_conv2d_multi(
 
     Args:
       table: The layer table; a `LayerCollection` passes its own.
-      params: As in `register_conv2d`.
-      strides: As there.
-      padding: As there.
-      inputs: What enters the layer.
-      outputs: What leaves it, before the non-linearity.
-      num_uses: How often the layer is applied, if the tensors do not tell.
-      data_format: As there.
-      dilations: As there.
+      params: Filter, or (filter, bias), as in `register_conv2d`.
+      strides: As in `register_conv2d`.
+      padding: As in `register_conv2d`.
+      inputs: Inputs of the layer.
+      outputs: Outputs of the layer, before the non-linearity.
+      num_uses: Number of times that the layer is applied, if the tensors do not show it.
+      data_format: As in `register_conv2d`.
+      dilations: As in `register_conv2d`.
       approx: "kron_indep".
-      reuse: See the module.
+      reuse: See `kfac.registration.dense_layers`.
 
     Raises:
-      ValueError: As there; or the number of uses is unknown, or differs.
+      ValueError: As in `register_conv2d`; or the number of uses is unknown, or differs.
     """
     params, name = as_key(params), as_tuple(params)[0].op.name
     table.resolve_approximation("conv2d_multi", approx, params)

@@ -1,17 +1,17 @@
-"""Registration of layers without a geometry: dense, repeated, scale and shift, anything else.
+"""Registration of layers without a geometry: dense, repeated, scale and shift, generic.
 
 One function per kind of layer, which `LayerCollection` has as a method. Each makes a block and adds
 it to a layer table. The formulas of blocks are in `kfac.fisher_blocks`. All functions have these
-arguments beside the layer's tensors:
+arguments besides the layer's tensors:
 
-  approx: Name of an approximation; None means that of its linked parameters, or else the default
-    of the kind of layer.
-  reuse: True adds a tower to a registered layer, False registers a new one, AUTO_REUSE does what
-    fits, VARIABLE_SCOPE goes by the flag of the current variable scope.
+  approx: Name of an approximation; None means the approximation of its linked parameters, or else
+    the default of the kind of layer.
+  reuse: True adds a tower to a registered layer. False registers a new one. AUTO_REUSE adds a tower
+    if the layer is registered. VARIABLE_SCOPE takes the flag of the current variable scope.
 
-They all raise ValueError if the approximation is unknown, `reuse` does not fit, a parameter belongs
-to another layer, a tensor is of another graph, or registration is over; and TypeError if a tensor
-is something else. The collection is then left as it was.
+All functions raise ValueError if the approximation is unknown, `reuse` does not fit, a parameter
+belongs to another layer, a tensor is of another graph, or registration is over; and TypeError if a
+tensor is something else. In these cases the collection stays as it was.
 """
 
 import math
@@ -63,8 +63,8 @@ def register_fully_connected(
       inputs: [batch, inputs], or ids [batch] if the inputs are not dense.
       outputs: [batch, outputs], before the non-linearity.
       approx: "kron", "kron_in_diag", "kron_out_diag", "kron_both_diag", "ekfac" or "diagonal".
-      dense_inputs: False if inputs are ids, that is, row numbers of the weight. This calls for
-        a diagonal input factor, which is then the default.
+      dense_inputs: False if inputs are ids, that is, row numbers of the weight. Ids need a diagonal
+        input factor, which is then the default.
       reuse: See the module.
 
     Raises:
@@ -104,16 +104,16 @@ def register_fully_connected_multi(
     Args:
       table: The layer table; a `LayerCollection` passes its own.
       params: Weight [inputs, outputs], or (weight, bias [outputs]).
-      inputs: What enters the layer, or ids if the inputs are not dense.
-      outputs: What leaves it, before the non-linearity.
-      num_uses: How often the layer is applied, if the tensors do not tell. An int, or if
-        unordered perhaps an int Tensor [].
+      inputs: Inputs of the layer; ids if they are not dense.
+      outputs: Outputs of the layer, before the non-linearity.
+      num_uses: Number of times that the layer is applied, if the tensors do not show it. An int, or
+        an int Tensor [] if unordered.
       approx: "kron_indep", "kron_indep_in_diag", "kron_indep_out_diag",
         "kron_indep_both_diag", "kron_series_1" or "kron_series_2".
       dense_inputs: As in `register_fully_connected`. Ids must be [uses · batch] if unordered.
       reuse: See the module.
-      unordered: Whether rows are in any order. Calls for `num_uses`, and for an approximation
-        that takes uses to be independent.
+      unordered: True if rows are in any order. Needs `num_uses`, and an approximation that assumes
+        independent uses.
 
     Raises:
       ValueError: See the module; or the number of uses is unknown, or differs.
@@ -209,13 +209,13 @@ def register_layer_norm(
     approx: str | None = None,
     reuse: bool | str = VARIABLE_SCOPE,
 ) -> None:
-    """Registers the end of a layer or batch normalization, or one more tower of it.
+    """Registers scale and shift of a layer or batch normalization, or one more tower.
 
     Args:
       table: The layer table; a `LayerCollection` passes its own.
       params: Scale, or (scale, shift).
       normalized: [batch, ...], of zero mean and unit variance, before scale and shift.
-      outputs: [batch, ...], after them.
+      outputs: [batch, ...], after scale and shift.
       approx: "full" or "diagonal".
       reuse: See the module.
 

@@ -1,8 +1,8 @@
 """The layers of a model by their parameters, with their factors, and the rules of registration.
 
-Knows blocks, factors and linked parameters, no kinds of layers: `kfac.registration.dense_layers`
-and `kfac.registration.convolutions` make the blocks and add them here. Owned by the layer
-collection.
+Knows blocks, factors and linked parameters, but no kinds of layers:
+`kfac.registration.dense_layers` and `kfac.registration.convolutions` make the blocks and add them
+here. Owned by the layer collection.
 """
 
 import numbers
@@ -29,16 +29,16 @@ class LayerTable:
     """The layers of one model, over all its towers.
 
     Attributes:
-      scope: The graph of the layers, and whether registration is over.
+      scope: The graph of the layers; knows if registration is over.
       config: Settings of all factors and blocks.
-      defaults: The approximations of layers that are registered without one.
+      defaults: Approximations of layers that are registered without one.
     """
 
     def __init__(self, scope: RegistrationScope, config: CurvatureConfig | None = None) -> None:
         """Starts without layers.
 
         Args:
-          scope: The graph of the layers, and whether registration is over.
+          scope: The graph of the layers; knows if registration is over.
           config: Settings of all factors and blocks; None means the defaults.
         """
         self.scope = scope
@@ -67,7 +67,7 @@ class LayerTable:
         return tuple(param for key in self._blocks for param in as_tuple(key))
 
     def registered_uses(self, params: Parameters) -> float:
-        """Returns how often a layer's parameters may be used in the graph, in all its towers.
+        """Returns the uses that a layer's parameters may have in the graph, in all its towers.
 
         Args:
           params: A key of `blocks`.
@@ -82,17 +82,17 @@ class LayerTable:
     def define_linked_parameters(
         self, params: Parameters, approximation: str | None = None
     ) -> None:
-        """Links parameters that form one layer, perhaps with its approximation.
+        """Links parameters that form one layer, optionally with its approximation.
 
-        A parameter by itself is a layer without a bias, or if it looks like none, generic.
+        A parameter linked alone is a layer without a bias or, if it matches none, generic.
 
         Args:
           params: One parameter, or several.
-          approximation: Used when the layer is registered without one.
+          approximation: Approximation of the layer if it is registered without one.
 
         Raises:
-          ValueError: A parameter is in another group, or registered in a layer that has not
-            exactly these parameters. Nothing is kept then.
+          ValueError: A parameter is in another group, or registered in a layer with other
+            parameters than exactly these. In both cases nothing is kept.
         """
         group = as_tuple(params)
         refs = {param.ref() for param in group}
@@ -135,12 +135,12 @@ class LayerTable:
         reuse: bool | str,
         uses: float = 1,
     ) -> None:
-        """Adds a block, or a tower to its registered equal, after all checks have passed.
+        """Adds a block, or adds a tower to an equal registered block, after all checks.
 
         Args:
           block: A block without towers.
           inputs: Tensors that enter the layer, structured as the block needs them.
-          outputs: Tensors that leave it, likewise.
+          outputs: Tensors that leave the layer, structured as the block needs them.
           reuse: As in all functions that register a layer.
           uses: Number of uses that each of its parameters may have in the tower's graph.
 
@@ -161,7 +161,7 @@ class LayerTable:
         self._uses.setdefault(block.params, []).append(uses)
 
     def remove_last_tower(self, params: Parameters) -> None:
-        """Removes the last tower of a layer; with its only tower the layer goes.
+        """Removes the last tower of a layer; removes the layer if it was the only tower.
 
         Args:
           params: The layer's parameters.
@@ -214,7 +214,7 @@ class LayerTable:
 
         Args:
           cls: Class of the factor.
-          args: Its arguments, hashable; equal arguments share one factor.
+          args: Arguments of the factor, hashable; equal arguments share one factor.
           name: Name of a new factor; a shared one keeps the name of its first layer.
 
         Raises:
@@ -227,7 +227,7 @@ class LayerTable:
 
 
 def as_key(params: Parameters) -> Parameters:
-    """Returns parameters as they are used as a key: lists become tuples."""
+    """Returns parameters in the form of a key: lists become tuples."""
     return tuple(params) if isinstance(params, (tuple, list)) else params
 
 
@@ -237,7 +237,7 @@ def parameter_names(params: Parameters) -> str:
 
 
 def _tensors(layer: str, inputs: Any, outputs: Any) -> list[Tensor]:
-    """Returns the tensors among what a layer is registered with; numbers may be among it, too."""
+    """Returns the tensors among a layer's registered inputs and outputs; these may hold numbers."""
     everything = tf.nest.flatten([inputs, outputs])
     others = [x for x in everything if not (tf.is_tensor(x) or isinstance(x, numbers.Integral))]
     if others:

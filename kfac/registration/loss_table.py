@@ -29,7 +29,7 @@ NONE_YET = (
     "none (if each tower makes a LayerCollection of its own, use kfac.graph_layer_collection(), "
     "which is the same one in all towers)"
 )
-"""The list of known layers or losses in messages, where there are none."""
+"""The list of known layers or losses in messages, if there are none."""
 
 
 class LossEntry(NamedTuple):
@@ -37,9 +37,9 @@ class LossEntry(NamedTuple):
 
     Attributes:
       coeff: Weight of the loss.
-      seed: Distinguishes its samples from those of other losses.
+      seed: Number that separates its samples from those of other losses.
       towers: The loss of each tower.
-      number: The seed that it was registered with, or None.
+      number: The seed that the user registered, or None.
     """
 
     coeff: float
@@ -52,7 +52,7 @@ class LossEntry(NamedTuple):
         return fresh_numbers([], self.number)
 
     def tower_seed(self, tower: int, step: Scalar) -> Tensor:
-        """Returns the seed [2] of one tower's draws, another one for each loss, tower and step."""
+        """Returns the seed [2] of one tower's draws; differs by loss, tower and step."""
         return stateless_seed(f"{self.seed}/{tower}", step)
 
 
@@ -100,14 +100,14 @@ class LossTable:
     """Losses by name, in order of registration.
 
     Attributes:
-      scope: The graph of the losses, and whether registration is over.
+      scope: The graph of the losses; knows if registration is over.
     """
 
     def __init__(self, scope: RegistrationScope) -> None:
         """Makes an empty table.
 
         Args:
-          scope: The graph of the losses, and whether registration is over.
+          scope: The graph of the losses; knows if registration is over.
         """
         self.scope = scope
         self._final_subgraph: SubGraph | None = None
@@ -138,7 +138,7 @@ class LossTable:
 
     @property
     def colocation_ops(self) -> Mapping[LossFunction, Operation]:
-        """The op that computes the inputs of each loss in `losses`, and says where it is."""
+        """The op that computes the inputs of each loss in `losses`; the loss is on its device."""
         return types.MappingProxyType(
             {loss: tf.nest.flatten(loss.inputs)[0].op for loss in self.losses}
         )
@@ -198,12 +198,12 @@ class LossTable:
         return next(name for name in numbered if name not in self._entries)
 
     def add(self, loss: LossFunction, coeff: float, seed: int | None) -> None:
-        """Adds a tower under `loss.name`; `resolve_name` has checked that it may be.
+        """Adds a tower under `loss.name`, after `resolve_name` has checked it.
 
         Args:
           loss: The tower's loss.
           coeff: Weight of the loss.
-          seed: Seeds its samples; None means to go by the name, and by the seed of the graph.
+          seed: Seed of its samples; None means the name, and the seed of the graph.
 
         Raises:
           ValueError: The other towers' losses are of another class.
@@ -230,9 +230,9 @@ class LossTable:
           target_mode: "data" for registered targets, "sample" for drawn ones.
           coeff_mode: Multiply by the coefficient ("regular"), by its root ("sqrt") or not ("off").
             "sqrt" takes the root of the weights of examples too.
-          sample_step: With "sample": equal steps give equal samples, int64 []. None draws anew in
-            each run of a session; these draws repeat in another session if the loss or the graph
-            has a seed.
+          sample_step: Step of the draws, int64 [], for "sample": equal steps give equal samples.
+            None draws anew in each run of a session; another session repeats these draws if the
+            loss or the graph has a seed.
 
         Returns:
           One Tensor [] per loss and tower: a sum over examples.

@@ -3,17 +3,18 @@
 All functions have these arguments, in this order, after the parameters of the predicted
 distribution:
 
-  seed: Seeds the sampling of targets; None derives it from the name, and in losses that are
-    evaluated by hand from the seed of the graph.
+  seed: Seed of the sampled targets; None derives it from the name and, for losses that are
+    evaluated by hand, from the seed of the graph.
   targets: The observed values; needed by estimation_mode="empirical" and `total_loss` only.
-  name: Needed with several towers, because it tells which losses belong together.
+  name: Name of the loss. Needed with several towers: equal names are towers of one loss.
   coeff: Weight of this loss among several, > 0.
-  reuse: As for layers: True adds a tower to a registered loss, False registers a new one,
-    AUTO_REUSE does what fits, VARIABLE_SCOPE goes by the flag of the current variable scope.
+  reuse: As for layers. True adds a tower to a registered loss. False registers a new one.
+    AUTO_REUSE adds a tower if the loss is registered. VARIABLE_SCOPE takes the flag of the current
+    variable scope.
   weights: One number per example, or a mask, that multiplies its loss; None means 1. Averages
     still divide by the number of all examples.
 
-They all raise:
+All functions raise:
 
   ValueError: A tower is added without a name, with another coefficient or with another kind of
     loss; the coefficient is not positive; a tensor is of another graph; registration is over.
@@ -41,7 +42,7 @@ from kfac.registration.reuse import VARIABLE_SCOPE
 
 
 class _Options(NamedTuple):
-    """The arguments that all losses have; see the module."""
+    """The arguments that all losses share; see the module."""
 
     seed: int | None
     targets: Tensor | None
@@ -117,7 +118,7 @@ def register_normal_predictive_distribution(
 ) -> None:
     """Registers ‖targets − mean‖²/(2·var), plus a constant, or one more tower of it.
 
-    The mean is [batch, ...], the targets are shaped as it; weights may be, too.
+    The mean is [batch, ...]. The targets are shaped as the mean; weights may be, too.
 
     Raises:
       TypeError: The variance is not a Python number.
@@ -177,8 +178,7 @@ def register_multi_bernoulli_predictive_distribution(
 ) -> None:
     """Registers a sigmoid cross-entropy loss, or one more tower of it.
 
-    Logits are [batch, ...]. Targets are in [0, 1] and shaped as the logits; weights may be so
-    shaped, too.
+    Logits are [batch, ...]. Targets are in [0, 1] and shaped as the logits; weights may be, too.
     """
     options = _Options(seed, targets, name, coeff, reuse, weights)
     _register(table, MultiBernoulliNegativeLogProbLoss, (logits,), options)

@@ -19,7 +19,7 @@ def register_block(
     reuse: bool | str = VARIABLE_SCOPE,
     uses: float = 1,
 ) -> None:
-    """Registers a layer with a block of one's own, or one more tower of it.
+    """Registers a layer with a block that the program defines, or one more tower of it.
 
     Every tower makes a block, with the same class, parameters and settings. The first is kept.
 
@@ -27,13 +27,13 @@ def register_block(
       table: The layer table; a `LayerCollection` passes its own.
       block: A block without towers, of the layer's parameters.
       inputs: Tensors that enter the layer, structured as the block needs them.
-      outputs: Tensors that leave it, whose gradients the block is given.
+      outputs: Tensors that leave the layer. The block is given their gradients.
       reuse: See `kfac.registration.dense_layers`.
       uses: Number of uses that each of its parameters has in the tower's graph.
 
     Raises:
       ValueError: See `kfac.registration.dense_layers`.
-      TypeError: It is no block, or a tensor is something else.
+      TypeError: `block` is no block, or a tensor is something else.
     """
     if not isinstance(block, FisherBlock):
         raise TypeError(

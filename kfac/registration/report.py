@@ -1,6 +1,6 @@
-"""A readable table of layers, their blocks and factors, sizes and devices.
+"""A readable table of layers: their blocks and factors, sizes and devices.
 
-Called by the layer collection, for people.
+Called by the layer collection, for its users.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ def curvature_report(blocks: Sequence[FisherBlock], found: Sequence[str] = ()) -
     """Returns one paragraph per block: parameters, approximation, then a line per factor.
 
     A line names the factor, its class, dtype and shape; then the bytes and the device of its
-    average, and those of its inverses. It is there once factors have been made; bytes and devices,
-    once variables have been made. What the graph scanner found follows.
+    average, and those of its inverses. Factor lines appear once factors have been made, bytes and
+    devices once variables have been made. The findings of the graph scanner follow.
 
     Args:
       blocks: The blocks of the layer collection.
-      found: Lines about what the graph scanner found, one per decision.
+      found: Findings of the graph scanner, one line per decision.
     """
     lines = [line for block in blocks for line in _block_lines(block)]
     if found:

@@ -1,4 +1,4 @@
-"""Reuse: a registration makes a new layer or loss, or adds a tower to a known one.
+"""Reuse: a registration makes a new layer or loss, or adds a tower to a registered one.
 
 Called by the layer collection and the loss table.
 """
@@ -8,16 +8,17 @@ import tensorflow as tf
 v1 = tf.compat.v1
 
 VARIABLE_SCOPE = "VARIABLE_SCOPE"
-"""Value of `reuse` that takes the answer from the active variable scope."""
+"""Value of `reuse` that takes the flag of the current variable scope."""
 
 
 def is_reuse(reuse: bool | str | None, exists: bool) -> bool:
     """Resolves a `reuse` argument.
 
     Args:
-      reuse: True, False or None, AUTO_REUSE (add a tower if there is something to add to), or
-        VARIABLE_SCOPE for the flag of the current variable scope. None means False.
-      exists: Whether the thing has been registered before.
+      reuse: True, False, None, AUTO_REUSE or VARIABLE_SCOPE. AUTO_REUSE adds a tower if there is
+        something to add to; VARIABLE_SCOPE takes the flag of the current variable scope; None means
+        False.
+      exists: True if the layer or loss has been registered before.
 
     Returns:
       True to add a tower, False to register something new.

@@ -1,7 +1,7 @@
-"""The graph that a model is registered from, and whether registration is over.
+"""The graph that a model is registered from, and the state of its registration.
 
-Shared by the layer table and the loss table of one layer collection, which ask it before they keep
-anything.
+The layer table and the loss table of a layer collection share one scope, and ask it before they
+keep anything.
 """
 
 from typing import final
@@ -43,10 +43,10 @@ class RegistrationScope:
         self._is_closed = True
 
     def check_open(self, what: str) -> None:
-        """Checks that something can still be registered.
+        """Checks that registration is not over.
 
         Args:
-          what: The thing to be registered, for the message.
+          what: Name of the thing to be registered, for the message.
 
         Raises:
           ValueError: Registration is over.
@@ -65,11 +65,11 @@ class RegistrationScope:
         """Checks that tensors belong to the graph.
 
         Args:
-          what: The thing to be registered, for the message.
-          *tensors: Its tensors.
+          what: Name of the thing to be registered, for the message.
+          *tensors: Tensors of the thing.
 
         Raises:
-          ValueError: One is of another graph.
+          ValueError: A tensor is of another graph.
         """
         if any(tensor.graph is not self.graph for tensor in tensors):
             raise ValueError(

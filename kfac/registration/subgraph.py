@@ -1,8 +1,9 @@
-"""The part of a graph that some tensors depend on, and where variables are used in it.
+"""The part of a graph that some tensors depend on, and the uses of variables in it.
 
-A variable is rarely used itself: it is read, copied, cast, reshaped, taken into a loop. Each of
-these gives the same numbers in the same order, and is looked through; what then takes them is a
-use. Called by registration, to compare uses with what was registered, and by the graph scanner.
+A variable is rarely used itself: it is read, copied, cast, reshaped or passed into a loop. Each of
+these ops gives the same numbers in the same order, so the search looks through it. The first op of
+another kind is a use. Called by registration, to compare uses with what was registered, and by the
+graph scanner.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,13 +36,13 @@ _STOPS = frozenset({"OnesLike", "StopGradient", "ZerosLike"})
 
 
 class Use(NamedTuple):
-    """One place where a tensor goes in.
+    """One op that takes a tensor as an input.
 
     Attributes:
-      op: What takes it.
+      op: The op.
       position: Number of the input.
-      value: The tensor: for a variable, the last copy of its numbers.
-      in_loop: Whether it is inside a `while` loop of the kind that is part of the graph.
+      value: The tensor; for a variable, the last copy of its numbers.
+      in_loop: True if the use is inside a `while` loop of the kind that is part of the graph.
     """
 
     op: Operation
@@ -53,8 +54,8 @@ class Use(NamedTuple):
 class SubGraph:
     """All ops that some tensors depend on, in a way that gradients can follow.
 
-    What stops gradients, or makes integers of floating-point numbers, is a member, but not what
-    these numbers come from.
+    An op that stops gradients, or makes integers of floating-point numbers, is a member, but the
+    ops before it are not.
     """
 
     def __init__(self, outputs: Iterable[Tensor]) -> None:
@@ -80,15 +81,15 @@ class SubGraph:
                     waiting.append(taken)
 
     def is_member(self, node: Any) -> bool:
-        """Returns whether the outputs depend on an operation, Tensor or Variable."""
+        """Returns True if the outputs depend on an operation, Tensor or Variable."""
         return (node if isinstance(node, tf.Operation) else node.op) in self._members
 
     def filter_list(self, nodes: Sequence[Any]) -> list[Any]:
-        """Returns those of some operations, Tensors or Variables that are members."""
+        """Returns the members among some operations, Tensors or Variables."""
         return [node for node in nodes if self.is_member(node)]
 
     def consumers(self, tensor: Tensor) -> list[Use]:
-        """Returns where a tensor goes in, if a gradient comes back from there."""
+        """Returns the uses of a tensor that pass a gradient back."""
         return [
             Use(op, position, tensor)
             for op in dict.fromkeys(tensor.consumers())
@@ -98,7 +99,7 @@ class SubGraph:
         ]
 
     def uses(self, variable: Variable) -> list[Use]:
-        """Returns where a variable is used, looking through copies of its numbers."""
+        """Returns the uses of a variable, looking through copies of its numbers."""
         return [use for use in self._walk(variable) if not _is_copy(use)]
 
     def copies(self, variable: Variable) -> list[Tensor]:
@@ -107,7 +108,7 @@ class SubGraph:
         return [handle, *(_copy(use) for use in self._walk(variable) if _is_copy(use))]
 
     def variable_uses(self, variable: Variable) -> int:
-        """Returns how many inputs of ops a variable goes to, looking through copies of it."""
+        """Returns the number of op inputs that a variable enters, looking through copies of it."""
         return len(self.uses(variable))
 
     def _walk(self, variable: Variable) -> Iterator[Use]:
@@ -132,7 +133,7 @@ def _is_copy(use: Use) -> bool:
 
 
 def _keeps_all(slicing: Operation) -> bool:
-    """Returns whether a slice only adds axes, like x[:, None]."""
+    """Returns True if a slice only adds axes, like x[:, None]."""
     size, steps = slicing.inputs[0].shape.num_elements(), tf.get_static_value(slicing.inputs[3])
     is_forward = steps is not None and bool((steps == 1).all())
     return is_forward and size is not None and slicing.outputs[0].shape.num_elements() == size

@@ -1,8 +1,8 @@
 """Checks that an optimizer got the losses and batches of exactly the registered towers.
 
-An optimizer made once per tower, or a layer collection made once per tower, would train all the
-same: with curvature, or a damping, that most of the batch has no part in. Called by
-`kfac.update.training_loss` when the step is built; the collection compares what towers register.
+An optimizer or a layer collection that is made once per tower would train without an error, but its
+curvature or damping would ignore most of the batch. Called by `kfac.update.training_loss` when the
+step is built. The collection compares what towers register.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from kfac.registration.subgraph import SubGraph
 
 
 def collections_of_graph(graph: Graph) -> list[RegisteredLosses]:
-    """Returns the layer collections of a graph: the list that hangs on it, to be appended to.
+    """Returns the layer collections of a graph: a list kept on the graph, to be appended to.
 
     Its key is not written into MetaGraphs.
 
@@ -31,10 +31,10 @@ def check_collection(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None
 
     Args:
       layers: The optimizer's collection.
-      losses: What the optimizer's `compute_gradients` was given.
+      losses: Losses that the optimizer's `compute_gradients` was given.
 
     Raises:
-      ValueError: One depends on losses registered elsewhere, and on none registered here.
+      ValueError: A loss depends on losses of another collection, and on none of this one.
     """
     others = [other for other in collections_of_graph(layers.graph) if other is not layers]
     for loss in losses if others else ():
@@ -52,11 +52,11 @@ def check_collection(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None
 
 
 def check_losses(layers: RegisteredLosses, losses: Sequence[Tensor]) -> None:
-    """Checks that losses, if they are of some towers, are of all.
+    """Checks that, if losses come from some towers, they come from all of them.
 
     Args:
       layers: The optimizer's collection.
-      losses: What the optimizer's `compute_gradients` was given.
+      losses: Losses that the optimizer's `compute_gradients` was given.
 
     Raises:
       ValueError: A tower is missing.
@@ -77,10 +77,10 @@ def check_batches(layers: RegisteredLosses, batches: int) -> None:
 
     Args:
       layers: The optimizer's collection.
-      batches: How many were added.
+      batches: Number of batches that were added.
 
     Raises:
-      ValueError: There are more, or fewer, than towers.
+      ValueError: There are more or fewer batches than towers.
     """
     towers = max(map(len, layers.towers_by_loss), default=batches)
     if batches != towers:
@@ -92,7 +92,7 @@ def check_batches(layers: RegisteredLosses, batches: int) -> None:
 
 
 def _reached(subgraph: SubGraph, layers: RegisteredLosses) -> list[bool]:
-    """Returns for each registered tower whether the subgraph has one of its losses."""
+    """Returns one bool per registered tower: True if the subgraph has one of its losses."""
     towers = max(map(len, layers.towers_by_loss), default=0)
     return [
         any(

@@ -17,6 +17,7 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_blocks.two_factor import TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import INVERSE
 from kfac.linalg.retries import RARE_PATHS
 from kfac.state import read
 
@@ -78,7 +79,7 @@ def _conditions(factors: Sequence[FisherFactor]) -> dict[str, Tensor]:
     squares = {}
     for factor in factors:
         for slot in factor.inverses:
-            if slot.request.leaf == "inverse":
+            if slot.function == INVERSE:
                 with _device_of(factor):
                     matrix = factor.get_cov_as_linear_operator().to_dense()
                     average = tf.nn.l2_loss(tf.cast(matrix, tf.float32))

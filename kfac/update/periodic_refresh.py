@@ -22,7 +22,6 @@ from kfac.state import (
     Assignment,
     assign_all,
     group,
-    is_resource,
     known_after,
     make_counter,
     read,
@@ -149,10 +148,8 @@ class PeriodicRefresh(RefreshPolicy):
     def _updates(self) -> _Updates:
         due = self._due()
         averages = self._estimator.make_cov_update_op(due.averages, should_decay=due.step)
-        variables = [*self._estimator.cov_variables, *self._estimator.inv_variables]
-        is_apart = not self._step.reads_averages and all(map(is_resource, variables))
         with (
-            v1.control_dependencies([] if is_apart else [averages]),
+            v1.control_dependencies([averages] if self._step.reads_averages else []),
             v1.control_dependencies([self._step.prepare_damping(due.step)]),
         ):
             return _Updates(averages, self._update_inverses(due.step, averages), due.step)

@@ -14,6 +14,7 @@ from kfac.fisher_blocks.base import as_tuple
 from kfac.fisher_blocks.two_factor import KroneckerBlock
 from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.layer_collection import LayerCollection
+from kfac.linalg.damped_functions import INVERSE, ITSELF
 from kfac.linalg.vectors import Vector, as_vector
 
 MultiplyInverse: TypeAlias = Callable[[GradsAndVars], GradsAndVars]
@@ -81,7 +82,9 @@ class Preconditioner:
         Args:
           vecs_and_vars: (part of x, variable) for all registered variables.
         """
-        return self._estimator.multiply_inverse(vecs_and_vars, self._from_identity)
+        return self._estimator.multiply_function(
+            INVERSE, vecs_and_vars, from_identity=self._from_identity
+        )
 
     def multiply(self, vectors: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
         """Returns Mx for a vector x.
@@ -91,7 +94,9 @@ class Preconditioner:
           variables: All registered variables.
         """
         pairs = list(zip(vectors, variables, strict=True))
-        products = self._estimator.multiply(pairs, self._from_identity)
+        products = self._estimator.multiply_function(
+            ITSELF, pairs, from_identity=self._from_identity
+        )
         return [product for product, _ in products]
 
 

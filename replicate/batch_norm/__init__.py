@@ -1,1 +1,1 @@
-"""Batch normalization over towers: its updates are found, and merged or made in turn."""
+"""Batch normalization over towers: its statistics are found, and merged or folded in turn."""

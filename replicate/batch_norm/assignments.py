@@ -2,7 +2,7 @@
 
 A variable may reach an assignment through copies of its handle, through the switches of a
 conditional, or as an argument of a function (`tf.cond`, `tf.while_loop`, `tf.function`). Used by
-`search`.
+`folds`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

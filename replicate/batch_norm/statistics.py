@@ -1,15 +1,17 @@
 """Running statistics of the batch (batch normalization's moving averages) over several towers.
 
-Each tower sees only its own shard, so its updates of the shared moving averages differ from the
-other towers'. Each tower after the first therefore updates its own copy of these variables. Once a
-step the copies and the shared variables are merged. A skipped step restores the previous values.
+Each tower sees only its own shard, so it folds other values into the shared moving averages than
+other towers do. Each tower after the first therefore folds into its own copy of these variables.
+Once a step the copies and the shared variables are merged. A skipped step restores the previous
+values.
 
-Update operations are those in UPDATE_OPS, and assignments in no collection of values computed from
+The folds are the operations in UPDATE_OPS, and assignments in no collection of values computed from
 the batch: those of Keras layers, and those that the loss or the gradients wait for, such as those
 of layers with `updates_collections=None`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
@@ -18,9 +20,12 @@ from model_deploy.devices import CPU
 from model_deploy.local_variables import on_task
 from replicate._types import Operation, Tensor, Variable
 from replicate.arguments import check_choice
-from replicate.batch_norm.search import UpdateSearch
+from replicate.batch.nests import flatten
+from replicate.batch.split import Shard
+from replicate.batch_norm.folds import FoldSearch
 from replicate.batch_norm.variable_copies import VariableCopies, assign_all, read_all
 from replicate.batch_norm.variables_in_turn import VariablesInTurn
+from replicate.tower.scopes import TowerScopes
 
 v1 = tf.compat.v1
 
@@ -29,7 +34,7 @@ UpdateOps: TypeAlias = Literal["first", "all", "mean"]
 
 
 class BatchStatistics:
-    """The update operations of the towers of one replicated call."""
+    """The folds of the towers of one replicated call, and the statistics that they change."""
 
     def __init__(self, update_ops: UpdateOps):
         """Starts with no tower.
@@ -45,64 +50,65 @@ class BatchStatistics:
         """
         check_choice("update_ops", update_ops, UpdateOps)
         self._update_ops = update_ops
-        self._updates: list[list[Operation]] = []
+        self._folds: list[list[Operation]] = []
         self._weights: list[Tensor] = []
         self._cast_weights: dict[tf.DType, list[Tensor]] = {}
         self._statistics: list[Variable] = []
-        """Shared variables that the updates assign."""
+        """Shared variables that the folds assign."""
         self._copies: dict[Any, list[Variable]] = {}
         """Reference of each statistic → its copies, in the order of the towers."""
         self._maker = VariableCopies()
         self._in_turn = VariablesInTurn()
 
-    def record(
-        self,
-        operations: Collection[Operation],
-        in_collection: Iterable[Any],
-        batch: Collection[Tensor],
-        unlisted: Iterable[Variable],
-        asked_for: Iterable[Variable],
-        ends: Sequence[Operation],
-        weight: Tensor,
-    ) -> None:
-        """Records the updates of a tower that has been built. Towers are recorded in order.
+    @contextlib.contextmanager
+    def tower(self, scopes: TowerScopes, index: int, shard: Shard) -> Iterator[None]:
+        """Enters the scopes of a tower, with its own statistics, and records its folds.
 
         Args:
-          operations: All operations of the tower.
-          in_collection: Operations and tensors that the tower added to UPDATE_OPS.
-          batch: Tensors of its shard.
-          unlisted: Variables whose assignments are updates even if they are in no collection and
-            nothing waits for them.
-          asked_for: Other variables of the tower.
-          ends: Operations that end the tower's losses and gradients.
-          weight: Rows of the shard ÷ rows of the batch.
+          scopes: Scopes of the replicated call.
+          index: Number of the tower. Towers are built in order.
+          shard: The tower's part of the batch.
         """
-        updates = UpdateSearch(operations, batch, ends).updates(
-            [entry if isinstance(entry, tf.Operation) else entry.op for entry in in_collection],
-            self._operations_of(unlisted),
-            self._operations_of(asked_for),
+        substitute = self._substitute(scopes, index) if index else None
+        with scopes.tower(index, shard.weight, substitute):
+            graph = v1.get_default_graph()
+            before = len(graph.get_operations())
+            yield
+            self._record(scopes, index, shard, graph.get_operations()[before:])
+
+    def _record(
+        self, scopes: TowerScopes, index: int, shard: Shard, operations: Sequence[Operation]
+    ) -> None:
+        """Records the folds of a tower that has been built.
+
+        Args:
+          scopes: Scopes of the replicated call.
+          index: Number of the tower.
+          shard: The tower's part of the batch.
+          operations: All operations of the tower.
+        """
+        leaves = flatten((shard.features, shard.labels), expand_composites=True)
+        batch = [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
+        listed = scopes.collections.of_tower(v1.GraphKeys.UPDATE_OPS)
+        folds = FoldSearch(operations, batch, scopes.build.ends(index)).find(
+            [entry if isinstance(entry, tf.Operation) else entry.op for entry in listed],
+            self._operations_of(scopes.variables.made),
+            self._operations_of(scopes.variables.got),
         )
-        if not self._updates:
+        if not self._folds:
             self._statistics = [
                 variable
                 for variable in v1.global_variables()
-                if variable.op in updates.assigned and not variable.trainable
+                if variable.op in folds.assigned and not variable.trainable
             ]
             self._copies = {variable.ref(): [] for variable in self._statistics}
-        self._updates.append(updates.done)
-        self._weights.append(weight)
+        self._folds.append(folds.done)
+        self._weights.append(shard.weight)
         if self._update_ops == "all":
-            self._in_turn.record(self._statistics, updates.runs, updates.done)
+            self._in_turn.record(self._statistics, folds.runs, folds.done)
 
-    def substitute(
-        self, device: str, suspended: Callable[[], Any]
-    ) -> Callable[[Variable], Variable]:
-        """Returns a function from a statistic to the next tower's own copy or view of it.
-
-        Args:
-          device: Device of the tower.
-          suspended: Makes a context in which new variables do not belong to a tower.
-        """
+    def _substitute(self, scopes: TowerScopes, index: int) -> Callable[[Variable], Variable]:
+        """Returns a function from a statistic to a tower's own copy or view of it."""
         made: dict[Any, Variable] = {}
 
         def own(variable: Variable) -> Variable:
@@ -111,12 +117,12 @@ class BatchStatistics:
                 return variable
             if self._update_ops == "all":
                 if reference not in made:
-                    with suspended():
+                    with scopes.variables.suspended():
                         made[reference] = self._in_turn.view(variable)
                 return made[reference]
             if not made:
-                with suspended():
-                    copies = self._maker.on(device, self._statistics, "tower")
+                with scopes.variables.suspended():
+                    copies = self._maker.on(scopes.build.device(index), self._statistics, "tower")
                 for statistic, copy in zip(self._statistics, copies, strict=True):
                     made[statistic.ref()] = copy
                     self._copies[statistic.ref()].append(copy)
@@ -125,23 +131,23 @@ class BatchStatistics:
         return own
 
     def merged(self, skipped: Sequence[Tensor] = (), task: str = "") -> Operation | None:
-        """Returns the operation that runs all updates and merges the copies; None without updates.
+        """Returns the operation that runs all folds and merges the copies; None without folds.
 
         Args:
           skipped: Boolean scalars. If any of them is True, the statistics get back the values that
             they had before the step.
           task: Job and task that store these values; "" if the device scopes name none.
         """
-        updates = [update for tower in self._updates for update in tower]
-        if not updates:
+        folds = [fold for tower in self._folds for fold in tower]
+        if not folds:
             return None
         with v1.name_scope("batch_statistics"):
             with v1.device(CPU):
-                updated = v1.group(*updates)
+                folded = v1.group(*folds)
                 is_skipped = tf.reduce_any(tf.stack(skipped)) if skipped else None
             packs = [self._in_towers(pack) for pack in self._packs()]
             packs = [pack for pack in packs if len(pack) > 1 or skipped]
-            with v1.control_dependencies([updated]):
+            with v1.control_dependencies([folded]):
                 values = self._read(packs)
             assigned = [
                 assignment
@@ -150,7 +156,7 @@ class BatchStatistics:
             ]
             assignments = assign_all(assigned)
             with v1.device(CPU):
-                return v1.group(updated, *assignments, name="update")
+                return v1.group(folded, *assignments, name="update")
 
     def _packs(self) -> list[list[Variable]]:
         """Groups statistics of one type, shape and device, which are merged together."""

@@ -2,7 +2,7 @@
 
 There are many copies, one per moving average and tower, so each has as few operations as possible:
 handle, initialization and read. This module also reads and assigns many variables at once.
-`statistics` decides when copies are updated and merged.
+`statistics` decides when copies are assigned and merged.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from model_deploy import DevicePlan, GradientReduction, SharedPlacement, device_plan
+from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
+from model_deploy.reduction import GradientReduction
 from replicate._types import Gradient, ModelFn, Nest, Spec, Tensor, Variable
 from replicate.batch.split import Uneven
 from replicate.batch_norm.statistics import UpdateOps

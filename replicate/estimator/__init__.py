@@ -13,7 +13,6 @@ from replicate.errors import (
 )
 from replicate.estimator.added_metrics import add_metrics
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.early_stopping import (
     make_early_stopping_hook,
     make_stop_at_checkpoint_step_hook,
@@ -36,6 +35,7 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.train_and_evaluate import train_and_evaluate
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.estimator.warm_start import VocabInfo, WarmStartSettings
+from replicate.roles import TaskType
 
 __all__ = [
     "BestExporter",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from replicate._types import Nest
+from replicate.estimator.calling import call_model_fn
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 from replicate.spec import EstimatorSpec, ModeKeys
@@ -39,8 +40,10 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
             f"{list(_ARGUMENTS)}. Bind the others with functools.partial."
         )
 
-    def model_fn(features: Nest, labels: Nest, mode: str, config: RunConfig) -> EstimatorSpec:
-        spec = estimator.model_fn(features, labels, mode, config)
+    def model_fn(
+        features: Nest, labels: Nest, mode: str, params: Any, config: RunConfig
+    ) -> EstimatorSpec:
+        spec = call_model_fn(estimator._model_fn, features, labels, mode, params, config)
         if mode != ModeKeys.EVAL:
             return spec
         given = {

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.errors import ClusterConfigError
+from replicate.roles import CHIEFS, TASK_TYPES, TRAINERS, Role, TaskType, role_of
 
 v1 = tf.compat.v1
 
@@ -27,29 +28,7 @@ _NOT_TEXT = r"\x00\ud800-\udfff"
 _ADDRESS = re.compile(
     rf"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]{_NOT_TEXT}]+):(?P<port>[0-9]{{1,5}})"
 )
-
-
-class TaskType:
-    """Roles of the processes of a cluster.
-
-    Attributes:
-      MASTER: Old name of the chief; it evaluates as well.
-      PS: Keeps variables.
-      WORKER: Trains.
-      CHIEF: Trains, and writes checkpoints and event files.
-      EVALUATOR: Evaluates the checkpoints of the cluster; it is not part of the cluster.
-    """
-
-    MASTER = "master"
-    PS = "ps"
-    WORKER = "worker"
-    CHIEF = "chief"
-    EVALUATOR = "evaluator"
-
-
-_CHIEFS = (TaskType.CHIEF, TaskType.MASTER)
-_JOBS = (*_CHIEFS, TaskType.WORKER, TaskType.PS)
-_TASK_TYPES = (*_JOBS, TaskType.EVALUATOR)
+_JOBS = tuple(task_type for task_type in TASK_TYPES if task_type != TaskType.EVALUATOR)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +67,12 @@ class ClusterConfig:
     @property
     def is_chief(self) -> bool:
         """True if this process writes the checkpoints."""
-        return self.task_type in _CHIEFS or not (self.jobs or self._is_evaluator)
+        return self.role.saves
+
+    @property
+    def role(self) -> Role:
+        """The work of this process."""
+        return role_of(self.task_type, has_cluster=bool(self.jobs))
 
     @property
     def master(self) -> str:
@@ -116,7 +100,7 @@ class ClusterConfig:
         """Processes that train, the chief included; 0 for the evaluator."""
         if not self.jobs:
             return 1
-        return sum(len(self._training.get(job, ())) for job in (*_CHIEFS, TaskType.WORKER))
+        return sum(len(self._training.get(job, ())) for job in TRAINERS)
 
     @property
     def global_id_in_cluster(self) -> int | None:
@@ -227,11 +211,9 @@ def _check_task_alone(task: dict[str, Any]) -> None:
 
 def _checked_jobs(cluster: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     for job in cluster:
-        if job not in _TASK_TYPES:
-            raise _error(
-                f'"cluster" holds a job {_shown(job)}', f"the jobs are {list(_TASK_TYPES)}"
-            )
-    listed = [job for job in _TASK_TYPES if job in cluster and cluster[job] != []]
+        if job not in TASK_TYPES:
+            raise _error(f'"cluster" holds a job {_shown(job)}', f"the jobs are {list(TASK_TYPES)}")
+    listed = [job for job in TASK_TYPES if job in cluster and cluster[job] != []]
     jobs = {job: _checked_tasks(job, cluster[job]) for job in listed}
     _check_one_chief(jobs)
     seen: dict[tuple[str, int], str] = {}
@@ -270,7 +252,7 @@ def _checked_tasks(job: str, addresses: Any) -> tuple[str, ...]:
 
 
 def _check_one_chief(jobs: Mapping[str, tuple[str, ...]]) -> None:
-    chiefs = [job for job in _CHIEFS if job in jobs]
+    chiefs = [job for job in CHIEFS if job in jobs]
     if len(chiefs) == 2:
         raise _error(
             '"cluster" holds both "chief" and "master"', 'keep one of them, "chief" if you can'
@@ -287,10 +269,10 @@ def _check_one_chief(jobs: Mapping[str, tuple[str, ...]]) -> None:
 
 def _checked_task(task: dict[str, Any], jobs: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:
     task_type, index = task.get("type"), _number(task.get("index"))
-    if task_type not in _TASK_TYPES:
+    if task_type not in TASK_TYPES:
         raise _error(
             f'the task type is {_shown(task_type)}, in "task": {_shown(task)}',
-            f"the task types are {list(_TASK_TYPES)}",
+            f"the task types are {list(TASK_TYPES)}",
         )
     if task_type != TaskType.EVALUATOR and task_type not in jobs:
         raise _error(

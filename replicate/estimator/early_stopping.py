@@ -16,10 +16,10 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.estimator.checkpoints.reading import read_variable
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
+from replicate.roles import TaskType
 
 v1 = tf.compat.v1
 

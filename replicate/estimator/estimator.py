@@ -21,13 +21,13 @@ from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_m
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
 from replicate.estimator.checkpoints.input_position import is_position_key
 from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
-from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
 from replicate.estimator.checkpoints.retention import remove_unlisted
-from replicate.estimator.cluster.waiting_session import check_trains, training_scope
+from replicate.estimator.cluster.worker_session import check_trains, training_scope
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.exporting import export_graphs
+from replicate.estimator.held_model_dir import held_model_dir
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
 from replicate.estimator.hooks.progress import show_start
@@ -47,13 +47,12 @@ from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.time_spent import TimeSpent
 from replicate.estimator.train_specs import checked_listeners
-from replicate.estimator.training import LABEL, TrainRequest, run_training
+from replicate.estimator.training import LABEL, TrainingRun, TrainRequest, run_training
 from replicate.estimator.warm_start import (
     WarmStartSettings,
     apply_warm_start,
     warm_start_settings,
 )
-from replicate.estimator.writing import writing
 from replicate.graph_mode import check_no_keras_model, eager_captures_explained
 from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
@@ -199,16 +198,25 @@ class Estimator:
         training_end = None if self._config.is_chief else self.ending
         if self._config.is_chief:
             prepare_model_dir(self.model_dir)
-        with writing(self._config) as files:
-            if files is not None:
+        with held_model_dir(self._config) as directory:
+            if directory is not None:
                 with self._removal_errors():
-                    set_aside_damaged(files)
+                    set_aside_damaged(directory)
             if max_steps is not None and self._trained_steps() >= max_steps:
                 log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             else:
+                run = TrainingRun(
+                    self._config,
+                    request,
+                    self._start,
+                    directory,
+                    training_end,
+                    self._written,
+                    self._clock,
+                )
                 self._has_trained = True
                 with self._clock.call() if self._config.is_chief else contextlib.nullcontext():
-                    self._train(input_fn, request, training_end, files)
+                    self._train(input_fn, run)
         return self
 
     def evaluate(
@@ -425,45 +433,38 @@ class Estimator:
         with graph.as_default(), v1.device("/device:CPU:0"):
             return v1.train.get_or_create_global_step()
 
-    def _train(
-        self,
-        input_fn: Callable[..., Any],
-        request: TrainRequest,
-        training_end: TrainingEnd | None,
-        files: ModelFiles | None,
-    ) -> None:
+    def _train(self, input_fn: Callable[..., Any], run: TrainingRun) -> None:
         """Cleans the model directory if this process may, builds the model and trains it."""
         with self._removal_errors():
             if self._config.is_chief:
                 withdraw_end(self.model_dir)
-            if files is not None:
-                remove_unlisted(files)
-                remove_remains(files)
+            if run.directory is not None:
+                remove_unlisted(run.directory)
+                remove_remains(run.directory)
         with tf.Graph().as_default(), training_scope(self._config) as scope:
-            if request.shows_start:
+            if run.request.shows_start:
                 show_start(LABEL, "building the model", self._config.progress)
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn, scope)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)
-            run_training(
-                inputs,
-                spec,
-                self._config,
-                request,
-                training_end,
-                self._start,
-                self._written,
-                files,
-                self._clock,
-            )
+            run_training(inputs, spec, run)
 
     def _build(
         self, mode: str, input_fn: Callable[..., Any], scope: Scope = contextlib.nullcontext
     ) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
-        inputs = build_inputs(input_fn, mode, self.params, self._config)
-        return inputs, self._build_model(mode, inputs.features, inputs.labels, scope)
+        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config)
+        params = self._params_with_input(mode)
+        return inputs, self._build_model(mode, inputs.features, inputs.labels, params, scope)
+
+    def _params_with_input(self, mode: str) -> Any:
+        """Returns a copy of the params for the input_fn or for the model that gets its batches.
+
+        A TPUEstimator adds the batch size of the mode.
+        """
+        del mode
+        return self.params
 
     def _build_for_export(
         self, mode: str, receiver_fn: Callable[[], Any]
@@ -472,15 +473,21 @@ class Estimator:
         begin_graph(self._config)
         receiver = call_receiver_fn(receiver_fn)
         labels = getattr(receiver, "labels", None)
-        return receiver, self._build_model(mode, receiver.features, labels)
+        return receiver, self._build_model(mode, receiver.features, labels, self.params)
 
     def _build_model(
-        self, mode: str, features: Nest, labels: Nest, scope: Scope = contextlib.nullcontext
+        self,
+        mode: str,
+        features: Nest,
+        labels: Nest,
+        params: Any,
+        scope: Scope = contextlib.nullcontext,
     ) -> EstimatorSpec:
         """Builds the model in the default graph. `scope` is that of `training_scope`."""
         with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
             spec = build_with_new_names(
-                lambda: self.model_fn(features, labels, mode, self._config), scope
+                lambda: call_model_fn(self._model_fn, features, labels, mode, params, self._config),
+                scope,
             )
         if spec.mode != mode:
             raise ValueError(

@@ -20,7 +20,7 @@ import tensorflow as tf
 from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import complete_config
+from replicate.estimator.session_options import complete_config
 from replicate.estimator.warm_start import WarmStartSettings, save_warm_start
 from replicate.export.outputs import (
     DEFAULT_SIGNATURE,

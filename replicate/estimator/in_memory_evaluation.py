@@ -18,9 +18,6 @@ from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.hooks.event_file import EventFiles
-from replicate.estimator.input_batches import build_inputs
-from replicate.estimator.keras_names import build_with_new_names
-from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.time_spent import TimeSpent
 from replicate.saved.checkpoint_names import saved_objects, saved_variables
 from replicate.spec import ModeKeys, checked_hooks
@@ -128,11 +125,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         estimator = self._estimator
         config = estimator.config
         with tf.Graph().as_default(), tempfile.TemporaryDirectory() as folder:
-            begin_graph(config)
-            inputs = build_inputs(self._input_fn, ModeKeys.EVAL, estimator.params, config)
-            spec = build_with_new_names(
-                lambda: estimator.model_fn(inputs.features, inputs.labels, ModeKeys.EVAL, config)
-            )
+            inputs, spec = estimator._build(ModeKeys.EVAL, self._input_fn)
             load = self._loader(session, spec.scaffold, folder)
             results = run_evaluation(inputs, spec, None, config, self._hooks, self._steps, load)
         write_results(estimator.eval_dir(self._name), results, self._events)

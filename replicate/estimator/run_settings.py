@@ -15,11 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from replicate.errors import ArgumentTypeError
-from replicate.estimator.cluster_config import (
-    ClusterConfig,
-    TaskType,
-    cluster_config_from_environment,
-)
+from replicate.estimator.cluster_config import ClusterConfig, cluster_config_from_environment
+from replicate.roles import TaskType
 
 v1 = tf.compat.v1
 

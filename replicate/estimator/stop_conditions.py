@@ -15,12 +15,12 @@ from replicate.estimator.cluster.recovery import Restarts
 from replicate.estimator.cluster.servers import absent_tasks
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook, with_orderly_ends
 from replicate.estimator.cluster.watchdog import Watchdog
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.end_marker import TrainingEnd, has_ended
 from replicate.estimator.hooks.finite import require_finite_loss
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.signals import Interruption
+from replicate.roles import TaskType
 
 
 class StopConditions:

@@ -1,7 +1,8 @@
 """train_and_evaluate: trains and evaluates in one call, in one process or as a role in a cluster.
 
-Owns the choice of the work for the role of this process, and its order. `Estimator.train` trains,
-`evaluation_rounds.py` evaluates and exports, `cluster/servers.py` starts and ends the cluster.
+Owns the order of the work of this process, whose role is one of `replicate/roles.py`.
+`Estimator.train` trains, `evaluation_rounds.py` evaluates and exports, `cluster/servers.py` starts
+and ends the cluster.
 """
 
 import functools
@@ -16,12 +17,12 @@ from replicate.estimator.cluster.servers import (
     tell_parameter_servers,
     wait_for_parameter_servers,
 )
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.end_marker import announce_end
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
 from replicate.estimator.log import log
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
+from replicate.roles import TaskType
 
 
 def train_and_evaluate(
@@ -68,45 +69,34 @@ def train_and_evaluate(
             "the cluster."
         )
     rounds = EvaluationRounds(estimator, eval_spec)
-    if config.task_type == TaskType.EVALUATOR:
+    role = config.cluster.role
+    if role.trains:
+        if config.master and config.cluster.jobs:
+            _train_in_cluster(estimator, train_spec, eval_spec, rounds)
+        else:
+            _train(estimator, train_spec, eval_spec, rounds)
+        if role.saves:
+            announce_end(estimator.model_dir)
+    elif role.evaluates:
         rounds.clean()
         follow_checkpoints(rounds, estimator, train_spec.max_steps, eval_spec)
-    elif config.task_type == TaskType.PS:
+    elif role.keeps_variables:
         serve_until_done(start_server(config).target, config)
-    else:
-        _train_in_role(estimator, train_spec, eval_spec, rounds)
-        if config.is_chief:
-            announce_end(estimator.model_dir)
     return rounds.results, rounds.exports
 
 
-def _train_in_role(
+def _train(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
 ) -> None:
-    """Trains in the role of this process, and evaluates if the role does."""
-    config = estimator.config
-    if config.master and config.cluster.jobs:
-        _train_in_cluster(estimator, train_spec, eval_spec, rounds)
-    elif config.task_type == TaskType.CHIEF:
-        _train(estimator, train_spec)
-    else:
-        _train_here(estimator, train_spec, eval_spec, rounds)
-
-
-def _train(estimator: Estimator, train_spec: TrainSpec) -> None:
-    """Trains; an evaluator evaluates."""
-    estimator.train(
-        train_spec.input_fn,
-        hooks=train_spec.hooks,
-        max_steps=train_spec.max_steps,
-        saving_listeners=train_spec.saving_listeners,
-    )
-
-
-def _train_here(
-    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
-) -> None:
-    """Trains with rounds of evaluation in between, and ends with the final round."""
+    """Trains; if this process also evaluates, with rounds in between and a final one."""
+    if not estimator.config.cluster.role.evaluates:
+        estimator.train(
+            train_spec.input_fn,
+            hooks=train_spec.hooks,
+            max_steps=train_spec.max_steps,
+            saving_listeners=train_spec.saving_listeners,
+        )
+        return
     rounds.clean()
     hook = RoundsHook(rounds, estimator.model_dir, eval_spec.throttle_secs)
     estimator.train(
@@ -133,10 +123,7 @@ def _train_in_cluster(
     except WaitCancelled:
         log.info("Not training: the others are done, and the parameter servers have left.")
         return
-    if config.task_type == TaskType.MASTER:
-        _train_here(estimator, train_spec, eval_spec, rounds)
-    else:
-        _train(estimator, train_spec)
+    _train(estimator, train_spec, eval_spec, rounds)
     tell_parameter_servers(server.target, config)
 
 

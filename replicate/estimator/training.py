@@ -14,12 +14,12 @@ import tensorflow as tf
 
 from replicate.errors import TrainingInterrupted
 from replicate.estimator.checkpoints.fallback import newest_checkpoint
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.input_position import InputPosition
-from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import read_variable
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator
 from replicate.estimator.cluster.servers import WaitCancelled
-from replicate.estimator.cluster.waiting_session import WaitingSessionCreator, session_options
+from replicate.estimator.cluster.worker_session import WorkerSessionCreator
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.events import event_hooks
@@ -37,6 +37,7 @@ from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.session_options import session_options
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.estimator.stop_conditions import StopConditions
 from replicate.estimator.time_spent import SAVING, TimeSpent
@@ -72,17 +73,30 @@ class TrainRequest:
     shows_start: bool = True
 
 
-def run_training(
-    inputs: Inputs,
-    spec: EstimatorSpec,
-    config: RunConfig,
-    request: TrainRequest,
-    training_end: TrainingEnd | None,
-    start: StartHook,
-    written: WrittenGraph | None = None,
-    files: ModelFiles | None = None,
-    clock: TimeSpent | None = None,
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class TrainingRun:
+    """One run of a model.
+
+    Attributes:
+      config: Settings of this process.
+      request: Arguments of the caller.
+      start: Shows and saves devices and variables.
+      directory: The model directory that this process may change; None if it may not.
+      training_end: Tells a worker if the chief has ended training; None for the chief.
+      written: The graph that runs before this one have written; None for no such runs.
+      clock: Tells apart what a call takes its time for; None for a new one.
+    """
+
+    config: RunConfig
+    request: TrainRequest
+    start: StartHook
+    directory: FencedModelDir | None = None
+    training_end: TrainingEnd | None = None
+    written: WrittenGraph | None = None
+    clock: TimeSpent | None = None
+
+
+def run_training(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     """Trains the model of the default graph, and saves its last step in a checkpoint.
 
     The loss is added to the collection `GraphKeys.LOSSES`, where hooks look for it.
@@ -90,13 +104,7 @@ def run_training(
     Args:
       inputs: Input that the model was built on.
       spec: The model.
-      config: Of this process.
-      request: Arguments of the caller.
-      training_end: Tells a worker if the chief has ended training; None for the chief.
-      start: Shows and saves devices and variables.
-      written: The graph that runs before this one have written; None for no such runs.
-      files: The model directory with the lease of this process; None for no lease.
-      clock: Tells apart what a call takes its time for; None for a new one.
+      run: Settings of the run.
 
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
@@ -107,49 +115,40 @@ def run_training(
       ValueError: A number of steps is given, and nothing in the graph increases the global step; or
         there are listeners, and no checkpoints are saved.
     """
-    if request.listeners and not saves_checkpoints(config):
+    if run.request.listeners and not saves_checkpoints(run.config):
         raise ValueError(
-            f"Cannot tell {len(request.listeners)} checkpoint listeners of saves: RunConfig has "
-            "neither save_checkpoints_steps nor save_checkpoints_secs, so that no checkpoint is "
-            "saved. Set one of them; train_and_evaluate in one process needs that. A "
+            f"Cannot tell {len(run.request.listeners)} checkpoint listeners of saves: RunConfig "
+            "has neither save_checkpoints_steps nor save_checkpoints_secs, so that no checkpoint "
+            "is saved. Set one of them; train_and_evaluate in one process needs that. A "
             "CheckpointSaverHook of your own takes its listeners as an argument."
         )
     if not any(each is spec.loss for each in v1.get_collection(v1.GraphKeys.LOSSES)):
         v1.add_to_collection(v1.GraphKeys.LOSSES, spec.loss)
-    if config.is_chief:
-        files = ModelFiles(str(config.model_dir)) if files is None else files
-        clock = TimeSpent(str(config.model_dir)) if clock is None else clock
-        _run_chief(inputs, spec, config, request, start, written, files, clock)
+    if run.config.is_chief:
+        _run_chief(inputs, spec, run)
     else:
-        _run_worker(inputs, spec, config, request, start, training_end)
+        _run_worker(inputs, spec, run)
 
 
-def _run_chief(
-    inputs: Inputs,
-    spec: EstimatorSpec,
-    config: RunConfig,
-    request: TrainRequest,
-    start: StartHook,
-    written: WrittenGraph | None,
-    files: ModelFiles,
-    clock: TimeSpent,
-) -> None:
+def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     """Trains, and writes checkpoints and event files."""
-    scaffold = spec.scaffold
+    config, request, scaffold = run.config, run.request, spec.scaffold
     saver = build_saver(scaffold, config)
     readings = StepReadings(spec.train_op, spec.loss, batch=(inputs.features, inputs.labels))
     progress = _progress_hook(inputs, readings, config, request)
     creator = _chief_session_creator(scaffold, saver, inputs, config, progress)
     writer = EventFile(str(config.model_dir))
-    graph_files = _graph_files(inputs, saver, writer, config, written)
+    graph_files = _graph_files(inputs, saver, writer, run)
     profiles = _profile_hooks(readings, config)
+    clock = TimeSpent(str(config.model_dir)) if run.clock is None else run.clock
     times = TimeSpentHook(clock, readings)
     with contextlib.ExitStack() as stack:
         closables: tuple[Any, ...] = (writer, progress, times, *profiles)
         for closable in closables:
             stack.callback(closable.close)
         interruption = stack.enter_context(interruptions())
-        conditions = StopConditions(interruption, readings, config, check_writer=files.check_notice)
+        check_writer = run.directory.check_notice if run.directory else bool
+        conditions = StopConditions(interruption, readings, config, check_writer=check_writer)
         hooks = [
             *conditions.wrap_user_hooks(
                 [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
@@ -158,42 +157,31 @@ def _run_chief(
             *profiles,
             *_checks_of_step(request),
             StopHook(readings, request.steps, request.max_steps),
-            start,
+            run.start,
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            *_checkpoint_hooks(
-                inputs, saver, graph_files, request.listeners, conditions, files, clock
-            ),
+            *_checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock),
         ]
-        _run_loop(creator, hooks, conditions, inputs.position)
+        _run_loop(creator, hooks, conditions, progress, inputs.position)
     _raise_if_interrupted(interruption, config)
 
 
-def _run_worker(
-    inputs: Inputs,
-    spec: EstimatorSpec,
-    config: RunConfig,
-    request: TrainRequest,
-    start: StartHook,
-    training_end: TrainingEnd | None,
-) -> None:
+def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     """Trains the model that the chief of a cluster has initialised, and writes nothing."""
-    scaffold = spec.scaffold
+    config, request, scaffold = run.config, run.request, spec.scaffold
     readings = StepReadings(spec.train_op, spec.loss)
     progress = _progress_hook(inputs, readings, config, request)
     with contextlib.closing(progress), interruptions() as interruption:
-        conditions = StopConditions(interruption, readings, config, training_end)
-        creator = WaitingSessionCreator(
-            scaffold, config, conditions.should_cancel_wait, progress.show_start
-        )
+        conditions = StopConditions(interruption, readings, config, run.training_end)
+        creator = WorkerSessionCreator(scaffold, config)
         hooks = [
             *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
             StopHook(readings, request.steps, request.max_steps),
-            start,
+            run.start,
             progress,
         ]
-        _run_loop(creator, hooks, conditions)
+        _run_loop(creator, hooks, conditions, progress)
     _raise_if_interrupted(interruption, config)
 
 
@@ -252,17 +240,17 @@ def _graph_files(
     inputs: Inputs,
     saver: v1.train.Saver,
     writer: EventFile,
-    config: RunConfig,
-    written: WrittenGraph | None,
+    run: TrainingRun,
 ) -> GraphFiles:
     """Returns the hook that writes the graph."""
+    config = run.config
     return GraphFiles(
         str(config.model_dir),
         saver,
         writer,
         inputs.operations,
         saves_checkpoints(config) and config.checkpoint_save_graph_def,
-        written,
+        run.written,
     )
 
 
@@ -270,25 +258,22 @@ def _checkpoint_hooks(
     inputs: Inputs,
     saver: v1.train.Saver,
     graph_files: GraphFiles,
-    listeners: Sequence[Any],
     conditions: StopConditions,
-    files: ModelFiles,
+    run: TrainingRun,
     clock: TimeSpent,
 ) -> list[CheckpointHook]:
     """Returns the hook that saves checkpoints, if the config asks for them."""
-    config = conditions.config
-    if not saves_checkpoints(config):
+    if run.directory is None or not saves_checkpoints(run.config):
         return []
     hook = CheckpointHook(
-        str(config.model_dir),
+        run.directory,
         saver,
         conditions.readings,
-        config,
+        run.config,
         inputs.position,
-        [FiniteVariablesListener(), *listeners],
+        [FiniteVariablesListener(), *run.request.listeners],
         conditions.continues_input,
         graph_files,
-        files,
         lambda: clock.during(SAVING),
     )
     return [hook]
@@ -298,11 +283,16 @@ def _run_loop(
     creator: v1.train.SessionCreator,
     hooks: list[Any],
     conditions: StopConditions,
+    progress: ProgressHook,
     position: InputPosition | None = None,
 ) -> None:
     """Makes steps until a hook, the end of the input or a stop condition ends the run."""
     recovering = RecoveringSessionCreator(
-        creator, conditions.restarts, conditions.config, conditions.should_cancel_wait
+        creator,
+        conditions.restarts,
+        conditions.config,
+        conditions.should_cancel_wait,
+        progress.show_start,
     )
     loop = StepLoop(conditions.readings, [*hooks, conditions.watchdog], conditions.check_step)
     try:

@@ -115,9 +115,9 @@ class SkipOverflow(StepAcceptance):
         return all_finite(summed)
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
-        """Returns an operation that runs `train_op`, then updates the loss scale."""
+        """Returns an operation that runs `train_op`, then adapts the loss scale."""
         with v1.control_dependencies([train_op]), v1.device(CPU):
-            return v1.group(self._scaling.update(accepted))
+            return v1.group(self._scaling.adapt(accepted))
 
 
 @typing.final
@@ -150,17 +150,17 @@ class SkipNonFinite(StepAcceptance):
             return self._skipping.judge(entries, may_overflow)
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
-        """Returns an operation that runs `train_op`, then updates the counters and the scale."""
+        """Returns an operation that runs `train_op`, then sets the counters and the scale."""
         with v1.control_dependencies([train_op]), v1.device(CPU):
-            return v1.group(self._skipping.count(accepted), *self._scale_updates(accepted))
+            return v1.group(self._skipping.count(accepted), *self._scale_changes(accepted))
 
-    def _scale_updates(self, accepted: Tensor | None) -> list[Operation]:
-        """Returns the update of the loss scale, which leaves out steps counted as skipped."""
+    def _scale_changes(self, accepted: Tensor | None) -> list[Operation]:
+        """Returns the change of the loss scale, which leaves out steps counted as skipped."""
         scaling = self._scaling
         if scaling is None:
             return []
         is_not_skipped = tf.logical_not(self._skipping.skipped)
-        return [run_if(is_not_skipped, lambda: scaling.update(accepted))]
+        return [run_if(is_not_skipped, lambda: scaling.adapt(accepted))]
 
 
 def _watched(towers: Sequence[TowerGradients]) -> list[Watched]:

@@ -86,8 +86,8 @@ class LossScaling:
         """Returns True if the factor is above its least value, 1. A boolean scalar."""
         return self.factor.read_value() > 1.0
 
-    def update(self, finite: Tensor) -> Operation:
-        """Returns the operation that updates the factor after a step.
+    def adapt(self, finite: Tensor) -> Operation:
+        """Returns the operation that adapts the factor after a step.
 
         Args:
           finite: Boolean scalar: True if all gradients of the step were finite.

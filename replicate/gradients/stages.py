@@ -1,6 +1,6 @@
 """One update from the gradients of all towers: sum → judge → accumulate → clip → apply.
 
-Each stage is an object with one job. `UpdateStages.build` calls them in order. `TowerOptimizer`
+Each stage is an object with one job. `GradientStages.build` calls them in order. `TowerOptimizer`
 makes the stages from its settings.
 """
 
@@ -14,13 +14,51 @@ import tensorflow as tf
 
 from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values, with_values
+from model_deploy.reduction import GradientReduction, reduce_over_copies
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.acceptance import StepAcceptance
 from replicate.gradients.accumulation import GradientAccumulation, GradientsAndVariables
-from replicate.gradients.sum import GradientSum
+from replicate.gradients.loss_scale import LossScaling
 from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
+from replicate.tower.shares import UNWEIGHTED, GradientShare
 
 v1 = tf.compat.v1
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class GradientSum:
+    """Sums the gradients of all towers, and undoes what was done to them for the sum.
+
+    The sums are multiplied by the towers' share of the batch, if all towers have the same, and
+    divided by the loss scale, if there is one.
+
+    Attributes:
+      pack_bytes: Most bytes of a pack in which gradients cross between devices; None: no packs.
+      scaling: Scaling of the loss; None: the loss is not scaled.
+      reduction: Way by which gradients are summed over devices.
+      share: Share of the batch that each tower's gradients have.
+    """
+
+    pack_bytes: int | None
+    scaling: LossScaling | None
+    reduction: GradientReduction = "last"
+    share: GradientShare = UNWEIGHTED
+
+    def sum(self, towers: Sequence[TowerGradients]) -> list[tuple[Gradient, Variable]]:
+        """Returns the gradients of the whole batch's loss, without the loss scale.
+
+        Args:
+          towers: Gradients of each tower.
+        """
+        gradients = [tower.gradients_and_variables for tower in towers]
+        with v1.name_scope("gradient_aggregating"):
+            devices = [tower.device for tower in towers]
+            summed = reduce_over_copies(gradients, devices, self.reduction, self.pack_bytes)
+            summed = self.share.of_sums(summed)
+            if self.scaling is None:
+                return summed
+            return [(self.scaling.unscaled(*pair), pair[1]) for pair in summed]
 
 
 @typing.final
@@ -78,7 +116,7 @@ class GradientApplication:
 
 @typing.final
 @dataclasses.dataclass(frozen=True)
-class UpdateStages:
+class GradientStages:
     """Stages of an update, in the order in which they run.
 
     Attributes:

@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from model_deploy.devices import CPU, completed
+from model_deploy.devices import CPU
+from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.gradients import gradient_values
+from model_deploy.reduction import GradientReduction
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.acceptance import step_acceptance
 from replicate.gradients.accumulation import GradientAccumulation
@@ -26,11 +28,11 @@ from replicate.gradients.skipping import NonFiniteSkipping
 from replicate.gradients.stages import (
     GradientApplication,
     GradientClipping,
-    UpdateStages,
+    GradientStages,
+    GradientSum,
     is_synchronous,
     values_of,
 )
-from replicate.gradients.sum import GradientSum
 from replicate.graph_mode import check_no_keras_optimizer, check_not_eager
 from replicate.graph_ops.finite import Watched, watched, watched_all
 from replicate.tower.build import (
@@ -213,17 +215,16 @@ class TowerOptimizer(v1.train.Optimizer):
         build = current_build()
         tower = build.tower if build else None
         share = build.gradient_share if build else UNWEIGHTED
+        reduction: GradientReduction = build.settings.reduction if build else "last"
         gradients = self._tower_gradients(build, tower, share, grads_and_vars)
         skipping = None
         if self._skip_nonfinite:
             skipping = _shared(partial(NonFiniteSkipping, self._skip_nonfinite))
         stages = self._stages(
-            GradientSum(
-                self._pack_bytes, self._scaling, build.reduction if build else "last", share
-            ),
+            GradientSum(self._pack_bytes, self._scaling, reduction, share),
             skipping,
             GradientApplication(self.wrapped, global_step, name),
-            average=build is None or tower is None or build.averages_loss,
+            average=build is None or tower is None or build.settings.averages_loss,
         )
         if build is None or tower is None:
             return stages.build([gradients])
@@ -233,7 +234,7 @@ class TowerOptimizer(v1.train.Optimizer):
             return gradients.done
         towers = [calls[call] for calls in build.calls if call < len(calls)]
         if len(towers) < tower.count:
-            raise tower_mismatch_error(build)
+            raise different_optimizer_calls(build.call_counts)
         with build.outside_towers(towers[0]):
             train_op = stages.build(towers)
         if skipping is not None:
@@ -258,7 +259,7 @@ class TowerOptimizer(v1.train.Optimizer):
                 entries = [*entries, *_watched(pairs, tower)]
         done = v1.group(*values_of(pairs), name="train_op_placeholder")
         names = v1.get_default_graph().get_name_scope()
-        device = completed(tower.device, build.task) if build and tower else ""
+        device = build.device(tower.index) if build and tower else ""
         scope = v1.get_variable_scope()
         return TowerGradients(pairs, entries, done, scope, names, device)
 
@@ -268,7 +269,7 @@ class TowerOptimizer(v1.train.Optimizer):
         skipping: NonFiniteSkipping | None,
         application: GradientApplication,
         average: bool,
-    ) -> UpdateStages:
+    ) -> GradientStages:
         """Makes the stages of an update from the settings.
 
         Args:
@@ -278,7 +279,7 @@ class TowerOptimizer(v1.train.Optimizer):
           average: True if accumulated gradients are averaged, False if they are summed.
         """
         accumulate_statistics = getattr(self.wrapped, "accumulate_statistics", None)
-        return UpdateStages(
+        return GradientStages(
             gradient_sum,
             step_acceptance(skipping, self._scaling),
             GradientAccumulation(self._accumulate_steps, average, accumulate_statistics),
@@ -315,18 +316,6 @@ class TowerOptimizer(v1.train.Optimizer):
                     f"other workers would wait for the gradients of a worker that leaves out a "
                     f"step. Leave {name} at {default!r}."
                 )
-
-
-def tower_mismatch_error(build: TowerBuild) -> ValueError:
-    """Returns the error for towers that made different numbers of optimizer calls."""
-    counts = ", ".join(
-        f"tower {index} made {len(calls)}" for index, calls in enumerate(build.calls)
-    )
-    return ValueError(
-        f"Towers disagree: each call of model_fn was supposed to make the same optimizer calls "
-        f"(minimize or apply_gradients), but {counts}. Look for an `if` on Python state, or for "
-        f"randomness, around an optimizer in model_fn."
-    )
 
 
 def _watched(

@@ -11,6 +11,8 @@ import random
 import socket
 from collections.abc import Iterable
 
+from replicate.roles import Role, TaskType, role_of
+
 _PORTS = range(20_000, 32_000)  # Below those that Linux gives to outgoing connections.
 
 
@@ -19,7 +21,7 @@ class Task:
     """One process of a cluster. `str(task)` is its name, such as "worker 0".
 
     Attributes:
-      job: "chief", "worker", "ps" or "evaluator".
+      job: One of `TaskType`.
       index: Its number within its job, ≥ 0.
       address: Address of its server, "host:port"; None for the evaluator, which has no server.
     """
@@ -30,6 +32,11 @@ class Task:
 
     def __str__(self) -> str:
         return f"{self.job} {self.index}"
+
+    @property
+    def role(self) -> Role:
+        """The work of the process."""
+        return role_of(self.job)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +81,14 @@ def cluster_plan(
             f"Cannot plan a cluster of {workers} workers and {ps} parameter servers: it needs at "
             "least 1 worker, and no fewer than 0 parameter servers. Correct the numbers."
         )
-    jobs = ["chief", *["worker"] * (workers if chief else workers - 1), *["ps"] * ps]
+    trainers = workers if chief else workers - 1
+    jobs = [TaskType.CHIEF, *[TaskType.WORKER] * trainers, *[TaskType.PS] * ps]
     ports = free_ports(len(jobs))
     tasks = [
         Task(job, index - jobs.index(job), _address(host, port))
         for index, (job, port) in enumerate(zip(jobs, ports, strict=True))
     ]
-    return ClusterPlan((*tasks, *([Task("evaluator", 0, None)] if evaluator else [])))
+    return ClusterPlan((*tasks, *([Task(TaskType.EVALUATOR, 0, None)] if evaluator else [])))
 
 
 def free_ports(count: int) -> list[int]:

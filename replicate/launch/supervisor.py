@@ -165,7 +165,7 @@ class Supervisor:
                 continue
             task = state.task
             environment = {**self._environment, "TF_CONFIG": self._plan.tf_config(task)}
-            bar_columns = self._bar_columns if task.job == "chief" else 0
+            bar_columns = self._bar_columns if task.role.saves else 0
             state.process = self._backend.start(
                 ProcessPlan(task, self._command, environment, bar_columns)
             )
@@ -194,7 +194,7 @@ class Supervisor:
           code: Exit code of its process.
           was_asked: True if the supervisor asked the task to end.
         """
-        is_done = self._states["chief 0"].code == 0
+        is_done = any(state.task.role.saves and state.code == 0 for state in self._states.values())
         is_retryable = code >= _FIRST_RETRYABLE_CODE
         message = f"{state.task} has ended with exit code {_described(code)}"
         if self._end_signal is not None or was_asked or code == 0:
@@ -220,7 +220,7 @@ class Supervisor:
         """
         for state in self._cluster_states():
             state.start_at = math.inf
-        has_workers = any(state.task.job == "worker" for state in self._running())
+        has_workers = any(state.task.role.trains for state in self._running())
         secs = _EXIT_SECS if has_workers else self._grace_secs
         self._exit_by = min(self._exit_by, time.monotonic() + secs)
 
@@ -258,7 +258,9 @@ class Supervisor:
         self._job_code = code
         for state in self._states.values():
             state.start_at = math.inf
-        self._ask_to_end([state for state in self._running() if state.task.job != "ps"], number)
+        self._ask_to_end(
+            [state for state in self._running() if not state.task.role.keeps_variables], number
+        )
 
     def _end_overdue(self) -> None:
         """Asks or forces tasks to end whose time is up."""
@@ -269,10 +271,11 @@ class Supervisor:
             for state in late:
                 self._log(f"{state.task} does not leave by itself and is asked to")
             self._ask_to_end(late, signal.SIGTERM)
-        jobs = {state.task.job for state in self._running()}
-        if self._end_signal is not None and not jobs & {"chief", "worker"}:
-            servers = [s for s in self._running() if s.task.job == "ps" and s.kill_at == math.inf]
-            self._ask_to_end(servers, self._end_signal)
+        running = self._running()
+        if self._end_signal is not None and not any(each.task.role.trains for each in running):
+            servers = [each for each in running if each.task.role.keeps_variables]
+            unasked = [each for each in servers if each.kill_at == math.inf]
+            self._ask_to_end(unasked, self._end_signal)
         for state in self._running():
             if now >= state.kill_at and state.process is not None:
                 self._log(f"{state.task} is ended by force")

@@ -27,7 +27,7 @@ def merge_specs(
     metric_variables: Sequence[Sequence[Variable]],
     device: str,
     rows: Tensor | None = None,
-    updates: Sequence[Operation] = (),
+    besides: Sequence[Operation] = (),
 ) -> Spec:
     """Merges the specs of all towers.
 
@@ -37,17 +37,17 @@ def merge_specs(
       metric_variables: The metric variables of each tower.
       device: Device of the merging operations.
       rows: Rows of the batch if the shards contain added rows, else None.
-      updates: Operations that run in every training step besides train_op.
+      besides: Operations that run in every training step besides train_op.
 
     Returns:
-      A spec of the same type. A single spec without updates is returned unchanged.
+      A spec of the same type. A single spec without these operations is returned unchanged.
 
     Raises:
       TypeError: A prediction or an export output is of a kind that cannot be merged.
       ValueError: Towers made different numbers of metric variables.
     """
-    if updates:
-        train_op = v1.group(specs[-1].train_op, *updates, name="train_op_with_updates")
+    if besides:
+        train_op = v1.group(specs[-1].train_op, *besides, name="train_op_with_updates")
         specs = [*specs[:-1], specs[-1]._replace(train_op=train_op)]
     if len(specs) == 1:
         return specs[0]

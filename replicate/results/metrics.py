@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from model_deploy.disagreement import different_metrics
 from replicate._types import Operation, Variable
 
 v1 = tf.compat.v1
@@ -38,14 +39,9 @@ def merge_metrics(
     """
     if not towers[0]:
         return {}
-    expected = len(variables[0])
-    for index, made in enumerate(variables):
-        if len(made) != expected:
-            raise ValueError(
-                f"Different eval_metric_ops across towers. Expected {expected} local variables, "
-                f"but got {len(made)} instead in tower {index}. Each call of model_fn must make "
-                f"the same metrics."
-            )
+    counts = [len(made) for made in variables]
+    if len(set(counts)) > 1:
+        raise different_metrics(counts)
     updates = [v1.group(update) for tower in towers for _, update in (tower or {}).values()]
     with v1.name_scope("merge_metrics"):
         merged = _sum_into_first(_in_creation_order(variables), after=updates)

@@ -9,15 +9,14 @@ outside of the towers.
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import tensorflow as tf
 
+from replicate.tower.build import Summaries
+
 v1 = tf.compat.v1
 Keys = v1.GraphKeys
-
-Summaries: TypeAlias = Literal["first", "all"]
-"""Towers whose summaries are written: the first one, or all."""
 
 
 class TowerCollections:

@@ -6,7 +6,7 @@ save it with the run.
 
 import tensorflow as tf
 
-from model_deploy import DevicePlan
+from model_deploy.devices import DevicePlan
 from replicate._types import Graph
 
 v1 = tf.compat.v1

@@ -40,7 +40,17 @@ ABSENT = [
     "clip_gradients_by_norm",
     "experimental",
     "forward_features",
-    "tpu",
+]
+
+TPU = [
+    "CrossShardOptimizer",
+    "InputPipelineConfig",
+    "RunConfig",
+    "TPUClusterResolver",
+    "TPUConfig",
+    "TPUEstimator",
+    "TPUEstimatorSpec",
+    "bfloat16_scope",
 ]
 
 KFAC_MODULES = [
@@ -64,6 +74,8 @@ WORKING = [
     "from replicate import *",
     "from replicate.v1 import *",
     *(f"from replicate.export import {name}" for name in EXPORT),
+    *(f"from replicate.tpu import {name}" for name in TPU),
+    "from replicate import tpu",
     "from replicate.inputs import numpy_input_fn",
     "from replicate.inputs import pandas_input_fn",
     "from model_deploy import *",
@@ -86,16 +98,16 @@ WORKING = [
 
 TOLD = {
     **{f"from replicate import {name}": "replicate" for name in ABSENT},
-    "import kfac.examples": "the folder examples",
+    "import kfac.examples": "examples.convnet_tutorial",
     "import kfac.python": "such as kfac.optimizer",
     "from kfac import async_inv_cov_update_kfac_opt": "kfac.async_updates",
     "from kfac import data_reader_alt": "CachedIndexedReader",
-    "from kfac import examples": "the folder examples",
+    "from kfac import examples": "examples.convnet_tutorial",
     "from kfac import periodic_inv_cov_update_kfac_opt": "kfac.periodic",
     "from kfac import python": "such as kfac.optimizer",
     "from kfac import tensormatch": "kfac.graph_search",
     "from kfac.estimator import FisherEstimatorRoundRobin": "kfac.estimator.FisherEstimator",
-    "from kfac.examples import convnet": "the folder examples",
+    "from kfac.examples import convnet": "examples.convnet_tutorial",
     "from kfac.fisher_factors import set_global_constants": "kfac.CurvatureConfig",
     "from kfac.python.ops import optimizer": "such as kfac.optimizer",
     "from kfac.python.ops.kfac_utils import periodic_inv_cov_update_kfac_opt": "kfac.optimizer",

@@ -15,7 +15,7 @@ from absl.testing import flagsaver
 import model_deploy
 import replicate
 from examples import cli
-from replicate.estimator import session
+from replicate.estimator.cluster import server_session
 from replicate.estimator.cluster_config import ClusterConfig
 
 HEAD = """
@@ -167,7 +167,8 @@ from unittest import mock
 from examples import cli
 
 def main():
-    sys.modules["replicate.estimator.session"] = mock.Mock()  # It says that a call hangs.
+    module = "replicate.estimator.cluster.server_session"
+    sys.modules[module] = mock.Mock()  # It says that a call hangs.
     print("done")
     sys.exit({code})
 
@@ -185,7 +186,7 @@ cli.run(main)
 def test_a_call_that_hangs_in_the_runtime_is_seen(monkeypatch):
     ended, answer = [], threading.Event()
     monkeypatch.setattr(os, "_exit", ended.append)
-    call = session._start(answer.wait)
+    call = server_session._start(answer.wait)
     try:
         for _ in range(2):
             with pytest.raises(SystemExit):

@@ -358,16 +358,32 @@ def test_product_with_the_damped_matrix(graph, session):
     np.testing.assert_allclose(product, left @ vector @ right, rtol=1e-10)
 
 
+def test_blocks_without_inverse_are_damped_identity_matrices(graph, session):
+    variables, estimator = make_dense()
+    pairs = vectors(variables)
+    products = [
+        estimator.multiply_inverse(pairs, from_identity=True),
+        estimator.multiply_inverse(pairs),
+        estimator.multiply(pairs, from_identity=True),
+    ]
+    session.run(v1.global_variables_initializer())
+    eigenvalue = (1 + np.sqrt(0.1)) ** 2
+    given, *found = session.run([[part for part, _ in product] for product in [pairs, *products]])
+    for product, factor in zip(found, (1 / eigenvalue, 0, eigenvalue), strict=True):
+        for part, vector in zip(product, given, strict=True):
+            np.testing.assert_allclose(part, factor * vector, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("call", "kwargs", "message"),
     [
-        (lambda e: e.multiply_inverse([]), {"exps": (0.5,)}, "multiply_inverse: .* -1 in exps"),
-        (lambda e: e.multiply_matpower(2, []), {}, r"multiply_matpower\(2\): .* 2 in exps"),
-        (lambda e: e.multiply_cholesky([]), {}, "multiply_cholesky: .* compute_cholesky=True"),
+        (lambda e: e.multiply_inverse([]), {"exps": (0.5,)}, "power -1: .* -1 in exps"),
+        (lambda e: e.multiply_matpower(2, []), {}, "power 2: .* 2 in exps"),
+        (lambda e: e.multiply_cholesky([]), {}, "the Cholesky factor: .* compute_cholesky=True"),
         (
             lambda e: e.multiply_cholesky_inverse([]),
             {"compute_cholesky": True},
-            "multiply_cholesky_inverse: .* compute_cholesky_inverse=True",
+            "inverse Cholesky factor: .* compute_cholesky_inverse=True",
         ),
         (lambda e: e.multiply([]), {}, "there are no vectors for w, b, v"),
         (lambda e: e.params_stats, {}, "no params_stats.*Pass compute_params_stats=True"),

@@ -132,3 +132,17 @@ def test_methods_that_are_called_are_accepted(build_mlp):
     methods = {name: lambda self, *args: None for name in names}
     for kind, more in KINDS.values():
         type("Mine", (kind,), methods)(**more, **arguments(network))
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "general"),
+    [
+        (kfac.fisher_blocks.KroneckerBlock, "multiply_inverse", "multiply_function"),
+        (kfac.fisher_blocks.SingleFactorBlock, "register_matpower", "register"),
+        (kfac.fisher_factors.MatrixFactor, "get_cholesky", "operator"),
+    ],
+)
+def test_blocks_and_factors_refuse_methods_for_a_single_function(base, method, general):
+    message = rf"class Corrected: it overrides {method}, .* Override .*\b{general}\(function"
+    with pytest.raises(TypeError, match=message):
+        type("Corrected", (base,), {method: lambda *args: None})

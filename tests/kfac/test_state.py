@@ -23,10 +23,10 @@ def test_names_are_absolute_and_getters_are_not_asked(graph):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_kind_of_variable_follows_the_scope(graph, use_resource):
+def test_variables_are_resources_in_every_scope(graph, use_resource):
     with v1.variable_scope("", use_resource=use_resource):
         variable = state.make_counter("counter")
-    assert (variable.op.type == "VarHandleOp") is use_resource
+    assert variable.op.type == "VarHandleOp"
 
 
 def test_initial_value_does_not_wait_for_control_dependencies(graph, session):
@@ -57,12 +57,9 @@ def test_what_is_wanted_is_known_after_the_work(graph, session):
     assert [session.run(seen) for _ in range(3)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
 @pytest.mark.parametrize("condition", [True, False, None])
-def test_assign_if(graph, session, use_resource, condition):
-    with v1.variable_scope("", use_resource=use_resource):
-        a = state.make_variable("a", [2], tf.float32, "/cpu:1")
-        b = state.make_counter("b")
+def test_assign_if(graph, session, condition):
+    a, b = state.make_variable("a", [2], tf.float32, "/cpu:1"), state.make_counter("b")
     fed = v1.placeholder_with_default(tf.constant(bool(condition)), [])
 
     def compute():
@@ -72,7 +69,7 @@ def test_assign_if(graph, session, use_resource, condition):
         ]
 
     with v1.device("/cpu:2"):
-        op = state.assign_if(True if condition else fed, [a, b], compute)
+        op = state.assign_if(True if condition else fed, compute)
     session.run(v1.global_variables_initializer())
     session.run(op)
     expected = ([1.5, 1.5], 2) if condition else ([0, 0], 0)
@@ -82,23 +79,18 @@ def test_assign_if(graph, session, use_resource, condition):
     assert session.run(b) == expected[1] + 2
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_additions_and_what_follows_the_work(graph, session, use_resource):
-    with v1.variable_scope("", use_resource=use_resource):
-        a, b, runs = (state.make_counter(name) for name in ("a", "b", "runs"))
+def test_additions_and_what_follows_the_work(graph, session):
+    a, b, runs, finished = (state.make_counter(name) for name in ("a", "b", "runs", "finished"))
     due = v1.placeholder(tf.bool, [])
 
     def compute():
         return [state.Addition(a, tf.constant(2, tf.int64)), state.Assignment(b, state.read(b) + 5)]
 
-    with v1.variable_scope("", use_resource=True):
-        finished = state.make_counter("finished")
-
     def finish(done):
         with v1.control_dependencies([done]):
             return state.assign_all([state.Addition(finished, tf.constant(1, tf.int64))])
 
-    op = state.assign_if(due, [a, b], compute, finish)
+    op = state.assign_if(due, compute, finish)
     always = state.assign_all([state.Addition(runs, tf.constant(1, tf.int64))])
     session.run(v1.global_variables_initializer())
     for is_due in (True, False, True):
@@ -107,8 +99,7 @@ def test_additions_and_what_follows_the_work(graph, session, use_resource):
 
 
 def test_op_runs_only_when_it_is_wanted(graph, session):
-    with v1.variable_scope("", use_resource=True):
-        count = state.make_counter("count")
+    count = state.make_counter("count")
     wanted = v1.placeholder(tf.bool, [])
     add = state.Addition(count, tf.constant(1, tf.int64))
     op = state.run_if(wanted, lambda: state.assign_all([add]))
@@ -120,14 +111,14 @@ def test_op_runs_only_when_it_is_wanted(graph, session):
 
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_branch_reads_after_the_control_dependencies(graph, session, use_resource):
-    with v1.variable_scope("", use_resource=use_resource):
-        source, target = state.make_counter("source"), state.make_counter("target")
+    source = v1.Variable(0, dtype=tf.int64, use_resource=use_resource)
+    target = state.make_counter("target")
     due = v1.placeholder_with_default(tf.constant(True), [])
     slow = tf.reduce_sum(tf.linalg.svd(tf.random.stateless_normal([60, 60], [1, 2]))[0])
     with v1.control_dependencies([slow]):
         first = state.assign_all([state.Assignment(source, state.read(source) + 1)])
     with v1.control_dependencies([first]):
-        op = state.assign_if(due, [target], lambda: [state.Assignment(target, state.read(source))])
+        op = state.assign_if(due, lambda: [state.Assignment(target, state.read(source))])
     session.run(v1.global_variables_initializer())
     for expected in (1, 2, 3):
         session.run(op)
@@ -136,8 +127,7 @@ def test_branch_reads_after_the_control_dependencies(graph, session, use_resourc
 
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_what_was_read_does_not_change_with_the_variable(graph, session, use_resource):
-    with v1.variable_scope("", use_resource=use_resource):
-        variable = state.make_counter("counter")
+    variable = v1.Variable(0, use_resource=use_resource)
     before = state.read(variable)
     with v1.control_dependencies([state.assign_all([state.Assignment(variable, before + 1)])]):
         later = 1 * before
@@ -161,8 +151,7 @@ def test_initial_zeros_are_not_kept(graph, session, largest_constant):
 
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_value_that_is_not_always_wanted(graph, session, use_resource):
-    with v1.variable_scope("", use_resource=use_resource):
-        source = state.make_counter("source")
+    source = v1.Variable(0, dtype=tf.int64, use_resource=use_resource)
     wanted = v1.placeholder_with_default(tf.constant(True), [])
     with v1.control_dependencies([state.assign_all([state.Assignment(source, source + 1)])]):
         value = state.value_if(wanted, lambda: 2 * state.read(source), tf.constant(-1, tf.int64))

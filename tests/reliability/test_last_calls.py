@@ -24,10 +24,10 @@ _WORKER = """
 import functools, json, os, sys, time
 import tensorflow as tf
 from replicate.estimator.cluster import connections, servers
-from replicate.estimator.cluster.brief_session import restricted_options
+from replicate.estimator.cluster.server_session import ServerSession
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import ServerSession
+from replicate.estimator.session_options import restricted_options
 
 class SlowEnd:
     def __del__(self, say=functools.partial(os.write, 1, b"ends\\n"), sleep=time.sleep):

@@ -12,7 +12,7 @@ from replicate.absent_names import HINTS, error_for
     ("name", "text"),
     [
         ("BoostedTreesClassifier", r"model_fn and pass it to replicate\.Estimator"),
-        ("TPUEstimator", r"use replicate\.Estimator"),
+        ("TPUEstimator", r"It is replicate\.tpu\.TPUEstimator"),
         ("model_to_estimator", r"graph mode: make the Keras layers .* inside a function model_fn"),
         ("experimental", r"replicate\.make_early_stopping_hook"),
         ("build_raw_supervised_input_receiver_fn", r"It is replicate\.export\."),
@@ -25,9 +25,11 @@ def test_error_for_absent_name_suggests_a_replacement(name, text):
 
 
 def test_an_import_of_an_absent_name_has_the_hint_too():
-    with pytest.raises(ImportError, match=r"^cannot import name 'tpu' from 'replicate'\. TPUs are"):
-        from replicate import tpu  # noqa: F401, PLC0415
-    assert isinstance(error_for("tpu", sys._getframe()), AttributeError)
+    with pytest.raises(
+        ImportError, match=r"^cannot import name 'TPUConfig' .*It is replicate\.tpu"
+    ):
+        from replicate import TPUConfig  # noqa: F401, PLC0415
+    assert isinstance(error_for("TPUConfig", sys._getframe()), AttributeError)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def total_regularization(regularization_losses: Sequence[Tensor]) -> Tensor:
     """
     total = tf.add_n(list(regularization_losses))
     build = current_build()
-    if build is None or build.tower is None or build.averages_loss or build.tower.is_first:
+    if build is None or build.tower is None or build.settings.averages_loss or build.tower.is_first:
         return total
     return tf.zeros_like(total)
 

@@ -86,7 +86,7 @@ class KMeansModel:
         build = current_build()
         if mode == ModeKeys.EVAL:
             # The sum over towers of this mean is the mean over batches of the whole loss.
-            towers = len(build.plan.towers) if build else 1
+            towers = len(build.calls) if build else 1
             score = v1.metrics.mean(loss * float(towers))
             return EstimatorSpec(mode, predictions, loss, eval_metric_ops={SCORE: score})
         variables = create_trained_variables(clusters, settings)

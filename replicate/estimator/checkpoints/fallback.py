@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from replicate.errors import CheckpointError
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.reading import checkpoint_files, damage_in
 from replicate.estimator.checkpoints.state_file import STATE_FILE, write_state
 from replicate.estimator.log import log
@@ -47,13 +47,13 @@ def newest_checkpoint(model_dir: str) -> str | None:
     return found.path
 
 
-def set_aside_damaged(files: ModelFiles) -> list[str]:
+def set_aside_damaged(directory: FencedModelDir) -> list[str]:
     """Renames the damaged checkpoints that are newer than the newest readable one to *.corrupt.
 
     Nothing is renamed if no checkpoint is readable.
 
     Args:
-      files: The model directory.
+      directory: The model directory.
 
     Returns:
       The paths of the damaged checkpoints.
@@ -62,10 +62,10 @@ def set_aside_damaged(files: ModelFiles) -> list[str]:
       CheckpointError: There was a checkpoint once, and none is left that can be read.
       ModelDirInUseError: Another process took over.
     """
-    found = _search(files.model_dir)
+    found = _search(directory.model_dir)
     for path, damage in found.damaged.items():
         for file in checkpoint_files(path):
-            files.move(file, f"{file}.corrupt")
+            directory.move(file, f"{file}.corrupt")
         log.warning(
             "Set checkpoint %s aside as %s.*.corrupt: %s. Training continues from %s.",
             path,
@@ -74,9 +74,9 @@ def set_aside_damaged(files: ModelFiles) -> list[str]:
             found.path,
         )
     if found.damaged and found.path is not None:
-        whole = indexed_checkpoints(files.model_dir)
-        listed = [path for path in listed_checkpoints(files.model_dir) if path in whole]
-        write_state(files, [*(path for path in listed if path != found.path), found.path])
+        whole = indexed_checkpoints(directory.model_dir)
+        listed = [path for path in listed_checkpoints(directory.model_dir) if path in whole]
+        write_state(directory, [*(path for path in listed if path != found.path), found.path])
     return list(found.damaged)
 
 

@@ -13,7 +13,7 @@ import uuid
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.log import log
 
 CHECKPOINT_NAME = "model.ckpt"
@@ -63,7 +63,7 @@ def prepare_model_dir(model_dir: str) -> None:
             )
 
 
-def remove_remains(files: ModelFiles) -> list[str]:
+def remove_remains(directory: FencedModelDir) -> list[str]:
     """Removes half-written and half-deleted files of killed runs; returns their names.
 
     These are temporary files of a save, and data and input positions of checkpoints that have no
@@ -73,27 +73,27 @@ def remove_remains(files: ModelFiles) -> list[str]:
     Raises:
       ModelDirInUseError: Another process took over.
     """
-    folder = pathlib.Path(files.model_dir)
+    folder = pathlib.Path(directory.model_dir)
     if not folder.is_dir():
         return []
     half_written = (path for path in folder.iterdir() if _HALF_WRITTEN.fullmatch(path.name))
     found = sorted([*half_written, *_half_deleted(folder)])
     for path in found:
-        files.remove(str(path))
+        directory.remove(str(path))
     removed = [path.name for path in found]
     if removed:
-        log.info("Removed what a killed run left in %s: %s", files.model_dir, removed)
+        log.info("Removed what a killed run left in %s: %s", directory.model_dir, removed)
     return removed
 
 
-def remove_failed_save(checkpoint: str, files: ModelFiles) -> None:
+def remove_failed_save(checkpoint: str, directory: FencedModelDir) -> None:
     """Removes the files of a checkpoint that could not be written, as far as the disk lets it.
 
     A checkpoint in the state file is complete and stays.
 
     Args:
       checkpoint: Path of the checkpoint.
-      files: The model directory.
+      directory: The model directory.
 
     Raises:
       ModelDirInUseError: Another process took over.
@@ -109,7 +109,7 @@ def remove_failed_save(checkpoint: str, files: ModelFiles) -> None:
                 if each.startswith(f"{name}_temp") or (
                     re.fullmatch(own_file, each) and not is_folder
                 ):
-                    files.remove(path)
+                    directory.remove(path)
 
 
 def _half_deleted(folder: pathlib.Path) -> list[pathlib.Path]:

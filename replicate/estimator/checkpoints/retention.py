@@ -16,8 +16,8 @@ from typing import NamedTuple, final
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
-from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.reading import checkpoint_files
 from replicate.estimator.checkpoints.state_file import write_state
 from replicate.estimator.log import log
@@ -42,15 +42,15 @@ class KeptCheckpoints:
     The saver's own list is kept equal, for programs that read it.
     """
 
-    def __init__(self, saver: v1.train.Saver, files: ModelFiles):
+    def __init__(self, saver: v1.train.Saver, directory: FencedModelDir):
         """Starts without checkpoints.
 
         Args:
           saver: Holds the limit, and the hours after which one more checkpoint is kept for ever.
-          files: The model directory.
+          directory: The model directory.
         """
         self._saver = saver
-        self._files = files
+        self._directory = directory
         self._limit = saver.saver_def.max_to_keep
         self._secs_between = saver.saver_def.keep_checkpoint_every_n_hours * _SECS_PER_HOUR
         self._next_for_ever = time.time() + self._secs_between
@@ -74,7 +74,7 @@ class KeptCheckpoints:
         """
         kept, dropped = self._plan(path)
         listed = [each.path for each in kept if each.path != path]
-        write_state(self._files, [*listed, path])
+        write_state(self._directory, [*listed, path])
         self._set(kept)
         if dropped is None:
             return
@@ -83,7 +83,7 @@ class KeptCheckpoints:
             return
         try:
             for file in checkpoint_files(dropped.path):
-                self._files.remove(file)
+                self._directory.remove(file)
         except tf.errors.OpError as error:  # The new checkpoint is whole.
             log.warning("Cannot delete the old checkpoint %s: %s", dropped.path, error.message)
 
@@ -104,7 +104,7 @@ class KeptCheckpoints:
         self._saver.set_last_checkpoints_with_time([tuple(each) for each in kept])
 
 
-def announce(files: ModelFiles, paths: Sequence[str]) -> None:
+def write_save_note(directory: FencedModelDir, paths: Sequence[str]) -> None:
     """Writes the note: after a kill, delete these checkpoints unless the state file lists them.
 
     Raises:
@@ -112,25 +112,25 @@ def announce(files: ModelFiles, paths: Sequence[str]) -> None:
       tf.errors.OpError: It cannot be written.
     """
     names = [path.rpartition("/")[2] for path in paths]
-    files.write(_NOTE, "\n".join(names))
+    directory.write(_NOTE, "\n".join(names))
 
 
-def withdraw(files: ModelFiles) -> None:
+def remove_save_note(directory: FencedModelDir) -> None:
     """Removes the note: the save is complete.
 
     Raises:
       ModelDirInUseError: Another process took over.
     """
-    files.remove(f"{files.model_dir}/{_NOTE}")
+    directory.remove(f"{directory.model_dir}/{_NOTE}")
 
 
-def remove_unlisted(files: ModelFiles) -> list[str]:
+def remove_unlisted(directory: FencedModelDir) -> list[str]:
     """Completes a save that was killed: deletes the noted checkpoints that are not listed.
 
     Nothing is deleted as long as the state file is unusable.
 
     Args:
-      files: The model directory.
+      directory: The model directory.
 
     Returns:
       The names of the deleted checkpoints.
@@ -138,7 +138,7 @@ def remove_unlisted(files: ModelFiles) -> list[str]:
     Raises:
       ModelDirInUseError: Another process took over.
     """
-    model_dir = files.model_dir
+    model_dir = directory.model_dir
     listed = {path.rpartition("/")[2] for path in listed_checkpoints(model_dir)}
     if not listed or not tf.io.gfile.exists(f"{model_dir}/{_NOTE}"):
         return []
@@ -150,9 +150,9 @@ def remove_unlisted(files: ModelFiles) -> list[str]:
         found = checkpoint_files(f"{model_dir}/{name}") if re.fullmatch(pattern, name) else []
         if found and name not in listed:
             for file in found:
-                files.remove(file)
+                directory.remove(file)
             removed.append(name)
-    withdraw(files)
+    remove_save_note(directory)
     if removed:
         log.info("Removed what a killed save left in %s: %s", model_dir, removed)
     return removed

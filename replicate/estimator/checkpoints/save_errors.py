@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from replicate.errors import SaveError
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.free_space import free_bytes
 from replicate.estimator.checkpoints.model_dir import remove_failed_save
-from replicate.estimator.checkpoints.model_files import ModelFiles
-from replicate.estimator.checkpoints.retention import withdraw
+from replicate.estimator.checkpoints.retention import remove_save_note
 from replicate.saved.disk_errors import disk_reason
 
 _REFUSALS = (tf.errors.ResourceExhaustedError, tf.errors.PermissionDeniedError)
@@ -23,12 +23,12 @@ _ROOM = ("No space left on device", "Disk quota exceeded")
 
 
 @contextlib.contextmanager
-def save_errors(checkpoint: str, files: ModelFiles) -> Iterator[None]:
+def save_errors(checkpoint: str, directory: FencedModelDir) -> Iterator[None]:
     """Raises a fault of the disk as a SaveError, after it has removed what the save left.
 
     Args:
       checkpoint: Path of the checkpoint that is written inside the context.
-      files: The model directory.
+      directory: The model directory.
 
     Raises:
       SaveError: The checkpoint could not be written.
@@ -44,15 +44,15 @@ def save_errors(checkpoint: str, files: ModelFiles) -> Iterator[None]:
         if reason is None:
             raise
         failure = _save_error(checkpoint, reason)  # Before room is made: it names the free bytes.
-        _clean_up(checkpoint, files)
+        _clean_up(checkpoint, directory)
         raise failure from error
 
 
-def _clean_up(checkpoint: str, files: ModelFiles) -> None:
+def _clean_up(checkpoint: str, directory: FencedModelDir) -> None:
     """Removes the leftovers, as far as a disk in trouble lets it."""
-    remove_failed_save(checkpoint, files)
+    remove_failed_save(checkpoint, directory)
     with contextlib.suppress(tf.errors.OpError):
-        withdraw(files)
+        remove_save_note(directory)
 
 
 def _save_error(checkpoint: str, reason: str) -> SaveError:

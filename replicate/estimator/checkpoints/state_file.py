@@ -9,18 +9,18 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 
 STATE_FILE = "checkpoint"
 
 _WRITER = re.compile(r"# writer (\d+)")
 
 
-def write_state(files: ModelFiles, checkpoints: Sequence[str]) -> None:
+def write_state(directory: FencedModelDir, checkpoints: Sequence[str]) -> None:
     """Writes the state file.
 
     Args:
-      files: The model directory.
+      directory: The model directory.
       checkpoints: Paths of its checkpoints, the newest one last.
 
     Raises:
@@ -28,10 +28,10 @@ def write_state(files: ModelFiles, checkpoints: Sequence[str]) -> None:
       tf.errors.OpError: It cannot be written.
     """
     names = [path.rpartition("/")[2] for path in checkpoints]
-    lines = [f"# writer {files.writer}"] if files.writer else []
+    lines = [f"# writer {directory.writer}"] if directory.writer else []
     lines += [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-    files.write(STATE_FILE, "\n".join(lines) + "\n")
+    directory.write(STATE_FILE, "\n".join(lines) + "\n")
 
 
 def last_writer(model_dir: str) -> int:

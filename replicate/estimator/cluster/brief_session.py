@@ -14,6 +14,7 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.addresses import host_and_port
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session_options import restricted_options
 
 v1 = tf.compat.v1
 
@@ -58,13 +59,3 @@ def _over_the_network(target: str, config: RunConfig) -> str:
 def own_device(config: RunConfig) -> str:
     """Returns the device string of this task: its job and index."""
     return f"/job:{config.task_type}/task:{config.task_id}"
-
-
-def restricted_options(config: RunConfig, *devices: str) -> Any:
-    """Returns session options that connect only to the processes of some devices."""
-    options = v1.ConfigProto()
-    if config.session_config is not None:
-        options.CopyFrom(config.session_config)
-    del options.device_filters[:]
-    options.device_filters.extend(devices)
-    return options

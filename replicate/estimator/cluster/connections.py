@@ -11,8 +11,8 @@ import dataclasses
 import tensorflow as tf
 
 from replicate.estimator.cluster.brief_session import own_device, run_briefly
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.run_config import RunConfig
+from replicate.roles import TaskType
 
 v1 = tf.compat.v1
 

@@ -12,7 +12,7 @@ import socket
 import stat
 from collections.abc import Collection
 
-from replicate.estimator.session import has_hanging_calls, wait_for_calls
+from replicate.estimator.cluster.server_session import has_hanging_calls, wait_for_calls
 
 CUT_SECS = 15
 """Seconds that a process waits for calls whose connections were closed: TensorFlow takes 10."""

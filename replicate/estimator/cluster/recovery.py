@@ -2,7 +2,7 @@
 
 Owns the count of lost sessions, the pause before the next session, and the error after too many
 losses. TensorFlow's monitored session asks the creator of this module for a new session after every
-loss, without a limit; the creator sets the limit. `session.py` and `waiting_session.py` initialise
+loss, without a limit; the creator sets the limit. `session.py` and `worker_session.py` initialise
 a session, `watchdog.py` finds steps that hang.
 """
 
@@ -15,16 +15,26 @@ import tensorflow as tf
 
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.connections import dead_connection
-from replicate.estimator.cluster.servers import POLL_SECS, WaitCancelled, wait_for_parameter_servers
+from replicate.estimator.cluster.server_session import LOST, ServerSession, SilentServerError
+from replicate.estimator.cluster.servers import (
+    POLL_SECS,
+    WaitCancelled,
+    poll_secs,
+    wait_for_parameter_servers,
+)
+from replicate.estimator.cluster.worker_session import ChiefNotReadyError
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.iterator_release import release_iterators
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import LOST, ServerSession, SilentServerError
+from replicate.roles import CHIEFS
 
 v1 = tf.compat.v1
 
 MAX_PAUSE_SECS = 60
+
+CHIEF_POLL_SECS = 1.0
+"""Seconds between two checks that the chief has initialised the model, at most."""
 
 _GRAPH_ERROR = "Graph execution error:"
 _ORIGIN = re.compile(r"(?:[A-Z_]+: )?From /job:(?P<job>\w+)/replica:0/task:(?P<task>\d+):")
@@ -106,6 +116,7 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
         restarts: Restarts,
         config: RunConfig,
         should_cancel: Callable[[], bool],
+        show_start: Callable[[str], None] | None = None,
     ):
         """Stores the parts, and adds an operation to the default graph.
 
@@ -114,11 +125,13 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
           restarts: Counts the lost sessions.
           config: Settings of this process.
           should_cancel: Called during every wait; True cancels it.
+          show_start: Called in a worker with a text that says which process the wait is for.
         """
         self._creator = creator
         self._restarts = restarts
         self._config = config
         self._should_cancel = should_cancel
+        self._show_start = show_start
         self._is_first = True
         self._release = release_iterators() if config.master else None
 
@@ -126,25 +139,55 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
         """Returns a session that is ready to train.
 
         Raises:
-          ClusterError: A server is absent, a connection to one is dead, or too many sessions were
-            lost.
+          ClusterError: A server is absent, a connection to one is dead, the chief has not
+            initialised the model in time, or too many sessions were lost.
           WaitCancelled: `should_cancel` returned True.
         """
         while True:
             if not self._is_first:
                 self._restarts.pause(self._should_cancel)
             self._is_first = False
-            wait_for_parameter_servers(self._config, self._should_cancel)
-            self._restarts.begin_attempt()
             with contextlib.suppress(*LOST), self._restarts.record_cause():
                 try:
-                    session = self._creator.create_session()
+                    session = self._attempt()
                 except SilentServerError:
                     self._require_live_connections()
                     raise
                 if isinstance(session, ServerSession):
                     session.before_close = self._release
                 return session
+
+    def _attempt(self) -> v1.Session:
+        """Waits for the parameter servers, and in a worker for the chief, and makes a session."""
+        if self._show_start is not None and not self._config.is_chief:
+            self._show_start(f"waiting for {_name_of_chief(self._config)}")
+        started: float | None = None
+        while True:
+            wait_for_parameter_servers(self._config, self._should_cancel)
+            if started is None:
+                started = time.monotonic()
+                self._restarts.begin_attempt()
+            try:
+                return self._creator.create_session()
+            except ChiefNotReadyError:
+                self._wait_for_chief(time.monotonic() - started)
+
+    def _wait_for_chief(self, waited: float) -> None:
+        """Waits before the next look at the model, which the chief has not initialised.
+
+        Args:
+          waited: Seconds since the first look.
+        """
+        config = self._config
+        if self._should_cancel():
+            raise WaitCancelled("No longer waiting for the chief.")
+        if waited > config.session_creation_timeout_secs:
+            raise ClusterError(
+                f"{config.task_type} {config.task_id} has waited "
+                f"{config.session_creation_timeout_secs:g} seconds for {_name_of_chief(config)} to "
+                "initialise the model. Start the chief, or look for its error."
+            )
+        time.sleep(poll_secs(waited, CHIEF_POLL_SECS))
 
     def _require_live_connections(self) -> None:
         """Raises ClusterError if a connection to a parameter server is dead.
@@ -174,3 +217,10 @@ def _describe(error: tf.errors.OpError, config: RunConfig) -> str:
         address = f" at {addresses[index]!r}" if index < len(addresses) else ""
         telling = [f"{job} {index}{address}: {telling[1]}"]
     return f"{type(error).__name__}: {telling[0]}"
+
+
+def _name_of_chief(config: RunConfig) -> str:
+    for job in CHIEFS:
+        if job in config.cluster.jobs:
+            return f"{job} 0 at {config.cluster.jobs[job][0]!r}"
+    return "the chief"

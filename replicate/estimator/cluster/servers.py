@@ -23,17 +23,16 @@ from replicate.addresses import connect, host_and_port, is_listening
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.brief_session import (
     own_device,
-    restricted_options,
     run_briefly,
 )
 from replicate.estimator.cluster.disconnection import disconnect_at_the_end
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import complete_config
+from replicate.estimator.session_options import complete_config, restricted_options
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.exit_codes import signal_exit_code
+from replicate.roles import TRAINERS, TaskType
 
 v1 = tf.compat.v1
 
@@ -111,7 +110,7 @@ def delay_worker(config: RunConfig, should_cancel: Callable[[], bool] = bool) ->
       should_cancel: Called repeatedly; True ends the wait.
     """
     limit = config.experimental_max_worker_delay_secs
-    if not limit or config.task_type != TaskType.WORKER:
+    if not limit or config.is_chief:
         return
     secs = min(limit, WORKER_DELAY_SECS * (config.task_id + 1))
     log.info("Waiting %g seconds before this worker starts to train.", secs)
@@ -302,7 +301,7 @@ def _trainers(config: RunConfig) -> list[tuple[str, str]]:
     """Returns name and address of chief and workers, in the order of `global_id_in_cluster`."""
     return [
         (f"{job} {index}", address)
-        for job in (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+        for job in TRAINERS
         for index, address in _addresses(config, job)
     ]
 

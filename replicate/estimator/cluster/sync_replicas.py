@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Graph, Operation, Tensor
+from replicate.estimator.cluster.server_session import ServerSession
 from replicate.estimator.log import log
-from replicate.estimator.session import ServerSession
 
 v1 = tf.compat.v1
 

@@ -24,10 +24,10 @@ from replicate.errors import ClusterError
 from replicate.estimator.cluster.connections import DeadConnection, dead_connection
 from replicate.estimator.cluster.servers import absent_tasks, report_dead_connection
 from replicate.estimator.cluster.sync_replicas import is_synchronous
-from replicate.estimator.cluster_config import TaskType
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
+from replicate.roles import TRAINERS, TaskType
 
 v1 = tf.compat.v1
 
@@ -65,7 +65,7 @@ class Watchdog(ScheduledHook):
         self._limit = config.step_timeout_secs or config.session_creation_timeout_secs
         jobs = [TaskType.PS]
         if is_synchronous(v1.get_default_graph()):
-            jobs += [TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER]
+            jobs += TRAINERS
         self._jobs = jobs
         self._session: v1.Session = None
         self._beat_at = time.monotonic()

@@ -15,12 +15,16 @@ import tensorflow as tf
 from replicate._types import Tensor
 from replicate.errors import SaveError
 from replicate.estimator.checkpoints.fallback import indexed_checkpoints, listed_checkpoints
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.free_space import check_free_space
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
-from replicate.estimator.checkpoints.model_files import ModelFiles
 from replicate.estimator.checkpoints.position_file import SUFFIX, remove_position
-from replicate.estimator.checkpoints.retention import KeptCheckpoints, announce, withdraw
+from replicate.estimator.checkpoints.retention import (
+    KeptCheckpoints,
+    remove_save_note,
+    write_save_note,
+)
 from replicate.estimator.checkpoints.save_errors import save_errors
 from replicate.estimator.checkpoints.state_saver import StateSaver
 from replicate.estimator.hooks.graph_files import GraphFiles
@@ -69,7 +73,7 @@ class CheckpointHook(ScheduledHook):
 
     def __init__(
         self,
-        model_dir: str,
+        directory: FencedModelDir,
         saver: v1.train.Saver,
         readings: StepReadings,
         config: RunConfig,
@@ -77,13 +81,12 @@ class CheckpointHook(ScheduledHook):
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
         continues_input: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
-        files: ModelFiles | None = None,
         measured: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ):
         """Keeps the settings.
 
         Args:
-          model_dir: Directory of the checkpoints.
+          directory: Directory of the checkpoints.
           saver: Saver of the training graph.
           readings: Hold the step.
           config: Holds the interval between two saves, and what follows from a failed save.
@@ -92,18 +95,16 @@ class CheckpointHook(ScheduledHook):
           continues_input: Called at the end; True if the next run continues at the position of the
             input that this run has reached.
           graph_files: Writes the *.meta file of each checkpoint; None for no such files.
-          files: The directory with the lease of this process; None for no lease.
           measured: Returns a context that measures the time of a save.
         """
-        self._model_dir = model_dir
+        self._directory = directory
         self._saver = saver
         self._readings = readings
         self._position = position
         self._listeners = listeners
         self._graph_files = graph_files
         self._measured = measured
-        self._files = ModelFiles(model_dir) if files is None else files
-        self._kept = KeptCheckpoints(saver, self._files)
+        self._kept = KeptCheckpoints(saver, directory)
         self._continues_input = continues_input
         self._every_steps = config.save_checkpoints_steps
         self._every_secs = config.save_checkpoints_secs
@@ -126,7 +127,7 @@ class CheckpointHook(ScheduledHook):
         """Passes the kept checkpoints to the saver, and saves unless this step is saved."""
         del coord
         step = self._readings.step
-        kept = _kept_checkpoints(self._model_dir)
+        kept = _kept_checkpoints(self._directory.model_dir)
         self._kept.start(kept)
         if self._path(step) in kept:
             self._saved_step = step
@@ -154,7 +155,7 @@ class CheckpointHook(ScheduledHook):
                 f"Cannot remove the input position of {self._path(step)}",
                 "The checkpoint is whole; the next call of train would continue the input.",
             ):
-                self._files.remove(self._path(step) + SUFFIX)
+                self._directory.remove(self._path(step) + SUFFIX)
         for listener in self._listeners:
             listener.end(session, step)
 
@@ -166,7 +167,7 @@ class CheckpointHook(ScheduledHook):
           RuntimeError: Nothing was saved yet.
         """
         if self._saved_step is None:
-            raise RuntimeError(f"No step has been saved in {self._model_dir} yet.")
+            raise RuntimeError(f"No step has been saved in {self._directory.model_dir} yet.")
         return self._saved_step, self._path(self._saved_step)
 
     def _start_interval(self, step: int) -> None:
@@ -177,13 +178,13 @@ class CheckpointHook(ScheduledHook):
             self._next = NextRun(time=time.monotonic() + self._every_secs)
 
     def _path(self, step: int) -> str:
-        return f"{self._model_dir.rstrip('/')}/{CHECKPOINT_NAME}-{step}"
+        return f"{self._directory.model_dir}/{CHECKPOINT_NAME}-{step}"
 
     def _save(
         self, session: v1.Session, step: int, with_position: bool = True, is_last: bool = False
     ) -> bool:
         """Saves one step; returns whether a listener asks for training to stop."""
-        self._files.check()
+        self._directory.check()
         self._start_interval(step)
         for listener in self._listeners:
             listener.before_save(session, step)
@@ -201,13 +202,13 @@ class CheckpointHook(ScheduledHook):
     def _write(self, session: v1.Session, step: int, with_position: bool) -> None:
         path = self._path(step)
         previous = None if self._saved_step is None else self._path(self._saved_step)
-        with self._measured(), save_errors(path, self._files):
+        with self._measured(), save_errors(path, self._directory):
             check_free_space(path, session.graph, self._saver, previous)
-            announce(self._files, [path, *self._kept.due_with(path)])
-            with self._files.staged(path) as staged:
+            write_save_note(self._directory, [path, *self._kept.due_with(path)])
+            with self._directory.staged(path) as staged:
                 self._write_parts(session, step, staged, with_position)
             self._kept.add(path)
-            withdraw(self._files)
+            remove_save_note(self._directory)
 
     def _write_parts(
         self, session: v1.Session, step: int, staged: str, with_position: bool

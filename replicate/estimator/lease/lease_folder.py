@@ -5,7 +5,7 @@ Owns the names and the operations of the file system, none of which needs locks:
 - A new folder is filled under another name and moved to its place. That fails if there is a folder
   already, so that one process at most gets a number.
 - The holder writes every file of a checkpoint in its folder first and moves it out when it is
-  complete (`checkpoints/model_files.py`).
+  complete (`checkpoints/fenced_model_dir.py`).
 - The next holder moves the folder away and deletes it. From then on the files of the old holder
   have no path, so that nothing it does can change the model directory, even if it was stopped in
   the middle of a save.

@@ -88,15 +88,15 @@ def test_non_finite_images_make_the_diagonal_non_finite(graph, session, how, cha
             name="conv/input",
             config=CurvatureConfig(conv_moment=how),
         )
-        assert factor.is_foreseeable
+        assert factor.can_predict_finite
         found.append([factor.is_finite(factor.batch_statistic()), factor.will_be_finite()])
     assert session.run(found) == [[True, True], [False, False]]
 
 
-def test_masked_statistic_is_not_foreseeable(graph):
+def test_masked_statistic_cannot_be_predicted_finite(graph):
     args = ((tf.ones([2, 3, 3, 1]),),), ConvGeometry((3, 3), (1, 1), "SAME"), True, ("",)
     mask = (1e30,) * 9
-    assert not ConvInputKroneckerFactor(*args, patch_mask=mask, name="masked").is_foreseeable
+    assert not ConvInputKroneckerFactor(*args, patch_mask=mask, name="masked").can_predict_finite
 
 
 def test_output_factor_known_value(graph, session):

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from kfac.fisher_factors import Damping, FullyConnectedMultiKF
+from kfac.linalg.chain import Chain
 
 X = np.random.RandomState(0).randn(3, 5, 2)
 
@@ -31,8 +32,8 @@ def test_moments(graph, session, how, has_bias):
 def test_variables(graph):
     factor = FullyConnectedMultiKF(((tf.constant(X[0]),),), 1, False, ("",), name="rnn/input")
     damping = Damping("rnn/input", lambda: {"rnn/input": tf.constant(0.1, tf.float64)})
-    factor.register_chain(1, damping)
-    factor.register_chain(2, damping)
+    factor.register(Chain(1), damping)
+    factor.register(Chain(2), damping)
     factor.instantiate_inv_variables()
     first, _, second, _ = factor.inv_variables
     assert (first.op.name, second.op.name) == ("kfac/rnn/input/chain_1", "kfac/rnn/input/chain_2")

@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.fisher_factors.slot import Damping, MatrixSlot, Request, current_dampings
-from kfac.linalg.damped_matrix import eigendecompose
+from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    Cholesky,
+    CholeskyInverse,
+    Eigenbasis,
+    Power,
+    UndampedMatrix,
+)
 from kfac.state import assign_all
 
 v1 = tf.compat.v1
@@ -12,12 +19,8 @@ v1 = tf.compat.v1
 DAMPING = Damping("fc/w/input", lambda: {"fc/w/input": tf.constant(1.0)})
 
 
-def new_slot(kind, exponent=0.0):
-    return MatrixSlot(Request(DAMPING.name, kind, exponent), DAMPING)
-
-
 def make_slot():
-    slot = new_slot("power", -1.0)
+    slot = MatrixSlot(INVERSE, DAMPING)
     slot.make_variables([2, 2], tf.float32, "")
     return slot
 
@@ -40,7 +43,7 @@ def test_dampings_are_computed_once():
 
 
 def test_variables(graph):
-    slot = new_slot("power", -1.0)
+    slot = MatrixSlot(INVERSE, DAMPING)
     assert slot.variables == ()
     slot.make_variables([2, 2], tf.float32, "")
     slot.make_variables([2, 2], tf.float32, "")
@@ -58,7 +61,7 @@ def test_starts_at_zero(graph, session):
 def test_update_and_counters(graph, session):
     slot = make_slot()
     matrix = v1.placeholder(tf.float32, [2, 2])
-    update = assign_all(slot.updated(matrix, DAMPING.compute()))
+    update = assign_all(slot.updated(UndampedMatrix(matrix), DAMPING.compute()))
     session.run(v1.global_variables_initializer())
     session.run(update, {matrix: np.eye(2)})
     for bad in (np.full([2, 2], np.nan), np.full([2, 2], np.inf)):
@@ -70,29 +73,28 @@ def test_update_and_counters(graph, session):
 
 
 @pytest.mark.parametrize(
-    ("kind", "exponent", "leaf"),
+    ("function", "leaf"),
     [
-        ("power", -1.0, "inverse"),
-        ("power", -0.5, "power_-0.5"),
-        ("power", 2.0, "power_2"),
-        ("cholesky", 0.0, "cholesky"),
-        ("cholesky_inverse", 0.0, "cholesky_inverse"),
-        ("eigenbasis", 0.0, "eigenbasis"),
+        (Power(-1), "inverse"),
+        (Power(-0.5), "power_-0.5"),
+        (Power(2.0), "power_2"),
+        (Cholesky(), "cholesky"),
+        (CholeskyInverse(), "cholesky_inverse"),
+        (Eigenbasis(), "eigenbasis"),
     ],
 )
-def test_names(graph, kind, exponent, leaf):
-    slot = new_slot(kind, exponent)
+def test_names(graph, function, leaf):
+    slot = MatrixSlot(function, DAMPING)
     slot.make_variables([2, 2], tf.float32, "")
     names = [v.op.name for v in slot.variables]
     assert names == [f"kfac/fc/w/input/{leaf}", f"kfac/fc/w/input/{leaf}_rare_paths"]
 
 
 def test_power_from_an_eigendecomposition(graph, session):
-    slot = new_slot("power", -0.5)
+    slot = MatrixSlot(Power(-0.5), DAMPING)
     slot.make_variables([2, 2], tf.float32, "")
-    matrix = tf.constant(np.diag([3.0, 8.0]))
-    eigen = eigendecompose(tf.cast(matrix, tf.float32))
-    update = assign_all(slot.updated_by_eigen(eigen, DAMPING.compute()))
+    matrix = UndampedMatrix(tf.constant(np.diag([3.0, 8.0]), tf.float32))
+    update = assign_all(slot.updated(matrix, DAMPING.compute()))
     session.run(v1.global_variables_initializer())
     session.run(update)
     np.testing.assert_allclose(session.run(slot.read()), np.diag([0.5, 1 / 3]), rtol=1e-6)
@@ -100,10 +102,10 @@ def test_power_from_an_eigendecomposition(graph, session):
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16, tf.float64])
 def test_kept_in_another_dtype(graph, session, dtype):
-    slot = new_slot("cholesky")
+    slot = MatrixSlot(Cholesky(), DAMPING)
     slot.make_variables([2, 2], dtype, "")
     matrix = tf.constant(np.diag([3.0, 8.0]), tf.float32)
-    update = assign_all(slot.updated(matrix, DAMPING.compute()))
+    update = assign_all(slot.updated(UndampedMatrix(matrix), DAMPING.compute()))
     session.run(v1.global_variables_initializer())
     session.run(update)
     assert slot.read().dtype == dtype

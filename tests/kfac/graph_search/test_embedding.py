@@ -45,7 +45,7 @@ def test_embeddings(assert_same_as_by_hand):
         (lambda t, ids: tf.gather(t, ids, axis=1), "is not looked up by row of a matrix"),
         (lambda t, ids: tf.gather(tf.reshape(t, [-1]), ids), "is not looked up by row"),
         (lambda t, ids: tf.gather(t, ids, batch_dims=1), "is not looked up by row"),
-        (lambda t, ids: tf.gather(t, tf.unique(ids[0])[0]), "by ids that were sorted out before"),
+        (lambda t, ids: tf.gather(t, tf.unique(ids[0])[0]), "by ids that were reordered before"),
         (lambda t, ids: tf.gather_nd(t, ids[:, :1]), "ResourceGatherNd is no known layer"),
     ],
 )

@@ -49,7 +49,7 @@ def test_what_can_be_unknown():
 
 def test_rows_that_are_not_examples(graph):
     size = v1.placeholder(tf.int32, [])
-    with pytest.raises(NotRegistrableError, match=r"to 10 rows, always, while the batch has any"):
+    with pytest.raises(NotRegistrableError, match=r"to 10 rows, but the size of the batch varies"):
         uses_per_example([10], Batch(size), "MatMul 'a'")
     assert Batch(size).static is None
 

@@ -65,12 +65,12 @@ def test_layer_norm(assert_same_as_by_hand):
     ("scale", "reason"),
     [
         (lambda x, w: tf.ones([4, 1]) * w[::-1], "StridedSlice is no known layer"),
-        (lambda x, w: x * tf.reshape(w, [4, 1]), "with what is no example's data"),
-        (lambda x, w: x[:1, :1] * w, "with what is no example's data"),
-        (lambda x, w: tf.reshape(x, [4, 2, 2]) * tf.reshape(w, [2, 2]), "no example's data"),
+        (lambda x, w: x * tf.reshape(w, [4, 1]), "but does not scale each example"),
+        (lambda x, w: x[:1, :1] * w, "but does not scale each example"),
+        (lambda x, w: tf.reshape(x, [4, 2, 2]) * tf.reshape(w, [2, 2]), "not scale each example"),
         (lambda x, w: w * w, "is multiplied with another parameter"),
         (lambda x, w: x / w, "RealDiv is no known layer"),
-        (lambda x, w: x @ (tf.tanh(v1.get_variable("v", [4, 4])) * w), "no example's data"),
+        (lambda x, w: x @ (tf.tanh(v1.get_variable("v", [4, 4])) * w), "not scale each example"),
     ],
 )
 def test_what_is_no_scale(scan, reason_of, scale, reason):

@@ -66,7 +66,7 @@ def test_linked_group_that_is_no_layer(layer, names):
     other = v1.get_variable("other", [2])
     linked = [frozenset(v for v in (w, b, other) if v.op.name in names)]
     output = y + tf.exp(other)
-    with pytest.raises(ValueError, match=r"in linked group \(\w+, \w+\) was not matched"):
+    with pytest.raises(ValueError, match=r"linked group \(\w+, \w+\) was not matched"):
         plan(output, w, b, other, linked=linked)
     plan(output, w, b, other, linked=linked, registered=[other])
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 import replicate
-from replicate.estimator.cluster_config import TaskType, parse_cluster_config
+from replicate.estimator.cluster_config import parse_cluster_config
+from replicate.roles import TaskType
 
 CLUSTERS = (
     {"chief": ["10.0.0.1:2222"], "worker": ["h2:2222", "h3:2222"], "ps": ["h4:1", "h5:65535"]},

@@ -7,7 +7,8 @@ import tensorflow as tf
 from model_deploy import device_plan
 from replicate.canned.layers import batch_normalization, dense, dropout
 from replicate.estimator.random_ops import STATEFUL_TYPES
-from replicate.tower.build import tower_build
+from replicate.tower.build import TowerSettings
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 X = np.array([[1, -2], [3, 0.5]], np.float32)
@@ -112,9 +113,11 @@ def test_dropout_keeps_the_mean_and_draws_anew_in_each_layer_and_step():
 def test_towers_drop_different_values(graph):
     v1.train.create_global_step()
     found = []
-    with tower_build(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=True) as build:
+    with tower_scopes(
+        TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=True)
+    ) as scopes:
         for index in range(2):
-            with build.building(index, 0.5), v1.variable_scope("layer", reuse=v1.AUTO_REUSE):
+            with scopes.tower(index, 0.5), v1.variable_scope("layer", reuse=v1.AUTO_REUSE):
                 found.append(dropout(tf.constant(ONES), 0.25))
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from model_deploy import device_plan
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.tower.build import tower_build
+from replicate.tower.build import TowerSettings
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 
@@ -43,9 +44,9 @@ def accumulated(make_optimizer, steps, towers=1, averages=True):
         batch = v1.placeholder(tf.float32, [4, 3])
         shards = tf.split(batch, towers)
         plan = device_plan([f"/cpu:{index}" for index in range(towers)])
-        with tower_build(plan, averages) as build:
+        with tower_scopes(TowerSettings(plan, averages)) as scopes:
             for index in range(towers):
-                with build.building(index, 1 / towers):
+                with scopes.tower(index, 1 / towers):
                     optimizer = TowerOptimizer(make_optimizer, accumulate_steps=steps)
                     train_op = optimizer.minimize(loss_of(shards[index]), global_step)
         return run_all(train_op, batch, BATCHES)

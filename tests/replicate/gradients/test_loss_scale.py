@@ -7,7 +7,8 @@ import tensorflow as tf
 from model_deploy import device_plan
 from replicate.gradients.loss_scale import DynamicLossScale, all_finite
 from replicate.gradients.tower_optimizer import TowerOptimizer
-from replicate.tower.build import tower_build
+from replicate.tower.build import TowerSettings
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 
@@ -24,9 +25,11 @@ def train(factors, settings, towers=1, **how):
     with tf.Graph().as_default():
         step = v1.train.get_or_create_global_step()
         factor = v1.placeholder(tf.float32, [])
-        with tower_build(device_plan([f"/cpu:{k}" for k in range(towers)]), True) as build:
+        with tower_scopes(
+            TowerSettings(device_plan([f"/cpu:{k}" for k in range(towers)]), True)
+        ) as scopes:
             for index in range(towers):
-                with build.building(index, 1 / towers):
+                with scopes.tower(index, 1 / towers):
                     optimizer = TowerOptimizer(
                         lambda: v1.train.MomentumOptimizer(1.0, 0.0), loss_scale=settings, **how
                     )
@@ -65,9 +68,11 @@ def test_overflow_skips_the_step_and_halves_the_scale(towers):
 @pytest.mark.parametrize("towers", [1, 2])
 def test_gradients_of_16_bits_count_once(graph, towers):
     """Their sum has 16 bits, and becomes a gradient of a variable of 32 bits."""
-    with tower_build(device_plan([f"/cpu:{k}" for k in range(towers)]), True) as build:
+    with tower_scopes(
+        TowerSettings(device_plan([f"/cpu:{k}" for k in range(towers)]), True)
+    ) as scopes:
         for index in range(towers):
-            with build.building(index, 1 / towers):
+            with scopes.tower(index, 1 / towers):
                 weight = v1.get_variable("w", initializer=1.0)
                 optimizer = TowerOptimizer(
                     lambda: v1.train.GradientDescentOptimizer(1.0), loss_scale=DynamicLossScale(8.0)

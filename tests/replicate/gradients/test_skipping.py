@@ -14,7 +14,8 @@ from replicate.graph_ops.checks import user_errors
 from replicate.graph_ops.finite import watched
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
-from replicate.tower.build import tower_build
+from replicate.tower.build import TowerSettings
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 
@@ -51,9 +52,9 @@ class Training:
         shards = tf.split(self._batch, towers)
         plan = device_plan([f"/cpu:{index}" for index in range(towers)])
         scope = v1.variable_scope("", use_resource=use_resource)
-        with scope, tower_build(plan, averages_loss=True) as build:
+        with scope, tower_scopes(TowerSettings(plan, averages_loss=True)) as scopes:
             for index in range(towers):
-                with build.building(index, 1 / towers):
+                with scopes.tower(index, 1 / towers):
                     loss = self._loss(shards[index], self._smooth[index], make_optimizer)
                     optimizer = TowerOptimizer(make_optimizer, **settings)
                     self.train_op = optimizer.minimize(loss, self.step)
@@ -176,9 +177,11 @@ def test_overflow_of_the_scaled_loss_is_not_counted_until_the_scale_cannot_shrin
 
 
 def test_a_sum_of_finite_gradients_may_overflow(graph):
-    with tower_build(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=False) as build:
+    with tower_scopes(
+        TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), averages_loss=False)
+    ) as scopes:
         for index in range(2):
-            with build.building(index, 0.5):
+            with scopes.tower(index, 0.5):
                 optimizer = TowerOptimizer(momentum, skip_nonfinite=1)
                 weight = v1.get_variable("w", initializer=1.0)
                 train_op = optimizer.apply_gradients([(tf.constant(3e38), weight)])

@@ -10,7 +10,8 @@ from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
 from replicate.gradients.loss_scale import DynamicLossScale
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_ops import checks as step_checks
-from replicate.tower.build import REDUCED_GRADIENTS, tower_build
+from replicate.tower.build import REDUCED_GRADIENTS, TowerSettings
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 
@@ -23,9 +24,11 @@ def variable(name, initial):
 
 def train(model, steps=1, fetch=(), towers=2, averages=False):
     """Builds `model(index)` as towers, runs the last one's train_op, returns all variables."""
-    with tower_build(device_plan([f"/cpu:{k}" for k in range(towers)]), averages) as build:
+    with tower_scopes(
+        TowerSettings(device_plan([f"/cpu:{k}" for k in range(towers)]), averages)
+    ) as scopes:
         for index in range(towers):
-            with build.building(index, 1 / towers):
+            with scopes.tower(index, 1 / towers):
                 train_op = model(index)
         used = TowerOptimizer.has_been_used()
     with v1.Session() as session, step_checks.user_errors():
@@ -327,9 +330,9 @@ def test_summaries_of_the_wrapped_optimizer_are_written(graph, settings):
         v1.summary.scalar("loss", 2.0)
         return TowerOptimizer(Telling(1.0), **settings).minimize(absolute_error(index))
 
-    with tower_build(device_plan(["/cpu:0", "/cpu:1"]), True) as build:
+    with tower_scopes(TowerSettings(device_plan(["/cpu:0", "/cpu:1"]), True)) as scopes:
         for index in range(2):
-            with build.building(index, 0.5):
+            with scopes.tower(index, 0.5):
                 train_op = model(index)
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())

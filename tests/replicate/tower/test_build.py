@@ -7,17 +7,19 @@ import tensorflow as tf
 
 from model_deploy import device_plan
 from replicate.tower import build as towers
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 
 PLAN = device_plan(["/cpu:1", "/cpu:2"])
+SETTINGS = towers.TowerSettings(PLAN, averages_loss=True)
 
 
 def test_current_tower_in_model_fn(graph):
     seen = []
-    with towers.tower_build(PLAN, averages_loss=True) as build:
+    with tower_scopes(SETTINGS) as scopes:
         for index in range(2):
-            with build.building(index, 0.5):
+            with scopes.tower(index, 0.5):
                 seen.append(towers.current_tower())
     assert seen == [
         towers.TowerContext(0, 2, "/device:CPU:1"),
@@ -29,10 +31,10 @@ def test_current_tower_in_model_fn(graph):
 
 
 def test_names_devices_and_variables_of_towers(graph):
-    with towers.tower_build(PLAN, averages_loss=True) as build:
+    with tower_scopes(SETTINGS) as scopes:
         products = []
         for index in range(2):
-            with build.building(index, 0.5):
+            with scopes.tower(index, 0.5):
                 weight = v1.get_variable("w", shape=[])
                 products.append(tf.multiply(weight, 2.0, name="product"))
     assert [product.op.name for product in products] == ["product", "tower_1/product"]
@@ -41,8 +43,8 @@ def test_names_devices_and_variables_of_towers(graph):
 
 
 def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
-    with towers.tower_build(PLAN, averages_loss=True) as build, build.building(1, 0.25):
-        scaled = build.part_of_loss(tf.constant(8.0))
+    with tower_scopes(SETTINGS) as scopes, scopes.tower(1, 0.25):
+        scaled = scopes.build.part_of_loss(tf.constant(8.0))
     assert scaled.op.name == "tower_1/averaged_loss"
     assert scaled.device == "/device:CPU:2"
     with v1.Session() as session:
@@ -54,22 +56,23 @@ def test_scaled_loss_is_the_part_of_the_whole_batch(graph):
 )
 def test_sums_and_single_towers_are_not_scaled(graph, devices, averages):
     loss = tf.constant(8.0)
-    with towers.tower_build(device_plan(devices), averages) as build, build.building(0, 1.0):
-        assert build.part_of_loss(loss) is loss
+    settings = towers.TowerSettings(device_plan(devices), averages)
+    with tower_scopes(settings) as scopes, scopes.tower(0, 1.0):
+        assert scopes.build.part_of_loss(loss) is loss
 
 
 def test_empty_shard_has_no_part_in_the_loss(graph):
     """The mean over no rows is NaN."""
     none = tf.constant(0.0, tf.float64)
-    with towers.tower_build(PLAN, averages_loss=True) as build, build.building(1, none):
-        part = build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
+    with tower_scopes(SETTINGS) as scopes, scopes.tower(1, none):
+        part = scopes.build.part_of_loss(tf.reduce_mean(tf.zeros([0])))
     with v1.Session() as session:
         assert session.run(part) == 0.0
 
 
 def test_part_of_the_loss_is_told_to_a_tower_only(graph):
-    with towers.tower_build(PLAN, averages_loss=True) as build:
-        with build.building(0, 0.25):
+    with tower_scopes(SETTINGS) as scopes:
+        with scopes.tower(0, 0.25):
             [part] = v1.get_collection(towers.PART_OF_LOSS)
             loss = part(tf.constant(8.0))
         assert not v1.get_collection(towers.PART_OF_LOSS)
@@ -78,13 +81,13 @@ def test_part_of_the_loss_is_told_to_a_tower_only(graph):
 
 
 def test_outside_towers_leaves_names_device_and_sharing(graph):
-    with v1.variable_scope("model"), towers.tower_build(PLAN, averages_loss=True) as build:
+    with v1.variable_scope("model"), tower_scopes(SETTINGS) as scopes:
         for index in range(2):
-            with build.building(index, 0.5):
+            with scopes.tower(index, 0.5):
                 v1.get_variable("w", shape=[])
-        with build.building(1, 0.5):
+        with scopes.tower(1, 0.5):
             v1.get_variable("w", shape=[])
-            with build.outside_towers():
+            with scopes.build.outside_towers():
                 slot = v1.get_variable("slot", shape=[])
                 number = tf.constant(1.0, name="number")
     assert slot.op.name == "model/slot"
@@ -95,8 +98,8 @@ def test_outside_towers_leaves_names_device_and_sharing(graph):
 
 def test_state_leaves_the_graph_after_an_error_too(graph):
     def build_and_fail():
-        with towers.tower_build(PLAN, averages_loss=True) as build, build.building(0, 0.5):
-            assert towers.current_build() is build
+        with tower_scopes(SETTINGS) as scopes, scopes.tower(0, 0.5):
+            assert towers.current_build() is scopes.build
             raise RuntimeError("in the model")
 
     with pytest.raises(RuntimeError, match="in the model"):
@@ -113,10 +116,10 @@ def test_shared_objects_are_made_once_in_order(graph):
         return v1.train.GradientDescentOptimizer(0.1 + len(made))
 
     taken = []
-    with towers.tower_build(PLAN, averages_loss=True) as build:
+    with tower_scopes(SETTINGS) as scopes:
         for index in range(2):
-            with build.building(index, 0.5):
-                taken.append([build.shared(make), build.shared(make)])
+            with scopes.tower(index, 0.5):
+                taken.append([scopes.build.shared(make), scopes.build.shared(make)])
     assert made == [0, 0]
     assert taken[0] == taken[1]
     assert taken[0][0] is not taken[0][1]
@@ -126,10 +129,10 @@ def test_xla_compiles_towers_only(graph):
     def marked(tensor):
         return tensor.op.get_attr("_XlaCompile")
 
-    with towers.tower_build(PLAN, averages_loss=True, xla=True) as build:
-        with build.building(0, 0.5):
+    with tower_scopes(towers.TowerSettings(PLAN, averages_loss=True, xla=True)) as scopes:
+        with scopes.tower(0, 0.5):
             inside = tf.constant(1.0) + 2.0
-            with build.outside_towers():
+            with scopes.build.outside_towers():
                 outside = tf.constant(1.0) + 2.0
             again = tf.constant(1.0) + 2.0
         after = tf.constant(1.0) + 2.0
@@ -147,9 +150,10 @@ def built_in_a_cluster(towers_of_plan):
     setter = v1.train.replica_device_setter(cluster=cluster, worker_device=TASK)
     with contextlib.ExitStack() as stack:
         stack.enter_context(v1.device(setter))
-        build = stack.enter_context(towers.tower_build(device_plan(towers_of_plan), True))
-        stack.enter_context(build.building(0, 1.0))
-        yield build
+        settings = towers.TowerSettings(device_plan(towers_of_plan), True)
+        scopes = stack.enter_context(tower_scopes(settings))
+        stack.enter_context(scopes.tower(0, 1.0))
+        yield scopes
 
 
 def local(name, use_resource=True):
@@ -157,11 +161,23 @@ def local(name, use_resource=True):
     return v1.get_variable(name, initializer=0.0, collections=keys, use_resource=use_resource)
 
 
+def test_a_build_tells_if_it_is_outside_of_towers(graph):
+    seen = []
+    with tower_scopes(SETTINGS) as scopes, scopes.tower(0, 0.5):
+        build = scopes.build
+        with build.outside_towers():
+            with build.outside_towers():
+                pass
+            seen.append(build.is_outside)
+        seen.append(build.is_outside)
+    assert seen == [True, False]
+
+
 def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
-    with built_in_a_cluster(["/cpu:0"]) as build:
+    with built_in_a_cluster(["/cpu:0"]) as scopes:
         for name in "ab":
             v1.get_variable(name, [])
-        with build.outside_towers():
+        with scopes.build.outside_towers():
             made = [v1.get_variable("c", [], trainable=False)]
             own = local("own")
             made += [v1.get_variable(name, [], trainable=False) for name in "de"]
@@ -174,11 +190,11 @@ def test_variables_outside_towers_go_to_the_tasks_of_the_others(graph):
 
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_local_variables_of_towers_stay_on_the_worker(graph, use_resource):
-    with built_in_a_cluster(["/cpu:1", "/cpu:2"]) as build:
+    with built_in_a_cluster(["/cpu:1", "/cpu:2"]) as scopes:
         shared = v1.get_variable("shared", [], use_resource=use_resource)
         local("own", use_resource)
         v1.metrics.mean(tf.constant(1.0))
-        with build.outside_towers():
+        with scopes.build.outside_towers():
             local("outside", use_resource)
     assert shared.device == "/job:ps/task:0/device:CPU:0"
     assert len(v1.local_variables()) == 4

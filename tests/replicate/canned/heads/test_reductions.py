@@ -11,7 +11,8 @@ from replicate.canned.heads.reductions import (
     reduced_loss,
     total_regularization,
 )
-from replicate.tower.build import tower_build
+from replicate.tower.build import TowerSettings
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 Old = v1.losses.Reduction
@@ -98,9 +99,9 @@ def test_regularization_is_added_once_to_losses_that_are_summed(graph):
     plan = device_plan(["/cpu:0", "/cpu:1"])
     for averages_loss, expected in ((True, [3.5, 3.5]), (False, [3.5, 0])):
         totals = []
-        with tower_build(plan, averages_loss) as build:
+        with tower_scopes(TowerSettings(plan, averages_loss)) as scopes:
             for index in range(2):
-                with build.building(index, 0.5):
+                with scopes.tower(index, 0.5):
                     totals.append(total_regularization([tf.constant(1.0), tf.constant(2.5)]))
         with v1.Session() as session:
             assert session.run(totals) == expected

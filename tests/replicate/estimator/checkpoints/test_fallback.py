@@ -11,7 +11,7 @@ from replicate.estimator.checkpoints.fallback import (
     newest_checkpoint,
     set_aside_damaged,
 )
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.reading import read_variable
 
 v1 = tf.compat.v1
@@ -71,7 +71,7 @@ def test_state_file_names_the_newest_checkpoint(saved):
 def test_new_directory_has_no_newest_checkpoint(tmp_path):
     assert newest_checkpoint(str(tmp_path)) is None
     assert newest_checkpoint(f"{tmp_path}/absent") is None
-    assert set_aside_damaged(ModelFiles(str(tmp_path))) == []
+    assert set_aside_damaged(FencedModelDir(str(tmp_path))) == []
 
 
 def test_killed_first_save_is_no_checkpoint(tmp_path):
@@ -121,7 +121,7 @@ def test_damaged_newest_checkpoint_is_set_aside(saved, damage, suffix, own_log):
     before = contents(saved)
     assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
     assert contents(saved) == before, "a mere search changes nothing"
-    assert set_aside_damaged(ModelFiles(str(saved))) == [f"{saved}/model.ckpt-10"]
+    assert set_aside_damaged(FencedModelDir(str(saved))) == [f"{saved}/model.ckpt-10"]
     assert f"Set checkpoint {saved}/model.ckpt-10 aside" in own_log.text
     assert f"{saved}/model.ckpt-10{suffix.partition('-')[0]}" in own_log.text, "names the file"
     after = contents(saved)
@@ -132,7 +132,7 @@ def test_damaged_newest_checkpoint_is_set_aside(saved, damage, suffix, own_log):
     assert v1.train.latest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
     own_log.clear()
     assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-9"
-    assert set_aside_damaged(ModelFiles(str(saved))) == []
+    assert set_aside_damaged(FencedModelDir(str(saved))) == []
     assert not own_log.text, "warns once"
 
 
@@ -147,7 +147,7 @@ def test_state_file_and_newest_checkpoint_damaged(saved):
     garble(saved / STATE)
     flip(saved / f"model.ckpt-10{DATA}")
     flip(saved / f"model.ckpt-9{INDEX}")
-    assert set_aside_damaged(ModelFiles(str(saved))) == [
+    assert set_aside_damaged(FencedModelDir(str(saved))) == [
         f"{saved}/model.ckpt-{step}" for step in (10, 9)
     ]
     assert newest_checkpoint(str(saved)) == f"{saved}/model.ckpt-8"
@@ -168,7 +168,7 @@ def test_all_damaged_is_an_error_and_nothing_is_changed(saved, damage, suffix, s
     if state is not None:
         state(saved / STATE)
     before = contents(saved)
-    for search, where in ((newest_checkpoint, str), (set_aside_damaged, ModelFiles)):
+    for search, where in ((newest_checkpoint, str), (set_aside_damaged, FencedModelDir)):
         with pytest.raises(CheckpointError, match=r"Cannot continue in .*model\.ckpt-10"):
             search(where(str(saved)))
     assert contents(saved) == before
@@ -181,7 +181,7 @@ def test_circle_of_links_is_an_error(saved):
     with pytest.raises(
         CheckpointError, match=r"model\.ckpt-10: .*Too many levels of symbolic links"
     ):
-        set_aside_damaged(ModelFiles(str(saved)))
+        set_aside_damaged(FencedModelDir(str(saved)))
     assert path.is_symlink()
 
 

@@ -3,8 +3,8 @@ import pathlib
 import pytest
 import tensorflow as tf
 
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
-from replicate.estimator.checkpoints.model_files import ModelFiles
 
 
 def test_makes_the_directory_and_leaves_nothing_in_it(tmp_path):
@@ -68,7 +68,7 @@ WHOLE = [
 def test_removes_half_written_files_only(tmp_path):
     for name in HALF_WRITTEN + WHOLE:
         (tmp_path / name).write_text("")
-    assert remove_remains(ModelFiles(str(tmp_path))) == sorted(HALF_WRITTEN)
+    assert remove_remains(FencedModelDir(str(tmp_path))) == sorted(HALF_WRITTEN)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(WHOLE)
 
 
@@ -80,7 +80,7 @@ def test_removes_half_written_directories_but_does_not_follow_links(tmp_path):
     (model_dir / "model.ckpt-1_temp").mkdir(parents=True)
     (model_dir / "model.ckpt-1_temp" / "part-0").write_text("")
     pathlib.Path(model_dir / "model.ckpt-2_temp").symlink_to(outside)
-    assert len(remove_remains(ModelFiles(str(model_dir)))) == 2
+    assert len(remove_remains(FencedModelDir(str(model_dir)))) == 2
     assert list(model_dir.iterdir()) == []
     assert (outside / "kept").exists()
 
@@ -101,10 +101,10 @@ def test_removes_half_deleted_checkpoints_that_are_not_listed(tmp_path, state, r
     for name in ("3.data-00000-of-00001", "3.input_position", "9.data-00000-of-00001", "9.index"):
         (tmp_path / f"model.ckpt-{name}").write_text("")
     (tmp_path / "checkpoint").write_bytes(state)
-    assert remove_remains(ModelFiles(str(tmp_path))) == removed
+    assert remove_remains(FencedModelDir(str(tmp_path))) == removed
     assert len(list(tmp_path.iterdir())) == 5 - len(removed)
 
 
 def test_nothing_to_remove(tmp_path):
-    assert remove_remains(ModelFiles(str(tmp_path))) == []
-    assert remove_remains(ModelFiles(f"{tmp_path}/absent")) == []
+    assert remove_remains(FencedModelDir(str(tmp_path))) == []
+    assert remove_remains(FencedModelDir(f"{tmp_path}/absent")) == []

@@ -5,12 +5,12 @@ import signal
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.retention import (
     KeptCheckpoints,
-    announce,
+    remove_save_note,
     remove_unlisted,
-    withdraw,
+    write_save_note,
 )
 
 v1 = tf.compat.v1
@@ -60,7 +60,7 @@ def test_keeps_what_a_saver_of_tensorflow_keeps(graph, options, tmp_path):
     ours, theirs = (v1.train.Saver(save_relative_paths=True, **options) for _ in range(2))
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()
-    kept = KeptCheckpoints(ours, ModelFiles(f"{tmp_path}/ours"))
+    kept = KeptCheckpoints(ours, FencedModelDir(f"{tmp_path}/ours"))
     with v1.Session() as session:
         session.run(variable.initializer)
         for step in (1, 2, 3, 4, 4):
@@ -80,7 +80,7 @@ def test_keeps_what_a_saver_of_tensorflow_keeps(graph, options, tmp_path):
 
 def test_checkpoints_of_an_earlier_run_count(graph, model_dir):
     v1.get_variable("w", [])
-    kept = KeptCheckpoints(v1.train.Saver(max_to_keep=2), ModelFiles(str(model_dir)))
+    kept = KeptCheckpoints(v1.train.Saver(max_to_keep=2), FencedModelDir(str(model_dir)))
     kept.start([f"{model_dir}/model.ckpt-{step}" for step in (2, 3)])
     assert kept.due_with(f"{model_dir}/model.ckpt-4") == [f"{model_dir}/model.ckpt-2"]
     kept.add(f"{model_dir}/model.ckpt-4")
@@ -90,10 +90,10 @@ def test_checkpoints_of_an_earlier_run_count(graph, model_dir):
 
 
 def test_noted_checkpoints_are_removed_unless_listed(model_dir):
-    announce(
-        ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)]
+    write_save_note(
+        FencedModelDir(str(model_dir)), [f"{model_dir}/model.ckpt-{step}" for step in (4, 1, 2, 7)]
     )
-    assert remove_unlisted(ModelFiles(str(model_dir))) == ["model.ckpt-4", "model.ckpt-1"]
+    assert remove_unlisted(FencedModelDir(str(model_dir))) == ["model.ckpt-4", "model.ckpt-1"]
     assert [name for name in names(model_dir) if name.endswith(".index")] == [
         "model.ckpt-2.index",
         "model.ckpt-3.index",
@@ -103,26 +103,26 @@ def test_noted_checkpoints_are_removed_unless_listed(model_dir):
 
 def test_without_a_note_unlisted_checkpoints_stay(model_dir):
     before = names(model_dir)
-    assert remove_unlisted(ModelFiles(str(model_dir))) == []
-    announce(ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
-    withdraw(ModelFiles(str(model_dir)))
-    withdraw(ModelFiles(str(model_dir)))
-    assert remove_unlisted(ModelFiles(str(model_dir))) == []
+    assert remove_unlisted(FencedModelDir(str(model_dir))) == []
+    write_save_note(FencedModelDir(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
+    remove_save_note(FencedModelDir(str(model_dir)))
+    remove_save_note(FencedModelDir(str(model_dir)))
+    assert remove_unlisted(FencedModelDir(str(model_dir))) == []
     assert names(model_dir) == before
 
 
 def test_nothing_is_removed_while_the_state_file_is_unusable(model_dir):
-    announce(ModelFiles(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
+    write_save_note(FencedModelDir(str(model_dir)), [f"{model_dir}/model.ckpt-1"])
     (model_dir / "checkpoint").write_bytes(b"")
     before = names(model_dir)
-    assert remove_unlisted(ModelFiles(str(model_dir))) == []
+    assert remove_unlisted(FencedModelDir(str(model_dir))) == []
     assert names(model_dir) == before
 
 
 def test_other_files_in_the_note_are_not_removed(model_dir):
     (model_dir / "other-1.index").write_text("")
-    announce(ModelFiles(str(model_dir)), [f"{model_dir}/other-1", ".."])
-    assert remove_unlisted(ModelFiles(str(model_dir))) == []
+    write_save_note(FencedModelDir(str(model_dir)), [f"{model_dir}/other-1", ".."])
+    assert remove_unlisted(FencedModelDir(str(model_dir))) == []
     assert (model_dir / "other-1.index").exists()
 
 

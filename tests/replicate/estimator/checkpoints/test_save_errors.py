@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.errors import CheckpointError, SaveError
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.save_errors import save_errors
 from replicate.estimator.checkpoints.state_file import write_state
 
@@ -16,7 +16,7 @@ FULL = "/disk/a; No space left on device"
 
 @pytest.fixture
 def files(tmp_path):
-    return ModelFiles(str(tmp_path))
+    return FencedModelDir(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.cluster.brief_session import restricted_options, run_briefly
+from replicate.estimator.cluster.brief_session import run_briefly
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
 
@@ -62,11 +62,3 @@ def test_server_named_by_tf_config_is_called_by_that_name(graph, monkeypatch):
         "grpc://localhost:2",
         "grpc://127.0.0.1:2",
     ]
-
-
-def test_options_connect_to_the_given_devices_only():
-    given = v1.ConfigProto(inter_op_parallelism_threads=2, device_filters=["/job:worker"])
-    options = restricted_options(RunConfig(session_config=given), "/job:ps/task:0")
-    assert options.inter_op_parallelism_threads == 2
-    assert list(options.device_filters) == ["/job:ps/task:0"]
-    assert list(given.device_filters) == ["/job:worker"]

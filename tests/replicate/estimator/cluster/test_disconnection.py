@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from replicate.estimator import session as session_module
-from replicate.estimator.cluster import disconnection
+from replicate.estimator.cluster import disconnection, server_session
 from replicate.estimator.cluster.disconnection import close_connections, disconnect_at_the_end
 
 
@@ -58,7 +57,7 @@ def at_the_end(monkeypatch):
         calls.append(lambda: function(*arguments))
 
     monkeypatch.setattr(disconnection.atexit, "register", register)
-    monkeypatch.setattr(session_module, "END_SECS", 0.05)
+    monkeypatch.setattr(server_session, "END_SECS", 0.05)
     return calls
 
 
@@ -66,7 +65,7 @@ def test_call_that_hangs_fails_before_the_end(connect, at_the_end):
     port, here, _ = connect()
     ends = []
     hanging = threading.Thread(
-        target=lambda: ends.append(here.recv(1)), name=session_module.CALLING, daemon=True
+        target=lambda: ends.append(here.recv(1)), name=server_session.CALLING, daemon=True
     )
     hanging.start()
     disconnect_at_the_end([port])

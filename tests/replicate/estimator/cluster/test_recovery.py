@@ -7,10 +7,10 @@ from replicate.errors import ClusterError
 from replicate.estimator.cluster import recovery
 from replicate.estimator.cluster.connections import DeadConnection
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
+from replicate.estimator.cluster.server_session import SilentServerError
 from replicate.estimator.cluster.servers import WaitCancelled
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import SilentServerError
 
 v1 = tf.compat.v1
 

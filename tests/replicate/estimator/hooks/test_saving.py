@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from replicate.errors import CheckpointError, ModelDirInUseError, SaveError
 from replicate.estimator.checkpoints import free_space
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
@@ -47,7 +47,7 @@ class Position:
         pathlib.Path(f"{checkpoint}.input_position").write_text("")
 
 
-def run(folder, steps, *listeners, restore=None, continues_input=False, files=None, **settings):
+def run(folder, steps, *listeners, restore=None, continues_input=False, directory=None, **settings):
     """Counts steps in a new graph and returns the number reached."""
     config = RunConfig(**{"save_checkpoints_steps": 2, **settings})
     with tf.Graph().as_default():
@@ -57,14 +57,13 @@ def run(folder, steps, *listeners, restore=None, continues_input=False, files=No
         saver = build_saver(scaffold, config)
         readings = StepReadings(train_op, tf.constant(1.0))
         hook = CheckpointHook(
-            str(folder),
+            directory or FencedModelDir(str(folder)),
             saver,
             readings,
             config,
             Position(),
             listeners,
             lambda: continues_input,
-            files=files,
         )
         creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=restore)
         loop = StepLoop(readings, [StopHook(readings, steps), hook])
@@ -163,7 +162,7 @@ def test_all_checkpoints_can_be_kept(tmp_path):
 def test_checkpoints_that_are_kept_for_ever_stay(tmp_path):
     run(tmp_path, 8, keep_checkpoint_max=2, keep_checkpoint_every_n_hours=1e-9)
     assert len(saved_steps(tmp_path)) == 5
-    assert remove_unlisted(ModelFiles(str(tmp_path))) == []
+    assert remove_unlisted(FencedModelDir(str(tmp_path))) == []
 
 
 @pytest.mark.parametrize(
@@ -326,7 +325,7 @@ def test_nothing_saved_yet(graph, tmp_path):
     v1.train.create_global_step()
     saver = build_saver(v1.train.Scaffold(), RunConfig())
     with pytest.raises(RuntimeError, match="No step has been saved"):
-        _ = CheckpointHook(str(tmp_path), saver, None, RunConfig()).saved
+        _ = CheckpointHook(FencedModelDir(str(tmp_path)), saver, None, RunConfig()).saved
 
 
 def checkpoint_contents(folder):
@@ -334,9 +333,9 @@ def checkpoint_contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def held_files(folder, **arguments):
+def held_directory(folder, **arguments):
     lease = claim_lease(str(folder), **arguments)
-    return lease, ModelFiles(str(folder), lease)
+    return lease, FencedModelDir(str(folder), lease)
 
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
@@ -345,9 +344,9 @@ def test_a_writer_that_stops_before_any_change_of_a_save_is_harmless(tmp_path, m
     changes, moment, theirs = 0, 1 - stride, {}
 
     def take_over(folder):
-        lease, files = held_files(folder, steal=True)
+        lease, directory = held_directory(folder, steal=True)
         newest = v1.train.latest_checkpoint(str(folder))
-        run(folder, 2, restore=newest, files=files, keep_checkpoint_max=1)
+        run(folder, 2, restore=newest, directory=directory, keep_checkpoint_max=1)
         lease.release()
         theirs.update(checkpoint_contents(folder))
 
@@ -368,10 +367,10 @@ def test_a_writer_that_stops_before_any_change_of_a_save_is_harmless(tmp_path, m
         changes, moment = 0, moment + stride
         folder = tmp_path / str(moment)
         folder.mkdir()
-        lease, files = held_files(folder)
+        lease, directory = held_directory(folder)
         theirs.clear()
         try:
-            run(folder, 1, files=files, keep_checkpoint_max=1)
+            run(folder, 1, directory=directory, keep_checkpoint_max=1)
         except ModelDirInUseError:
             assert checkpoint_contents(folder) == theirs, f"change {moment}"
             changes = moment

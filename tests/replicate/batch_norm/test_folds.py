@@ -1,9 +1,9 @@
-"""Update operations of a tower are found whether or not a collection lists them."""
+"""Folds of a tower are found whether or not a collection lists them."""
 
 import pytest
 import tensorflow as tf
 
-from replicate.batch_norm.search import UpdateSearch
+from replicate.batch_norm.folds import FoldSearch
 
 v1 = tf.compat.v1
 
@@ -18,7 +18,7 @@ class Tower:
 
     def search(self, ends, listed=(), unlisted=(), asked_for=()):
         operations = self.graph.get_operations()
-        return UpdateSearch(operations, [self.batch], ends).updates(
+        return FoldSearch(operations, [self.batch], ends).find(
             list(listed), set(unlisted), set(asked_for)
         )
 

@@ -6,11 +6,11 @@ import pytest
 
 from replicate.errors import ModelDirInUseError
 from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.held_model_dir import held_model_dir
 from replicate.estimator.lease import writer_lease
 from replicate.estimator.lease.claim import is_held
 from replicate.estimator.lease.lease_folder import newest_number
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.writing import writing
 
 
 @pytest.fixture(autouse=True)
@@ -23,36 +23,36 @@ def config(folder, **settings):
 
 
 def test_the_process_that_saves_holds_the_lease(tmp_path):
-    with writing(config(tmp_path)) as files:
-        assert files.writer == 1
+    with held_model_dir(config(tmp_path)) as directory:
+        assert directory.writer == 1
         assert is_held(str(tmp_path))
     assert not is_held(str(tmp_path))
 
 
 def test_no_other_process_takes_a_lease(tmp_path):
     cluster = ClusterConfig({"chief": ("h:1",), "worker": ("h:2",)}, "worker", 0)
-    with writing(config(tmp_path)):
-        with writing(config(tmp_path, cluster=cluster)) as files:
-            assert files is None
-        with writing(config(tmp_path).replace(save_checkpoints_steps=0)) as files:
-            assert files is None, "another job trains there"
+    with held_model_dir(config(tmp_path)):
+        with held_model_dir(config(tmp_path, cluster=cluster)) as directory:
+            assert directory is None
+        with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as directory:
+            assert directory is None, "another job trains there"
         assert newest_number(str(tmp_path)) == 1
-    with writing(config(tmp_path).replace(save_checkpoints_steps=0)) as files:
-        assert files.writer == 0
+    with held_model_dir(config(tmp_path).replace(save_checkpoints_steps=0)) as directory:
+        assert directory.writer == 0
     assert newest_number(str(tmp_path)) == 1
 
 
 def test_the_lease_is_released_after_an_error(tmp_path):
-    with contextlib.suppress(KeyError), writing(config(tmp_path)):
+    with contextlib.suppress(KeyError), held_model_dir(config(tmp_path)):
         raise KeyError
     assert not is_held(str(tmp_path))
 
 
 def test_a_run_that_was_taken_over_ends_with_the_error(tmp_path):
     thief = config(tmp_path, steal_model_dir=True)
-    run = writing(config(tmp_path))
+    run = held_model_dir(config(tmp_path))
     run.__enter__()
-    with writing(thief):
+    with held_model_dir(thief):
         pass
     with pytest.raises(ModelDirInUseError, match="has taken over"):
         run.__exit__(None, None, None)
@@ -63,7 +63,7 @@ def test_a_directory_whose_leases_cannot_be_made_is_refused(tmp_path, monkeypatc
         raise PermissionError(13, "Operation not permitted", source)
 
     monkeypatch.setattr("os.rename", refuse)
-    run = writing(config(tmp_path))
+    run = held_model_dir(config(tmp_path))
     with pytest.raises(ValueError, match=r"no writer lease can be taken there .*not permitted"):
         run.__enter__()
 

@@ -1,4 +1,4 @@
-"""Permission of a training run to change the files of its model directory.
+"""Model directory that a training run holds: its permission to change the files.
 
 Owns the choice: the process that saves checkpoints needs the writer lease, and no other does. A run
 that saves nothing may clean a directory if nobody else trains there.
@@ -7,7 +7,7 @@ that saves nothing may clean a directory if nobody else trains there.
 import contextlib
 from collections.abc import Iterator
 
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.state_file import last_writer
 from replicate.estimator.hooks.saving import saves_checkpoints
 from replicate.estimator.lease.claim import claim_lease, is_held
@@ -15,14 +15,14 @@ from replicate.estimator.run_config import RunConfig
 
 
 @contextlib.contextmanager
-def writing(config: RunConfig) -> Iterator[ModelFiles | None]:
+def held_model_dir(config: RunConfig) -> Iterator[FencedModelDir | None]:
     """Holds the writer lease of the model directory inside the context, if the run needs it.
 
     Args:
       config: Settings of the run. The directory must exist if this process is the chief.
 
     Yields:
-      The files of the directory; None if this run may not change them.
+      The directory; None if this run may not change them.
 
     Raises:
       ModelDirInUseError: Another training job holds the lease, or took it over meanwhile.
@@ -33,7 +33,7 @@ def writing(config: RunConfig) -> Iterator[ModelFiles | None]:
         yield None
         return
     if not saves_checkpoints(config):
-        yield None if is_held(model_dir) else ModelFiles(model_dir)
+        yield None if is_held(model_dir) else FencedModelDir(model_dir)
         return
     try:
         lease = claim_lease(model_dir, config.steal_model_dir, last_writer(model_dir))
@@ -43,10 +43,10 @@ def writing(config: RunConfig) -> Iterator[ModelFiles | None]:
             f"({error}). Give a directory whose files this user may rename and delete."
         ) from error
     if lease is None:
-        yield ModelFiles(model_dir)
+        yield FencedModelDir(model_dir)
         return
     try:
-        yield ModelFiles(model_dir, lease)
+        yield FencedModelDir(model_dir, lease)
         lease.check()
     finally:
         lease.release()

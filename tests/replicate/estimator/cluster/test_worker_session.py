@@ -1,26 +1,35 @@
 import socket
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
 
 from replicate.errors import ClusterError
-from replicate.estimator.cluster import waiting_session
+from replicate.estimator.cluster import recovery, worker_session
+from replicate.estimator.cluster.recovery import RecoveringSessionCreator, Restarts
+from replicate.estimator.cluster.server_session import SilentServerError
 from replicate.estimator.cluster.servers import WaitCancelled
-from replicate.estimator.cluster.waiting_session import (
-    WaitingSessionCreator,
+from replicate.estimator.cluster.worker_session import (
+    WorkerSessionCreator,
     check_trains,
-    session_options,
     training_device,
     training_scope,
 )
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session import RestoringSessionCreator, SilentServerError
+from replicate.estimator.session import RestoringSessionCreator
 
 v1 = tf.compat.v1
 
-POLL_SECS = waiting_session.POLL_SECS
+CHIEF_POLL_SECS = recovery.CHIEF_POLL_SECS
 JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4", "a:5")}
+
+
+def waiting(settings, should_cancel=bool, show_start=None):
+    """The creator of a worker's sessions, which waits for the chief."""
+    creator = WorkerSessionCreator(v1.train.Scaffold(), settings)
+    restarts = Restarts(settings, SimpleNamespace(step=0))
+    return RecoveringSessionCreator(creator, restarts, settings, should_cancel, show_start)
 
 
 def config(role="worker", index=1, **settings):
@@ -89,17 +98,6 @@ def test_training_graph_of_a_process_on_its_own_has_no_device(graph):
     assert "NoOp" not in {operation.type for operation in graph.get_operations()}
 
 
-def test_a_session_talks_to_parameter_servers_only():
-    assert list(session_options(config()).device_filters) == ["/job:ps", "/job:worker/task:1"]
-    assert list(session_options(RunConfig()).device_filters) == []
-    given = config(session_config=v1.ConfigProto(allow_soft_placement=True))
-    assert list(session_options(given).device_filters) == ["/job:ps", "/job:worker/task:1"]
-    own = config(session_config=v1.ConfigProto(device_filters=["/job:x"]))
-    assert list(session_options(own).device_filters) == ["/job:x"]
-    elsewhere = RunConfig(cluster=ClusterConfig(JOBS, "worker", 1, target="grpc://b:1"))
-    assert list(session_options(elsewhere).device_filters) == [], "its jobs may have other names"
-
-
 @pytest.fixture(scope="module")
 def server():
     """A server that is a cluster of its own."""
@@ -112,7 +110,7 @@ def server():
 @pytest.fixture
 def worker(server, monkeypatch):
     """The settings of a worker whose chief shares its server."""
-    monkeypatch.setattr(waiting_session, "POLL_SECS", 0.01)
+    monkeypatch.setattr(recovery, "CHIEF_POLL_SECS", 0.01)
     address = server.target.removeprefix("grpc://")
     jobs = {"chief": ("a:1",), "worker": (address,)}
     options = v1.ConfigProto(device_filters=["/job:worker/task:0"])
@@ -126,7 +124,7 @@ def worker(server, monkeypatch):
 def test_worker_waits_for_the_chief(graph, worker):
     v1.get_variable("never_initialised", [3])
     shown = []
-    creator = WaitingSessionCreator(v1.train.Scaffold(), worker, show_start=shown.append)
+    creator = waiting(worker, show_start=shown.append)
     with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* for chief 0 at 'a:1'"):
         creator.create_session()
     assert shown == ["waiting for chief 0 at 'a:1'"]
@@ -135,7 +133,7 @@ def test_worker_waits_for_the_chief(graph, worker):
 def test_worker_stops_waiting_when_there_is_nothing_to_wait_for(graph, worker):
     v1.get_variable("never_initialised_either", [3])
     with pytest.raises(WaitCancelled):
-        WaitingSessionCreator(v1.train.Scaffold(), worker, lambda: True).create_session()
+        waiting(worker, lambda: True).create_session()
 
 
 def test_worker_uses_the_variables_of_the_chief(graph, worker, server):
@@ -143,7 +141,7 @@ def test_worker_uses_the_variables_of_the_chief(graph, worker, server):
     local = v1.get_local_variable("own", initializer=3.0)
     with v1.Session(server.target) as chief:
         chief.run(weight.initializer)
-        with WaitingSessionCreator(v1.train.Scaffold(), worker).create_session() as session:
+        with waiting(worker).create_session() as session:
             assert session.run([weight, local]) == [2.0, 3.0]
 
 
@@ -164,10 +162,10 @@ def test_worker_looks_ever_more_seldom_for_a_chief_that_is_late(graph, worker, s
             if len(naps) == 4:
                 chief.run(weight.initializer)
 
-    monkeypatch.setattr(waiting_session, "POLL_SECS", POLL_SECS)
-    monkeypatch.setattr(waiting_session, "time", Clock)
+    monkeypatch.setattr(recovery, "CHIEF_POLL_SECS", CHIEF_POLL_SECS)
+    monkeypatch.setattr(recovery, "time", Clock)
     patient = worker.replace(session_creation_timeout_secs=60)
-    creator = WaitingSessionCreator(v1.train.Scaffold(), patient)
+    creator = waiting(patient)
     with v1.Session(server.target) as chief, creator.create_session() as session:
         assert session.run(weight) == 2.0
     assert naps == [0.1, 0.25, 0.875, 1]
@@ -222,9 +220,8 @@ def test_worker_does_not_blame_the_chief_for_a_silent_server(graph, monkeypatch)
         def first_run(self, _):
             raise SilentServerError(30)
 
-    monkeypatch.setattr(waiting_session, "ServerSession", Silent)
-    monkeypatch.setattr(waiting_session, "wait_for_parameter_servers", lambda *_: None)
+    monkeypatch.setattr(worker_session, "ServerSession", Silent)
     v1.get_variable("w", initializer=1.0)
     with pytest.raises(SilentServerError, match="within 30 seconds"):
-        WaitingSessionCreator(v1.train.Scaffold(), config()).create_session()
+        WorkerSessionCreator(v1.train.Scaffold(), config()).create_session()
     assert closed == [True]

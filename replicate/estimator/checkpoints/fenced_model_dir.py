@@ -1,4 +1,4 @@
-"""ModelFiles: changes to the shared files of a model directory by the writer that holds its lease.
+"""FencedModelDir: the shared files of a model directory, changed by the holder of its lease only.
 
 Owns the rule that makes a writer harmless after another one took over: each change moves a file out
 of or into the folder of the lease. The next writer deletes that folder, and a move from or to a
@@ -24,8 +24,8 @@ _MOVED = "moved"
 
 
 @final
-class ModelFiles:
-    """Files of a model directory, as its writer changes them.
+class FencedModelDir:
+    """A model directory, whose files change only while this process is its writer.
 
     Attributes:
       model_dir: The directory, without a slash at its end.

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.errors import ModelDirInUseError
-from replicate.estimator.checkpoints.model_files import ModelFiles
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.state_file import last_writer, write_state
 from replicate.estimator.lease.claim import claim_lease
 
@@ -30,7 +30,7 @@ def lease(tmp_path):
 @pytest.fixture(params=["lease", "no lease"])
 def files(request, tmp_path):
     lease = request.getfixturevalue("lease") if request.param == "lease" else None
-    return ModelFiles(f"{tmp_path}/", lease)
+    return FencedModelDir(f"{tmp_path}/", lease)
 
 
 def write_parts(staged, text, parts=PARTS):
@@ -65,7 +65,7 @@ def test_a_checkpoint_takes_the_place_of_an_older_one(files, tmp_path):
 
 
 def test_nothing_is_seen_of_a_checkpoint_that_is_not_complete(lease, tmp_path):
-    files = ModelFiles(str(tmp_path), lease)
+    files = FencedModelDir(str(tmp_path), lease)
 
     def save():
         with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
@@ -80,7 +80,7 @@ def test_nothing_is_seen_of_a_checkpoint_that_is_not_complete(lease, tmp_path):
 
 
 def test_parts_that_a_checkpoint_no_longer_has_are_removed(lease, tmp_path):
-    files = ModelFiles(str(tmp_path), lease)
+    files = FencedModelDir(str(tmp_path), lease)
     write_parts(tmp_path / "model.ckpt-7", "old", [*PARTS, "input_position"])
     with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
         write_parts(staged, "new")
@@ -98,10 +98,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_writer_that_was_taken_over_changes_nothing(change, lease, tmp_path):
-    files = ModelFiles(str(tmp_path), lease)
+    files = FencedModelDir(str(tmp_path), lease)
     thief = claim_lease(str(tmp_path), steal=True)
     for name in ("checkpoint", "kept"):
-        ModelFiles(str(tmp_path), thief).write(name, "theirs")
+        FencedModelDir(str(tmp_path), thief).write(name, "theirs")
     with pytest.raises(ModelDirInUseError, match="has taken over"):
         change(files)
     assert contents(tmp_path) == {"checkpoint": "theirs", "kept": "theirs"}
@@ -109,13 +109,13 @@ def test_a_writer_that_was_taken_over_changes_nothing(change, lease, tmp_path):
 
 
 def test_a_writer_that_is_taken_over_within_a_save_publishes_nothing(lease, tmp_path):
-    files = ModelFiles(str(tmp_path), lease)
+    files = FencedModelDir(str(tmp_path), lease)
 
     def save():
         with files.staged(f"{tmp_path}/model.ckpt-7") as staged:
             write_parts(staged, "mine")
             thief = claim_lease(str(tmp_path), steal=True)
-            with ModelFiles(str(tmp_path), thief).staged(f"{tmp_path}/model.ckpt-7") as theirs:
+            with FencedModelDir(str(tmp_path), thief).staged(f"{tmp_path}/model.ckpt-7") as theirs:
                 write_parts(theirs, "theirs")
             thief.release()
 
@@ -127,7 +127,7 @@ def test_a_writer_that_is_taken_over_within_a_save_publishes_nothing(lease, tmp_
 def test_without_a_lease_files_are_written_in_their_place_on_any_file_system():
     folder = "ram://model_files"
     tf.io.gfile.makedirs(folder)
-    files = ModelFiles(folder)
+    files = FencedModelDir(folder)
     files.write("checkpoint", "text")
     with files.staged(f"{folder}/model.ckpt-1") as staged:
         assert staged == f"{folder}/model.ckpt-1"
@@ -138,7 +138,7 @@ def test_without_a_lease_files_are_written_in_their_place_on_any_file_system():
 def test_tensorflow_reads_the_state_file_of_a_writer(tmp_path):
     lease = claim_lease(str(tmp_path), above=6)
     paths = [f"{tmp_path}/model.ckpt-{step}" for step in (1, 2)]
-    write_state(ModelFiles(str(tmp_path), lease), paths)
+    write_state(FencedModelDir(str(tmp_path), lease), paths)
     lease.release()
     assert (tmp_path / "checkpoint").read_text().splitlines()[0] == "# writer 7"
     assert last_writer(str(tmp_path)) == 7
@@ -156,6 +156,8 @@ def test_there_is_no_writer_in_other_state_files(content, tmp_path):
 
 def test_without_a_lease_the_state_file_is_that_of_tensorflow(tmp_path):
     (tmp_path / "ours").mkdir()
-    write_state(ModelFiles(f"{tmp_path}/ours"), [f"{tmp_path}/ours/a-1", f"{tmp_path}/ours/a-2"])
+    write_state(
+        FencedModelDir(f"{tmp_path}/ours"), [f"{tmp_path}/ours/a-1", f"{tmp_path}/ours/a-2"]
+    )
     v1.train.update_checkpoint_state(str(tmp_path), "a-2", ["a-1", "a-2"])
     assert (tmp_path / "ours" / "checkpoint").read_text() == (tmp_path / "checkpoint").read_text()

@@ -1,8 +1,8 @@
-"""Search for the operations of a tower that update running statistics of the batch.
+"""Folds: the operations of a tower that fold its batch into running statistics.
 
-Most layers list their updates in UPDATE_OPS. Keras layers keep them in the layer, and layers with
-`updates_collections=None` let their outputs wait for them. An assignment in no collection is an
-update if its value is computed from the batch. Used by `statistics`.
+TensorFlow calls them update operations. Most layers list them in UPDATE_OPS. Keras layers keep them
+in the layer, and layers with `updates_collections=None` let their outputs wait for them. An
+assignment in no collection is a fold if its value is computed from the batch. Used by `statistics`.
 """
 
 import functools
@@ -17,12 +17,12 @@ from replicate.batch_norm.assignments import Assignments
 v1 = tf.compat.v1
 
 
-class TowerUpdates(NamedTuple):
-    """Update operations of one tower.
+class TowerFolds(NamedTuple):
+    """Folds of one tower.
 
     Attributes:
-      done: Operations to run in every step. After them, all updates have run.
-      runs: The updates and the operations that they need.
+      done: Operations to run in every step. After them, all folds have run.
+      runs: The folds and the operations that they need.
       assigned: Operations of the variables that `runs` assigns.
     """
 
@@ -31,8 +31,8 @@ class TowerUpdates(NamedTuple):
     assigned: set[Operation]
 
 
-class UpdateSearch:
-    """Search for updates in one tower that has been built."""
+class FoldSearch:
+    """Search for folds in one tower that has been built."""
 
     def __init__(
         self,
@@ -54,19 +54,19 @@ class UpdateSearch:
         self._ends = ends
         self._assignments = Assignments(v1.get_default_graph())
 
-    def updates(
+    def find(
         self,
         listed: list[Operation],
         unlisted: Collection[Operation],
         asked_for: Collection[Operation],
-    ) -> TowerUpdates:
-        """Finds all updates.
+    ) -> TowerFolds:
+        """Finds all folds.
 
         Args:
-          listed: Updates in UPDATE_OPS.
-          unlisted: Operations of variables whose assignments are updates even if they are in no
+          listed: Folds in UPDATE_OPS.
+          unlisted: Operations of variables whose assignments are folds even if they are in no
             collection and nothing waits for them.
-          asked_for: Operations of variables whose assignments are updates only if they are in
+          asked_for: Operations of variables whose assignments are folds only if they are in
             UPDATE_OPS or the tower's ends wait for them.
         """
         reached = _ancestors(listed, self._within)
@@ -84,10 +84,10 @@ class UpdateSearch:
                 done += [each for each in after if each not in done]
         runs = reached | _ancestors(found, self._within, _assigned_before)
         assigned = {target for each in runs for target in self._assignments.assigned_by(each)}
-        return TowerUpdates(done, runs, assigned)
+        return TowerFolds(done, runs, assigned)
 
     def _done_after(self, operation: Operation, is_unlisted: bool) -> Sequence[Operation]:
-        """Returns the operations after which an assignment has run; none if it is no update."""
+        """Returns the operations after which an assignment has run; none if it is no fold."""
         is_awaited = operation in self._awaited
         if self._assignments.is_in_branch(operation):
             return self._ends if is_awaited else []

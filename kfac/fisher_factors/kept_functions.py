@@ -1,0 +1,82 @@
+"""All functions of one factor's damped matrix that are kept in variables.
+
+Owns the table of slots, and decides if they share one eigendecomposition. Called by factors that
+keep a matrix.
+"""
+
+import typing
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from kfac._types import DType, Tensor
+from kfac.config import CurvatureConfig
+from kfac.fisher_factors.slot import Damping, MatrixSlot
+from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import INVERSE, DampedFunction, UndampedMatrix
+from kfac.linalg.inversion import INVERSIONS
+from kfac.state import Change, read
+
+
+@typing.final
+class KeptFunctions:
+    """Functions of M + d·I, such as inverses and powers, each in a variable."""
+
+    def __init__(self, factor: str, config: CurvatureConfig, dtype: DType) -> None:
+        """Registers nothing yet.
+
+        Args:
+          factor: Name of the factor, for errors.
+          config: Settings with the inversion method.
+          dtype: Dtype of the variables.
+        """
+        self._factor = factor
+        self._config = config
+        self._dtype = dtype
+        self._slots: dict[tuple[DampedFunction, str], MatrixSlot] = {}
+
+    @property
+    def slots(self) -> tuple[MatrixSlot, ...]:
+        """All registered functions, in order of registration."""
+        return tuple(self._slots.values())
+
+    def register(self, function: DampedFunction, damping: Damping) -> None:
+        """Registers a function; does nothing if it is registered already."""
+        self._slots.setdefault((function, damping.name), MatrixSlot(function, damping))
+
+    def read(self, function: DampedFunction, damping: Damping) -> Tensor:
+        """Reads the value of a function's last update.
+
+        Raises:
+          ValueError: The function is not registered, or its variables have not been made.
+        """
+        slot = self._slots.get((function, damping.name))
+        if slot is None or slot.matrix is None:
+            raise ValueError(
+                f"Factor {self._factor!r} does not keep {function.name!r} for damping "
+                f"{damping.name!r}. Register it before its variables are made."
+            )
+        return read(slot.matrix)
+
+    def updated(self, matrix: Tensor, dampings: Mapping[str, Tensor]) -> list[Change]:
+        """Computes all functions of one matrix; returns the changes of their variables.
+
+        Several functions may share an eigendecomposition of the matrix.
+
+        Args:
+          matrix: M [n, n], or for a chain C₀ and C₁ [2, n, n].
+          dampings: d by name, shape [] each.
+        """
+        wide = tf.cast(matrix, tensor_ops.statistics_dtype(self._dtype))
+        undamped = UndampedMatrix(wide, self._inverse_method())
+        return [change for slot in self.slots for change in slot.updated(undamped, dampings)]
+
+    def _inverse_method(self) -> str | None:
+        """Returns a key of `INVERSIONS`, or None if inverses use the eigendecomposition."""
+        method = self._config.inverse_method
+        if method in INVERSIONS:
+            return method
+        by_eigen = [s.function for s in self.slots if s.function.uses_eigenvalues]
+        has_others = any(function != INVERSE for function in by_eigen)
+        shares = has_others or len(by_eigen) >= self._config.eigen_threshold
+        return None if method == "eigh" or shares else "cholesky"

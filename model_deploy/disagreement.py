@@ -1,0 +1,53 @@
+"""Errors for copies of a model (towers, clones) that differ where they must be the same.
+
+All texts about copies that disagree are here, whoever finds the difference: `variables` compares
+the variables, `replicate` the optimizer calls and the metrics of its towers.
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+def different_variables(copies: Sequence[tuple[str, Iterable[str]]], difference: str) -> ValueError:
+    """Returns the error for a copy that makes other variables than the first.
+
+    Args:
+      copies: Name of the first and of the later copy, each with the variables that it made.
+      difference: The first difference, as "it also makes b".
+    """
+    (first, of_first), (later, of_later) = copies
+    return ValueError(
+        f"Cannot share variables: {later} disagrees with {first}: {difference}. "
+        f"{first} made [{', '.join(of_first)}]; "
+        f"{later} made [{', '.join(of_later)}]. The model function must make the same "
+        f"variables, in the same order, on every call; look for Python randomness, or for "
+        f"code that runs on one call only."
+    )
+
+
+def different_optimizer_calls(counts: Sequence[int]) -> ValueError:
+    """Returns the error for towers that made different numbers of optimizer calls.
+
+    Args:
+      counts: Number of calls of each tower.
+    """
+    found = ", ".join(f"tower {index} made {count}" for index, count in enumerate(counts))
+    return ValueError(
+        f"Towers disagree: each call of model_fn was supposed to make the same optimizer calls "
+        f"(minimize or apply_gradients), but {found}. Look for an `if` on Python state, or for "
+        f"randomness, around an optimizer in model_fn."
+    )
+
+
+def different_metrics(counts: Sequence[int]) -> ValueError:
+    """Returns the error for towers that made different numbers of metric variables.
+
+    Args:
+      counts: Number of metric variables of each tower.
+    """
+    expected = counts[0]
+    index = next(index for index, count in enumerate(counts) if count != expected)
+    return ValueError(
+        f"Different eval_metric_ops across towers. Expected {expected} local variables, "
+        f"but got {counts[index]} instead in tower {index}. Each call of model_fn must make "
+        f"the same metrics."
+    )

@@ -1,0 +1,28 @@
+"""The main module of a process that a program of TensorFlow 1 starts by multiprocessing.
+
+The start method "spawn" imports the main module of the parent under another name. The runner names
+this module as the main module, and this one runs the program in its place, in its own namespace.
+"""
+
+import json
+import os
+import sys
+import types
+
+from replicate.compat.runner import CHILD, Program, fill_main, prepare
+
+
+def run_in(main: types.ModuleType) -> None:
+    """Runs the program of the parent process in a module.
+
+    Args:
+      main: The module, whose name the program finds in `__name__`.
+    """
+    name, is_module, packages = json.loads(os.environ[CHILD])
+    code = prepare(Program(name, is_module, tuple(packages)))
+    fill_main(main, code)
+    exec(code.code, vars(main))  # noqa: S102  # It is the user's program.
+
+
+if __name__ == "__mp_main__":
+    run_in(sys.modules[__name__])

@@ -1,0 +1,148 @@
+"""Modules of TensorFlow 1, made from the table: tf.estimator, tensorflow_estimator and tf.contrib.
+
+A name is looked up when it is used. So a module can be made before TensorFlow is loaded, and a
+part that is not installed fails where it is used.
+"""
+
+import difflib
+import functools
+import importlib
+import re
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from replicate.absent_names import HINTS
+from replicate.compat.absent import OldNameError, absent
+from replicate.compat.table import (
+    CONTRIB,
+    ESTIMATOR,
+    PRIVATE,
+    PRIVATE_MODULES,
+    Row,
+    names_below,
+    row_of,
+)
+
+_NOT_HERE = "It has no counterpart in replicate."
+_ALL_OF_PRIVATE = (ESTIMATOR, f"{ESTIMATOR}.export", f"{ESTIMATOR}.inputs", f"{ESTIMATOR}.tpu")
+
+
+class OldModule(types.ModuleType):
+    """A module of TensorFlow 1, whose names are looked up in the table."""
+
+    def __init__(self, path: str, api: str) -> None:
+        """Makes a module.
+
+        Args:
+          path: Its name in the table, such as "tf.estimator.export".
+          api: "replicate" for the defaults of TensorFlow 2, "replicate.v1" for those of 1.
+        """
+        name = re.sub(r"^tf\.", "tensorflow.", path)
+        super().__init__(name, f"The {path} of TensorFlow 1, made of the names of replicate.")
+        self.__path__: list[str] = []
+        self._path = path
+        self._api = api
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self._path!r} has no attribute {name!r}")
+        value = _lookup(f"{self._path}.{name}", self._api)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted(_names(self._path))
+
+
+@functools.cache
+def old_module(path: str, api: str) -> OldModule:
+    """Returns the module of a path, always the same one; the arguments are those of `OldModule`."""
+    return OldModule(path, api)
+
+
+def is_old_module(path: str) -> bool:
+    """Returns True if a path in the table is that of a module, and not of a name in it."""
+    private = path.removeprefix(f"{PRIVATE}.")
+    return (
+        path in (ESTIMATOR, CONTRIB, PRIVATE)
+        or PRIVATE.startswith(f"{path}.")
+        or (private != path and private in PRIVATE_MODULES)
+        or bool(names_below(path))
+    )
+
+
+def _names(path: str) -> Iterable[str]:
+    if path.startswith(PRIVATE):
+        return names_below(path).union(*(names_below(each) for each in _ALL_OF_PRIVATE))
+    return names_below(path)
+
+
+def _lookup(path: str, api: str) -> Any:
+    if path == "tensorflow_estimator.estimator":
+        return old_module(ESTIMATOR, "replicate")
+    row = row_of(path)
+    if is_old_module(path) and (row is None or row.new is None):
+        return old_module(path, api)
+    if row is not None:
+        return _replacement(path, row, api)
+    package, _, name = path.rpartition(".")
+    if package.startswith(PRIVATE):
+        return _private_name(package, name, api)
+    text = f"module {package!r} has no attribute {name!r}."
+    advice = HINTS.get(name) or _alike(name, _names(package))
+    raise OldNameError(f"{text} {advice}" if advice else text)
+
+
+def _alike(name: str, names: Iterable[str]) -> str:
+    alike = difflib.get_close_matches(name, list(names), 1, cutoff=0.75)
+    return f"Did you mean {alike[0]}?" if alike else ""
+
+
+def _private_name(package: str, name: str, api: str) -> Any:
+    """Finds a name of a private module among the public ones of tf.estimator."""
+    if package.startswith(f"{PRIVATE}.api"):
+        return getattr(old_module(ESTIMATOR, _api_of(package, api)), name)
+    is_v2 = name.endswith("V2")
+    for home in _ALL_OF_PRIVATE:
+        public = f"{home}.{name.removesuffix('V2')}"
+        row = row_of(public)
+        if row is not None and row.new is not None:
+            return _replacement(public, row, "replicate" if is_v2 else api)
+    return absent(f"{package}.{name}", HINTS.get(name, _NOT_HERE))
+
+
+def _api_of(package: str, api: str) -> str:
+    return "replicate" if "._v2" in package else api
+
+
+def _replacement(path: str, row: Row, api: str) -> Any:
+    if row.new is None:
+        return absent(path, row.difference)
+    new = row.new
+    if row.old.endswith(".*"):
+        new += path[len(row.old) - 2 :]
+    root, _, rest = new.partition(".")
+    if root == "replicate" and path.startswith((ESTIMATOR, PRIVATE)) and "." not in rest:
+        root = api
+    try:
+        return _found(root, rest)
+    except (AttributeError, ModuleNotFoundError):
+        hint = HINTS.get(path.rpartition(".")[2]) or HINTS.get(rest.partition(".")[0])
+        return absent(path, hint or f"There is no {new} here. {row.difference}".rstrip())
+
+
+def _found(root: str, rest: str) -> Any:
+    """Imports a dotted name, as far as it is a module, and reads the rest."""
+    value = importlib.import_module({"tf": "tensorflow"}.get(root, root))
+    parts = [*(("compat", "v1") if root == "tf" else ()), *filter(None, rest.split("."))]
+    module = root
+    for part in parts:
+        module = f"{module}.{part}"
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            if root == "tf":
+                raise
+            value = importlib.import_module(module)
+    return value

@@ -1,0 +1,197 @@
+"""Private names of tf.estimator that libraries read, with their old arguments.
+
+Each stands for a part of `replicate.canned` or of the runtime.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate import v1 as estimator_v1
+from replicate._types import Nest, Spec, Tensor
+from replicate.canned.canned_model import one_part_model_fn
+from replicate.canned.dnn import RATE
+from replicate.canned.heads import Head, MultiClassHead, RegressionHead
+from replicate.canned.network import Activation, make_network
+from replicate.canned.optimizers import checked_optimizer
+from replicate.canned.part_optimizers import PartOptimizer
+
+v1 = tf.compat.v1
+SUM = v1.losses.Reduction.SUM
+
+
+class PredictionKeys:
+    """Keys of the predictions of heads."""
+
+    ALL_CLASSES = "all_classes"
+    ALL_CLASS_IDS = "all_class_ids"
+    CLASSES = "classes"
+    CLASS_IDS = "class_ids"
+    LOGISTIC = "logistic"
+    LOGITS = "logits"
+    PREDICTIONS = "predictions"
+    PROBABILITIES = "probabilities"
+
+
+class MetricKeys:
+    """Keys of the metrics of heads."""
+
+    ACCURACY = "accuracy"
+    ACCURACY_AT_THRESHOLD = "accuracy/positive_threshold_%g"
+    ACCURACY_BASELINE = "accuracy_baseline"
+    AUC = "auc"
+    AUC_PR = "auc_precision_recall"
+    LABEL_MEAN = "label/mean"
+    LOSS = "loss"
+    LOSS_MEAN = "average_loss"
+    LOSS_REGULARIZATION = "regularization_loss"
+    PRECISION = "precision"
+    PRECISION_AT_RECALL = "precision_at_recall"
+    PRECISION_AT_THRESHOLD = "precision/positive_threshold_%g"
+    PREDICTION_MEAN = "prediction/mean"
+    PROBABILITY_MEAN_AT_CLASS = "probability_mean/class%d"
+    PROBABILITY_MEAN_AT_NAME = "probability_mean/%s"
+    AUC_AT_CLASS = "auc/class%d"
+    AUC_AT_NAME = "auc/%s"
+    AUC_PR_AT_CLASS = "auc_precision_recall/class%d"
+    AUC_PR_AT_NAME = "auc_precision_recall/%s"
+    RECALL = "recall"
+    RECALL_AT_THRESHOLD = "recall/positive_threshold_%g"
+
+
+def binary_logistic_head(
+    weight_column: Any = None,
+    thresholds: Iterable[float] | None = None,
+    label_vocabulary: Sequence[str] | None = None,
+    loss_reduction: str = SUM,
+    loss_fn: Callable[..., Tensor] | None = None,
+    name: str | None = None,
+) -> Head:
+    """Makes a `replicate.BinaryClassHead` whose loss is the sum over the batch."""
+    return estimator_v1.binary_classification_head(
+        weight_column, thresholds, label_vocabulary, loss_reduction, loss_fn, name
+    )
+
+
+def multi_class_head(
+    n_classes: int,
+    weight_column: Any = None,
+    label_vocabulary: Sequence[str] | None = None,
+    loss_reduction: str = SUM,
+    loss_fn: Callable[..., Tensor] | None = None,
+    name: str | None = None,
+) -> Head:
+    """Makes a `replicate.MultiClassHead` whose loss is the sum over the batch."""
+    return MultiClassHead(n_classes, weight_column, label_vocabulary, loss_reduction, loss_fn, name)
+
+
+def regression_head(
+    weight_column: Any = None,
+    label_dimension: int = 1,
+    loss_reduction: str = SUM,
+    loss_fn: Callable[..., Tensor] | None = None,
+    inverse_link_fn: Callable[[Tensor], Tensor] | None = None,
+    name: str | None = None,
+) -> Head:
+    """Makes a `replicate.RegressionHead` whose loss is the sum over the batch."""
+    return RegressionHead(
+        label_dimension, weight_column, loss_reduction, loss_fn, inverse_link_fn, name
+    )
+
+
+def dnn_model_fn_v2(
+    features: Mapping[str, Any],
+    labels: Nest,
+    mode: str,
+    head: Head,
+    hidden_units: Iterable[int],
+    feature_columns: Iterable[Any],
+    optimizer: Any = "Adagrad",
+    activation_fn: Activation | None = tf.nn.relu,
+    dropout: float | None = None,
+    config: Any = None,
+    use_tpu: bool = False,
+    batch_norm: bool = False,
+) -> Spec:
+    """Builds the model of a `replicate.DNNEstimator`.
+
+    Args:
+      features: Tensors by their keys.
+      labels: Labels of the batch.
+      mode: One of `ModeKeys`.
+      head: A head.
+      hidden_units: As for `DNNEstimator`, like the rest.
+      feature_columns: Dense columns.
+      optimizer: Optimizer, its name, or a function that makes one.
+      activation_fn: Activation of hidden layers.
+      dropout: Share of a hidden layer's values that are set to 0 in TRAIN.
+      config: The RunConfig, for partitions of variables.
+      use_tpu: Must be False.
+      batch_norm: True to normalise each hidden layer.
+
+    Returns:
+      An EstimatorSpec.
+
+    Raises:
+      ValueError: An argument is out of range, or use_tpu is True.
+    """
+    if use_tpu:
+        raise ValueError("dnn_model_fn_v2 got use_tpu=True, but TPUs are not supported.")
+    network = make_network(hidden_units, feature_columns, activation_fn, dropout, None, batch_norm)
+    part_optimizer = PartOptimizer(optimizer, RATE, "dnn_model_fn_v2")
+    build: Any = one_part_model_fn(head, network, part_optimizer)
+    return build(features, labels, mode, config)
+
+
+def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:
+    """Returns the optimizer that a name, a function or an optimizer stands for.
+
+    Args:
+      opt: "Adagrad", "Adam", "Ftrl", "RMSProp" or "SGD", an optimizer, or a function.
+      learning_rate: Rate of an optimizer that is given by its name.
+
+    Raises:
+      ValueError: The name is unknown, it is no optimizer, or a name has no rate.
+    """
+    if isinstance(opt, str) and learning_rate is None:
+        raise ValueError(f"The optimizer {opt!r} is given by its name: give learning_rate, too.")
+    checked = checked_optimizer(opt, learning_rate or 0.0, "get_optimizer_instance", "opt")
+    return checked if isinstance(checked, v1.train.Optimizer) else checked()
+
+
+class _InitializeIterator(v1.train.SessionRunHook):
+    """Starts an iterator with each session."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iterator
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run(self._iterator.initializer)
+
+
+def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
+    """Reads the result of an input_fn.
+
+    Args:
+      result: A dataset, features, or (features, labels).
+
+    Returns:
+      (features, labels, hooks); labels are None if there are none. The hook of a dataset starts its
+      iterator.
+
+    Raises:
+      ValueError: The result is a tuple that is not (features, labels).
+    """
+    hooks: list[Any] = []
+    if isinstance(result, tf.data.Dataset):
+        iterator = v1.data.make_initializable_iterator(result)
+        hooks.append(_InitializeIterator(iterator))
+        result = iterator.get_next()
+    if not isinstance(result, list | tuple):
+        return result, None, hooks
+    if len(result) != 2:
+        raise ValueError(
+            f"input_fn must return (features, labels), got {len(result)} values: {result!r}."
+        )
+    return result[0], result[1], hooks

@@ -1,0 +1,271 @@
+"""The runner: a program of TensorFlow 1 in this process, as `python PROGRAM` ran it.
+
+The program's own modules see TensorFlow 1 (`tf1_view.py`): all files that are neither in
+site-packages nor in the standard library, and the packages that are named. Before TensorFlow is
+loaded, the runner chooses legacy Keras if tf-keras is installed. After that it adds `tf.estimator`
+and switches TensorFlow's behavior of version 2 off. `child.py` does the same in processes that the
+program starts by multiprocessing.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import site
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, NoReturn
+
+from replicate.compat.absent import OldNameError
+from replicate.compat.installation import install, install_program
+from replicate.compat.tf1_view import TF2, view_builtins
+from replicate.exit_codes import ExitCode
+
+CHILD = "REPLICATE_COMPAT_CHILD"
+"""Environment variable that tells child processes which program they belong to, as JSON."""
+
+_PACKAGES = ("replicate", "kfac", "model_deploy")
+_FOLDERS = ("site-packages", "dist-packages")
+_HERE = os.path.dirname(__file__)
+_V1_MODULE = re.compile(r"tensorflow\..*compat\.v1\.(?P<path>.+)")
+
+
+class Program(NamedTuple):
+    """A program to run.
+
+    Attributes:
+      name: Path of the file, or name of the module.
+      is_module: True for the name of a module.
+      packages: Installed packages that see TensorFlow 1, too.
+    """
+
+    name: str
+    is_module: bool = False
+    packages: tuple[str, ...] = ()
+
+
+class _Code(NamedTuple):
+    """A program that was read.
+
+    Attributes:
+      code: Its code.
+      path: Its file, an absolute path.
+      package: Package that its relative imports start from, "" if it is in none.
+    """
+
+    code: types.CodeType
+    path: str
+    package: str
+
+
+class _MainSpec(importlib.machinery.ModuleSpec):
+    """Spec of the program's `__main__`: child processes import `child.py` in its place."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__("replicate.compat.child", None)
+        self._package = package
+
+    @property
+    def parent(self) -> str:
+        """Package of the program, for its relative imports."""
+        return self._package
+
+
+def run(program: str, *arguments: str, module: bool = False, packages: Sequence[str] = ()) -> None:
+    """Runs a program of TensorFlow 1, in this process.
+
+    In a notebook call it before TensorFlow is imported, so that legacy Keras can be chosen.
+
+    Args:
+      program: Path of the file, or name of the module.
+      *arguments: What the program finds in `sys.argv` after its name.
+      module: True if `program` is the name of a module, as for `python -m`.
+      packages: Installed packages that see TensorFlow 1, as the program's own modules do.
+
+    Raises:
+      SystemExit: The program ends by itself, or with code 2: it cannot be found, or uses a name
+        that is not here.
+    """
+    with _program_in_place(Program(program, module, tuple(packages)), arguments) as (main, code):
+        try:
+            exec(code, vars(main))  # noqa: S102  # It is the user's program.
+        except OldNameError as error:
+            refuse(str(error))
+        except AttributeError as error:
+            if _is_of_tensorflow2(error):
+                refuse(f"{error} ({_line_of(error)}). {TF2}")
+            raise
+
+
+def own_traceback(tb: types.TracebackType | None) -> types.TracebackType | None:
+    """Returns a traceback without the frames of this package and of imports.
+
+    Args:
+      tb: The traceback of an error.
+    """
+    if tb is None:
+        return None
+    rest = own_traceback(tb.tb_next)
+    file = tb.tb_frame.f_code.co_filename
+    if os.path.dirname(file) == _HERE or file.startswith("<frozen "):
+        return rest
+    tb.tb_next = rest
+    return tb
+
+
+def prepare(program: Program) -> _Code:
+    """Makes a program's modules see TensorFlow 1, and reads the program.
+
+    Args:
+      program: The program.
+
+    Returns:
+      Its code, file and package.
+    """
+    owns_packages = frozenset(program.packages)
+
+    def owns(name: str, origin: str) -> bool:
+        return name.partition(".")[0] in owns_packages or is_own_file(origin)
+
+    if "tensorflow" not in sys.modules and importlib.util.find_spec("tf_keras") is not None:
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    install_program(owns, _on_tensorflow)
+    return _code_of(program)
+
+
+def refuse(trouble: str) -> NoReturn:
+    """Ends the process with one sentence and the code for bad input.
+
+    Args:
+      trouble: The sentence.
+
+    Raises:
+      SystemExit: Always.
+    """
+    print(f"replicate.compat: {trouble}", file=sys.stderr)
+    raise SystemExit(ExitCode.BAD_INPUT)
+
+
+def is_own_file(path: str) -> bool:
+    """Returns True for a file that is in no installed package and not in the standard library."""
+    path = os.path.realpath(path)
+    if any(folder in path.split(os.sep) for folder in _FOLDERS):
+        return False
+    return not path.startswith(tuple(f"{folder}{os.sep}" for folder in _foreign_folders()))
+
+
+def _foreign_folders() -> Iterator[str]:
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    yield from (os.path.join(ours, name) for name in _PACKAGES)
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    yield from (os.path.realpath(sysconfig.get_path(name)) for name in names)
+    yield from map(os.path.realpath, [*site.getsitepackages(), site.getusersitepackages()])
+
+
+def _on_tensorflow() -> None:
+    install()
+    v1: Any = importlib.import_module("tensorflow").compat.v1
+    verbosity = v1.logging.get_verbosity()
+    v1.logging.set_verbosity(v1.logging.ERROR)  # It warns of its own deprecation.
+    v1.disable_v2_behavior()
+    v1.logging.set_verbosity(verbosity)
+
+
+def _code_of(program: Program) -> _Code:
+    if not program.is_module:
+        if not os.path.isfile(program.name):
+            refuse(f"there is no file {program.name!r}.")
+        path = os.path.abspath(program.name)
+        with open(path, "rb") as file:
+            return _Code(compile(file.read(), path, "exec", dont_inherit=True), path, "")
+    spec = _spec_of(program.name)
+    loader = spec.loader
+    code = loader.get_code(spec.name) if isinstance(loader, importlib.abc.InspectLoader) else None
+    if code is None or spec.origin is None:
+        refuse(f"the module {program.name!r} has no source.")
+    return _Code(code, spec.origin, spec.parent or "")
+
+
+def _spec_of(name: str) -> importlib.machinery.ModuleSpec:
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        spec = None
+    if spec is None:
+        refuse(f"there is no module {name!r} that can be run.")
+    return spec
+
+
+@contextmanager
+def _program_in_place(
+    program: Program, arguments: Sequence[str]
+) -> Iterator[tuple[types.ModuleType, types.CodeType]]:
+    """Makes the program `__main__`, with its arguments, folder and children."""
+    earlier = sys.modules["__main__"], list(sys.argv), list(sys.path), os.environ.get(CHILD)
+    try:
+        if not getattr(sys.flags, "safe_path", False):  # Python 3.11 has it.
+            script = os.path.dirname(os.path.realpath(program.name))
+            sys.path.insert(0, os.getcwd() if program.is_module else script)
+        code = prepare(program)
+        sys.argv[:] = [code.path if program.is_module else program.name, *arguments]
+        lasting = program.name if program.is_module else code.path
+        os.environ[CHILD] = json.dumps(program._replace(name=lasting))
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        fill_main(main, code)
+        yield main, code.code
+    finally:
+        sys.modules["__main__"], sys.argv[:], sys.path[:], child = earlier
+        if child is None:
+            os.environ.pop(CHILD, None)
+        else:
+            os.environ[CHILD] = child
+
+
+def fill_main(main: types.ModuleType, code: _Code) -> None:
+    """Sets what a program finds in its own module.
+
+    Args:
+      main: The module.
+      code: The program.
+    """
+    vars(main).update(
+        __builtins__=view_builtins(),
+        __file__=code.path,
+        __package__=code.package if code.package else None,
+        __spec__=_MainSpec(code.package),
+        __cached__=None,
+    )
+
+
+def _line_of(error: BaseException) -> str:
+    tb = own_traceback(error.__traceback__)
+    last = "unknown line"
+    while tb is not None:
+        if is_own_file(tb.tb_frame.f_code.co_filename):
+            last = f"{tb.tb_frame.f_code.co_filename}:{tb.tb_lineno}"
+        tb = tb.tb_next
+    return last
+
+
+def _is_of_tensorflow2(error: AttributeError) -> bool:
+    """Returns True if an attribute is missing that TensorFlow 2 has."""
+    tensorflow: Any = sys.modules.get("tensorflow")
+    if tensorflow is None or error.obj is None or error.name is None:
+        return False
+    if isinstance(error.obj, tensorflow.Tensor):
+        return error.name == "numpy"
+    found = _V1_MODULE.fullmatch(getattr(error.obj, "__name__", None) or "")
+    value: Any = tensorflow
+    for name in found["path"].split(".") if found is not None else ():
+        value = getattr(value, name, None)
+    return found is not None and hasattr(value, error.name)

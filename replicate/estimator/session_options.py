@@ -1,0 +1,48 @@
+"""Options of sessions: devices of this process, and tasks of the cluster to connect to."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from model_deploy.devices import local_devices
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.run_settings import device_filters
+
+v1 = tf.compat.v1
+
+
+def complete_config(session_config: v1.ConfigProto | None) -> Any:
+    """Returns a copy of the options that has the number of logical CPU devices of the process.
+
+    Without that number, TensorFlow gives a session one CPU device. The number comes from the
+    settings of TensorFlow, so that no GPU is initialised. Logical GPUs are not copied: options of a
+    session split GPUs by `gpu_options.experimental.virtual_devices`.
+
+    Args:
+      session_config: A ConfigProto, or None for one that allows soft placement.
+    """
+    completed = v1.ConfigProto(allow_soft_placement=True)
+    if session_config is not None:
+        completed.CopyFrom(session_config)
+    if "CPU" not in completed.device_count:
+        completed.device_count["CPU"] = max(1, len(local_devices("CPU")))
+    return completed
+
+
+def session_options(config: RunConfig) -> Any:
+    """Returns the session options of a training run; in a cluster, with its device filters."""
+    options = complete_config(config.session_config)
+    in_cluster = config.cluster.target is None and config.cluster_spec.jobs
+    if in_cluster and config.master and not options.device_filters:
+        options.device_filters.extend(device_filters(config.cluster))
+    return options
+
+
+def restricted_options(config: RunConfig, *devices: str) -> Any:
+    """Returns session options that connect only to the processes of some devices."""
+    options = v1.ConfigProto()
+    if config.session_config is not None:
+        options.CopyFrom(config.session_config)
+    del options.device_filters[:]
+    options.device_filters.extend(devices)
+    return options

@@ -1,0 +1,138 @@
+"""Scopes of towers: devices, names, shared variables, collections and XLA.
+
+`TowerScopes` enters a tower, and leaves it for what exists once for all towers. `TowerBuild`, which
+an optimizer or a head finds in the graph, knows neither.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import final
+
+import tensorflow as tf
+
+from model_deploy.devices import VARIABLE_OPS, VariablePlacer, completed
+from model_deploy.local_variables import current_task, local_variables_on
+from model_deploy.variables import SharedVariables
+from model_deploy.xla import compiled_by_xla, uncompiled
+from replicate._types import Operation, Tensor, Variable
+from replicate.tower.build import (
+    TowerBuild,
+    TowerContext,
+    TowerGradients,
+    TowerSettings,
+    attached,
+)
+from replicate.tower.collections import TowerCollections
+
+v1 = tf.compat.v1
+
+
+@final
+class TowerScopes:
+    """Scopes of the towers of one replicated `model_fn` call.
+
+    Attributes:
+      build: State of the call.
+      variables: Variables that the towers share.
+      collections: Graph collections as each tower sees them.
+    """
+
+    def __init__(self, settings: TowerSettings):
+        """Remembers the scopes around the towers.
+
+        Args:
+          settings: Settings of the call's towers.
+        """
+        self._settings = settings
+        self.collections = TowerCollections(
+            "every" if settings.averages_loss else "first", settings.summaries
+        )
+        self.variables = SharedVariables()
+        self._placer = VariablePlacer(settings.plan.parameters)
+        self._variable_scope = v1.get_variable_scope()
+        self._name_scope = v1.get_default_graph().get_name_scope()
+        self.build = TowerBuild(settings, current_task(), self.outside, self.collections.of_tower)
+
+    @contextlib.contextmanager
+    def tower(
+        self, index: int, weight: Tensor, substitute: Callable[[Variable], Variable] | None = None
+    ) -> Iterator[TowerContext]:
+        """Enters the scopes of a tower: its device, names and shared variables.
+
+        Args:
+          index: Number of the tower. Towers are built in order.
+          weight: Rows of the tower's shard ÷ rows of the batch: a float if it is that of all
+            towers, else a Tensor.
+          substitute: Returns the tower's replacement of a shared variable; None means the variable
+            itself.
+        """
+        names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
+        with contextlib.ExitStack() as stack:
+            tower = stack.enter_context(self.build.in_tower(index, weight))
+            stack.enter_context(names)
+            stack.enter_context(v1.device(self._placer.on(tower.device)))
+            stack.enter_context(self.variables.copy(index, tower.label, substitute=substitute))
+            stack.enter_context(self.collections.tower(index))
+            if self._settings.xla:
+                stack.enter_context(compiled_by_xla())
+            yield tower
+
+    @contextlib.contextmanager
+    def outside(self, first: TowerGradients | None = None) -> Iterator[None]:
+        """Leaves the tower's device, names and variable sharing, to build objects that exist once.
+
+        Variables are still placed on the parameter devices: in a cluster, in turn on the tasks of
+        the trainable variables. Everything else is placed on the worker, also local variables.
+        Control dependencies stay.
+
+        Args:
+          first: Call of the first tower whose scopes are entered, so that variables have the same
+            names as without replication. None: the scopes around all towers.
+        """
+        variable_scope = first.variable_scope if first else self._variable_scope
+        name_scope = first.name_scope if first else self._name_scope
+        with contextlib.ExitStack() as stack:
+            stack.callback(setattr, self.build, "is_outside", self.build.is_outside)
+            self.build.is_outside = True
+            stack.enter_context(self.variables.suspended())
+            stack.enter_context(self.collections.outside())
+            if self._settings.xla:
+                stack.enter_context(uncompiled())
+            stack.enter_context(v1.variable_scope(variable_scope, auxiliary_name_scope=False))
+            stack.enter_context(v1.name_scope(f"{name_scope}/" if name_scope else None))
+            stack.enter_context(v1.device(None))
+            stack.enter_context(v1.device(self.build.task))
+            stack.enter_context(v1.device(_tasks_of(v1.trainable_variables())))
+            stack.enter_context(v1.device(self._placer.on("")))
+            yield
+
+
+@contextlib.contextmanager
+def tower_scopes(settings: TowerSettings) -> Iterator[TowerScopes]:
+    """Makes the scopes of a call, whose state is attached to the graph inside the context.
+
+    Args:
+      settings: Settings of the towers.
+    """
+    scopes = TowerScopes(settings)
+    with attached(scopes.build), local_variables_on(scopes.build.task):
+        yield scopes
+
+
+def _tasks_of(variables: Sequence[Variable]) -> Callable[[Operation], str]:
+    """Returns a device function that places variables in turn on the tasks of other variables.
+
+    It replaces the device scope around the towers, which TensorFlow does not reveal.
+    """
+    specs = (tf.DeviceSpec.from_string(variable.device or "") for variable in variables)
+    tasks = {tf.DeviceSpec(job=spec.job, task=spec.task) for spec in specs if spec.job}
+    turns = itertools.cycle(sorted(task.to_string() for task in tasks))
+
+    def place(operation: Operation) -> str:
+        device = str(operation.device)
+        if not tasks or operation.type not in VARIABLE_OPS or "/job:" in device:
+            return device
+        return completed(device, next(turns))
+
+    return place

@@ -1,0 +1,140 @@
+"""TPUEstimator: an Estimator for a model_fn that is written for TPUs, where there is none.
+
+Owns its arguments. `model.py` adapts the model_fn, `params.py` knows the batch sizes, and
+`replicate.Estimator` does everything else.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import ModelFn, Path
+from replicate.batch.split import Uneven
+from replicate.errors import ArgumentTypeError
+from replicate.estimator.calling import check_model_fn
+from replicate.estimator.estimator import Estimator
+from replicate.estimator.warm_start import WarmStartSettings
+from replicate.graph_mode import check_no_keras_model
+from replicate.model_fn import replicate_model_fn
+from replicate.tpu.config import RunConfig
+from replicate.tpu.model import without_tpu
+from replicate.tpu.params import BATCH_SIZE, BatchSizes, check_params, with_entry
+
+Reduction = tf.compat.v1.losses.Reduction
+
+
+class TPUEstimator(Estimator):
+    """Trains, evaluates and predicts on CPUs and GPUs with a model_fn that is written for TPUs.
+
+    An input_fn finds the batch size of the mode in `params["batch_size"]`, if it was given. The
+    model_fn finds there the rows of its tower, which are the whole batch without towers, and False
+    in `params["use_tpu"]`. In exports there is no batch size.
+
+    Batches are those of the input_fn: the last one may be smaller, and is neither padded nor
+    dropped. Each step returns to the host, whatever `TPUConfig.iterations_per_loop` is.
+    """
+
+    def __init__(
+        self,
+        model_fn: ModelFn,
+        model_dir: Path | None = None,
+        config: RunConfig | None = None,
+        params: Any = None,
+        use_tpu: bool = True,
+        train_batch_size: int | None = None,
+        eval_batch_size: int | None = None,
+        predict_batch_size: int | None = None,
+        batch_axis: Any = None,
+        eval_on_tpu: bool = True,
+        export_to_tpu: bool = True,
+        export_to_cpu: bool = True,
+        warm_start_from: WarmStartSettings | str | os.PathLike[str] | None = None,
+        embedding_config_spec: Any = None,
+        export_saved_model_api_version: Any = None,
+        *,
+        devices: Sequence[str] | None = None,
+        loss_reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+        uneven: Uneven = "weighted",
+        experimental_exported_model_uses_all_cores: bool = False,
+        experimental_export_device_assignment: bool = False,
+        experimental_embedding_config_spec: Any = None,
+    ):
+        """Checks and stores the arguments; builds nothing.
+
+        Args:
+          model_fn: fn(features, labels, mode, params, config) → TPUEstimatorSpec or EstimatorSpec;
+            all but features are optional and passed by name.
+          model_dir: As for `Estimator`.
+          config: A `replicate.tpu.RunConfig`, None for the defaults.
+          params: A dict or HParams without "batch_size", passed on as a copy; None: an empty dict.
+          use_tpu: False. True, the default as in TensorFlow, is refused.
+          train_batch_size: Rows of a whole batch in TRAIN, None to give the input_fn none.
+          eval_batch_size: The same in EVAL.
+          predict_batch_size: The same in PREDICT.
+          batch_axis: Not used.
+          eval_on_tpu: Not used.
+          export_to_tpu: Not used: an exported model is for CPUs and GPUs.
+          export_to_cpu: Not used.
+          warm_start_from: As for `Estimator`.
+          embedding_config_spec: None: tables of TPUs are refused.
+          export_saved_model_api_version: Not used.
+          devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers. The
+            model_fn must wrap its optimizers in CrossShardOptimizer or TowerOptimizer.
+          loss_reduction: With devices, the reduction of the examples' losses in model_fn, as for
+            `replicate_model_fn`.
+          uneven: With devices, the treatment of a batch that their number does not divide, as for
+            `replicate_model_fn`.
+          experimental_exported_model_uses_all_cores: Not used.
+          experimental_export_device_assignment: Not used.
+          experimental_embedding_config_spec: As embedding_config_spec.
+
+        Raises:
+          ValueError: use_tpu is True, there are tables of TPUs, a batch size is not positive,
+            params have a batch size, or as for `Estimator` and `replicate_model_fn`.
+          TypeError: params are neither a dict nor HParams, config is no `replicate.tpu.RunConfig`,
+            or as for `Estimator` and `replicate_model_fn`.
+        """
+        del batch_axis, eval_on_tpu, export_to_tpu, export_to_cpu, export_saved_model_api_version
+        del experimental_exported_model_uses_all_cores, experimental_export_device_assignment
+        _check_no_tpu(use_tpu, embedding_config_spec, experimental_embedding_config_spec)
+        check_no_keras_model("TPUEstimator", model_fn)
+        check_params(params)
+        check_model_fn(model_fn, params)
+        self._batch_sizes = BatchSizes(train_batch_size, eval_batch_size, predict_batch_size)
+        adapted = without_tpu(model_fn, uneven)
+        if devices is not None:
+            adapted = replicate_model_fn(adapted, loss_reduction, devices, uneven=uneven)
+        super().__init__(adapted, model_dir, _checked_config(config), params, warm_start_from)
+
+    def _params_with_input(self, mode: str) -> Any:
+        """Returns the params with the batch size of the mode."""
+        size = self._batch_sizes.of(mode)
+        return self.params if size is None else with_entry(self.params, BATCH_SIZE, size)
+
+
+def _check_no_tpu(use_tpu: Any, *embeddings: Any) -> None:
+    if use_tpu:
+        raise ValueError(
+            f"TPUEstimator: use_tpu={use_tpu!r} needs a TPU, and TPUs are not supported: pass "
+            "use_tpu=False to run on this machine's CPU or GPU, and devices=[...] for several."
+        )
+    for spec in embeddings:
+        if spec is not None:
+            raise ValueError(
+                f"TPUEstimator: embedding_config_spec={spec!r} keeps tables on a TPU, and TPUs are "
+                "not supported: leave it out, and read the columns by "
+                "tf.compat.v1.feature_column.input_layer in model_fn."
+            )
+
+
+def _checked_config(config: Any) -> RunConfig:
+    if config is None:
+        return RunConfig()
+    if not isinstance(config, RunConfig):
+        raise ArgumentTypeError(
+            f"TPUEstimator: config must be a replicate.tpu.RunConfig, got {type(config).__name__} "
+            f"{config!r}. Pass None for the defaults."
+        )
+    return config

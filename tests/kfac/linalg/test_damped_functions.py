@@ -1,0 +1,150 @@
+import dataclasses
+import typing
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.estimator import FisherEstimator
+from kfac.linalg import damped_matrix
+from kfac.linalg.damped_functions import (
+    INVERSE,
+    ITSELF,
+    Cholesky,
+    CholeskyInverse,
+    Eigenbasis,
+    MatrixFunction,
+    Power,
+    UndampedMatrix,
+)
+
+v1 = tf.compat.v1
+
+
+@dataclasses.dataclass(frozen=True)
+class Whitening(MatrixFunction):
+    """W = (S + d·I)^(−½) Uᵀ of M = U S Uᵀ, so that WᵀW is the damped inverse."""
+
+    has_left_vectors: typing.ClassVar[bool] = False
+    uses_eigenvalues: typing.ClassVar[bool] = True
+
+    @property
+    def name(self):
+        return "whitening"
+
+    @property
+    def degree(self):
+        return -0.5
+
+    def __str__(self):
+        return "whitening"
+
+    def compute(self, undamped, damping, previous):
+        values, vectors, is_usable = undamped.eigen
+        found = tf.transpose(vectors * (values + damping) ** -0.5)
+        return damped_matrix.DampedMatrix(
+            tf.where(is_usable, found, previous), tf.zeros([3], tf.int64)
+        )
+
+
+def register_dense(approx):
+    def register(collection, random):
+        params = [
+            v1.get_variable(name, initializer=tf.constant(random.randn(*shape)))
+            for name, shape in (("w", [3, 2]), ("b", [2]))
+        ]
+        inputs = tf.constant(random.randn(9, 3))
+        outputs = inputs @ params[0] + params[1]
+        collection.register_fully_connected(tuple(params), inputs, outputs, approx)
+        return outputs
+
+    return register
+
+
+def register_scale_and_shift(approx):
+    def register(collection, random):
+        params = [v1.get_variable(name, initializer=tf.constant(random.randn(2))) for name in "wb"]
+        inputs = tf.constant(random.randn(9, 2))
+        outputs = inputs * params[0] + params[1]
+        collection.register_scale_and_shift(tuple(params), inputs, outputs, approx)
+        return outputs
+
+    return register
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        *map(register_dense, ("kron", "kron_in_diag", "kron_both_diag", "diagonal", "ekfac")),
+        *map(register_scale_and_shift, ("full", "diagonal")),
+    ],
+)
+def test_new_function_is_one_class(graph, session, register):
+    """Every kind of factor and block multiplies by a function that none of them knows."""
+    collection, random = kfac.LayerCollection(), np.random.RandomState(0)
+    outputs = register(collection, random)
+    collection.register_squared_error_loss(outputs, targets=tf.constant(random.randn(9, 2)))
+    estimator = FisherEstimator(
+        None, 0.9, 0.1, collection, estimation_mode="empirical", functions=[Whitening()]
+    )
+    with v1.control_dependencies([estimator.make_cov_update_op()]):
+        update = estimator.make_inv_update_op()
+    pairs = [(tf.constant(random.randn(*v.shape)), v) for v in estimator.variables]
+    white = estimator.multiply_function(Whitening(), pairs)
+    again = estimator.multiply_function(Whitening(), white, transpose=True)
+    expected = estimator.multiply_inverse(pairs)
+    session.run(v1.global_variables_initializer())
+    session.run(update)
+    found, expected = session.run([[v for v, _ in again], [v for v, _ in expected]])
+    assert any(array.any() for array in expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_structured_blocks_refuse_a_new_function(graph):
+    collection = kfac.LayerCollection()
+    inputs, outputs = (tf.ones([2, 4, 4, n]) for n in (2, 3))
+    kernel = v1.get_variable("conv/w", [3, 3, 2, 3])
+    args = kernel, (1, 1, 1, 1), "SAME", inputs, outputs
+    collection.register_conv2d(*args, approx="kron_sua")
+    (block,) = collection.get_blocks()
+    block.instantiate_factors([[outputs]], 0.1)
+    with pytest.raises(ValueError, match=r"Cannot compute the whitening of factor 'conv/w/input'"):
+        block.register(Whitening())
+
+
+def test_equal_functions_are_one():
+    assert Power(-1.0) == INVERSE
+    assert len({Power(1), Power(1.0), ITSELF, Cholesky(), Cholesky(), CholeskyInverse()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (Power(-1), np.linalg.inv),
+        (Power(2), lambda m: m @ m),
+        (Cholesky(), np.linalg.cholesky),
+        (CholeskyInverse(), lambda m: np.linalg.inv(np.linalg.cholesky(m))),
+    ],
+)
+@pytest.mark.parametrize("inverse_method", ["cholesky", "lu", None])
+def test_functions_of_a_matrix(graph, session, function, expected, inverse_method):
+    matrix = np.array([[4.0, 1.0], [1.0, 3.0]])
+    undamped = UndampedMatrix(tf.constant(matrix), inverse_method)
+    damping, previous = tf.constant(0.5, tf.float64), tf.zeros([2, 2], tf.float64)
+    found, rare_paths = session.run(function.compute(undamped, damping, previous))
+    np.testing.assert_allclose(found, expected(matrix + 0.5 * np.eye(2)), rtol=1e-12, atol=1e-14)
+    assert tuple(rare_paths) == (0, 0, 0)
+
+
+def test_functions_share_a_decomposition(graph):
+    undamped = UndampedMatrix(tf.eye(2), None)
+    for function in (Power(-1), Power(0.5)):
+        function.compute(undamped, tf.constant(0.5), tf.zeros([2, 2]))
+    assert len([op for op in graph.get_operations() if op.type == "SelfAdjointEigV2"]) == 1
+
+
+def test_shape_of_an_eigenbasis():
+    assert Eigenbasis().shape(3) == (4, 3)
+    assert Power(-1).shape(3) == (3, 3)

@@ -1,0 +1,81 @@
+"""Old modules give the names of the table."""
+
+import pytest
+
+import kfac
+import replicate
+from replicate.compat import old_modules
+from replicate.compat.absent import is_absent
+from replicate.compat.old_modules import OldModule, old_module
+from replicate.compat.table import PRIVATE, Row
+
+V1 = old_module("tf.estimator", "replicate.v1")
+V2 = old_module("tf.estimator", "replicate")
+CONTRIB = old_module("tf.contrib", "replicate.v1")
+
+
+def private(path):
+    return old_module(f"{PRIVATE}.{path}", "replicate.v1")
+
+
+def test_each_api_has_its_defaults():
+    assert V1.DNNClassifier is replicate.v1.DNNClassifier
+    assert V2.DNNClassifier is replicate.DNNClassifier
+    assert V1.experimental.KMeans is replicate.KMeans
+    assert private("canned.dnn").DNNClassifier is replicate.v1.DNNClassifier
+    assert private("canned.dnn").DNNClassifierV2 is replicate.DNNClassifier
+    assert private("api._v2.estimator").DNNClassifier is replicate.DNNClassifier
+    assert private("api._v1.estimator").export is V1.export
+
+
+def test_contrib_gives_what_there_is():
+    assert CONTRIB.estimator.TowerOptimizer is replicate.TowerOptimizer
+    assert CONTRIB.kfac.KfacOptimizer is kfac.KfacOptimizer
+    assert CONTRIB.kfac.layer_collection is kfac.layer_collection
+    assert CONTRIB.learn.ModeKeys.INFER == replicate.ModeKeys.PREDICT
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("estimator.boosted_trees_classifier_train_in_memory", "names of replicate"),
+        ("learn.Experiment", "train_and_evaluate"),
+        ("distribute.MirroredStrategy", "replicate_model_fn"),
+        ("cudnn_rnn.CudnnLSTM", "no counterpart"),
+    ],
+)
+def test_contrib_fails_on_use_of_the_rest(name, advice):
+    value = CONTRIB
+    for part in name.split("."):
+        value = getattr(value, part)
+    with pytest.raises(AttributeError, match=rf"tf\.contrib\.{name} cannot be used.*{advice}"):
+        value(num_gpus=2)
+
+
+def test_private_names_without_a_counterpart_fail_on_use():
+    name = private("head.base_head").create_eval_metrics_tuple
+    assert is_absent(name)
+    with pytest.raises(AttributeError, match=r"base_head\.create_eval_metrics_tuple cannot"):
+        name()
+
+
+def test_misspelt_public_name_is_absent_at_once():
+    with pytest.raises(
+        AttributeError, match=r"'tf.estimator' has no attribute 'Estimatorr'.*Estimator"
+    ):
+        _ = V1.Estimatorr
+    assert not hasattr(V1, "anything_else")
+
+
+def test_modules_list_their_names():
+    assert {"Estimator", "export", "inputs", "tpu"} <= set(dir(V1))
+    assert "PredictionKeys" in dir(private("canned.prediction_keys"))
+
+
+def test_replacement_that_is_not_installed_fails_on_use(monkeypatch):
+    row = Row("tf.estimator.tpu.TPUEstimator", "replicate.nowhere.TPUEstimator", "Use another.")
+    monkeypatch.setattr(old_modules, "row_of", lambda name: row)
+    name = OldModule("tf.estimator.tpu", "replicate.v1").TPUEstimator
+    assert is_absent(name)
+    with pytest.raises(AttributeError, match=r"tf\.estimator\.tpu\.TPUEstimator cannot be used"):
+        name()

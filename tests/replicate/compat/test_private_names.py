@@ -1,0 +1,83 @@
+"""Private names of tf.estimator that libraries use."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from replicate.compat import private_names as private
+
+v1 = tf.compat.v1
+
+
+@pytest.mark.parametrize(
+    ("make", "units"),
+    [
+        (private.binary_logistic_head, 1),
+        (lambda: private.multi_class_head(3), 3),
+        (private.regression_head, 1),
+    ],
+)
+def test_heads_sum_the_loss(make, units, graph):
+    head = make()
+    loss = head.loss(tf.ones([4, 1], tf.int64), tf.zeros([4, units]), {})
+    one = make().loss(tf.ones([1, 1], tf.int64), tf.zeros([1, units]), {})
+    with v1.Session() as session:
+        total, single = session.run([loss, one])
+    np.testing.assert_allclose(total, 4 * single, rtol=1e-6)
+
+
+def test_keys_are_those_of_the_heads(graph):
+    keys = private.PredictionKeys
+    head = replicate.MultiClassHead(3)
+    assert {keys.LOGITS, keys.PROBABILITIES, keys.CLASS_IDS, keys.CLASSES} <= set(
+        head.predictions(tf.zeros([2, 3]))
+    )
+    metrics = replicate.BinaryClassHead(thresholds=[0.5]).metrics()
+    names = private.MetricKeys
+    assert {names.LOSS_MEAN, names.ACCURACY, names.AUC_PR, names.PREDICTION_MEAN} <= set(metrics)
+    assert names.RECALL_AT_THRESHOLD % 0.5 in metrics
+
+
+def test_dnn_model_fn_trains(graph):
+    v1.train.create_global_step()
+    spec = private.dnn_model_fn_v2(
+        {"x": tf.ones([4, 2])},
+        tf.ones([4, 1]),
+        "train",
+        replicate.RegressionHead(),
+        [3],
+        [tf.feature_column.numeric_column("x", [2])],
+        lambda: v1.train.AdamOptimizer(0.1),
+        config=replicate.RunConfig(progress="off"),
+    )
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        first, _ = session.run([spec.loss, spec.train_op])
+        assert session.run(spec.loss) < first
+
+
+def test_dnn_model_fn_refuses_tpus():
+    with pytest.raises(ValueError, match="use_tpu=True"):
+        private.dnn_model_fn_v2({}, None, "train", None, [1], [], use_tpu=True)
+
+
+def test_optimizers_by_name(graph):
+    made = private.get_optimizer_instance("Adagrad", 0.3)
+    assert isinstance(made, v1.train.AdagradOptimizer)
+    given = v1.train.AdamOptimizer()
+    assert private.get_optimizer_instance(given) is given
+    assert private.get_optimizer_instance(lambda: given) is given
+    with pytest.raises(ValueError, match="'Adam' is given by its name: give learning_rate"):
+        private.get_optimizer_instance("Adam")
+
+
+def test_result_of_an_input_fn_is_read(graph):
+    data = tf.data.Dataset.from_tensors(({"x": [1.0]}, [2.0]))
+    features, labels, hooks = private.parse_input_fn_result(data)
+    with v1.train.MonitoredSession(hooks=hooks) as session:
+        assert session.run([features["x"], labels]) == [[1.0], [2.0]]
+    assert private.parse_input_fn_result({"x": 1}) == ({"x": 1}, None, [])
+    assert private.parse_input_fn_result((1, 2)) == (1, 2, [])
+    with pytest.raises(ValueError, match="got 3 values"):
+        private.parse_input_fn_result((1, 2, 3))

@@ -1,0 +1,132 @@
+"""The view of TensorFlow 1, and the imports of the modules that see it."""
+
+import importlib
+import sys
+import types
+
+import pytest
+import tensorflow as tf
+
+import replicate
+from replicate.compat.absent import is_absent
+from replicate.compat.old_modules import OldModule
+from replicate.compat.tf1_view import tensorflow1, view_builtins
+
+VIEW = tensorflow1()
+
+
+def run(source):
+    """Runs the source of a module that sees TensorFlow 1, and returns its names."""
+    names = {"__builtins__": view_builtins(), "__name__": "program", "__package__": ""}
+    exec(compile(source, "program.py", "exec"), names)
+    return types.SimpleNamespace(**names)
+
+
+def test_names_are_those_of_tensorflow_1():
+    assert VIEW.placeholder is tf.compat.v1.placeholder
+    assert VIEW.estimator.Estimator is replicate.Estimator
+    assert VIEW.compat.v1 is VIEW
+    assert VIEW.compat.v2.constant is tf.constant
+    assert VIEW.compat.as_bytes("a") == b"a"
+    assert VIEW.__version__ == "1.15.5"
+    assert {"Session", "contrib", "estimator"} <= set(dir(VIEW))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("optimizers", r"tf\.optimizers cannot be used .*TensorFlow 2 with `python PROGRAM`"),
+        ("nothing", r"tf\.nothing cannot be used .*test_tf1_view.py:\d+.*no such name"),
+    ],
+)
+def test_names_of_tensorflow_2_and_of_none_are_told_apart(name, message):
+    assert not hasattr(VIEW, name)
+    with pytest.raises(AttributeError, match=message):
+        getattr(VIEW, name)
+
+
+def test_every_form_of_import():
+    names = run(
+        """
+import tensorflow
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+import tensorflow.contrib.learn as learn
+import tensorflow.python.ops.array_ops as array_ops
+from tensorflow import estimator, logging
+from tensorflow.compat.v1 import estimator as estimator_v1
+from tensorflow.compat.v1.estimator import RunConfig
+from tensorflow.contrib import kfac
+from tensorflow.contrib.cudnn_rnn.python.layers import CudnnLSTM
+from tensorflow.core.framework import graph_pb2
+from tensorflow.examples.tutorials.mnist import input_data
+from tensorflow.python.estimator.canned.head import _Head
+from tensorflow.python.framework import ops
+import tensorflow.python.client.device_lib
+import os.path as path
+"""
+    )
+    assert names.tensorflow is names.tf is names.v1 is VIEW
+    assert names.estimator is names.estimator_v1 is VIEW.estimator
+    assert names.RunConfig is replicate.RunConfig
+    assert names.learn is VIEW.contrib.learn
+    assert is_absent(names.CudnnLSTM)
+    assert is_absent(names.input_data)
+    assert names._Head is replicate.Head
+    assert names.ops is importlib.import_module("tensorflow.python.framework.ops")
+    assert names.array_ops is VIEW.python.ops.array_ops
+    assert names.logging is tf.compat.v1.logging
+    assert names.graph_pb2.GraphDef is tf.compat.v1.GraphDef
+    assert hasattr(names.path, "join")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tensorflow.nothing",
+        "import tensorflow.estimator.nothing",
+        "from tensorflow.python import nothing",
+        "from . import part",
+    ],
+)
+def test_imports_of_what_is_not_there_fail(source):
+    with pytest.raises(ImportError):
+        run(source)
+
+
+def test_submodules_of_an_optional_package_are_found(tmp_path, monkeypatch):
+    (tmp_path / "tf_slim" / "nets").mkdir(parents=True)
+    (tmp_path / "tf_slim" / "__init__.py").write_text("conv2d = 'conv2d'")
+    (tmp_path / "tf_slim" / "nets" / "__init__.py").write_text("")
+    (tmp_path / "tf_slim" / "nets" / "vgg.py").write_text("vgg_16 = 'vgg_16'")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tf_slim"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(VIEW, "contrib", OldModule("tf.contrib", "replicate.v1"))
+    names = run(
+        """
+import tensorflow.contrib.slim as slim
+from tensorflow.contrib.slim.nets import vgg
+from tensorflow.contrib.slim.python.slim import queues
+"""
+    )
+    assert (names.slim.conv2d, names.vgg.vgg_16) == ("conv2d", "vgg_16")
+    with pytest.raises(
+        AttributeError, match=r"tf\.contrib\.slim\.python\.slim\.queues\.run cannot"
+    ):
+        names.queues.run()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tf_slim"]:
+        del sys.modules[name]
+
+
+def test_optional_package_that_is_missing_is_named_when_used(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tf_slim", None)
+    monkeypatch.setattr(VIEW, "contrib", OldModule("tf.contrib", "replicate.v1"))
+    names = run("import tensorflow.contrib.slim as slim")
+    with pytest.raises(AttributeError, match=r"slim\.conv2d cannot be used.*pip install tf-slim"):
+        names.slim.conv2d(1, 2)
+
+
+def test_other_modules_see_the_real_one():
+    assert run("import tensorflow as tf").tf is VIEW
+    assert importlib.import_module("tensorflow") is tf is not VIEW

@@ -1,0 +1,184 @@
+"""Time limits of sessions on servers, and the end of a process while calls hang."""
+
+import contextlib
+import threading
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from replicate.estimator.cluster import server_session
+from replicate.estimator.cluster.server_session import ServerSession, SilentServerError
+
+v1 = tf.compat.v1
+
+
+def test_session_on_a_server_waits_for_its_first_answer(graph, monkeypatch):
+    monkeypatch.setattr(server_session, "CONNECT_SECS", 0.1)
+    never = v1.FIFOQueue(1, [tf.float32], shapes=[[]]).dequeue()
+    with ServerSession() as session:
+        assert session.first_run(tf.constant(3)) == 3
+        with pytest.raises(tf.errors.InvalidArgumentError, match="nothing_given"):
+            session.first_run(v1.placeholder(tf.float32, name="nothing_given"))
+        with pytest.raises(SilentServerError, match="did not answer a new session within 0"):
+            session.first_run(never)
+
+
+def test_session_on_a_server_closes_in_the_background_if_need_be(graph, monkeypatch):
+    may_close = threading.Event()
+    session = ServerSession()
+    with monkeypatch.context() as patch:
+        patch.setattr(server_session, "CLOSE_SECS", 0.05)
+        patch.setattr(v1.Session, "close", lambda _: may_close.wait(20))
+        session.close()
+    assert not may_close.is_set()
+    may_close.set()
+    session.close()
+
+
+def test_close_of_a_session_that_lost_a_server_is_not_waited_for(graph, monkeypatch):
+    may_close, is_closed = threading.Event(), threading.Event()
+    value = tf.constant(3)
+    session = ServerSession()
+    with monkeypatch.context() as patch:
+        lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+        patch.setattr(v1.Session, "run", mock.Mock(side_effect=lost))
+        patch.setattr(v1.Session, "close", lambda _: may_close.wait(20) and is_closed.set())
+        patch.setattr(server_session, "CLOSE_SECS", 20)
+        with pytest.raises(tf.errors.UnavailableError, match="reset by peer"):
+            session.run(value)
+        session.close()
+        assert not is_closed.is_set()
+        may_close.set()
+        assert is_closed.wait(20), "it is closed in the background"
+    session.close()
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_last_operation_runs_before_the_close_of_a_lost_session(graph, monkeypatch, is_lost):
+    events, is_closed = [], threading.Event()
+    value, last = tf.constant(3), tf.no_op()
+    session = ServerSession()
+    session.before_close = last
+    run = v1.Session.run
+    lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+
+    def run_here(other, fetch):
+        if fetch is not last and is_lost:
+            raise lost
+        events.append(fetch)
+        return run(other, fetch)
+
+    def close_here(other):
+        if other is session:
+            events.append("close")
+            is_closed.set()
+
+    monkeypatch.setattr(v1.Session, "run", run_here)
+    monkeypatch.setattr(v1.Session, "close", close_here)
+    with contextlib.suppress(tf.errors.UnavailableError):
+        session.run(value)
+    events.clear()
+    monkeypatch.setattr(server_session, "LAST_RUN_SECS", 20)
+    session.close()
+    assert is_closed.wait(20)
+    assert events == ([last, "close"] if is_lost else ["close"])
+
+
+def test_second_close_does_not_overtake_the_last_operation(graph, monkeypatch):
+    is_running, may_end, closed = threading.Event(), threading.Event(), threading.Semaphore(0)
+    session = ServerSession()
+    session.before_close = tf.no_op()
+
+    def run_here(*_):
+        is_running.set()
+        may_end.wait(20)
+
+    def close_here(other):
+        if other is session:
+            closed.release()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(v1.Session, "run", run_here)
+        patch.setattr(v1.Session, "close", close_here)
+        patch.setattr(server_session, "LAST_RUN_SECS", 20)
+        session.fail(tf.errors.UnavailableError(None, None, "Connection reset by peer"))
+        assert is_running.wait(20)
+        session.close()
+        assert not closed.acquire(timeout=0.2)
+        may_end.set()
+        assert all(closed.acquire(timeout=20) for _ in range(2))
+    session.close()
+
+
+def test_session_that_is_dropped_is_freed_after_its_close(graph, monkeypatch):
+    may_close, is_freed, events = threading.Event(), threading.Event(), []
+    session = ServerSession()
+    number, closes = id(session), v1.Session.close
+
+    def close(session):
+        if id(session) == number:  # Sessions of other tests may be freed here, too.
+            assert may_close.wait(20)
+            events.append("closed")
+        closes(session)
+
+    def free(session):
+        if id(session) == number:
+            events.append("freed")
+            is_freed.set()
+
+    monkeypatch.setattr(server_session, "CLOSE_SECS", 0.01)
+    monkeypatch.setattr(v1.Session, "close", close)
+    monkeypatch.setattr(v1.Session, "__del__", free)
+    del session
+    assert events == [], "the close hangs"
+    may_close.set()
+    assert is_freed.wait(20)
+    assert events == ["closed", "freed"]
+
+
+def test_session_that_a_thread_has_failed_raises_its_error(graph):
+    value = tf.constant(3)
+    session = ServerSession()
+    assert session.run(value) == 3
+    lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
+    session.fail(lost)
+    with pytest.raises(tf.errors.UnavailableError, match="reset by peer") as raised:
+        session.run(value)
+    assert raised.value is lost
+    closed = ServerSession()
+    closed.close()
+    with pytest.raises(RuntimeError, match="closed Session"):
+        closed.run(value)
+
+
+@pytest.mark.parametrize("last_hangs", [False, True])
+def test_step_that_hangs_gets_the_error_of_the_thread_that_failed(graph, monkeypatch, last_hangs):
+    never = v1.FIFOQueue(1, [tf.float32], shapes=[[]]).dequeue()
+    session = ServerSession()
+    session.before_close = never.op if last_hangs else None
+    monkeypatch.setattr(server_session, "LAST_RUN_SECS", 0.05)
+    lost = tf.errors.AbortedError(None, None, "ps 0 has left")
+    failing = threading.Timer(0.05, session.fail, [lost])
+    failing.start()
+    with pytest.raises(tf.errors.AbortedError, match="ps 0 has left"):
+        session.run(never)
+    failing.join()
+
+
+def test_a_process_that_ends_waits_for_a_session_that_is_closing(graph, monkeypatch):
+    may_close, closed, at_the_end = threading.Event(), threading.Event(), []
+    session = ServerSession()
+    with monkeypatch.context() as patch:
+        patch.setattr(server_session.atexit, "register", at_the_end.append)
+        patch.setattr(server_session, "CLOSE_SECS", 0.05)
+        patch.setattr(v1.Session, "close", lambda _: may_close.wait(20) and closed.set())
+        session.close()
+        patch.setattr(server_session, "END_SECS", 0)
+        at_the_end[0]()
+        assert server_session.has_hanging_calls(), "a call that never returns is not waited for"
+        patch.setattr(server_session, "END_SECS", 20)
+        may_close.set()
+        at_the_end[0]()
+        assert closed.is_set()
+    session.close()

@@ -1,0 +1,148 @@
+"""RunConfig and TPUConfig of a TPUEstimator."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+import replicate
+from replicate import tpu
+from replicate.estimator.cluster_config import ClusterConfig
+
+v1 = tf.compat.v1
+MASTER = "grpc://10.0.0.1:8470"
+
+
+def test_config_has_the_settings_of_both():
+    settings = tpu.TPUConfig(iterations_per_loop=100, num_shards=8)
+    config = tpu.RunConfig(
+        settings, model_dir="/m", save_checkpoints_steps=7, keep_checkpoint_max=2
+    )
+    assert isinstance(config, replicate.RunConfig)
+    assert config.tpu_config is settings
+    assert (config.model_dir, config.save_checkpoints_steps) == ("/m", 7)
+    assert config.as_dict()["tpu_config"] is settings
+    assert "iterations_per_loop=100" in repr(config)
+    assert tpu.RunConfig().tpu_config == tpu.TPUConfig()
+
+
+def test_replace_keeps_and_changes_the_tpu_config():
+    first, second = tpu.TPUConfig(3), tpu.TPUConfig(5)
+    config = tpu.RunConfig(tpu_config=first, tf_random_seed=4)
+    assert config.replace(model_dir="/m").tpu_config is first
+    changed = config.replace(tpu_config=second, model_dir="/m")
+    assert (changed.tpu_config, changed.tf_random_seed, changed.model_dir) == (second, 4, "/m")
+    assert config.tpu_config is first
+    assert config != changed
+    assert config == tpu.RunConfig(tpu_config=first, tf_random_seed=4)
+    resolver = tpu.TPUClusterResolver("a-tpu")
+    assert config.replace(cluster=resolver) == config
+
+
+@pytest.mark.parametrize("nothing", [None, "", "local"])
+def test_masters_that_name_no_server_stand_for_this_process(nothing):
+    config = tpu.RunConfig(master=nothing, evaluation_master=nothing)
+    assert (config.master, config.evaluation_master) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "expected"),
+    [(None, MASTER), ("", ""), ("grpc://10.0.0.2:1", "grpc://10.0.0.2:1")],
+)
+def test_master_runs_evaluations_too_unless_another_is_given(evaluation, expected):
+    config = tpu.RunConfig(master=MASTER, evaluation_master=evaluation)
+    assert (config.master, config.evaluation_master) == (MASTER, expected)
+
+
+def test_an_evaluation_master_alone_is_that_of_evaluations():
+    config = tpu.RunConfig(evaluation_master=MASTER)
+    assert (config.master, config.evaluation_master) == ("", MASTER)
+
+
+def test_an_empty_master_keeps_the_cluster(monkeypatch):
+    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}
+    task = {"type": "worker", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    config = tpu.RunConfig(master="")
+    assert config.master == "grpc://127.0.0.1:2"
+    assert tpu.RunConfig(master=MASTER).master == MASTER
+    assert config.num_worker_replicas == 2
+
+
+def test_an_evaluator_does_not_take_the_training_master(monkeypatch):
+    cluster = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}
+    task = {"type": "evaluator", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    assert tpu.RunConfig(master=MASTER).evaluation_master == ""
+
+
+@pytest.mark.parametrize("name", [None, "", "local", "my-tpu", ["my-tpu"]])
+def test_the_resolver_of_a_tpu_has_no_effect(name):
+    assert tpu.RunConfig(cluster=tpu.TPUClusterResolver(name)) == tpu.RunConfig()
+
+
+def test_a_cluster_config_is_used():
+    cluster = ClusterConfig({"chief": ("a:1",), "worker": ("b:1",)}, "worker")
+    assert tpu.RunConfig(cluster=cluster).cluster == cluster
+    assert (
+        tpu.RunConfig(cluster=cluster, evaluation_master="x").cluster_spec == cluster.cluster_spec
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"master": "", "cluster": ClusterConfig()}, ValueError, r"both master='' and cluster="),
+        ({"master": 3}, TypeError, r"master must be the address of a server, .*got 3\."),
+        ({"evaluation_master": 3}, TypeError, r"evaluation_master must be the address .*got 3\."),
+        ({"cluster": 3}, TypeError, r"cluster must be a replicate\.tpu\.TPUClusterR.*got 3\."),
+        ({"tpu_config": 3}, TypeError, r"tpu_config must be a replicate\.tpu\.TPUConfig, got 3\."),
+        ({"train_distribute": 3}, ValueError, r"train_distribute takes a strategy"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, error, text):
+    with pytest.raises(error, match=f"^RunConfig: {text}"):
+        tpu.RunConfig(**settings)
+
+
+def test_unknown_settings_are_refused():
+    with pytest.raises(TypeError, match="nonsense"):
+        tpu.RunConfig(nonsense=3)
+    with pytest.raises(ValueError, match=r"Cannot replace \['nonsense'\]"):
+        tpu.RunConfig().replace(nonsense=3)
+
+
+def test_tpu_config_keeps_all_settings_and_their_defaults():
+    config = tpu.TPUConfig(100, 8, 2, False, "job", 5, [[1, 2]])
+    assert config == (100, 8, 2, 1, "job", 5, [[1, 2]], 2, 1, False, None)
+    kinds = tpu.InputPipelineConfig
+    assert config.per_host_input_for_training == kinds.PER_SHARD_V1
+    assert tpu.TPUConfig().per_host_input_for_training == kinds.PER_HOST_V1
+    given = tpu.TPUConfig(per_host_input_for_training=kinds.PER_HOST_V2)
+    assert given.per_host_input_for_training == kinds.PER_HOST_V2
+    assert tpu.TPUConfig().iterations_per_loop == 2
+    assert tpu.TPUConfig("120s").iterations_per_loop == "120s"
+    assert config._replace(num_shards=4).num_shards == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"iterations_per_loop": 0}, r"iterations_per_loop must be a whole number >= 1, .*got 0\."),
+        ({"iterations_per_loop": "2d"}, r"iterations_per_loop must be .*, got '2d'\."),
+        ({"iterations_per_loop": 1.5}, r"iterations_per_loop must be .*, got 1\.5\."),
+        ({"iterations_per_loop": True}, r"iterations_per_loop must be .*, got True\."),
+        ({"num_shards": 0}, r"num_shards must be a whole number >= 1 or None, got 0\."),
+    ],
+)
+def test_wrong_tpu_settings_are_refused(settings, text):
+    with pytest.raises(ValueError, match=f"^TPUConfig: {text}"):
+        tpu.TPUConfig(**settings)
+
+
+def test_a_bfloat16_scope_makes_variables_of_float32(graph):
+    with tpu.bfloat16_scope():
+        weights = v1.get_variable("weights", [2], tf.bfloat16)
+    assert weights.dtype.base_dtype == tf.bfloat16
+    (made,) = v1.trainable_variables()
+    assert made.dtype.base_dtype == tf.float32
