@@ -14,9 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from kfac.arguments import check_period
 from kfac.optimizer import KfacOptimizer
-from kfac.update.asynchronous_refresh import AsynchronousRefresh
+from kfac.update.asynchronous_refresh import AsynchronousRefresh, RefreshThreads
 
 v1 = tf.compat.v1
 
@@ -33,6 +32,8 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
     not take. Let the input repeat (`dataset.repeat()`), and count steps rather than epochs; where
     it ends, the background ends too, silently. An input that is fed cannot be used.
     """
+
+    _refresh: AsynchronousRefresh
 
     def __init__(
         self,
@@ -53,13 +54,12 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
         Raises:
           ValueError: The number of threads is not a positive int, or as in `KfacOptimizer`.
         """
-        if num_cov_inv_update_threads is not None:
-            check_period("num_cov_inv_update_threads", num_cov_inv_update_threads, "threads")
-        super().__init__(cov_devices=cov_devices, inv_devices=inv_devices, **kwargs)
-        self._background = AsynchronousRefresh(
-            self._step, self._estimator, self.get_name(), num_cov_inv_update_threads
+        super().__init__(
+            cov_devices=cov_devices,
+            inv_devices=inv_devices,
+            refresh=RefreshThreads(num_cov_inv_update_threads),
+            **kwargs,
         )
-        self._refresh_by(self._background)
 
     def run_cov_inv_ops(self, sess: v1.Session, coord: v1.train.Coordinator | None = None) -> None:
         """Makes one round, then goes on in the background. Does nothing if that goes on already.
@@ -72,11 +72,11 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           ValueError: `apply_gradients` or `minimize` has not been called yet.
           Exception: Whatever an update raised in the first round.
         """
-        self._background.start(sess, coord)
+        self._refresh.start(sess, coord)
 
     def check_cov_inv_ops(self) -> None:
         """Raises what an update raised in the background, once; else does nothing."""
-        self._background.check()
+        self._refresh.check()
 
     def stop_cov_inv_ops(self, sess: v1.Session | None = None) -> None:
         """Ends what `run_cov_inv_ops` started, and waits for it. Does nothing if nothing runs.
@@ -88,7 +88,7 @@ class AsyncInvCovUpdateKfacOpt(KfacOptimizer):
           Exception: What an update raised in the background, unless it was raised before.
         """
         del sess
-        self._background.stop()
+        self._refresh.stop()
 
     @contextlib.contextmanager
     def updating(self, sess: v1.Session) -> Iterator[None]:

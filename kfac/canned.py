@@ -1,19 +1,8 @@
 """K-FAC as the `optimizer` of canned estimators, such as `replicate.DNNClassifier`.
 
 An estimator whose optimizer function has a method `register` calls that method in each tower, with
-a record of the model, and then the function itself. This module knows only these attributes of the
-record:
-
-- `losses`: None if they are not known, or a sequence of objects with `kind`, one of
-  "multi_bernoulli", "categorical" and "squared_error"; `logits`, [batch, ..., outputs]; `weights`,
-  a scalar if there are none, or [batch, ..., 1], or shaped as the logits; `coefficient`, the factor
-  of the negative log-likelihood in the mean loss; and `name`, the name of the loss if there are
-  several, or None.
-- `layers`: A sequence of objects with `kind`, "dense" or "embedding"; `kernel` and `bias`,
-  variables, of which the bias may be None; `inputs`, which are ids for an embedding; and `outputs`.
-- `variables`: All variables to train.
-- `loss_reduction`: Value of `tf.losses.Reduction` or `tf.compat.v1.losses.Reduction`.
-- `head`: Name of the kind of head, for errors.
+a record of the model, and then the function itself. This module knows only the attributes of the
+record that `kfac.protocols.CannedModel` names.
 """
 
 import dataclasses
@@ -28,6 +17,7 @@ from kfac.arguments import check_choice
 from kfac.config import CurvatureConfig
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
+from kfac.protocols import CannedLayer, CannedLoss, CannedModel
 
 MEAN = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto")
 """Reductions that divide the sum by the number of examples."""
@@ -129,20 +119,20 @@ class CannedKfac:
     estimation_mode: str | None
     config: CurvatureConfig | None
 
-    def register(self, model: Any) -> None:
+    def register(self, model: CannedModel) -> None:
         """Registers losses and layers of the current tower.
 
         Args:
-          model: The record described in the module.
+          model: The record of the model.
 
         Raises:
           ValueError: The losses are not known, are not averaged over the examples, or another part
             of the model is registered already.
         """
-        _check_losses(model)
+        losses = _checked_losses(model)
         layers = graph_layer_collection(config=self.config)
         _check_one_part(layers, model.variables)
-        for loss in model.losses:
+        for loss in losses:
             _register_loss(layers, loss)
         done = [_register_layer(layers, layer) for layer in model.layers]
         rest = _without(model.variables, [variable for params in done for variable in params])
@@ -168,8 +158,8 @@ class CannedKfac:
         )
 
 
-def _check_losses(model: Any) -> None:
-    """Checks that the losses are known, and averaged over the examples."""
+def _checked_losses(model: CannedModel) -> Sequence[CannedLoss]:
+    """Returns the losses; checks that they are known, and averaged over the examples."""
     if model.losses is None:
         raise ValueError(
             f"Cannot register the loss of {model.head} for K-FAC: it is known for the heads of "
@@ -183,7 +173,7 @@ def _check_losses(model: Any) -> None:
     reduction = model.loss_reduction
     weighted = any(loss.weights.shape.rank != 0 for loss in model.losses)
     if reduction in MEAN or (reduction in MEAN_OF_EQUAL and not weighted):
-        return
+        return model.losses
     raise ValueError(
         f"Cannot train {model.head} with K-FAC: its loss_reduction is {reduction!r}"
         f"{', with weights' if reduction in MEAN_OF_EQUAL else ''}. K-FAC needs the mean over all "
@@ -206,7 +196,7 @@ def _check_one_part(layers: LayerCollection, variables: Sequence[Variable]) -> N
         )
 
 
-def _register_loss(layers: LayerCollection, loss: Any) -> None:
+def _register_loss(layers: LayerCollection, loss: CannedLoss) -> None:
     """Registers one loss of the current tower."""
     name = loss.name or "head"
     weights = None if loss.weights.shape.rank == 0 else loss.weights
@@ -228,7 +218,7 @@ def _register_loss(layers: LayerCollection, loss: Any) -> None:
     register(loss.logits, name=name, coeff=loss.coefficient, weights=weights)
 
 
-def _register_layer(layers: LayerCollection, layer: Any) -> tuple[Variable, ...]:
+def _register_layer(layers: LayerCollection, layer: CannedLayer) -> tuple[Variable, ...]:
     """Registers one layer of the current tower, and returns its variables."""
     params = (layer.kernel,) if layer.bias is None else (layer.kernel, layer.bias)
     layers.register_fully_connected(

@@ -1,7 +1,7 @@
 """The K-FAC optimizer for the workers of a cluster: synchronous gradients, and curvature by role.
 
-The policy is `kfac.update.cluster_refresh`'s, roles are `kfac.worker_roles`', everything else is
-`kfac.optimizer`'s. Called by training programs.
+The policy is `kfac.update.cluster_refresh`'s, roles are `kfac.scheduling.worker_roles`', everything
+else is `kfac.optimizer`'s. Called by training programs.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
@@ -13,12 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import Scalar
-from kfac.arguments import check_number, check_period
-from kfac.op_queue import OpQueue, OpQueueHook
 from kfac.optimizer import KfacOptimizer
-from kfac.schedules import decay_per_update
-from kfac.update.cluster_refresh import ClusterRefresh
-from kfac.worker_roles import WorkerRole
+from kfac.scheduling.op_queue import OpQueue, OpQueueHook
+from kfac.scheduling.worker_roles import WorkerRole
+from kfac.update.cluster_refresh import ClusterRefresh, RefreshShares
 
 v1 = tf.compat.v1
 
@@ -41,6 +39,8 @@ class ClusterKfacOpt(KfacOptimizer):
             session.run(train_op)
     ```
     """
+
+    _refresh: ClusterRefresh
 
     def __init__(
         self,
@@ -68,15 +68,9 @@ class ClusterKfacOpt(KfacOptimizer):
         Raises:
           ValueError: A number is out of its range, or as in `KfacOptimizer`.
         """
-        check_number("invert_every", invert_every, ">= 1", lambda x: x >= 1)
-        check_period("cov_update_every", cov_update_every)
-        check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
-        super().__init__(cov_ema_decay=decay_per_update(cov_ema_decay, cov_update_every), **kwargs)
+        shares = RefreshShares(worker, invert_every, cov_update_every)
+        super().__init__(cov_ema_decay=cov_ema_decay, refresh=shares, **kwargs)
         self._worker = worker
-        self._cluster = ClusterRefresh(
-            self._step, self._estimator, worker, self.get_name(), invert_every, cov_update_every
-        )
-        self._refresh_by(self._cluster)
 
     @property
     def worker(self) -> WorkerRole:
@@ -86,12 +80,12 @@ class ClusterKfacOpt(KfacOptimizer):
     @property
     def sync_replicas(self) -> v1.train.SyncReplicasOptimizer:
         """The optimizer that aggregates the gradients of the workers."""
-        return self._cluster.sync
+        return self._refresh.sync
 
     @property
     def inverse_queue(self) -> OpQueue | None:
         """The updates of inverses that a dedicated worker runs one at a time; None on others."""
-        return self._cluster.inverse_queue
+        return self._refresh.inverse_queue
 
     def make_session_run_hook(
         self, is_chief: bool | None = None, num_tokens: int = -1
@@ -109,5 +103,5 @@ class ClusterKfacOpt(KfacOptimizer):
         """
         if self._worker.computes_gradients:
             chief = self._worker.is_chief if is_chief is None else is_chief
-            return self._cluster.sync.make_session_run_hook(chief, num_tokens)
+            return self._refresh.sync.make_session_run_hook(chief, num_tokens)
         return OpQueueHook(lambda: self.inverse_queue)

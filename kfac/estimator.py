@@ -33,7 +33,7 @@ from kfac.curvature.block_products import (
     join_blocks,
     split_into_blocks,
 )
-from kfac.curvature.estimation_modes import MODES
+from kfac.curvature.estimation_modes import MODES, mode_of
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
@@ -149,7 +149,7 @@ class FisherEstimator:
           ValueError: The estimation mode or placement strategy is unknown, or the batch size is
             missing.
         """
-        check_choice("estimation_mode", estimation_mode, MODES)
+        mode = mode_of(estimation_mode)
         check_choice("placement_strategy", placement_strategy, STRATEGIES)
         if compute_params_stats and batch_size is None:
             raise ValueError(
@@ -165,7 +165,7 @@ class FisherEstimator:
         self._cov_ema_decay = cov_ema_decay
         self._damping = damping
         self._collection = layer_collection
-        self._mode = MODES[estimation_mode]
+        self._mode = mode
         self._colocate = colocate_gradients_with_ops
         self._compute_params_stats = compute_params_stats
         self._batch_size = batch_size

@@ -16,11 +16,10 @@ from kfac._types import Graph, Operation, Parameters, Scalar, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.graph_search.auto_registration import AutoRegistration
-from kfac.graph_search.decision import Decision, decision_lines
 from kfac.loss_functions import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.registration import convolutions, dense_layers, losses, own_blocks
+from kfac.protocols import VARIABLE_NOTES
+from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
     APPROX_EKFAC_NAME,
@@ -38,6 +37,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.completeness import check_towers, check_uses, check_variables
+from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
 from kfac.registration.report import curvature_report
@@ -45,6 +45,9 @@ from kfac.registration.reuse import VARIABLE_SCOPE
 from kfac.registration.scope import RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
+
+if TYPE_CHECKING:
+    from kfac.graph_search.auto_registration import AutoRegistration
 
 v1 = tf.compat.v1
 
@@ -70,8 +73,6 @@ __all__ = [
     "graph_layer_collection",
     "set_default_layer_collection",
 ]
-
-_VARIABLE_NOTES = ("variable_notes",)  # The Estimator shows the notes of this collection.
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -106,8 +107,8 @@ def _of_losses(
 class LayerCollection:
     """The layers, parameters and losses of one model, over all its towers.
 
-    Methods that register a layer are functions of `kfac.registration.dense_layers` and
-    `kfac.registration.convolutions`; those that register a loss, of `kfac.registration.losses`.
+    Methods that register a layer are functions of `kfac.registration.dense_layers`, `scale_shift`
+    and `convolutions` beside it; those that register a loss, of `kfac.registration.losses`.
     These modules describe the arguments and errors that all of them have.
 
     Attributes:
@@ -131,9 +132,8 @@ class LayerCollection:
         self._scope = RegistrationScope(graph, name)
         self.layer_table = LayerTable(self._scope, config)
         self.loss_table = LossTable(self._scope)
-        self._auto_registration = AutoRegistration(self.layer_table, self.loss_table)
         collections_of_graph(self.graph).append(self)
-        self.graph.get_collection_ref(_VARIABLE_NOTES).append(self.describe)
+        self.graph.get_collection_ref(VARIABLE_NOTES).append(self.describe)
 
     @property
     def graph(self) -> Graph:
@@ -155,8 +155,8 @@ class LayerCollection:
     register_fully_connected = _of_layers(dense_layers.register_fully_connected)
     register_fully_connected_multi = _of_layers(dense_layers.register_fully_connected_multi)
     register_generic = _of_layers(dense_layers.register_generic)
-    register_scale_and_shift = _of_layers(dense_layers.register_scale_and_shift)
-    register_layer_norm = _of_layers(dense_layers.register_layer_norm)
+    register_scale_and_shift = _of_layers(scale_shift.register_scale_and_shift)
+    register_layer_norm = _of_layers(scale_shift.register_layer_norm)
     register_conv1d = _of_layers(convolutions.register_conv1d)
     register_conv2d = _of_layers(convolutions.register_conv2d)
     register_convolution = _of_layers(convolutions.register_convolution)
@@ -197,6 +197,13 @@ class LayerCollection:
             no layer and the number of examples is unknown. It is a ValueError, too.
         """
         return self._auto_registration.register(var_list, batch_size)
+
+    @functools.cached_property
+    def _auto_registration(self) -> "AutoRegistration":
+        """The graph scanner for this collection, loaded where it is used."""
+        from kfac.graph_search.auto_registration import AutoRegistration  # noqa: PLC0415
+
+        return AutoRegistration(self.layer_table, self.loss_table)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

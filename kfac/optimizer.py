@@ -1,8 +1,8 @@
 """The K-FAC optimizer: preconditioned gradients with momentum, and damping that may adapt.
 
-Puts the parts together and forwards calls: curvature is the estimator's, the step
-`kfac.update.step`'s, momentum and damping are its rules'. A policy of `kfac.update.refresh` says
-when the curvature is updated. This optimizer's leaves that to the user.
+Makes settings of its arguments, parts of the settings, each once, and forwards calls: curvature is
+the estimator's, the step `kfac.update.step`'s, momentum and damping are its rules'. A policy of
+`kfac.update.refresh` says when the curvature is updated. This optimizer's leaves that to the user.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671.
@@ -10,6 +10,7 @@ References:
   approximations", §5.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,25 +18,28 @@ import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number
+from kfac.curvature.estimation_modes import mode_of
 from kfac.curvature.faster_gradients import faster_gradients
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks
+from kfac.damping.adaptation import AdaptationSettings, DampingSettings, make_damping_rule
+from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import NAN, preconditioner_damping
+from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import make_fisher_estimator
 from kfac.fisher_factors.base import FisherFactor
 from kfac.layer_collection import LayerCollection
-from kfac.linalg import tensor_ops
+from kfac.linalg.damped_functions import INVERSE
+from kfac.linalg.vectors import Vector
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
-from kfac.schedules import called_once, current
+from kfac.schedules import called_once
 from kfac.state import initial_zeros
-from kfac.update.assembly import StepSettings, assemble_step
-from kfac.update.damping import NAN
-from kfac.update.damping_adaptation import AdaptationSettings
-from kfac.update.momentum import MOMENTUM_TYPES
+from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
-from kfac.update.preconditioner import check_gradients
+from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
-from kfac.update.refresh import RefreshByCaller, RefreshPolicy
-from kfac.update.training_loss import TrainingLoss
+from kfac.update.refresh import BY_CALLER, RefreshSettings
+from kfac.update.step import KfacStep, StepRules
 
 v1 = tf.compat.v1
 
@@ -108,6 +112,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         calibrate_damping: bool = False,
         rejection_rho_threshold: float | None = None,
         include_damping_in_qmodel_change: bool = False,
+        refresh: RefreshSettings = BY_CALLER,
     ) -> None:
         """Checks its arguments; makes no ops or variables.
 
@@ -164,6 +169,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           rejection_rho_threshold: A step that is judged below this ρ is taken back, if not None.
           include_damping_in_qmodel_change: Whether λ counts in the model's change that the loss is
             compared with, rather than `l2_reg` only. Of no effect with "adam".
+          refresh: When averages and inverses are updated. Given by subclasses; here the user does.
 
         Raises:
           ValueError: A number is out of its range, a choice is unknown, or arguments do not go
@@ -183,28 +189,52 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         super().__init__(1.0, name=name)
         self._var_list = var_list
         self._interval = damping_adaptation_interval
-        self._precon_damping_mult = called_once(precon_damping_mult)
+        self._from_identity = refresh.from_identity
         self._losses = TrainingLoss(
             loss, loss_fn, train_batch, prev_train_batch, use_passed_loss, layer_collection
         )
-        adaptation = AdaptationSettings(
-            immediately=update_damping_immediately,
-            is_chief=is_chief,
-            interval=damping_adaptation_interval,
-            decay=damping_adaptation_decay,
-            decrease_threshold=damping_decrease_rho_threshold,
-            increase_threshold=damping_increase_rho_threshold,
-            minimum=min_damping + l2_reg,
-            maximum=max_damping,
-            rejection_threshold=rejection_rho_threshold,
-            calibrate=calibrate_damping,
-            print_logs=print_logs,
+        momentum_settings = MomentumSettings(
+            momentum_type=momentum_type,
+            learning_rate=called_once(learning_rate),
+            momentum=called_once(momentum),
+            norm_constraint=called_once(norm_constraint),
+            update_rescale=called_once(qmodel_update_rescale),
+            weight_decay=called_once(weight_decay_coeff) if use_weight_decay else None,
+            dtype=tf.as_dtype(dtype),
         )
+        damping_settings = DampingSettings(
+            initial=called_once(damping),
+            adapts=adapt_damping,
+            adaptation=AdaptationSettings(
+                immediately=update_damping_immediately,
+                is_chief=is_chief,
+                interval=damping_adaptation_interval,
+                decay=damping_adaptation_decay,
+                decrease_threshold=damping_decrease_rho_threshold,
+                increase_threshold=damping_increase_rho_threshold,
+                minimum=min_damping + l2_reg,
+                maximum=max_damping,
+                rejection_threshold=rejection_rho_threshold,
+                calibrate=calibrate_damping,
+                print_logs=print_logs,
+            ),
+            dtype=dtype,
+        )
+        mat_type = mode_of(estimation_mode).mat_type
+        self._momentum_rule = make_momentum(
+            momentum_settings,
+            ExactCurvature(layer_collection, mat_type, batch_size, colocate_gradients_with_ops),
+        )
+        every_step = self._momentum_rule.knows_model_change
+        self._change = ModelChange(dtype, every_step) if adapt_damping or every_step else None
+        self._damping_rule = make_damping_rule(damping_settings, self._losses, self._change)
         self._estimator = make_fisher_estimator(
             placement_strategy,
             variables=var_list,
-            cov_ema_decay=called_once(cov_ema_decay),
-            damping=self._preconditioner_damping,
+            cov_ema_decay=called_once(refresh.decay_per_update(cov_ema_decay)),
+            damping=functools.partial(
+                preconditioner_damping, self._damping_rule, called_once(precon_damping_mult)
+            ),
             layer_collection=layer_collection,
             estimation_mode=estimation_mode,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
@@ -215,35 +245,18 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             inv_devices=inv_devices,
             trans_devices=trans_devices,
         )
-        mat_type = self._estimator.mat_type
-        settings = StepSettings(
-            damping=called_once(damping),
-            adapt_damping=adapt_damping,
-            adaptation=adaptation,
-            momentum_type=momentum_type,
-            momentum=MomentumSettings(
-                learning_rate=called_once(learning_rate),
-                momentum=called_once(momentum),
-                norm_constraint=called_once(norm_constraint),
-                update_rescale=called_once(qmodel_update_rescale),
-                weight_decay=called_once(weight_decay_coeff) if use_weight_decay else None,
-                curvature=ExactCurvature(
-                    layer_collection, mat_type, batch_size, colocate_gradients_with_ops
-                ),
-                dtype=tf.as_dtype(dtype),
-            ),
+        rules = StepRules(
+            momentum=self._momentum_rule,
+            damping=self._damping_rule,
+            change=self._change,
+            losses=self._losses,
             model_damping=None if include_damping_in_qmodel_change else l2_reg,
-            dtype=dtype,
+            from_identity=refresh.from_identity,
         )
-        self._damping_rule, self._momentum_rule, self._change, self._step = assemble_step(
-            name,
-            self._estimator,
-            self._losses,
-            settings,
-            self._make_velocities,
-            self._multiply_preconditioner,
+        self._step = KfacStep(
+            name, self._estimator, rules, self._make_velocities, self._precondition
         )
-        self._refresh_by(RefreshByCaller(self._step, self._estimator))
+        self._refresh = refresh.policy(self._step, self._estimator, name)
 
     def __str__(self) -> str:
         """Returns the sentence that Keras's error shows when a model is compiled with it."""
@@ -252,10 +265,6 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             "model's compile: call its minimize in a model_fn of an Estimator, with the layers "
             "registered in its layer_collection."
         )
-
-    def _refresh_by(self, policy: RefreshPolicy) -> None:
-        """Chooses the refresh policy; called by constructors, before any op is made."""
-        self._refresh = policy
 
     def minimize(
         self,
@@ -357,11 +366,19 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Returns:
           (product, variable) for the same variables, in the same order.
         """
-        return self._refresh.preconditioner.multiply_inverse(list(vecs_and_vars))
+        return self._estimator.multiply_function(
+            INVERSE, list(vecs_and_vars), from_identity=self._from_identity
+        )
 
     def _multiply_preconditioner(self, vecs_and_vars: GradsAndVars) -> GradsAndVars:
         """The same by its name in tensorflow/kfac, which a subclass may override instead."""
         return self.multiply_preconditioner(vecs_and_vars)
+
+    def _precondition(self, given: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
+        """Returns M⁻¹x for a vector x, by that of the two methods which a subclass overrides."""
+        has_old = type(self)._multiply_preconditioner is not KfacOptimizer._multiply_preconditioner
+        multiply = self._multiply_preconditioner if has_old else self.multiply_preconditioner
+        return in_order(multiply(list(zip(given, variables, strict=True))), variables)
 
     def maybe_pre_update_adapt_damping(self) -> Operation:
         """Returns the op that calibrates the damping, or adapts it by the step before.
@@ -400,11 +417,6 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
                 )
                 for v in variables
             ]
-
-    def _preconditioner_damping(self) -> Scalar:
-        """Returns the damping of M, now."""
-        damping, factor = self._damping_rule.read_for_inverses(), current(self._precon_damping_mult)
-        return tensor_ops.as_scalar(factor, tf.float64) * tensor_ops.as_scalar(damping, tf.float64)
 
     @property
     def learning_rate(self) -> Scalar:

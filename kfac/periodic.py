@@ -8,14 +8,14 @@ import warnings
 from typing import Any
 
 from kfac._types import Operation, Scalar
-from kfac.arguments import check_number
 from kfac.optimizer import KfacOptimizer
-from kfac.schedules import decay_per_update
 from kfac.update.periodic_refresh import PeriodicRefresh, RefreshPeriods
 
 
 class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
     """`KfacOptimizer` whose step first updates averages and inverses, when they are due."""
+
+    _refresh: PeriodicRefresh
 
     def __init__(
         self,
@@ -48,10 +48,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
             `KfacOptimizer`.
         """
         periods = RefreshPeriods(invert_every, cov_update_every, num_burnin_steps, spread_inverses)
-        check_number("cov_ema_decay", cov_ema_decay, "in [0, 1]", lambda x: 0 <= x <= 1)
-        super().__init__(cov_ema_decay=decay_per_update(cov_ema_decay, cov_update_every), **kwargs)
-        self._periodic = PeriodicRefresh(self._step, self._estimator, periods)
-        self._refresh_by(self._periodic)
+        super().__init__(cov_ema_decay=cov_ema_decay, refresh=periods, **kwargs)
         interval = self.damping_adaptation_interval
         if kwargs.get("adapt_damping") and periods.separates(interval):
             warnings.warn(
@@ -69,8 +66,8 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         has all their examples; gradients are for the caller to add up. Where no update of averages
         is due it does nothing. Must be called before `apply_gradients`.
         """
-        return self._periodic.accumulate_statistics()
+        return self._refresh.accumulate_statistics()
 
     def kfac_update_ops(self) -> Operation:
         """Returns an op that updates averages, then inverses, each when it is due."""
-        return self._periodic.update_op()
+        return self._refresh.update_op()

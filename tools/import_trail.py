@@ -2,11 +2,13 @@
 
     python tools/import_trail.py replicate.gradients.tower_optimizer kfac.optimizer
     python tools/import_trail.py --list kfac.optimizer
+    python tools/import_trail.py --loaded kfac.optimizer
     python tools/import_trail.py --rooms replicate
 
-The first form prints the number of modules and lines behind each module, the second lists them, and
-the third prints which folders and files of a package import which. Imports for type checkers only
-and imports inside of functions count, too.
+The first form prints the number of modules and lines behind each module, the second lists them, the
+third counts those that an import of the module itself asks for, and the fourth prints which folders
+and files of a package import which. Except with --loaded, imports for type checkers only and
+imports inside of functions count, too.
 """
 
 import argparse
@@ -28,13 +30,28 @@ def sources() -> dict[str, Path]:
     return found
 
 
-def imports(path: Path, known: Mapping[str, Path]) -> set[str]:
-    """Returns the modules that a file imports, of those that are known."""
-    return {name for name in _imported_names(path) if name in known}
+def imports(path: Path, known: Mapping[str, Path], loaded: bool = False) -> set[str]:
+    """Returns the modules that a file imports, of those that are known.
+
+    Args:
+      path: The file.
+      known: The file of each module.
+      loaded: True to leave out imports for type checkers and those inside of functions.
+    """
+    return {name for name in _imported_names(path, loaded) if name in known}
 
 
-def _imported_names(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def _statements(node: ast.AST, loaded: bool) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        is_later = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        for_types = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+        if not (loaded and (is_later or for_types)):
+            yield child
+            yield from _statements(child, loaded)
+
+
+def _imported_names(path: Path, loaded: bool) -> Iterator[str]:
+    for node in _statements(ast.parse(path.read_text()), loaded):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -72,13 +89,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("modules", nargs="+", help="modules, or packages with --rooms")
     parser.add_argument("--list", action="store_true", help="list the modules, too")
+    parser.add_argument("--loaded", action="store_true", help="count what is loaded only")
     parser.add_argument("--rooms", action="store_true", help="print a package's folders instead")
     options = parser.parse_args()
     known = sources()
     unknown = [module for module in options.modules if module not in known]
     if unknown:
         parser.error(f"no such module: {', '.join(unknown)}. Known packages: {', '.join(PACKAGES)}")
-    arrows = {name: imports(path, known) - {name} for name, path in known.items()}
+    arrows = {name: imports(path, known, options.loaded) - {name} for name, path in known.items()}
     if options.rooms:
         for package in options.modules:
             _print_rooms(package, rooms(package, arrows))

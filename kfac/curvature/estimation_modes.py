@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from kfac._types import Scalar, Tensor
+from kfac.arguments import check_choice
 from kfac.linalg.tensor_ops import as_scalar
 from kfac.loss_functions import LossFunction
 from kfac.registration.loss_table import LossEntry, RegisteredLosses
@@ -169,3 +170,16 @@ MODES: Mapping[str, EstimationMode] = types.MappingProxyType(
         "exact_GGN": EstimationMode(GGN, "sample", "sqrt", _exact(True)),
     }
 )
+
+
+def mode_of(name: str) -> EstimationMode:
+    """Returns an estimation mode.
+
+    Args:
+      name: A key of `MODES`.
+
+    Raises:
+      ValueError: It is none.
+    """
+    check_choice("estimation_mode", name, MODES)
+    return MODES[name]

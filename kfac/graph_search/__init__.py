@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 from kfac._types import Parameters, Scalar, Variable
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.graph_search.auto_registration import AutoRegistration
-from kfac.graph_search.decision import Decision
 from kfac.graph_search.filtering import (
     filter_grouped_variable_records,
     filter_subgraph_records,
@@ -24,6 +23,7 @@ from kfac.graph_search.records import (
 )
 from kfac.graph_search.registration import register_records
 from kfac.moved_names import finder
+from kfac.registration.decision import Decision
 
 __all__ = [
     "AmbiguousRegistrationError",

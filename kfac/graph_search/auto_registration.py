@@ -13,11 +13,11 @@ from absl import logging
 
 from kfac._types import Parameters, Scalar, Tensor, Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
-from kfac.graph_search.decision import Decision, warning_text
 from kfac.graph_search.layer_uses import Batch
 from kfac.graph_search.registration import register_plans
 from kfac.graph_search.scanner import plan_tower
 from kfac.graph_search.tower import Tower
+from kfac.registration.decision import Decision, warning_text
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossTable
 

@@ -33,8 +33,8 @@ from kfac.registration.convolutions import (
     register_convolution,
     register_depthwise_conv2d,
 )
-from kfac.registration.dense_layers import register_scale_and_shift
 from kfac.registration.layer_table import LayerTable
+from kfac.registration.scale_shift import register_scale_and_shift
 
 
 class HasLayers(Protocol):

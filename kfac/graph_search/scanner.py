@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from kfac._types import Parameters, Variable
 from kfac.fisher_blocks.base import as_tuple
-from kfac.graph_search.decision import Decision
 from kfac.graph_search.filtering import (
     check_disjoint,
     filter_grouped_variable_records,
@@ -32,6 +31,7 @@ from kfac.graph_search.records import (
 from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
+from kfac.registration.decision import Decision
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]
 """Parameters that form one layer, with its approximation; see `define_linked_parameters`."""

@@ -1,4 +1,4 @@
-"""Registration of layers without a geometry: dense, repeated, scale and shift, generic.
+"""Registration of layers without a geometry: dense, repeated, generic.
 
 One function per kind of layer, which `LayerCollection` has as a method. Each makes a block and adds
 it to a layer table. The formulas of blocks are in `kfac.fisher_blocks`. All functions have these
@@ -29,7 +29,6 @@ from kfac.fisher_blocks.dense import (
 from kfac.fisher_blocks.eigenbasis import FullyConnectedEKFACFB
 from kfac.fisher_blocks.generic import NaiveDiagonalFB, NaiveFullFB
 from kfac.fisher_blocks.multi import FullyConnectedMultiIndepFB, FullyConnectedSeriesFB
-from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
 from kfac.fisher_factors.uses import as_uses, count_uses
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
@@ -170,59 +169,6 @@ def register_generic(
         )
     block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(table, params)
     table.add(block, batch_size, (), reuse, math.inf)
-
-
-def register_scale_and_shift(
-    table: LayerTable,
-    params: Parameters,
-    inputs: Tensor,
-    outputs: Tensor,
-    approx: str | None = None,
-    reuse: bool | str = VARIABLE_SCOPE,
-) -> None:
-    """Registers y = x∘scale + shift, or one more tower of it.
-
-    Args:
-      table: The layer table; a `LayerCollection` passes its own.
-      params: Scale, or (scale, shift); each broadcasts to an example.
-      inputs: x [batch, ...].
-      outputs: y [batch, ...].
-      approx: "full" or "diagonal".
-      reuse: See the module.
-
-    Raises:
-      ValueError: See the module.
-    """
-    params = as_key(params)
-    chosen = table.resolve_approximation("scale_and_shift", approx, params)
-    block = (ScaleAndShiftFullFB if chosen == APPROX_FULL_NAME else ScaleAndShiftDiagonalFB)(
-        table, params
-    )
-    table.add(block, inputs, outputs, reuse)
-
-
-def register_layer_norm(
-    table: LayerTable,
-    params: Parameters,
-    normalized: Tensor,
-    outputs: Tensor,
-    approx: str | None = None,
-    reuse: bool | str = VARIABLE_SCOPE,
-) -> None:
-    """Registers scale and shift of a layer or batch normalization, or one more tower.
-
-    Args:
-      table: The layer table; a `LayerCollection` passes its own.
-      params: Scale, or (scale, shift).
-      normalized: [batch, ...], of zero mean and unit variance, before scale and shift.
-      outputs: [batch, ...], after scale and shift.
-      approx: "full" or "diagonal".
-      reuse: See the module.
-
-    Raises:
-      ValueError: See the module.
-    """
-    register_scale_and_shift(table, params, normalized, outputs, approx, reuse)
 
 
 def _resolve_dense(

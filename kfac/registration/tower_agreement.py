@@ -1,7 +1,7 @@
 """Checks that an optimizer got the losses and batches of exactly the registered towers.
 
 An optimizer or a layer collection that is made once per tower would train without an error, but its
-curvature or damping would ignore most of the batch. Called by `kfac.update.training_loss` when the
+curvature or damping would ignore most of the batch. Called by `kfac.damping.training_loss` when the
 step is built. The collection compares what towers register.
 """
 

@@ -5,7 +5,7 @@ it. `SyncReplicasOptimizer` aggregates the gradients of all; the chief then make
 worker hands over its gradients it does what its role asks for: it adds the statistics of its batch
 to sums, folds these into the averages, computes inverses. The chief computes the inverses that are
 missing, whoever owns them. Workers share variables, which are added to, and assigned as a whole, at
-once. Roles are `kfac.worker_roles`'.
+once. Roles are `kfac.scheduling.worker_roles`'.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
@@ -23,22 +23,58 @@ import numpy as np
 import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac.arguments import check_number, check_period
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops
 from kfac.linalg.vectors import entries
-from kfac.op_queue import OpQueue
 from kfac.placement import distinct
-from kfac.schedules import called_once, is_due
+from kfac.schedules import called_once, decay_per_update, is_due
+from kfac.scheduling.op_queue import OpQueue
+from kfac.scheduling.worker_roles import WorkerRole
 from kfac.state import ROOT, Addition, assign_all, make_variable, read
-from kfac.update.preconditioner import Preconditioner
-from kfac.update.refresh import RefreshPolicy
+from kfac.update.refresh import RefreshPolicy, RefreshSettings
 from kfac.update.step import KfacStep, StepConditions
-from kfac.worker_roles import WorkerRole
 
 v1 = tf.compat.v1
 
 _POLL_SECS = 0.05
 """Seconds between two looks of the chief at a condition that it waits for."""
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class RefreshShares(RefreshSettings):
+    """Settings of the cluster refresh policy.
+
+    Attributes:
+      worker: Role of this worker.
+      invert_every: Steps between two computations of an inverse, ≥ 1: an int, an int Tensor or
+        Variable [], or a function that returns one of these.
+      cov_update_every: Steps between two updates of the averages, ≥ 1.
+    """
+
+    from_identity = False
+
+    worker: WorkerRole
+    invert_every: Scalar
+    cov_update_every: int
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          ValueError: A number is out of its range.
+        """
+        check_number("invert_every", self.invert_every, ">= 1", lambda x: x >= 1)
+        check_period("cov_update_every", self.cov_update_every)
+
+    def decay_per_update(self, decay: Scalar) -> Scalar:
+        """Returns the weight of the past per update of averages, given that per step."""
+        return decay_per_update(decay, self.cov_update_every)
+
+    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> "ClusterRefresh":
+        """Returns the policy."""
+        return ClusterRefresh(step, estimator, name, self)
 
 
 @typing.final
@@ -52,35 +88,25 @@ class ClusterRefresh(RefreshPolicy):
     """
 
     def __init__(
-        self,
-        step: KfacStep,
-        estimator: FisherEstimator,
-        worker: WorkerRole,
-        name: str,
-        invert_every: Scalar,
-        cov_update_every: int,
+        self, step: KfacStep, estimator: FisherEstimator, name: str, shares: RefreshShares
     ) -> None:
         """Makes no ops or variables.
 
         Args:
           step: The step.
           estimator: The curvature.
-          worker: Role of this worker.
           name: Name of the optimizer whose step the chief makes.
-          invert_every: Steps between two computations of an inverse, ≥ 1: an int, an int Tensor or
-            Variable [], or a function that returns one of these.
-          cov_update_every: Steps between two updates of the averages, ≥ 1.
+          shares: Role of this worker, and when to update.
         """
         self._step = step
         self._estimator = estimator
-        super().__init__(Preconditioner(estimator, from_identity=False))
-        self._worker = worker
-        self._invert_every = called_once(invert_every)
-        self._cov_update_every = cov_update_every
+        self._worker = shares.worker
+        self._invert_every = called_once(shares.invert_every)
+        self._cov_update_every = shares.cov_update_every
         self.sync = v1.train.SyncReplicasOptimizer(
             _AggregatedStep(self._make_step, name),
-            replicas_to_aggregate=worker.replicas_to_aggregate,
-            total_num_replicas=worker.replicas_to_aggregate,
+            replicas_to_aggregate=self._worker.replicas_to_aggregate,
+            total_num_replicas=self._worker.replicas_to_aggregate,
         )
         self.inverse_queue: OpQueue | None = None
         self._invert_at: Variable = None
@@ -202,9 +228,7 @@ class ClusterRefresh(RefreshPolicy):
                 inverses = self._missing_inverses()
             # Summaries are written by another thread, which must not make the step, too.
             conditions = StepConditions(before=inverses, summaries_wait=False)
-            return self._step.apply(
-                grads_and_vars, conditions, self.preconditioner, global_step, name
-            )
+            return self._step.apply(grads_and_vars, conditions, global_step, name)
 
     def _missing_inverses(self) -> list[Operation]:
         """Returns ops after which all inverses are there, and none is older than two periods.

@@ -17,7 +17,7 @@ from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_period
 from kfac.estimator import FisherEstimator
 from kfac.placement import assign_by_cost
-from kfac.schedules import called_once, is_due
+from kfac.schedules import called_once, decay_per_update, is_due
 from kfac.state import (
     Assignment,
     assign_all,
@@ -26,16 +26,16 @@ from kfac.state import (
     make_counter,
     read,
 )
-from kfac.update.preconditioner import Preconditioner
-from kfac.update.refresh import RefreshPolicy
+from kfac.update.refresh import RefreshPolicy, RefreshSettings
 from kfac.update.step import KfacStep, StepConditions
 
 v1 = tf.compat.v1
 
 
+@typing.final
 @dataclasses.dataclass(frozen=True)
-class RefreshPeriods:
-    """Periods of a refresh policy.
+class RefreshPeriods(RefreshSettings):
+    """Settings of the periodic refresh policy.
 
     Attributes:
       invert_every: Steps between two computations of an inverse, ≥ 1: an int, an int Tensor or
@@ -44,6 +44,8 @@ class RefreshPeriods:
       num_burnin_steps: Number of runs at the beginning that only update the averages.
       spread_inverses: Whether each step computes some of the inverses, and not one step all.
     """
+
+    from_identity = False
 
     invert_every: Scalar
     cov_update_every: int
@@ -61,6 +63,15 @@ class RefreshPeriods:
         check_period("cov_update_every", self.cov_update_every)
         if self.num_burnin_steps != 0:
             check_period("num_burnin_steps", self.num_burnin_steps)
+
+    def decay_per_update(self, decay: Scalar) -> Scalar:
+        """Returns the weight of the past per update of averages, given that per step."""
+        return decay_per_update(decay, self.cov_update_every)
+
+    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> "PeriodicRefresh":
+        """Returns the policy."""
+        del name
+        return PeriodicRefresh(step, estimator, self)
 
     def separates(self, damping_interval: int) -> bool:
         """Returns whether inverses may miss a change of a damping that adapts so often.
@@ -112,7 +123,6 @@ class PeriodicRefresh(RefreshPolicy):
         """
         self._step = step
         self._estimator = estimator
-        super().__init__(Preconditioner(estimator, from_identity=False))
         self._periods = periods
         self._invert_every = called_once(periods.invert_every)
         self._burnin_counter: Variable = None
@@ -131,8 +141,8 @@ class PeriodicRefresh(RefreshPolicy):
             makes_step=updates.makes_step, before=[updates.inverses], beside=[updates.averages]
         )
         if not self._periods.num_burnin_steps:
-            return self._step.apply(pairs, conditions, self.preconditioner, global_step, name)
-        step = self._step.apply(pairs, conditions, self.preconditioner)
+            return self._step.apply(pairs, conditions, global_step, name)
+        step = self._step.apply(pairs, conditions)
         with v1.control_dependencies(conditions.before):
             return self._count_burnin(step, updates.makes_step, global_step, name)
 

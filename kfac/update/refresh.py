@@ -1,30 +1,24 @@
 """Refresh policies: when averages and inverses are updated, relative to the optimizer's steps.
 
-A policy builds the training op: the updates of the curvature that it wants, and the step. It gets
-the step and the estimator in its constructor. Here are the interface and the policy of an optimizer
-whose user updates the curvature. The others have a file each: `kfac.update.periodic_refresh`,
-`asynchronous_refresh` and `cluster_refresh`. Called by the optimizer.
+A policy builds the training op: the updates of the curvature that it wants, and the step. It is
+made of its settings, a frozen value that an optimizer is given, and of the step and the estimator.
+Here are the interfaces and the policy of an optimizer whose user updates the curvature. The others
+have a file each: `kfac.update.periodic_refresh`, `asynchronous_refresh` and `cluster_refresh`.
+Called by the optimizer.
 """
 
 import abc
+import dataclasses
 import typing
+from typing import ClassVar
 
-from kfac._types import GradsAndVars, Operation, Variable
+from kfac._types import GradsAndVars, Operation, Scalar, Variable
 from kfac.estimator import FisherEstimator
-from kfac.update.preconditioner import Preconditioner
 from kfac.update.step import KfacStep, StepConditions
 
 
 class RefreshPolicy(abc.ABC):
-    """Decides when the curvature is updated.
-
-    Attributes:
-      preconditioner: Multiplies by the inverse curvature, as steps of this policy do.
-    """
-
-    def __init__(self, preconditioner: Preconditioner) -> None:
-        """Keeps its argument."""
-        self.preconditioner = preconditioner
+    """Decides when the curvature is updated."""
 
     @property
     def variables(self) -> list[Variable]:
@@ -52,23 +46,64 @@ class RefreshPolicy(abc.ABC):
 
 @typing.final
 class RefreshByCaller(RefreshPolicy):
-    """Never updates the curvature. The optimizer's user runs the update ops.
+    """Never updates the curvature. The optimizer's user runs the update ops."""
 
-    A block that has no inverse yet counts as a damped identity matrix.
-    """
-
-    def __init__(self, step: KfacStep, estimator: FisherEstimator) -> None:
-        """Keeps its arguments.
+    def __init__(self, step: KfacStep) -> None:
+        """Keeps its argument.
 
         Args:
           step: The step.
-          estimator: The curvature.
         """
         self._step = step
-        super().__init__(Preconditioner(estimator, from_identity=True))
 
     def apply(
         self, pairs: GradsAndVars, global_step: Variable | None, name: str | None
     ) -> Operation:
         """Returns an op that makes one step, with the inverses as they are."""
-        return self._step.apply(pairs, StepConditions(), self.preconditioner, global_step, name)
+        return self._step.apply(pairs, StepConditions(), global_step, name)
+
+
+class RefreshSettings(abc.ABC):
+    """Settings of a refresh policy, of which an optimizer makes the policy. A frozen value.
+
+    Attributes:
+      from_identity: True if a block that has no inverse yet counts as a damped identity matrix,
+        false if products with its inverse are zero.
+    """
+
+    from_identity: ClassVar[bool]
+
+    def decay_per_update(self, decay: Scalar) -> Scalar:
+        """Returns the weight of the past per update of averages.
+
+        Args:
+          decay: The weight of the past that the optimizer was given.
+        """
+        return decay
+
+    @abc.abstractmethod
+    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> RefreshPolicy:
+        """Returns a new policy, which makes no ops or variables yet.
+
+        Args:
+          step: The step.
+          estimator: The curvature.
+          name: Name of the optimizer.
+        """
+
+
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class ByCaller(RefreshSettings):
+    """Settings of `RefreshByCaller`: there are none."""
+
+    from_identity = True
+
+    def policy(self, step: KfacStep, estimator: FisherEstimator, name: str) -> RefreshByCaller:
+        """Returns the policy."""
+        del estimator, name
+        return RefreshByCaller(step)
+
+
+BY_CALLER = ByCaller()
+"""Settings of an optimizer whose user updates the curvature."""

@@ -9,21 +9,22 @@ the optimizer's constructor, called by the policy.
 import functools
 import typing
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import DampingRule, StepPrediction
+from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops, vectors
+from kfac.linalg.damped_functions import ITSELF
 from kfac.linalg.vectors import Vector
 from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
 from kfac.update import health
-from kfac.update.damping import DampingRule, StepPrediction
-from kfac.update.model_change import ModelChange
 from kfac.update.momentum import Momentum, Step, StepInputs
-from kfac.update.preconditioner import MultiplyInverse, Preconditioner, preconditioned
-from kfac.update.training_loss import TrainingLoss
+from kfac.update.preconditioner import as_vectors
 
 v1 = tf.compat.v1
 
@@ -44,8 +45,12 @@ class StepConditions(NamedTuple):
     summaries_wait: bool = True
 
 
+Precondition: TypeAlias = Callable[[Sequence[Vector], Sequence[Variable]], list[Vector]]
+"""A function that returns M⁻¹x for a vector x, given x and all registered variables."""
+
+
 class StepRules(NamedTuple):
-    """Settings of a step: its rules for momentum and damping.
+    """Parts of a step: its rules for momentum and damping.
 
     Attributes:
       momentum: Turns preconditioned gradients into a step.
@@ -53,8 +58,8 @@ class StepRules(NamedTuple):
       change: Keeps Δq; None if it is never known.
       losses: The loss that is minimized.
       model_damping: λ', see `StepInputs.model_damping`; None means λ.
-      may_reject: Whether the damping rule may have a step taken back.
-      damping_reads_averages: Whether λ is calibrated, or adapted by products with M.
+      from_identity: True if a block that has no inverse yet counts as a damped identity matrix,
+        false if products with its inverse are zero.
     """
 
     momentum: Momentum
@@ -62,8 +67,13 @@ class StepRules(NamedTuple):
     change: ModelChange | None
     losses: TrainingLoss
     model_damping: Scalar | None
-    may_reject: bool
-    damping_reads_averages: bool
+    from_identity: bool
+
+    @property
+    def damping_reads_averages(self) -> bool:
+        """True if λ is calibrated, or adapts by products with M."""
+        by_products = self.momentum.multiplies_for_model
+        return self.damping.adapts and (self.damping.calibrates or by_products)
 
 
 class _Update(NamedTuple):
@@ -106,7 +116,7 @@ class KfacStep:
         estimator: FisherEstimator,
         rules: StepRules,
         make_velocities: Callable[[Sequence[Variable]], list[Variable]],
-        multiply_inverse: MultiplyInverse,
+        precondition: Precondition,
     ) -> None:
         """Makes no ops or variables.
 
@@ -115,13 +125,13 @@ class KfacStep:
           estimator: The curvature.
           rules: Momentum and damping.
           make_velocities: Returns the velocity of each of some variables; makes them once.
-          multiply_inverse: Multiplies vectors by the inverse curvature.
+          precondition: Multiplies vectors by the inverse curvature.
         """
         self._name = name
         self._estimator = estimator
         self._rules = rules
         self._make_velocities = make_velocities
-        self._multiply_inverse = multiply_inverse
+        self._precondition = precondition
         self._counters: dict[str, Variable] = {}
         self._before_step: Operation = None
 
@@ -184,7 +194,9 @@ class KfacStep:
                 with v1.device(CPU):
                     step = tf.where(makes_step, self.read_counter(), -1)
                 self._before_step = self._rules.damping.before_step(
-                    step, lambda: health.mean_curvature(self._estimator.blocks)
+                    step,
+                    lambda: health.mean_curvature(self._estimator.blocks),
+                    self._estimator.times.read,
                 )
         return self._before_step
 
@@ -192,7 +204,6 @@ class KfacStep:
         self,
         pairs: GradsAndVars,
         conditions: StepConditions,
-        preconditioner: Preconditioner,
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Operation:
@@ -201,7 +212,6 @@ class KfacStep:
         Args:
           pairs: (gradient, variable) for every registered variable.
           conditions: Operations that the step waits for, and whether it is made.
-          preconditioner: Makes vectors of gradients, and multiplies them by the curvature.
           global_step: Incremented by one after the step.
           name: Name of the returned op.
 
@@ -219,7 +229,7 @@ class KfacStep:
             known = [vectors.entries(gradient) for gradient, _ in pairs]
             start = self._estimator.times.begin("apply", after=[*known, *conditions.beside])
             with v1.name_scope(f"{self._name}/step"):
-                inputs = self._inputs(pairs, velocities, preconditioner)
+                inputs = self._inputs(pairs, velocities)
                 update = self._compute(inputs, velocities, conditions.makes_step, start)
             with v1.control_dependencies(conditions.beside):
                 self._summarize(conditions.summaries_wait)
@@ -229,10 +239,8 @@ class KfacStep:
     def _velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         return self._make_velocities(variables) if self._rules.momentum.keeps_velocities else []
 
-    def _inputs(
-        self, pairs: GradsAndVars, velocities: Sequence[Variable], preconditioner: Preconditioner
-    ) -> StepInputs:
-        gradients = preconditioner.as_vectors(pairs)
+    def _inputs(self, pairs: GradsAndVars, velocities: Sequence[Variable]) -> StepInputs:
+        gradients = as_vectors(self._estimator.blocks, pairs)
         variables = [variable for _, variable in pairs]
         dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
         damping = tensor_ops.as_scalar(self._rules.damping.read(), dtype)
@@ -241,15 +249,22 @@ class KfacStep:
             gradients=gradients,
             variables=variables,
             velocities=[read(velocity) for velocity in velocities],
-            precondition=functools.partial(
-                preconditioned, self._multiply_inverse, variables=variables
-            ),
-            multiply=functools.partial(preconditioner.multiply, variables=variables),
+            precondition=lambda given: self._precondition(given, variables),
+            multiply=lambda given: self._multiply(given, variables),
             damping=damping,
             model_damping=tensor_ops.as_scalar(
                 damping if model_damping is None else model_damping, dtype
             ),
         )
+
+    def _multiply(self, given: Sequence[Vector], variables: Sequence[Variable]) -> list[Vector]:
+        """Returns Mx for a vector x."""
+        products = self._estimator.multiply_function(
+            ITSELF,
+            list(zip(given, variables, strict=True)),
+            from_identity=self._rules.from_identity,
+        )
+        return [product for product, _ in products]
 
     def _compute(
         self,
@@ -274,7 +289,7 @@ class KfacStep:
                 velocities, step.velocities, inputs.velocities, strict=True
             )
         ]
-        may_reject, change = self._rules.may_reject, self._rules.change
+        may_reject, change = self._rules.damping.may_reject, self._rules.change
         model_change = change.known(step.model_change) if change else step.model_change
         prediction = self._rules.damping.predict(
             self.read_counter(), is_made, model_change, inputs.dtype
@@ -311,10 +326,10 @@ class KfacStep:
         """
         # As one, so that the ops that wait for them have one edge each and not hundreds.
         with v1.control_dependencies([group(*changed)]):
-            verdict = self._rules.damping.verdict(update.prediction)
+            verdict = self._rules.damping.verdict(update.prediction, self._estimator.times.read)
             state, taken_back = update.state, []
             rejected = tf.zeros([], tf.bool) if verdict.rejected is None else verdict.rejected
-            if self._rules.may_reject:
+            if self._rules.damping.may_reject:
                 state = _unless(rejected, state)
                 take_back = functools.partial(assign_all, update.before)
                 taken_back.append(run_if(rejected, take_back))

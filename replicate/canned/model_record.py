@@ -5,7 +5,7 @@ in each tower, before the optimizer is made. K-FAC registers layers and losses f
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from replicate._types import Tensor, Variable
 
@@ -50,3 +50,14 @@ class ModelRecord:
     variables: tuple[Variable, ...]
     loss_reduction: str
     head: str
+
+
+@runtime_checkable
+class RegistersModel(Protocol):
+    """A function that makes an optimizer, and is told about the model before."""
+
+    def register(self, model: ModelRecord) -> None:
+        """Takes the record of the model of the current tower; called in each tower."""
+
+    def __call__(self) -> Any:
+        """Returns the optimizer; called after `register`."""

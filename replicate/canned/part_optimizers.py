@@ -6,7 +6,7 @@ from typing import Any, final
 import tensorflow as tf
 
 from replicate._types import Nest
-from replicate.canned.model_record import ModelRecord
+from replicate.canned.model_record import ModelRecord, RegistersModel
 from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
 from replicate.canned.parts import PartLogits
 from replicate.saved.optional_state import allow_missing_state
@@ -55,9 +55,9 @@ class PartOptimizer:
         Raises:
           ValueError: The function makes no optimizer.
         """
-        register = getattr(self.given, "register", None)
-        if callable(register) and not isinstance(self.given, v1.train.Optimizer):
-            register(self._record(head, features, logits, part))
+        is_optimizer = isinstance(self.given, v1.train.Optimizer)
+        if isinstance(self.given, RegistersModel) and not is_optimizer:
+            self.given.register(self._record(head, features, logits, part))
         made = resolved_optimizer(self.given, self.learning_rate, self.owner, self.argument)
         allow_missing_state(made)
         return made

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from replicate._types import Variable
+from replicate.protocols import OPTIONAL_STATE, StateOwner
 
 v1 = tf.compat.v1
-
-_OPTIMIZERS = ("replicate", "optional_state")
-"""Key of the optimizers of a graph. Not a string: never exported."""
 
 
 class OptimizerState(NamedTuple):
@@ -36,7 +34,7 @@ def allow_missing_state(optimizer: v1.train.Optimizer) -> None:
       optimizer: An optimizer, before or after it makes its variables. Its `variables` method lists
         them.
     """
-    told = v1.get_collection_ref(_OPTIMIZERS)
+    told = v1.get_collection_ref(OPTIONAL_STATE)
     if not any(each is optimizer for each in told):
         told.append(optimizer)
 
@@ -46,7 +44,7 @@ def optional_states() -> list[OptimizerState]:
 
     Several wrappers of one optimizer share one state.
     """
-    optimizers: list[Any] = v1.get_collection(_OPTIMIZERS)
+    optimizers: list[StateOwner] = v1.get_collection(OPTIONAL_STATE)
     states: dict[frozenset[Any], OptimizerState] = {}
     for optimizer in optimizers:
         variables = list(optimizer.variables())

@@ -18,6 +18,7 @@ from model_deploy.devices import DevicePlan, completed
 from model_deploy.reduction import GradientReduction
 from replicate._types import Device, Gradient, Operation, Tensor, Variable
 from replicate.graph_ops.finite import Watched
+from replicate.protocols import PART_OF_LOSS
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
 
 v1 = tf.compat.v1
@@ -30,13 +31,6 @@ REDUCED_GRADIENTS = ("replicate", "reduced_gradients")
 """Key of the (gradient, variable) pairs of the whole batch, for all TowerOptimizers of a graph.
 
 Not a string, so that an exported MetaGraph does not contain the collection.
-"""
-
-
-PART_OF_LOSS = ("towers", "part_of_loss")
-"""Key of a function from the current tower's loss to its part of the whole batch's loss.
-
-K-FAC, which imports nothing from here, reads it in order to know the loss of the whole batch.
 """
 
 

@@ -235,7 +235,13 @@ def test_bad_periods(graph, argument, value):
 @pytest.mark.parametrize("decay", [-0.5, 1.5, float("nan")])
 def test_decay_is_checked_before_it_is_raised(graph, decay):
     with pytest.raises(ValueError, match=r"cov_ema_decay=.*in .0, 1."):
-        kfac.PeriodicInvCovUpdateKfacOpt(cov_update_every=2, cov_ema_decay=decay)
+        kfac.PeriodicInvCovUpdateKfacOpt(
+            learning_rate=0.1,
+            damping=0.1,
+            layer_collection=kfac.LayerCollection(),
+            cov_update_every=2,
+            cov_ema_decay=decay,
+        )
 
 
 def test_kinds_of_variables_train_alike(build_mlp, rows):

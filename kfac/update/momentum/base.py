@@ -91,6 +91,11 @@ class Momentum(abc.ABC):
         return False
 
     @property
+    def multiplies_for_model(self) -> bool:
+        """True if Δq takes a product with M, and so depends on the averages."""
+        return False
+
+    @property
     def variables(self) -> list[Variable]:
         """The rule's own state."""
         return []

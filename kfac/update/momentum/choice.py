@@ -3,8 +3,8 @@
 Called by the optimizer's constructor.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kfac._types import DType, Scalar
 from kfac.arguments import check_choice, check_excluded, check_number
@@ -15,52 +15,54 @@ from kfac.update.momentum.regular import RegularMomentum
 from kfac.update.quadratic_model import ExactCurvature
 
 
-class MomentumSettings(NamedTuple):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MomentumSettings:
     """The arguments of the optimizer that matter to its momentum rule.
 
     Attributes:
+      momentum_type: One of `MOMENTUM_TYPES`.
       learning_rate: α, or None where the model chooses it.
       momentum: β, or None.
       norm_constraint: c, or None.
       update_rescale: What the model's step is multiplied by, or None.
       weight_decay: Coefficient, or None.
-      curvature: The exact curvature.
       dtype: Of variables.
     """
 
+    momentum_type: str
     learning_rate: Scalar | None
     momentum: Scalar | None
     norm_constraint: Scalar | None
     update_rescale: Scalar | None
     weight_decay: Scalar | None
-    curvature: ExactCurvature
     dtype: DType
 
 
-def make_momentum(momentum_type: str, settings: MomentumSettings) -> Momentum:
+def make_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
     """Returns the momentum rule.
 
     Args:
-      momentum_type: One of `MOMENTUM_TYPES`.
-      settings: Its arguments.
+      settings: Its type and arguments.
+      curvature: The exact curvature of the batch, for a rule that chooses its step by it.
 
     Raises:
       ValueError: The type is unknown, a number is out of its range, or an argument does not go
         with the type.
     """
-    check_choice("momentum_type", momentum_type, MOMENTUM_TYPES)
+    check_choice("momentum_type", settings.momentum_type, MOMENTUM_TYPES)
     check_number("learning_rate", settings.learning_rate, "> 0", lambda x: x > 0)
     check_number("momentum", settings.momentum, ">= 0, or None", lambda x: x >= 0)
     check_number("norm_constraint", settings.norm_constraint, "> 0, or None", lambda x: x > 0)
     check_number("qmodel_update_rescale", settings.update_rescale, "> 0, or None", lambda x: x > 0)
-    return _RULES[momentum_type](momentum_type, settings)
+    return _RULES[settings.momentum_type](settings, curvature)
 
 
 def _given_rate(
     rule: Callable[[Scalar, Scalar | None, Scalar | None, Scalar | None], Momentum],
-) -> Callable[[str, MomentumSettings], Momentum]:
-    def make(momentum_type: str, settings: MomentumSettings) -> Momentum:
-        where = f"momentum_type={momentum_type!r}"
+) -> Callable[[MomentumSettings, ExactCurvature], Momentum]:
+    def make(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+        del curvature
+        where = f"momentum_type={settings.momentum_type!r}"
         if settings.learning_rate is None:
             raise ValueError(
                 f"Cannot set up K-FAC: learning_rate=None with {where}. Pass a number > 0, a "
@@ -79,8 +81,8 @@ def _given_rate(
     return make
 
 
-def _quadratic(momentum_type: str, settings: MomentumSettings) -> Momentum:
-    where = f"momentum_type={momentum_type!r}"
+def _quadratic(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
+    where = f"momentum_type={settings.momentum_type!r}"
     check_excluded(
         "learning_rate", settings.learning_rate, where, "the model chooses it: pass None"
     )
@@ -88,7 +90,7 @@ def _quadratic(momentum_type: str, settings: MomentumSettings) -> Momentum:
         "norm_constraint", settings.norm_constraint, where, "the model bounds the step: pass None"
     )
     return QuadraticModelMomentum(
-        settings.curvature,
+        curvature,
         settings.momentum,
         settings.update_rescale,
         settings.weight_decay,
@@ -96,23 +98,24 @@ def _quadratic(momentum_type: str, settings: MomentumSettings) -> Momentum:
     )
 
 
-def _chosen_momentum(momentum_type: str, settings: MomentumSettings) -> Momentum:
+def _chosen_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
     check_excluded(
         "momentum",
         settings.momentum,
-        f"momentum_type={momentum_type!r}",
+        f"momentum_type={settings.momentum_type!r}",
         "the model chooses it: pass None, or use 'qmodel_fixedmu'",
     )
-    return _quadratic(momentum_type, settings)
+    return _quadratic(settings, curvature)
 
 
-def _fixed_momentum(momentum_type: str, settings: MomentumSettings) -> Momentum:
+def _fixed_momentum(settings: MomentumSettings, curvature: ExactCurvature) -> Momentum:
     if settings.momentum is None:
+        where = f"momentum_type={settings.momentum_type!r}"
         raise ValueError(
-            f"Cannot set up K-FAC: momentum=None with momentum_type={momentum_type!r}. Pass a "
-            "number >= 0, a Tensor or a function, or use momentum_type='qmodel', which chooses it."
+            f"Cannot set up K-FAC: momentum=None with {where}. Pass a number >= 0, a Tensor or a "
+            "function, or use momentum_type='qmodel', which chooses it."
         )
-    return _quadratic(momentum_type, settings)
+    return _quadratic(settings, curvature)
 
 
 _RULES = {

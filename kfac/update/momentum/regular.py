@@ -14,6 +14,11 @@ from kfac.update.momentum.base import GivenRateMomentum, Step, StepInputs
 class RegularMomentum(GivenRateMomentum):
     """v ← βv + M⁻¹g, and the weights change by −αv."""
 
+    @property
+    def multiplies_for_model(self) -> bool:
+        """True: Δq takes the product Mu."""
+        return True
+
     def step(self, inputs: StepInputs) -> Step:
         """Computes a step; Δq = ½uᵀMu + g·u − ½(λ − λ')|u|² for u = −αv.
 

@@ -9,7 +9,7 @@ from kfac.graph_search.plans import (
     PlannedTensors,
     SinglePlan,
 )
-from kfac.registration.dense_layers import register_scale_and_shift
+from kfac.registration.scale_shift import register_scale_and_shift
 
 v1 = tf.compat.v1
 

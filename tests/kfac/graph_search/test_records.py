@@ -3,7 +3,6 @@
 import pytest
 import tensorflow as tf
 
-from kfac.graph_search.decision import Decision, decision_lines, warning_text
 from kfac.graph_search.records import (
     AmbiguousRegistrationError,
     MatchRecord,
@@ -13,6 +12,7 @@ from kfac.graph_search.records import (
     names_of,
     refs,
 )
+from kfac.registration.decision import Decision, decision_lines, warning_text
 
 v1 = tf.compat.v1
 

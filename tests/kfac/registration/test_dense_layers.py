@@ -126,13 +126,3 @@ def test_generic_diagonal(collection, weight):
     collection.register_generic(weight, 8, reuse=True)
     assert isinstance(only(collection), fisher_blocks.NaiveDiagonalFB)
     assert only(collection).inputs == (4, 8)
-
-
-@pytest.mark.parametrize("method", ["register_scale_and_shift", "register_layer_norm"])
-def test_scale_and_shift(collection, method):
-    scale, shift = v1.get_variable("scale", [3]), v1.get_variable("shift", [3])
-    getattr(collection, method)((scale, shift), *tensors([4, 3], [4, 3]))
-    assert isinstance(only(collection), fisher_blocks.ScaleAndShiftFullFB)
-    other = v1.get_variable("other", [3])
-    getattr(collection, method)(other, *tensors([4, 3], [4, 3]), approx="diagonal")
-    assert isinstance(collection.get_blocks()[1], fisher_blocks.ScaleAndShiftDiagonalFB)

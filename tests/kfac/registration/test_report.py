@@ -1,7 +1,7 @@
 import tensorflow as tf
 
 import kfac
-from kfac.graph_search.decision import Decision, decision_lines
+from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.report import curvature_report
 
 v1 = tf.compat.v1

@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from kfac.update.asynchronous_refresh import AsynchronousRefresh
+from kfac.update.asynchronous_refresh import RefreshThreads
 from kfac.update.step import StepConditions
 
 v1 = tf.compat.v1
@@ -30,12 +30,12 @@ class Curvature:
 
 def test_a_step_waits_for_no_update(graph):
     step = Step()
-    AsynchronousRefresh(step, Curvature(), "KFAC", None).apply([], None, None)
+    RefreshThreads(None).policy(step, Curvature(), "KFAC").apply([], None, None)
     assert step.conditions == StepConditions()
 
 
 def test_a_cycle_updates_averages_and_inverses_without_the_caller(graph, session):
-    policy = AsynchronousRefresh(Step(), curvature := Curvature(), "KFAC", 1)
+    policy = RefreshThreads(1).policy(Step(), curvature := Curvature(), "KFAC")
     with v1.control_dependencies([v1.placeholder(tf.float32, [])]):
         policy.apply([], None, None)
     session.run(v1.global_variables_initializer())
@@ -46,7 +46,7 @@ def test_a_cycle_updates_averages_and_inverses_without_the_caller(graph, session
 
 
 def test_nothing_starts_before_there_are_ops(session):
-    policy = AsynchronousRefresh(Step(), None, "KFAC", None)
+    policy = RefreshThreads(None).policy(Step(), None, "KFAC")
     with pytest.raises(ValueError, match="KFAC has no updates to run in the background: call"):
         policy.start(session)
     policy.check()

@@ -1,8 +1,8 @@
 import pytest
 import tensorflow as tf
 
-from kfac.update.cluster_refresh import ClusterRefresh
-from kfac.worker_roles import WorkerRole
+from kfac.scheduling.worker_roles import WorkerRole
+from kfac.update.cluster_refresh import RefreshShares
 
 v1 = tf.compat.v1
 
@@ -61,7 +61,7 @@ def build(graph):
     def build(*role, inverses=1):
         variable = v1.get_variable("w", initializer=tf.zeros([2]))
         step, curvature = Step(), Curvature(variable, inverses)
-        policy = ClusterRefresh(step, curvature, WorkerRole(*role), "KFAC", 10, 1)
+        policy = RefreshShares(WorkerRole(*role), 10, 1).policy(step, curvature, "KFAC")
         global_step = v1.train.get_or_create_global_step()
         policy.apply([(tf.ones([2]), variable)], global_step, None)
         return policy, step, curvature
@@ -87,7 +87,7 @@ def test_a_dedicated_worker_queues_the_factors_that_have_inverses(build, index, 
 
 
 def test_the_global_step_is_required(graph):
-    policy = ClusterRefresh(None, None, WorkerRole("shared", 1, 0), "KFAC", 10, 1)
+    policy = RefreshShares(WorkerRole("shared", 1, 0), 10, 1).policy(None, None, "KFAC")
     with pytest.raises(ValueError, match=r"global_step=None\. The workers tell by it"):
         policy.apply([], None, None)
     assert policy.variables == []

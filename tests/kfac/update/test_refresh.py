@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.update.refresh import RefreshPolicy
+from kfac.update.refresh import BY_CALLER, RefreshByCaller, RefreshPolicy, RefreshSettings
 
 v1 = tf.compat.v1
 
@@ -89,6 +89,38 @@ def test_optimizers_of_all_policies_are_kfac_optimizers(graph, kind):
     assert isinstance(optimizer, kfac.KfacOptimizer)
     assert isinstance(optimizer, v1.train.Optimizer)
     assert optimizer.variables() == []
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_an_optimizer_makes_no_other_policy_than_its_own(graph, kind, monkeypatch):
+    made = []
+    init = RefreshByCaller.__init__
+    monkeypatch.setattr(
+        RefreshByCaller, "__init__", lambda self, *args: made.append(init(self, *args))
+    )
+    kind(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
+    assert made == []
+    kfac.KfacOptimizer(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
+    assert len(made) == 1
+
+
+def test_a_policy_is_made_of_complete_parts_once(graph):
+    made = []
+
+    class Recorder(RefreshSettings):
+        from_identity = True
+
+        def policy(self, step, estimator, name):
+            step.make_variables()
+            made.append([variable.op.name for variable in step.variables])
+            return BY_CALLER.policy(step, estimator, name)
+
+    weight = v1.get_variable("weight", [2, 3])
+    layers = kfac.LayerCollection()
+    layers.register_fully_connected(weight, inputs := tf.ones([4, 2]), logits := inputs @ weight)
+    layers.register_squared_error_loss(logits)
+    kfac.KfacOptimizer(learning_rate=0.1, damping=0.1, layer_collection=layers, refresh=Recorder())
+    assert made == [[f"kfac/{name}" for name in ("counter", "skipped_steps", "rejected_steps")]]
 
 
 def test_a_subclass_may_override_both_halves_of_minimize(build_mlp, session, rows):

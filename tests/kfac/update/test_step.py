@@ -40,6 +40,32 @@ def assert_equal(one, other, atol=0.0):
         np.testing.assert_allclose(value, other[name], rtol=atol, atol=atol, err_msg=name)
 
 
+# Rules.
+
+
+@pytest.mark.parametrize(
+    ("adapt_damping", "calibrate", "momentum_type", "expected"),
+    [
+        (False, False, "regular", False),
+        (True, False, "adam", False),
+        (True, False, "regular", True),
+        (True, True, "adam", True),
+    ],
+)
+def test_damping_reads_averages_if_calibrated_or_adapted_by_products(
+    graph, adapt_damping, calibrate, momentum_type, expected
+):
+    optimizer = kfac.KfacOptimizer(
+        damping=0.3,
+        layer_collection=kfac.LayerCollection(),
+        adapt_damping=adapt_damping,
+        calibrate_damping=calibrate,
+        momentum_type=momentum_type,
+        **TYPES[momentum_type],
+    )
+    assert optimizer._step._rules.damping_reads_averages is expected
+
+
 # Towers.
 
 

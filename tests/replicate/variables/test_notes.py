@@ -1,14 +1,17 @@
 import tensorflow as tf
 
 import kfac
-from replicate.variables.notes import KEY, variable_notes
+from replicate.protocols import VARIABLE_NOTES
+from replicate.variables.notes import variable_notes
 
 v1 = tf.compat.v1
 
 
 def test_a_later_note_replaces_an_earlier_one(graph):
     assert variable_notes(graph) == {}
-    graph.get_collection_ref(KEY).extend([lambda: {"a": "1", "b": "2"}, lambda: {"b": "3"}])
+    graph.get_collection_ref(VARIABLE_NOTES).extend(
+        [lambda: {"a": "1", "b": "2"}, lambda: {"b": "3"}]
+    )
     assert variable_notes(graph) == {"a": "1", "b": "3"}
     assert list(v1.train.export_meta_graph(graph=graph).collection_def) == []
 

@@ -2,7 +2,7 @@
 
 Compares the change of the loss on the mini-batch of a step with that of the model. Where the model
 is good λ falls, where it is bad λ rises: the method of Levenberg and Marquardt. A step that made
-things worse can be taken back. The optimizer owns the weights, `kfac.update.training_loss` the
+things worse can be taken back. The optimizer owns the weights, `kfac.damping.training_loss` the
 losses. Called by the step.
 
 References:
@@ -11,17 +11,24 @@ References:
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.arguments import check_excluded, check_number, check_period
+from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import (
+    NAN,
+    DampingRule,
+    GivenDamping,
+    PhaseSeconds,
+    StepPrediction,
+    Verdict,
+)
+from kfac.damping.training_loss import TrainingLoss
 from kfac.linalg import tensor_ops
 from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
-from kfac.update.damping import NAN, DampingRule, GivenDamping, StepPrediction, Verdict
-from kfac.update.model_change import ModelChange
-from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
 
@@ -84,6 +91,23 @@ class AdaptationSettings:
             )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DampingSettings:
+    """Settings of the damping.
+
+    Attributes:
+      initial: λ, at first. A Variable that adapts is adapted itself.
+      adapts: Whether λ adapts.
+      adaptation: How it adapts.
+      dtype: Of the variables.
+    """
+
+    initial: Scalar
+    adapts: bool
+    adaptation: AdaptationSettings
+    dtype: DType
+
+
 def adapted_damping(
     damping: Tensor, loss_change: Tensor, model_change: Tensor, settings: AdaptationSettings
 ) -> Tensor:
@@ -135,32 +159,37 @@ class AdaptedDamping(DampingRule):
     """
 
     def __init__(
-        self,
-        initial: Scalar,
-        losses: TrainingLoss,
-        settings: AdaptationSettings,
-        dtype: DType,
-        change: ModelChange,
-        seconds: Callable[[], Mapping[str, Tensor]] = dict,
+        self, settings: DampingSettings, losses: TrainingLoss, change: ModelChange
     ) -> None:
         """Makes no variables yet.
 
         Args:
-          initial: λ at first. A Variable is adapted itself.
+          settings: λ at first, and how to adapt it.
           losses: The loss before and after a step.
-          settings: How to adapt.
-          dtype: Of the variables.
           change: Keeps Δq of the step that is judged last, or next.
-          seconds: Returns how long each phase of a step took; for the log.
         """
-        self._initial = initial
+        self._initial = settings.initial
         self._losses = losses
-        self._settings = settings
-        self._dtype = tf.as_dtype(dtype)
+        self._settings = settings.adaptation
+        self._dtype = tf.as_dtype(settings.dtype)
         self._change = change
-        self._seconds = seconds
         self._variables: tuple[Variable, ...] = ()
         self._before_judgement: Tensor | None = None
+
+    @property
+    def adapts(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def calibrates(self) -> bool:
+        """True if λ is relative to the mean eigenvalue of M − λI at the first step."""
+        return self._settings.calibrate
+
+    @property
+    def may_reject(self) -> bool:
+        """True if there is a ρ below which a step is taken back."""
+        return self._settings.rejection_threshold is not None
 
     def make_variables(self) -> None:
         """Makes the variables of λ, ρ and L(θ); all but λ are NaN at first."""
@@ -235,7 +264,9 @@ class AdaptedDamping(DampingRule):
                 "pass update_damping_immediately=False."
             )
 
-    def before_step(self, counter: Tensor, mean_curvature: Callable[[], Tensor]) -> Operation:
+    def before_step(
+        self, counter: Tensor, mean_curvature: Callable[[], Tensor], seconds: PhaseSeconds
+    ) -> Operation:
         """Returns an op that calibrates λ at the first step, or judges the step before.
 
         Each only where the settings say so.
@@ -243,6 +274,7 @@ class AdaptedDamping(DampingRule):
         Args:
           counter: int64 [], steps made so far.
           mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
+          seconds: Returns how long each phase of a step took; for the log.
         """
         state: list[Assignment] = []
         if self._settings.is_chief:
@@ -251,7 +283,7 @@ class AdaptedDamping(DampingRule):
                 damping = self._calibrated(damping, counter, mean_curvature)
             if not self._settings.immediately:
                 self._before_judgement = damping
-                damping, state = self._judge_last_step(damping, counter)
+                damping, state = self._judge_last_step(damping, counter, seconds)
             state.append(Assignment(self.damping, damping))
         return assign_all(state)
 
@@ -268,14 +300,16 @@ class AdaptedDamping(DampingRule):
             calibrated = within_limits(damping * mean, self._settings)
             return tf.where(tf.logical_and(is_first, usable), calibrated, damping)
 
-    def _judge_last_step(self, damping: Tensor, counter: Tensor) -> tuple[Tensor, list[Assignment]]:
+    def _judge_last_step(
+        self, damping: Tensor, counter: Tensor, seconds: PhaseSeconds
+    ) -> tuple[Tensor, list[Assignment]]:
         """Judges the step before, once: what was kept of it is then forgotten."""
         loss, model_change = read(self._prev_loss), read(self._change.variable)
         with v1.device(CPU):
             due = tf.logical_and(self._is_due(counter), tf.math.is_finite(loss))
         prediction = StepPrediction(due, loss, model_change)
         new_loss = value_if(due, lambda: self._losses.on_previous_batch(loss.dtype), loss)
-        damping, rho = self._judged(prediction, new_loss, damping)
+        damping, rho = self._judged(prediction, new_loss, damping, seconds)
         forgotten = tf.constant(NAN, loss.dtype)
         return damping, [_set_if(due, self.rho, rho), _set_if(due, self._prev_loss, forgotten)]
 
@@ -301,11 +335,12 @@ class AdaptedDamping(DampingRule):
             model_change=value_if(due, model_change, unknown),
         )
 
-    def verdict(self, prediction: StepPrediction | None) -> Verdict:
+    def verdict(self, prediction: StepPrediction | None, seconds: PhaseSeconds) -> Verdict:
         """Judges a step, after the active control dependencies, or keeps what is needed later.
 
         Args:
           prediction: What was known before the step.
+          seconds: As in `before_step`.
         """
         if prediction is None:
             return Verdict([], None)
@@ -317,7 +352,7 @@ class AdaptedDamping(DampingRule):
             lambda: self._losses.on_current_batch(prediction.loss.dtype),
             prediction.loss,
         )
-        damping, rho = self._judged(prediction, loss, self.read())
+        damping, rho = self._judged(prediction, loss, self.read(), seconds)
         state += [
             _set_if(prediction.due, self.damping, damping),
             _set_if(prediction.due, self.rho, rho),
@@ -334,7 +369,7 @@ class AdaptedDamping(DampingRule):
             return tf.equal(step % self._settings.interval, 0)
 
     def _judged(
-        self, prediction: StepPrediction, loss: Tensor, damping: Tensor
+        self, prediction: StepPrediction, loss: Tensor, damping: Tensor, seconds: PhaseSeconds
     ) -> tuple[Tensor, Tensor]:
         """Returns λ and ρ after a step with loss L(θ+δ); λ as it was if the step is not due."""
         with v1.device(CPU):
@@ -344,45 +379,37 @@ class AdaptedDamping(DampingRule):
             new = adapted_damping(wide, loss_change, prediction.model_change, self._settings)
             new = tf.where(prediction.due, new, wide)
             if self._settings.print_logs:
-                new = value_if(prediction.due, lambda: self._logged(new, rho), new)
+                new = value_if(prediction.due, lambda: _logged(new, rho, seconds), new)
             return tf.cast(new, damping.dtype), rho
-
-    def _logged(self, damping: Tensor, rho: Tensor) -> Tensor:
-        seconds = [word for phase, time in self._seconds().items() for word in (phase, time, "s")]
-        line = ("K-FAC: rho", rho, "damping", damping, *seconds)
-        with v1.control_dependencies([tf.print(*line, output_stream=v1.logging.info)]):
-            return tf.identity(damping)
 
 
 def make_damping_rule(
-    damping: Scalar,
-    adapt: bool,
-    losses: TrainingLoss,
-    settings: AdaptationSettings,
-    dtype: DType,
-    change: ModelChange | None,
-    seconds: Callable[[], Mapping[str, Tensor]],
+    settings: DampingSettings, losses: TrainingLoss, change: ModelChange | None
 ) -> DampingRule:
     """Returns the damping rule.
 
     Args:
-      damping: λ, at first.
-      adapt: Whether λ adapts.
+      settings: λ at first, and how to adapt it.
       losses: As in `AdaptedDamping`.
-      settings: As in `AdaptedDamping`.
-      dtype: As in `AdaptedDamping`.
       change: As in `AdaptedDamping`; needed only if λ adapts.
-      seconds: As in `AdaptedDamping`.
 
     Raises:
       ValueError: λ does not adapt, but a setting needs it to.
     """
-    if adapt and change is not None:
-        return AdaptedDamping(damping, losses, settings, dtype, change, seconds)
+    if settings.adapts and change is not None:
+        return AdaptedDamping(settings, losses, change)
     where, remedy = "adapt_damping=False", "it needs adapt_damping=True"
-    check_excluded("calibrate_damping", settings.calibrate or None, where, remedy)
-    check_excluded("rejection_rho_threshold", settings.rejection_threshold, where, remedy)
-    return GivenDamping(damping)
+    adaptation = settings.adaptation
+    check_excluded("calibrate_damping", adaptation.calibrate or None, where, remedy)
+    check_excluded("rejection_rho_threshold", adaptation.rejection_threshold, where, remedy)
+    return GivenDamping(settings.initial)
+
+
+def _logged(damping: Tensor, rho: Tensor, seconds: PhaseSeconds) -> Tensor:
+    times = [word for phase, time in seconds().items() for word in (phase, time, "s")]
+    line = ("K-FAC: rho", rho, "damping", damping, *times)
+    with v1.control_dependencies([tf.print(*line, output_stream=v1.logging.info)]):
+        return tf.identity(damping)
 
 
 def _set_if(condition: Tensor, variable: Variable, value: Tensor) -> Assignment:

@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.update.training_loss import PART_OF_LOSS, TrainingLoss
+from kfac.damping.training_loss import PART_OF_LOSS, TrainingLoss
 
 v1 = tf.compat.v1
 

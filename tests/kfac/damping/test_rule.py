@@ -2,8 +2,8 @@ import math
 
 import tensorflow as tf
 
+from kfac.damping.rule import GivenDamping
 from kfac.schedules import called_once
-from kfac.update.damping import GivenDamping
 
 v1 = tf.compat.v1
 
@@ -21,8 +21,8 @@ def test_given_damping_judges_nothing(graph, session):
     rule = GivenDamping(0.1)
     rule.make_variables()
     rule.check_variables([])
-    session.run(rule.before_step(tf.constant(0), lambda: None))
+    session.run(rule.before_step(tf.constant(0), lambda: None, dict))
     prediction = rule.predict(tf.constant(0), tf.constant(True), lambda: None, tf.float32)
     assert prediction is None
-    assert rule.verdict(prediction) == ([], None)
+    assert rule.verdict(prediction, dict) == ([], None)
     assert v1.global_variables() == rule.variables == []

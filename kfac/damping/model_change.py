@@ -11,13 +11,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
+from kfac.damping.rule import NAN, StepPrediction
+from kfac.protocols import OPTIONAL_STATE
 from kfac.state import CPU, Assignment, make_variable, read
-from kfac.update.damping import NAN, StepPrediction
 
 v1 = tf.compat.v1
-
-_OPTIONAL_STATE = ("replicate", "optional_state")
-"""Key of the collection of owners of variables that a checkpoint may lack; Estimators ask it."""
 
 
 class _ModelChangeState(NamedTuple):
@@ -57,7 +55,7 @@ class ModelChange:
         """Makes the variable, once."""
         if self._variable is None:
             self._variable = make_variable("qmodel_change", [], self._dtype, CPU, initial=NAN)
-            v1.add_to_collection(_OPTIONAL_STATE, _ModelChangeState(self._variable))
+            v1.add_to_collection(OPTIONAL_STATE, _ModelChangeState(self._variable))
 
     @property
     def variable(self) -> Variable:

@@ -13,17 +13,11 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.linalg.tensor_ops import add_in_order
+from kfac.protocols import PART_OF_LOSS
 from kfac.registration.loss_table import RegisteredLosses
 from kfac.registration.tower_agreement import check_batches, check_collection, check_losses
 
 v1 = tf.compat.v1
-
-PART_OF_LOSS = ("towers", "part_of_loss")
-"""Key of a graph's functions from the loss of a tower to its part of a sum over towers.
-
-Whoever weights the towers' gradients where they are applied keeps its function there while it
-builds a tower. Without one, losses are such parts already.
-"""
 
 
 class TowerBatch(NamedTuple):

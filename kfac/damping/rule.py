@@ -1,23 +1,27 @@
 """The damping λ, and what the optimizer asks of any rule for it.
 
 A rule says what λ is now, and may judge steps. Here is also the plain one, by which λ is what it is
-given as; the other is in `kfac.update.damping_adaptation`. Called by the optimizer.
+given as; the other is in `kfac.damping.adaptation`. Called by the optimizer.
 """
 
 import abc
 import typing
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
+from kfac.linalg import tensor_ops
 from kfac.schedules import current
 from kfac.state import Assignment, group
 
 v1 = tf.compat.v1
 
 NAN = float("nan")
+
+PhaseSeconds: TypeAlias = Callable[[], Mapping[str, Tensor]]
+"""A function that returns how long each phase of a step took when it last ran, in seconds."""
 
 
 class StepPrediction(NamedTuple):
@@ -60,6 +64,21 @@ class DampingRule(abc.ABC):
         """ρ of the last step that was judged; NaN if there is none."""
 
     @property
+    def adapts(self) -> bool:
+        """True if λ adapts, and so steps are judged."""
+        return False
+
+    @property
+    def calibrates(self) -> bool:
+        """True if λ is made relative to the mean curvature, and so depends on the averages."""
+        return False
+
+    @property
+    def may_reject(self) -> bool:
+        """True if a step may be taken back."""
+        return False
+
+    @property
     def variables(self) -> list[Variable]:
         """The rule's state."""
         return []
@@ -81,14 +100,17 @@ class DampingRule(abc.ABC):
         """Returns λ as inverses use it, after the active control dependencies."""
         return self.read()
 
-    def before_step(self, counter: Tensor, mean_curvature: Callable[[], Tensor]) -> Operation:
+    def before_step(
+        self, counter: Tensor, mean_curvature: Callable[[], Tensor], seconds: PhaseSeconds
+    ) -> Operation:
         """Returns an op that completes what the step before left open.
 
         Args:
           counter: int64 [], steps made so far.
           mean_curvature: Returns the mean eigenvalue of M − λI, shape [].
+          seconds: Returns how long each phase of a step took; for the log.
         """
-        del counter, mean_curvature
+        del counter, mean_curvature, seconds
         return group()
 
     def check_variables(self, variables: Sequence[Variable]) -> None:
@@ -113,9 +135,14 @@ class DampingRule(abc.ABC):
         del counter, accepted, model_change, dtype
         return None
 
-    def verdict(self, prediction: StepPrediction | None) -> Verdict:
-        """Judges a step, after the active control dependencies."""
-        del prediction
+    def verdict(self, prediction: StepPrediction | None, seconds: PhaseSeconds) -> Verdict:
+        """Judges a step, after the active control dependencies.
+
+        Args:
+          prediction: What was known before the step.
+          seconds: As in `before_step`.
+        """
+        del prediction, seconds
         return Verdict([], None)
 
 
@@ -139,3 +166,14 @@ class GivenDamping(DampingRule):
     def rho(self) -> float:
         """NaN: steps are not judged."""
         return NAN
+
+
+def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Tensor:
+    """Returns the damping of M now, float64 []: a multiple of λ.
+
+    Args:
+      rule: The rule for λ.
+      multiple: The factor.
+    """
+    damping, factor = rule.read_for_inverses(), current(multiple)
+    return tensor_ops.as_scalar(factor, tf.float64) * tensor_ops.as_scalar(damping, tf.float64)

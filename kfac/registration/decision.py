@@ -1,13 +1,13 @@
 """The scanner's decision about each parameter and its reason, as readable text.
 
-Called by the scanner and by the layer collection, for its report.
+Made by `kfac.graph_search`, and read by the layer collection for its report.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kfac._types import Parameters
-from kfac.graph_search.records import names_of
+from kfac.fisher_blocks.base import as_tuple
 
 
 class Decision(NamedTuple):
@@ -31,7 +31,7 @@ def decision_lines(decisions: Sequence[Decision]) -> list[str]:
     Args:
       decisions: Decisions of the scanner.
     """
-    return [f"{', '.join(names_of(d.params))}: {d.text}" for d in decisions]
+    return [f"{', '.join(v.op.name for v in as_tuple(d.params))}: {d.text}" for d in decisions]
 
 
 def warning_text(decisions: Sequence[Decision]) -> str | None:

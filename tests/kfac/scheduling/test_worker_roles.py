@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from kfac.worker_roles import WorkerRole
+from kfac.scheduling.worker_roles import WorkerRole
 
 
 def roles(strategy, count):

@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from kfac.batch_execute import batch_execute
+from kfac.scheduling.batch_execute import batch_execute
 from kfac.state import make_counter
 
 v1 = tf.compat.v1

@@ -1,9 +1,9 @@
 import numpy as np
 import tensorflow as tf
 
+from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import StepPrediction
 from kfac.state import assign_all
-from kfac.update.damping import StepPrediction
-from kfac.update.model_change import ModelChange
 from replicate.saved.optional_state import optional_states
 
 v1 = tf.compat.v1

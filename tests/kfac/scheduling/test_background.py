@@ -3,7 +3,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from kfac.background import BackgroundUpdates
+from kfac.scheduling.background import BackgroundUpdates
 
 v1 = tf.compat.v1
 

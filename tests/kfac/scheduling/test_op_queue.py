@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 import kfac
-from kfac.op_queue import OpQueue, OpQueueHook
+from kfac.scheduling.op_queue import OpQueue, OpQueueHook
 
 v1 = tf.compat.v1
 

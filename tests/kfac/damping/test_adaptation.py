@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 import kfac
+from kfac.damping import adaptation
+from kfac.damping.adaptation import AdaptationSettings, AdaptedDamping, DampingSettings
+from kfac.damping.model_change import ModelChange
+from kfac.damping.training_loss import TrainingLoss
 from kfac.state import assign_all, read
-from kfac.update import damping_adaptation
-from kfac.update.damping_adaptation import AdaptationSettings, AdaptedDamping
-from kfac.update.model_change import ModelChange
-from kfac.update.training_loss import TrainingLoss
 
 v1 = tf.compat.v1
 
@@ -35,6 +35,12 @@ def settings(**kwargs):
     return AdaptationSettings(**{**defaults, **kwargs})
 
 
+def damping_settings(initial, **kwargs):
+    return DampingSettings(
+        initial=initial, adapts=True, adaptation=settings(**kwargs), dtype="float32"
+    )
+
+
 @pytest.mark.parametrize(
     ("loss_change", "model_change", "expected"),
     [
@@ -54,14 +60,14 @@ def settings(**kwargs):
 )
 def test_rule(graph, session, loss_change, model_change, expected):
     changes = (tf.constant(loss_change), tf.constant(model_change))
-    new = damping_adaptation.adapted_damping(tf.constant(1.0), *changes, settings())
+    new = adaptation.adapted_damping(tf.constant(1.0), *changes, settings())
     assert session.run(new) == expected
 
 
 @pytest.mark.parametrize(("start", "expected"), [(0.02, 0.01), (30.0, 20.0), (0.08, 0.02)])
 def test_limits(graph, session, start, expected):
     sign = -1.0 if start < 1 else 1.0
-    new = damping_adaptation.adapted_damping(
+    new = adaptation.adapted_damping(
         tf.constant(start),
         tf.constant(sign),
         tf.constant(-1.0),
@@ -85,7 +91,7 @@ def test_limits(graph, session, start, expected):
 )
 def test_rejection(graph, session, loss_change, model_change, threshold, expected):
     changes = (tf.constant(loss_change), tf.constant(model_change))
-    assert session.run(damping_adaptation.is_rejected(*changes, threshold)) == expected
+    assert session.run(adaptation.is_rejected(*changes, threshold)) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,13 +135,12 @@ class Descent:
         )
         losses.collect(0.5 * self.c * tf.square(self.theta))
         self.kept = ModelChange("float32", every_step=False)
-        self.rule = AdaptedDamping(
-            initial, losses, settings(**kwargs), "float32", self.kept, seconds
-        )
+        self.rule = AdaptedDamping(damping_settings(initial, **kwargs), losses, self.kept)
         self.rule.check_variables([self.theta])
         self.rule.make_variables()
         self.kept.make_variables()
-        with v1.control_dependencies([self.rule.before_step(read(self.counter), mean)]):
+        before = self.rule.before_step(read(self.counter), mean, seconds)
+        with v1.control_dependencies([before]):
             prediction = self.rule.predict(
                 read(self.counter), tf.constant(accepted), lambda: self.change, tf.float32
             )
@@ -143,7 +148,7 @@ class Descent:
         with v1.control_dependencies(needed):
             step = v1.assign(self.theta, 0.5 * self.theta.read_value())
         with v1.control_dependencies([step.op if hasattr(step, "op") else step]):
-            verdict = self.rule.verdict(prediction)
+            verdict = self.rule.verdict(prediction, seconds)
             self.rejected = verdict.rejected
             change = self.kept.kept(tf.constant(True), prediction, lambda: None)
             count = v1.assign_add(self.counter, 1)
@@ -186,7 +191,7 @@ def test_at_the_next_step(graph, session):
 def test_a_step_is_judged_once(graph, session):
     """Its loss is forgotten then: a skipped step after it must not be taken for it."""
     descent = Descent(immediately=False, interval=1)
-    judge = descent.rule.before_step(read(descent.counter), lambda: tf.constant(3.0))
+    judge = descent.rule.before_step(read(descent.counter), lambda: tf.constant(3.0), dict)
     session.run(v1.global_variables_initializer())
     session.run(descent.train, {descent.change: -3.0})  # From 16 to 4, foretold too small.
     assert session.run(descent.rule.variables[2]) == 16.0
@@ -269,7 +274,7 @@ def test_reference_variables(graph):
         weight = v1.get_variable("weight", [])
 
     def make(**kwargs):
-        return AdaptedDamping(1.0, None, settings(**kwargs), "float32", None)
+        return AdaptedDamping(damping_settings(1.0, **kwargs), None, None)
 
     with pytest.raises(ValueError, match=r"weight are reference variables.*use_resource=True"):
         make().check_variables([weight])

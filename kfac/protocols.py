@@ -1,0 +1,134 @@
+"""Agreements between K-FAC and `replicate`, which do not import each other.
+
+They share keys of collections of a graph, and methods that one side calls if an object of the other
+has them. `replicate.protocols` and `replicate.canned.model_record` have the other half. A test
+compares both, and docs/explanations/protocols.md explains them.
+
+No key is a string, so that an exported MetaGraph does not contain the collections.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from kfac._types import Operation, Scalar, Tensor, Variable
+
+VARIABLE_NOTES = ("variable_notes",)
+"""Key of functions that describe how variables are preconditioned; the Estimator shows that."""
+
+OPTIONAL_STATE = ("replicate", "optional_state")
+"""Key of the owners of variables that a checkpoint may lack; the Estimator asks them."""
+
+PART_OF_LOSS = ("towers", "part_of_loss")
+"""Key of functions from the loss of a tower to its part of a sum over towers.
+
+Code that weights the towers' gradients where they are applied keeps its function there while it
+builds a tower. Without one, losses are such parts already.
+"""
+
+VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
+"""A function that returns a note by the name of a variable, without ":0"."""
+
+PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
+"""A function from the loss of the current tower, [], to its part of the batch's loss, []."""
+
+
+@runtime_checkable
+class StateOwner(Protocol):
+    """An owner of variables that a checkpoint may lack."""
+
+    def get_name(self) -> str:
+        """Returns the name of the owner, for messages."""
+
+    def variables(self) -> list[Variable]:
+        """Returns the variables that exist, once the graph is complete."""
+
+
+@runtime_checkable
+class AccumulatesStatistics(Protocol):
+    """An optimizer that needs more than gradients of each micro-batch."""
+
+    def accumulate_statistics(self) -> Operation:
+        """Returns an op that a wrapper runs for each micro-batch of an update."""
+
+
+class CannedLoss(Protocol):
+    """A loss of a canned model."""
+
+    @property
+    def kind(self) -> str:
+        """One of "multi_bernoulli", "categorical" and "squared_error"."""
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits [batch, ..., outputs]."""
+
+    @property
+    def weights(self) -> Tensor:
+        """A scalar if there are none, or [batch, ..., 1], or shaped as the logits."""
+
+    @property
+    def coefficient(self) -> Scalar:
+        """Factor of the negative log-likelihood in the mean loss."""
+
+    @property
+    def name(self) -> str | None:
+        """Name that tells several losses apart, or None."""
+
+
+class CannedLayer(Protocol):
+    """A layer of a canned model."""
+
+    @property
+    def kind(self) -> Literal["dense", "embedding"]:
+        """Kind of the layer."""
+
+    @property
+    def kernel(self) -> Variable:
+        """Variable [inputs, outputs]."""
+
+    @property
+    def bias(self) -> Variable | None:
+        """Variable [outputs], or None."""
+
+    @property
+    def inputs(self) -> Tensor:
+        """Inputs [batch, inputs], or ids [batch] of an embedding."""
+
+    @property
+    def outputs(self) -> Tensor:
+        """Outputs [batch, outputs], before the activation."""
+
+
+class CannedModel(Protocol):
+    """Record of a canned model, or of the part of it that one optimizer trains."""
+
+    @property
+    def losses(self) -> Sequence[CannedLoss] | None:
+        """Losses, or None if they are not known."""
+
+    @property
+    def layers(self) -> Sequence[CannedLayer]:
+        """Layers of which all inputs and outputs are known."""
+
+    @property
+    def variables(self) -> Sequence[Variable]:
+        """All variables to train."""
+
+    @property
+    def loss_reduction(self) -> str:
+        """Value of `tf.losses.Reduction` or `tf.compat.v1.losses.Reduction`."""
+
+    @property
+    def head(self) -> str:
+        """Name of the kind of head, for errors."""
+
+
+@runtime_checkable
+class RegistersModel(Protocol):
+    """A function that makes an optimizer, and is told about the model before."""
+
+    def register(self, model: CannedModel) -> None:
+        """Takes the record of the model of the current tower; called in each tower."""
+
+    def __call__(self) -> Any:
+        """Returns the optimizer; called after `register`."""

@@ -1,0 +1,74 @@
+"""The agreements between kfac and replicate, which do not import each other."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac import protocols as of_kfac
+from kfac.damping.model_change import ModelChange
+from replicate import protocols as of_replicate
+from replicate.canned import model_record
+from replicate.canned.heads.curvature import CurvatureLoss
+
+v1 = tf.compat.v1
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanations" / "protocols.md"
+KEYS = ("VARIABLE_NOTES", "OPTIONAL_STATE", "PART_OF_LOSS")
+
+
+def members(protocol):
+    return {name for name in vars(protocol) if not name.startswith("_") or name == "__call__"}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_both_sides_have_the_keys_of_the_page(name):
+    key = getattr(of_kfac, name)
+    assert key == getattr(of_replicate, name)
+    assert not isinstance(key, str)
+    assert str(key).replace("'", '"') in PAGE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (of_kfac.StateOwner, of_replicate.StateOwner),
+        (of_kfac.AccumulatesStatistics, of_replicate.AccumulatesStatistics),
+        (of_kfac.RegistersModel, model_record.RegistersModel),
+    ],
+)
+def test_both_sides_ask_for_the_same_methods(one, other):
+    assert members(one) == members(other) != set()
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (of_kfac.CannedModel, model_record.ModelRecord),
+        (of_kfac.CannedLayer, model_record.Layer),
+        (of_kfac.CannedLoss, CurvatureLoss),
+    ],
+)
+def test_records_of_canned_models_have_the_attributes_of_the_page(asked, given):
+    assert members(asked) == {field.name for field in dataclasses.fields(given)}
+    page = PAGE.read_text()
+    assert [name for name in members(asked) if f"`{name}`" not in page] == []
+
+
+def test_optimizers_keep_the_protocols(graph):
+    given = {"learning_rate": 0.1, "damping": 0.1, "layer_collection": kfac.LayerCollection()}
+    periodic = kfac.PeriodicInvCovUpdateKfacOpt(**given)
+    assert isinstance(periodic, of_replicate.AccumulatesStatistics)
+    assert not isinstance(kfac.KfacOptimizer(**given), of_replicate.AccumulatesStatistics)
+    assert isinstance(periodic, of_replicate.StateOwner)
+    assert isinstance(kfac.for_canned(0.1, 0.1), model_record.RegistersModel)
+    assert not isinstance(v1.train.AdamOptimizer, model_record.RegistersModel)
+
+
+def test_state_that_checkpoints_may_lack_has_an_owner(graph):
+    change = ModelChange("float32", every_step=True)
+    change.make_variables()
+    (owner,) = graph.get_collection(of_replicate.OPTIONAL_STATE)
+    assert isinstance(owner, of_replicate.StateOwner)
