@@ -56,7 +56,7 @@ class DampedFunction(abc.ABC):
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """Last part of the variable's name, such as "inverse" or "power_-0.5"."""
+        """Last part of the variable's name, such as "inverse" or `"power_-0.5"`."""
 
     def shape(self, size: int) -> tuple[int, int]:
         """Returns the shape of the kept matrix.
@@ -119,7 +119,7 @@ class Power(MatrixFunction):
 
     @property
     def name(self) -> str:
-        """Returns "inverse", or for another exponent such as -0.5 "power_-0.5"."""
+        """Returns "inverse", or for another exponent such as -0.5 `"power_-0.5"`."""
         return "inverse" if self.exponent == -1 else f"power_{self.exponent:g}"
 
     @property
