@@ -31,6 +31,7 @@ templates_path: list[str] = []
 html_theme = "furo"
 pygments_dark_style = "github-dark"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False

@@ -126,7 +126,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             with "qmodel".
           momentum_type: One of `MOMENTUM_TYPES`.
           use_weight_decay: Whether the weights decay, by α·weight_decay_coeff of them each step.
-          weight_decay_coeff: See there.
+          weight_decay_coeff: Share of a weight that decays in a step, over the learning rate.
           qmodel_update_rescale: Multiplies the step of the "qmodel" types; None means 1.
           norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
           name: Name of the velocities and name scope of ops.

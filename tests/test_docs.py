@@ -53,6 +53,37 @@ def test_links_lead_somewhere(page):
             assert not anchor or anchor in anchors(linked), link
 
 
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_texts_of_images_are_one_line(page):
+    """The site joins lines of such a text without a space."""
+    texts = re.findall(r"!\[([^\]]*)\]\(", page.read_text())
+    assert [text for text in texts if "\n" in text] == []
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_papers_on_arxiv_are_links(page):
+    text = re.sub(r"\[[^\]]*\]\(https://arxiv\.org/[^)]*\)", "", page.read_text())
+    assert re.findall(r"arXiv[:\s]\s*\d{4}\.\d{4,5}", text) == []
+
+
+NOT_FOR_USERS = (
+    r"constructor of the base class is not called",
+    r": See there\.",
+)
+
+
+@pytest.mark.parametrize("package", ["kfac", "model_deploy", "replicate"])
+def test_docstrings_speak_to_users(package):
+    sources = {path: path.read_text() for path in sorted((ROOT / package).rglob("*.py"))}
+    found = [
+        (str(path), words)
+        for path, text in sources.items()
+        for words in NOT_FOR_USERS
+        if re.search(words, text)
+    ]
+    assert found == []
+
+
 def load(path):
     """Imports a module of docs/ or tools/ from its file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -113,6 +144,11 @@ def test_a_name_that_is_not_defined_is_an_error():
         (
             "As in\n\n  ```\n  f(`x`)\n  ```\n\nwith `f`.",
             "As in\n\n  ::\n\n      f(`x`)\n\n\nwith ``f``.",
+        ),
+        (
+            "Ba et al., arXiv:1503.05671, §3, and arXiv\n1602.01407.",
+            "Ba et al., `arXiv:1503.05671 <https://arxiv.org/abs/1503.05671>`__, §3, and "
+            "`arXiv:1602.01407 <https://arxiv.org/abs/1602.01407>`__.",
         ),
     ],
 )

@@ -1,7 +1,8 @@
 """Docstrings for Sphinx: code in them is marked as in Markdown, and Sphinx reads reStructuredText.
 
 Single backticks become double ones, also before a letter, as in `Tensor`s. Fenced blocks become
-literal blocks. All else is as Google's style has it, which `sphinx.ext.napoleon` reads.
+literal blocks, and the numbers of papers on arXiv become links. All else is as Google's style has
+it, which `sphinx.ext.napoleon` reads.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
 
 CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)(\w?)")
 FENCE = re.compile(r"^( *)```\w*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+ARXIV = re.compile(r"\barXiv[:\s]\s*(\d{4}\.\d{4,5})\b")
 
 
 def with_code(text: str) -> str:
-    """Returns the text with code marked as in reStructuredText."""
-    return CODE.sub(lambda found: f"``{found[1]}``" + (found[2] and rf"\ {found[2]}"), text)
+    """Returns the text with code and papers marked as in reStructuredText."""
+    marked = CODE.sub(lambda found: f"``{found[1]}``" + (found[2] and rf"\ {found[2]}"), text)
+    return ARXIV.sub(r"`arXiv:\1 <https://arxiv.org/abs/\1>`__", marked)
 
 
 def translated(text: str) -> str:

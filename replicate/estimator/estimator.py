@@ -30,6 +30,7 @@ from replicate.estimator.exporting import export_graphs
 from replicate.estimator.held_model_dir import held_model_dir
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.graph_files import WrittenGraph
+from replicate.estimator.hooks.progress import show_start
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.input_batches import Inputs, build_inputs
 from replicate.estimator.keras_names import Scope, build_with_new_names
@@ -44,8 +45,9 @@ from replicate.estimator.predicting import (
 )
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
+from replicate.estimator.time_spent import TimeSpent
 from replicate.estimator.train_specs import checked_listeners
-from replicate.estimator.training import TrainingRun, TrainRequest, run_training
+from replicate.estimator.training import LABEL, TrainingRun, TrainRequest, run_training
 from replicate.estimator.warm_start import (
     WarmStartSettings,
     apply_warm_start,
@@ -97,6 +99,8 @@ class Estimator:
         self._config = _config_with_model_dir(config, model_dir)
         self._warm_start_settings = warm_start_settings(warm_start_from)
         self._has_warned = False
+        self._has_trained = False
+        self._clock = TimeSpent(self.model_dir)
         self._written = WrittenGraph()
         self._evaluation_events = EventFiles()
         self._start = StartHook(self._config, self._params)
@@ -185,7 +189,11 @@ class Estimator:
         _check_positive("steps", steps)
         _check_positive("max_steps", max_steps)
         request = TrainRequest(
-            checked_hooks("hooks", hooks), checked_listeners(saving_listeners), steps, max_steps
+            checked_hooks("hooks", hooks),
+            checked_listeners(saving_listeners),
+            steps,
+            max_steps,
+            shows_start=not self._has_trained,
         )
         training_end = None if self._config.is_chief else self.ending
         if self._config.is_chief:
@@ -198,9 +206,17 @@ class Estimator:
                 log.info("Not training: %s has %d steps already.", self.model_dir, max_steps)
             else:
                 run = TrainingRun(
-                    self._config, request, self._start, directory, training_end, self._written
+                    self._config,
+                    request,
+                    self._start,
+                    directory,
+                    training_end,
+                    self._written,
+                    self._clock,
                 )
-                self._train(input_fn, run)
+                self._has_trained = True
+                with self._clock.call() if self._config.is_chief else contextlib.nullcontext():
+                    self._train(input_fn, run)
         return self
 
     def evaluate(
@@ -232,11 +248,12 @@ class Estimator:
         _check_positive("steps", steps)
         hooks = checked_hooks("hooks", hooks)
         checkpoint = self._checkpoint_to_load(checkpoint_path)
-        with tf.Graph().as_default():
-            inputs, spec = self._build(ModeKeys.EVAL, input_fn)
-            self._start_warm(checkpoint)
-            results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
-        write_results(self.eval_dir(name), results, self._evaluation_events)
+        with self._clock.during_evaluation():
+            with tf.Graph().as_default():
+                inputs, spec = self._build(ModeKeys.EVAL, input_fn)
+                self._start_warm(checkpoint)
+                results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
+            write_results(self.eval_dir(name), results, self._evaluation_events)
         return results
 
     def predict(
@@ -425,6 +442,8 @@ class Estimator:
                 remove_unlisted(run.directory)
                 remove_remains(run.directory)
         with tf.Graph().as_default(), training_scope(self._config) as scope:
+            if run.request.shows_start:
+                show_start(LABEL, "building the model", self._config.progress)
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn, scope)
             self._start_warm(self.latest_checkpoint())
             self._warn_of_random_ops(spec)

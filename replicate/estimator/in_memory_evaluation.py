@@ -18,6 +18,7 @@ from replicate.estimator.checkpoints.reading import restore_variables
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.hooks.event_file import EventFiles
+from replicate.estimator.time_spent import TimeSpent
 from replicate.saved.checkpoint_names import saved_objects, saved_variables
 from replicate.spec import ModeKeys, checked_hooks
 
@@ -83,6 +84,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
         self._name = name
         self._every = every_n_iter
         self._events = EventFiles()
+        self._clock = TimeSpent(estimator.model_dir)
         self._variables: dict[str, Variable] = {}
         self._saver: Any = None
         self._saveables: frozenset[str] = frozenset()
@@ -115,6 +117,11 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
             self._evaluate(session)
 
     def _evaluate(self, session: v1.Session) -> None:
+        with self._clock.during_evaluation():
+            self._measure(session)
+
+    def _measure(self, session: v1.Session) -> None:
+        """Evaluates the values of a training session, and writes the results."""
         estimator = self._estimator
         config = estimator.config
         with tf.Graph().as_default(), tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ checkpoint again. It saves nothing.
 """
 
 import contextlib
+import os
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -35,6 +36,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         target: str = "",
         keeps_values: bool = True,
         load: Callable[[v1.Session], None] | None = None,
+        show_start: Callable[[str], None] | None = None,
     ):
         """Stores the parts of a session; makes none yet.
 
@@ -48,6 +50,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
           keeps_values: If True, variables on a server that are initialised already keep their
             values, because other processes continue to train them.
           load: Assigns values to variables after the initialisers ran; not called after a load.
+          show_start: Called with a text that says where the variables get their values from.
         """
         self._keeps_values = keeps_values
         self._target = target
@@ -58,6 +61,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         self._config = complete_config(session_config)
         self._position = position
         self._load = load
+        self._show_start = show_start
 
     def create_session(self) -> v1.Session:
         """Returns a session in which every variable, table and iterator has its state.
@@ -81,6 +85,12 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         scaffold = self._scaffold
         is_alive = self._is_alive(session)
         checkpoint = None if is_alive else self._find_checkpoint()
+        if self._show_start is not None and not is_alive:
+            self._show_start(
+                f"restoring {os.path.basename(checkpoint)}"
+                if checkpoint
+                else "initializing the variables"
+            )
         if is_alive:
             log.info("The variables have values: going on with them.")
         elif checkpoint is None:

@@ -32,6 +32,7 @@ from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
+from replicate.estimator.hooks.time_spent import TimeSpentHook
 from replicate.estimator.input_batches import Inputs, batch_size
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
@@ -39,10 +40,14 @@ from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.session_options import session_options
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.estimator.stop_conditions import StopConditions
+from replicate.estimator.time_spent import SAVING, TimeSpent
 from replicate.graph_ops.checks import user_errors
 from replicate.spec import EstimatorSpec
 
 v1 = tf.compat.v1
+
+LABEL = "train"
+"""First word of the progress of training."""
 
 STOP_GRACE_SECS = 5
 """Seconds that a session waits for its queue threads when it closes."""
@@ -58,12 +63,14 @@ class TrainRequest:
       steps: Steps to make from where the checkpoint is.
       max_steps: Global step to stop at. Without `steps` and `max_steps`, training ends with the
         input.
+      shows_start: True to show the tasks before the first step.
     """
 
     hooks: Sequence[Any] = ()
     listeners: Sequence[Any] = ()
     steps: int | None = None
     max_steps: int | None = None
+    shows_start: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +84,7 @@ class TrainingRun:
       directory: The model directory that this process may change; None if it may not.
       training_end: Tells a worker if the chief has ended training; None for the chief.
       written: The graph that runs before this one have written; None for no such runs.
+      clock: Tells apart what a call takes its time for; None for a new one.
     """
 
     config: RunConfig
@@ -85,6 +93,7 @@ class TrainingRun:
     directory: FencedModelDir | None = None
     training_end: TrainingEnd | None = None
     written: WrittenGraph | None = None
+    clock: TimeSpent | None = None
 
 
 def run_training(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
@@ -125,14 +134,16 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     """Trains, and writes checkpoints and event files."""
     config, request, scaffold = run.config, run.request, spec.scaffold
     saver = build_saver(scaffold, config)
-    creator = _chief_session_creator(scaffold, saver, inputs, config)
-    readings = StepReadings(spec.train_op, spec.loss)
+    readings = StepReadings(spec.train_op, spec.loss, batch=(inputs.features, inputs.labels))
     progress = _progress_hook(inputs, readings, config, request)
+    creator = _chief_session_creator(scaffold, saver, inputs, config, progress)
     writer = EventFile(str(config.model_dir))
     graph_files = _graph_files(inputs, saver, writer, run)
     profiles = _profile_hooks(readings, config)
+    clock = TimeSpent(str(config.model_dir)) if run.clock is None else run.clock
+    times = TimeSpentHook(clock, readings)
     with contextlib.ExitStack() as stack:
-        closables: tuple[Any, ...] = (writer, progress, *profiles)
+        closables: tuple[Any, ...] = (writer, progress, times, *profiles)
         for closable in closables:
             stack.callback(closable.close)
         interruption = stack.enter_context(interruptions())
@@ -142,6 +153,7 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             *conditions.wrap_user_hooks(
                 [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
             ),
+            times,
             *profiles,
             *_checks_of_step(request),
             StopHook(readings, request.steps, request.max_steps),
@@ -149,9 +161,9 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             progress,
             graph_files,
             *event_hooks(writer, scaffold, readings, config),
-            *_checkpoint_hooks(inputs, saver, graph_files, conditions, run),
+            *_checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock),
         ]
-        _run_loop(creator, hooks, conditions, inputs.position)
+        _run_loop(creator, hooks, conditions, progress, inputs.position)
     _raise_if_interrupted(interruption, config)
 
 
@@ -169,12 +181,16 @@ def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             run.start,
             progress,
         ]
-        _run_loop(creator, hooks, conditions)
+        _run_loop(creator, hooks, conditions, progress)
     _raise_if_interrupted(interruption, config)
 
 
 def _chief_session_creator(
-    scaffold: v1.train.Scaffold, saver: v1.train.Saver, inputs: Inputs, config: RunConfig
+    scaffold: v1.train.Scaffold,
+    saver: v1.train.Saver,
+    inputs: Inputs,
+    config: RunConfig,
+    progress: ProgressHook,
 ) -> RestoringSessionCreator:
     """Returns the creator of sessions that start at the newest checkpoint."""
     model_dir = str(config.model_dir)
@@ -186,6 +202,7 @@ def _chief_session_creator(
         inputs.position,
         config.master,
         keeps_values=bool(config.cluster.jobs),
+        show_start=progress.show_start,
     )
 
 
@@ -193,12 +210,13 @@ def _progress_hook(
     inputs: Inputs, readings: StepReadings, config: RunConfig, request: TrainRequest
 ) -> ProgressHook:
     return ProgressHook(
-        "train",
+        LABEL,
         readings,
         batch_size(inputs.features),
         last_step=request.max_steps,
         num_steps=request.steps,
         mode=config.progress,
+        shows_start=request.shows_start,
     )
 
 
@@ -242,6 +260,7 @@ def _checkpoint_hooks(
     graph_files: GraphFiles,
     conditions: StopConditions,
     run: TrainingRun,
+    clock: TimeSpent,
 ) -> list[CheckpointHook]:
     """Returns the hook that saves checkpoints, if the config asks for them."""
     if run.directory is None or not saves_checkpoints(run.config):
@@ -255,6 +274,7 @@ def _checkpoint_hooks(
         [FiniteVariablesListener(), *run.request.listeners],
         conditions.continues_input,
         graph_files,
+        lambda: clock.during(SAVING),
     )
     return [hook]
 
@@ -263,11 +283,16 @@ def _run_loop(
     creator: v1.train.SessionCreator,
     hooks: list[Any],
     conditions: StopConditions,
+    progress: ProgressHook,
     position: InputPosition | None = None,
 ) -> None:
     """Makes steps until a hook, the end of the input or a stop condition ends the run."""
     recovering = RecoveringSessionCreator(
-        creator, conditions.restarts, conditions.config, conditions.should_cancel_wait
+        creator,
+        conditions.restarts,
+        conditions.config,
+        conditions.should_cancel_wait,
+        progress.show_start,
     )
     loop = StepLoop(conditions.readings, [*hooks, conditions.watchdog], conditions.check_step)
     try:

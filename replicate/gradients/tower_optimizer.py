@@ -72,8 +72,6 @@ class TowerOptimizer(v1.train.Optimizer):
     ):
         """Wraps an optimizer.
 
-        The constructor of the base class is not called, because this optimizer has no state.
-
         Args:
           optimizer_or_optimizer_fn: An optimizer, or a function without arguments that makes one.
             The function is called at first use, once for all towers, outside of the towers' names
@@ -108,6 +106,7 @@ class TowerOptimizer(v1.train.Optimizer):
                 f"{loss_scale!r}."
             )
         _check_settings(accumulate_steps, clip_norm, pack_bytes, skip_nonfinite)
+        # The base class keeps state in its constructor, which this optimizer does without.
         self._optimizer = optimizer_or_optimizer_fn if is_optimizer else None
         self._optimizer_fn = optimizer_or_optimizer_fn
         self._accumulate_steps = accumulate_steps

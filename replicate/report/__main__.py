@@ -1,20 +1,22 @@
 """python -m replicate.report DIR writes DIR/report.html and DIR/report.md: the results of a run.
 
-The pages show loss and metrics by step, steps per second, results of evaluations, and the health of
-K-FAC if it trained. report.html is one file that needs no network; it also shows the model table,
-devices, environment and settings of the run. report.md has its pictures beside it.
+The pages show loss and metrics by step and by time, speed, what the time was spent on, results of
+evaluations, and the health of K-FAC if it trained. report.html is one file that needs no network;
+it also shows the model table, devices, environment and settings of the run. report.md has its
+pictures beside it.
 
-Several directories give one page that compares them: curves over each other, best results, settings
-that differ. It is comparison.html in the folder that holds them all, or else in the current one.
+Several directories give one page that compares them: curves over each other, times, best results,
+settings that differ. It is comparison.html in the folder that holds them all, or else in the
+current one.
 
 --open      opens the page in the browser
 --output=F  writes the HTML page to F
 
 Symbolic links that lead out of a model directory are neither read nor written to.
 
-Curves come from the event files in the directories, the rest from their config.json and run.json.
-TensorBoard, matplotlib and Jinja2 must be installed. Exit codes: 0 done; 2 there is nothing to
-report, or something is missing.
+Curves come from the event files in the directories, the rest from their config.json, run.json and
+time.json. TensorBoard, matplotlib and Jinja2 must be installed. Exit codes: 0 done; 2 there is
+nothing to report, or something is missing.
 """
 
 import importlib
@@ -32,6 +34,7 @@ from replicate.report.page import page
 from replicate.report.panels import kfac_panels, main_panels
 from replicate.report.pictures import draw
 from replicate.report.records import read_record
+from replicate.report.times import read_times
 
 _LIBRARIES = ("tensorboard", "matplotlib", "jinja2")
 _BAD_INPUT = 2
@@ -129,7 +132,7 @@ def _read(folder: Path, name: str) -> ReportedRun:
     runs = read_curves(folder)
     if not runs:
         raise ValueError(f"there are no event files with curves in {folder}: give a model_dir")
-    return ReportedRun(name, runs, read_record(folder))
+    return ReportedRun(name, runs, read_record(folder), read_times(folder))
 
 
 def _report(request: _Request) -> list[Path]:
@@ -146,10 +149,15 @@ def _report(request: _Request) -> list[Path]:
         if panels:
             draw(panels, _own(folder / name), f"{title}: {heading}")
             pictures[heading] = name
+        timed = [panel for panel in panels if panel.has_seconds]
+        if timed:
+            over_time, picture = f"{heading} by time", name.replace(".png", "_by_time.png")
+            draw(timed, _own(folder / picture), f"{title}: {over_time}", by_seconds=True)
+            pictures[over_time] = picture
     html = request.output or _own(folder / "report.html")
     markdown = _own(folder / "report.md")
     html.write_text(run_page(run), encoding="utf-8")
-    markdown.write_text(page(title, run.runs, pictures), encoding="utf-8")
+    markdown.write_text(page(title, run.runs, pictures, run.times), encoding="utf-8")
     return [html, markdown]
 
 

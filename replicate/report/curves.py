@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from replicate.links import leads_out
+from replicate.report.elapsed import elapsed
 
 TRAINING = "training"
 """Name of the run in the model directory itself; all other runs are evaluations."""
@@ -26,10 +27,12 @@ class Curve(NamedTuple):
     Attributes:
       steps: Global steps, ascending.
       values: One number for each step.
+      seconds: Seconds of training at each step; empty if they are not known.
     """
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
+    seconds: tuple[float, ...] = ()
 
 
 Runs = Mapping[str, Mapping[str, Curve]]
@@ -54,17 +57,27 @@ def read_curves(folder: Path) -> Runs:
     logging.getLogger("tensorboard").setLevel(logging.ERROR)
     folders = {TRAINING: folder} | {path.name: path for path in sorted(folder.glob("eval*/"))}
     runs = {}
+    clock = elapsed(folder) if not _leads_out(folder, folder) else None
     for run, run_folder in folders.items():
-        if any(leads_out(path, folder) for path in (run_folder, *run_folder.glob("*tfevents*"))):
+        if _leads_out(run_folder, folder):
             continue
         accumulator = reader.EventAccumulator(str(run_folder), size_guidance={"scalars": 0})
         events = _loaded(accumulator, run_folder)
         found = {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
         runs[run] = {
-            tag: Curve(tuple(p.step for p in points), tuple(p.value for p in points))
+            tag: Curve(
+                tuple(p.step for p in points),
+                tuple(p.value for p in points),
+                tuple(clock.at(p.wall_time) for p in points) if clock and clock.spans else (),
+            )
             for tag, points in found.items()
         }
     return {run: curves for run, curves in runs.items() if curves}
+
+
+def _leads_out(run_folder: Path, folder: Path) -> bool:
+    """Returns True if a run's folder or event file is a link out of the model directory."""
+    return any(leads_out(path, folder) for path in (run_folder, *run_folder.glob("*tfevents*")))
 
 
 def _loaded(accumulator: Any, folder: Path) -> Any:

@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 
 from replicate.report.best import best, direction
 from replicate.report.curves import TRAINING, Curve, Runs
+from replicate.report.kfac_health import kfac_health
 from replicate.report.panels import SPEED, comparison_panels, kfac_panels, label, main_panels
-from replicate.report.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, plot
+from replicate.report.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot, plot
 from replicate.report.records import RunRecord
+from replicate.report.ticks import duration
+from replicate.report.times import UNKNOWN, Times
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_ROWS = 10
@@ -33,11 +36,13 @@ class ReportedRun(NamedTuple):
       name: Name of the run on the page.
       runs: Its curves.
       record: Its settings, devices and variables.
+      times: Its total time, and what it was spent on.
     """
 
     name: str
     runs: Runs
     record: RunRecord
+    times: Times = UNKNOWN
 
 
 def run_page(run: ReportedRun) -> str:
@@ -45,16 +50,27 @@ def run_page(run: ReportedRun) -> str:
     panels = main_panels(run.runs, most=_MOST_PANELS)
     left_out = len(main_panels(run.runs, most=None)) - len(panels)
     evaluations = {name: curves for name, curves in run.runs.items() if name != TRAINING}
+    plots = [plot(panel) for panel in panels]
+    kfac_plots = [plot(panel) for panel in kfac_panels(run.runs)]
     return _render(
         "run.html",
         title=f"Report of {run.name}",
         facts=_facts(run),
-        plots=[plot(panel) for panel in panels],
-        kfac_plots=[plot(panel) for panel in kfac_panels(run.runs)],
+        times=run.times,
+        plots=plots,
+        kfac_plots=kfac_plots,
+        kfac_health=kfac_health(run.runs.get(TRAINING, {})),
+        has_seconds=_have_seconds([*plots, *kfac_plots]),
         num_undrawn=left_out,
         evaluations={label(name): _table(curves) for name, curves in evaluations.items()},
         best=[
-            (f"{label(name)} {tag}", _GOOD[direction(tag)], _text(found.value), f"{found.step:,}")
+            (
+                f"{label(name)} {tag}",
+                _GOOD[direction(tag)],
+                _text(found.value),
+                f"{found.step:,}",
+                _time_at(curves[tag], found.step),
+            )
             for name, curves in evaluations.items()
             for tag in _in_order(curves)
             if (found := best(tag, curves[tag]))
@@ -70,17 +86,32 @@ def comparison_page(runs: Sequence[ReportedRun]) -> str:
     """Returns the page that compares several runs."""
     panels = comparison_panels({run.name: run.runs for run in runs})
     shown = panels[:_MOST_PANELS]
+    plots = [plot(panel) for panel in shown]
     return _render(
         "comparison.html",
         title=f"Comparison of {len(runs)} runs",
         names=[run.name for run in runs],
         facts=_rows_of_facts(runs),
-        plots=[plot(panel) for panel in shown],
+        spent=_rows_of_times(runs),
+        plots=plots,
+        has_seconds=_have_seconds(plots),
         num_undrawn=len(panels) - len(shown),
         best=_best_rows(runs),
         differences=_differences(runs),
         notes=[f"{run.name}: {note}" for run in runs for note in run.record.notes],
     )
+
+
+def _have_seconds(plots: Sequence[Plot]) -> bool:
+    """Returns True if a picture can be shown by seconds."""
+    return any(each.by_seconds is not None for each in plots)
+
+
+def _time_at(curve: Curve, step: int) -> str:
+    """Returns the text of the time of training at a step; "" if it is not known."""
+    if not curve.seconds:
+        return ""
+    return duration(curve.seconds[curve.steps.index(step)])
 
 
 def _render(name: str, **values: Any) -> str:
@@ -116,6 +147,7 @@ def _facts(run: ReportedRun) -> dict[str, str]:
     speeds = [v for v in training.get(SPEED, Curve((), ())).values if math.isfinite(v)]
     if speeds:
         facts["steps per second"] = _text(statistics.median(speeds))
+    facts |= run.times.facts() or _time_of_curves(runs)
     if record.num_towers:
         facts["towers"] = str(record.num_towers)
     if record.variables:
@@ -123,6 +155,24 @@ def _facts(run: ReportedRun) -> dict[str, str]:
     if record.started:
         facts["started (UTC)"] = re.sub(r"T(\d\d:\d\d):\d\dZ", r" \1", record.started)
     return facts
+
+
+def _time_of_curves(runs: Runs) -> dict[str, str]:
+    """Returns the time of training that the curves cover, for a run without a time.json."""
+    ends = [
+        curve.seconds[-1] for curves in runs.values() for curve in curves.values() if curve.seconds
+    ]
+    return {"time of training": duration(max(ends))} if ends else {}
+
+
+def _rows_of_times(runs: Sequence[ReportedRun]) -> list[tuple[str, list[str]]]:
+    """Returns a row for each kind of time, with its seconds and its share for each run."""
+    found = [
+        {kind: f"{text} ({share:.0f} %)" for kind, text, share in run.times.shares()}
+        for run in runs
+    ]
+    kinds = dict.fromkeys(kind for shares in found for kind in shares)
+    return [(kind, [shares.get(kind, "–") for shares in found]) for kind in kinds]
 
 
 def _rows_of_facts(runs: Sequence[ReportedRun]) -> list[tuple[str, list[str]]]:
@@ -179,10 +229,15 @@ def _best_rows(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
                 "metric": f"{label(name)} {tag}",
                 "good": _GOOD[side],
                 "cells": [
-                    (_text(result.value), f"{result.step:,}", result.value == winner)
+                    (
+                        _text(result.value),
+                        f"{result.step:,}",
+                        _time_at(run.runs[name][tag], result.step),
+                        result.value == winner,
+                    )
                     if result
-                    else ("–", "", False)
-                    for result in found
+                    else ("–", "", "", False)
+                    for run, result in zip(runs, found, strict=True)
                 ],
             }
         )

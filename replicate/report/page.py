@@ -6,26 +6,30 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from replicate.report.curves import TRAINING, Curve, Runs
+from replicate.report.kfac_health import kfac_health
 from replicate.report.panels import COUNTERS, KFAC, SPEED, label
+from replicate.report.times import UNKNOWN, Times
 
 _MOST_ROWS = 10
 _LINKS = re.compile(r"[\\|\[\]]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 """Characters that get a backslash: it and those that end a cell or belong to a link."""
 
 
-def page(title: str, runs: Runs, pictures: Mapping[str, str]) -> str:
+def page(title: str, runs: Runs, pictures: Mapping[str, str], times: Times = UNKNOWN) -> str:
     """Returns the report as Markdown text.
 
     Args:
       title: Title of the page.
       runs: Curves of at least one run.
       pictures: File name of each picture by heading: "Curves", "K-FAC".
+      times: Total time, and what it was spent on.
     """
     training = runs.get(TRAINING, {})
-    lines = [f"# {_escaped(title)}", "", *_summary(runs)]
+    lines = [f"# {_escaped(title)}", "", *_summary(runs, times)]
     for heading, picture in pictures.items():
         lines += ["", f"## {heading}", "", f"![{heading}]({picture})"]
         if heading == "K-FAC":
+            lines += ["", *(f"- {_escaped(sentence)}" for sentence in kfac_health(training))]
             lines += ["", *_kfac(training)]
     for run, curves in runs.items():
         if run != TRAINING:
@@ -33,8 +37,8 @@ def page(title: str, runs: Runs, pictures: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _summary(runs: Runs) -> Iterator[str]:
-    """Yields a table about the whole run: last step, last loss, and speed."""
+def _summary(runs: Runs, times: Times) -> Iterator[str]:
+    """Yields a table about the whole run: last step, last loss, speed and times."""
     last = max(curve.steps[-1] for curves in runs.values() for curve in curves.values())
     yield from _table(["", ""], [["last step", f"{last:,}"]])
     training = runs.get(TRAINING, {})
@@ -45,6 +49,9 @@ def _summary(runs: Runs) -> Iterator[str]:
         speeds = training[SPEED].values
         span = f"{_number(min(speeds))} to {_number(max(speeds))}"
         yield _row(["steps per second", f"{_number(statistics.median(speeds))} (median; {span})"])
+    yield from (_row([name, text]) for name, text in times.facts().items())
+    for kind, text, share in times.shares():
+        yield _row([f"time: {kind}", f"{text} ({share:.0f} %)"])
 
 
 def _evaluation(curves: Mapping[str, Curve]) -> Iterator[str]:

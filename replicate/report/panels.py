@@ -43,6 +43,11 @@ class Panel(NamedTuple):
     curves: Mapping[str, Curve]
     is_log: bool = False
 
+    @property
+    def has_seconds(self) -> bool:
+        """True if the time of every point is known."""
+        return all(len(curve.seconds) == len(curve.steps) for curve in self.curves.values())
+
 
 def label(run: str) -> str:
     """Returns the label of a run: "test" for "eval_test"."""

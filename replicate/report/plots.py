@@ -12,7 +12,7 @@ from typing import NamedTuple
 from replicate.report.curves import Curve
 from replicate.report.panels import BATCH, Panel
 from replicate.report.thinning import thinned
-from replicate.report.ticks import linear_ticks, log_ticks, short
+from replicate.report.ticks import duration, linear_ticks, log_ticks, short, time_ticks
 
 WIDTH, HEIGHT = 360, 220
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 8, 24
@@ -55,10 +55,11 @@ class Plot(NamedTuple):
     Attributes:
       title: Title above the picture.
       series: The curves.
-      x_ticks: Ticks of the steps.
+      x_ticks: Ticks of the steps, or of the times.
       y_ticks: Ticks of the values.
       notes: Sentences about points and curves that are not drawn.
       is_empty: True if no point can be drawn.
+      by_seconds: The same curves over the seconds of training; None if these are not known.
     """
 
     title: str
@@ -67,6 +68,27 @@ class Plot(NamedTuple):
     y_ticks: list[Tick]
     notes: list[str]
     is_empty: bool
+    by_seconds: "Plot | None" = None
+
+
+class _Across(NamedTuple):
+    """Numbers along the horizontal axis.
+
+    Attributes:
+      ticks: Returns at most so many round numbers between two others.
+      tick_text: Returns the text of a tick.
+      place_text: Returns the words that tell the place of a point.
+    """
+
+    ticks: Callable[[float, float, int], list[float]]
+    tick_text: Callable[[float], str]
+    place_text: Callable[[float], str]
+
+
+_STEPS = _Across(
+    lambda low, high, most: linear_ticks(low, high, most, True), short, lambda x: f"at step {x:,}"
+)
+_SECONDS = _Across(time_ticks, duration, lambda x: f"after {duration(x)}")
 
 
 class _Axis(NamedTuple):
@@ -85,7 +107,15 @@ class _Axis(NamedTuple):
 
 
 def plot(panel: Panel) -> Plot:
-    """Returns the picture of a panel."""
+    """Returns the picture of a panel, by steps and by seconds."""
+    by_steps = _plot(panel, _STEPS)
+    if by_steps.is_empty or not panel.has_seconds:
+        return by_steps
+    timed = {name: Curve(c.seconds, c.values) for name, c in panel.curves.items()}  # type: ignore[arg-type]
+    return by_steps._replace(by_seconds=_plot(panel._replace(curves=timed), _SECONDS))
+
+
+def _plot(panel: Panel, across: _Across) -> Plot:
     shown = dict(list(panel.curves.items())[:_MOST_CURVES])
     is_log = panel.is_log and any(v > 0 for c in shown.values() for v in c.values if _is_finite(v))
     curves = {name: _drawable(curve, is_log) for name, curve in shown.items()}
@@ -105,10 +135,13 @@ def plot(panel: Panel) -> Plot:
     return Plot(
         panel.title,
         [
-            _series(style, name, curve, x_axis, y_axis)
+            _series(style, name, curve, x_axis, y_axis, across.place_text)
             for style, (name, curve) in zip(_styles(curves), curves.items(), strict=True)
         ],
-        [Tick(x_axis.place(t), short(t)) for t in linear_ticks(x_axis.low, x_axis.high, 5, True)],
+        [
+            Tick(x_axis.place(t), across.tick_text(t))
+            for t in across.ticks(x_axis.low, x_axis.high, 5)
+        ],
         [Tick(y_axis.place(t), short(t)) for t in y_ticks],
         notes,
         False,
@@ -171,7 +204,14 @@ def _styles(curves: Iterable[str]) -> Iterator[str]:
         yield "batch" if name == BATCH else f"s{number % NUM_COLORS} d{number // NUM_COLORS}"
 
 
-def _series(style: str, name: str, curve: Curve, x_axis: _Axis, y_axis: _Axis) -> Series:
+def _series(
+    style: str,
+    name: str,
+    curve: Curve,
+    x_axis: _Axis,
+    y_axis: _Axis,
+    place_text: Callable[[float], str],
+) -> Series:
     """Returns a curve as a path with a gap at each NaN."""
     path, markers, is_gap, last = [], [], True, math.nan
     for step, value in zip(curve.steps, curve.values, strict=True):
@@ -180,7 +220,7 @@ def _series(style: str, name: str, curve: Curve, x_axis: _Axis, y_axis: _Axis) -
             continue
         x, y = x_axis.place(step), y_axis.place(value)
         path.append(f"M{x:g} {y:g}h0" if is_gap else f"L{x:g} {y:g}")  # h0: a dot if it is alone
-        markers.append((x, y, f"{name}: {value:.4g} at step {step:,}"))
+        markers.append((x, y, f"{name}: {value:.4g} {place_text(step)}"))
         is_gap, last = False, value
     is_few = len(curve.steps) <= _FEW_POINTS
     return Series(name, style, "".join(path), markers if is_few else [], f"{last:.4g}")

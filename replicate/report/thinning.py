@@ -34,4 +34,8 @@ def thinned(curve: Curve, most_points: int = MOST_POINTS) -> Curve:
         else:
             kept.add(indices[0])
     chosen = sorted(kept)
-    return Curve(tuple(curve.steps[i] for i in chosen), tuple(curve.values[i] for i in chosen))
+    return Curve(
+        tuple(curve.steps[i] for i in chosen),
+        tuple(curve.values[i] for i in chosen),
+        tuple(curve.seconds[i] for i in chosen) if curve.seconds else (),
+    )

@@ -305,7 +305,7 @@ def test_directory_that_goes_away(train, tmp_path, replaced, mode):
 
 def test_files_that_training_does_without(train, tmp_path):
     folder = tmp_path / "run"
-    for name in ("run.json", "metrics.jsonl", "graph.pbtxt", "eval"):
+    for name in ("run.json", "time.json", "metrics.jsonl", "graph.pbtxt", "eval"):
         (folder / name / "a").mkdir(parents=True)
     shutil.rmtree(folder / "eval")
     (folder / "eval").write_text("")
@@ -313,7 +313,7 @@ def test_files_that_training_does_without(train, tmp_path):
     trainer.open_gates(15, 25, 35)
     assert trainer.end() == (0, [])
     check_checkpoint(folder, 40)
-    for name in ("run.json", "metrics.jsonl", "graph.pbtxt"):
+    for name in ("run.json", "time.json", "metrics.jsonl", "graph.pbtxt"):
         warnings = [line for line in trainer.lines if f"{folder}/{name} cannot be written" in line]
         assert len(warnings) == 1, name
     assert any(f"{folder}/eval/events.out.tfevents.* cannot" in line for line in trainer.lines)

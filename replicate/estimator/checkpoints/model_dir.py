@@ -24,7 +24,7 @@ _FILES = ("checkpoint", "checkpoint.saving", "graph.pbtxt", "training_ended")
 
 _HALF_WRITTEN = re.compile(
     rf"{re.escape(CHECKPOINT_NAME)}-\d+(_temp|\..*\.tempstate\d+).*"
-    r"|(checkpoint|graph\.pbtxt|run\.json)\.tmp.*"
+    r"|(checkpoint|graph\.pbtxt|run\.json|time\.json)\.tmp.*"
 )
 _BESIDE_AN_INDEX = re.compile(
     rf"({re.escape(CHECKPOINT_NAME)}-\d+)\.(data-\d+-of-\d+|meta|input_position)"

@@ -116,6 +116,7 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
         restarts: Restarts,
         config: RunConfig,
         should_cancel: Callable[[], bool],
+        show_start: Callable[[str], None] | None = None,
     ):
         """Stores the parts, and adds an operation to the default graph.
 
@@ -124,11 +125,13 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
           restarts: Counts the lost sessions.
           config: Settings of this process.
           should_cancel: Called during every wait; True cancels it.
+          show_start: Called in a worker with a text that says which process the wait is for.
         """
         self._creator = creator
         self._restarts = restarts
         self._config = config
         self._should_cancel = should_cancel
+        self._show_start = show_start
         self._is_first = True
         self._release = release_iterators() if config.master else None
 
@@ -156,6 +159,8 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
 
     def _attempt(self) -> v1.Session:
         """Waits for the parameter servers, and in a worker for the chief, and makes a session."""
+        if self._show_start is not None and not self._config.is_chief:
+            self._show_start(f"waiting for {_name_of_chief(self._config)}")
         started: float | None = None
         while True:
             wait_for_parameter_servers(self._config, self._should_cancel)

@@ -3,6 +3,9 @@
 Owns a hook with two displays: a bar on a terminal, and one line per interval elsewhere, so that
 logs stay readable. Both write to standard error, need no configured logging, and are flushed at
 once. The hook fetches nothing between two updates.
+
+Until the first step is made, the displays say what the run starts with: building the model,
+restoring a checkpoint, compiling. `pace.py` owns the speed and the time that is left.
 """
 
 import math
@@ -14,10 +17,33 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from replicate._types import Tensor
+from replicate.estimator.hooks.pace import Pace
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 
 v1 = tf.compat.v1
+
+
+COMPILING = "compiling the first step"
+"""Task of a session's first run, in which TensorFlow optimizes the graph."""
+
+
+def show_start(label: str, task: str, mode: str = "auto", stream: TextIO | None = None) -> None:
+    """Shows a task that comes before the first step, as a line of its own.
+
+    Args:
+      label: First word of the display, such as "train".
+      task: The task, such as "building the model".
+      mode: As for `ProgressHook`.
+      stream: Output, None for standard error.
+    """
+    if mode != "off":
+        stream = sys.stderr if stream is None else stream
+        print(_start_text(label, task), file=stream, flush=True)
+
+
+def _start_text(label: str, task: str) -> str:
+    return f"{label}  starting: {task}"
 
 
 class ProgressHook(ScheduledHook):
@@ -33,6 +59,7 @@ class ProgressHook(ScheduledHook):
         mode: str = "auto",
         interval: float | None = None,
         stream: TextIO | None = None,
+        shows_start: bool = False,
     ):
         """Keeps the settings; shows nothing yet.
 
@@ -45,6 +72,8 @@ class ProgressHook(ScheduledHook):
           mode: "bar", "log", "off", or "auto": the bar if the stream is a terminal, else lines.
           interval: Seconds between two updates; None for 0.25 (bar) or 5 (lines).
           stream: Output, None for standard error.
+          shows_start: If True, the tasks before the first step are shown. A bar shows the last
+            of them in any case.
         """
         stream = sys.stderr if stream is None else stream
         if mode == "auto":
@@ -55,15 +84,26 @@ class ProgressHook(ScheduledHook):
         self._examples = examples_per_step
         self._last_step = last_step
         self._num_steps = num_steps
-        self._shown_step = 0
-        self._shown_time = 0.0
+        self._shows_start = shows_start
+        self._pace = Pace()
+
+    def show_start(self, task: str) -> None:
+        """Shows a task that comes before the first step of a session.
+
+        Args:
+          task: The task, such as "restoring model.ckpt-50".
+        """
+        if self._shows_start:
+            self._display.show_start(task)
 
     def next_run(self) -> NextRun:
-        """Returns the time of the next update; the last step is shown in any case."""
+        """Returns the time of the next update; the first and the last step are due in any case."""
         if self._interval == math.inf:
             return NextRun()
+        if not self._pace.has_begun:
+            return NextRun(self._readings.step + 1)
         last = math.inf if self._last_step is None else self._last_step
-        return NextRun(last, self._shown_time + self._interval)
+        return NextRun(last, self._pace.time + self._interval)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
         """Starts the count; after a lost session, continues at the restored step."""
@@ -72,42 +112,64 @@ class ProgressHook(ScheduledHook):
         if self._last_step is None and self._num_steps is not None:
             self._last_step = step + self._num_steps
         self._display.start(step, self._last_step)
-        self._shown_step, self._shown_time = step, time.monotonic()
+        self.show_start(COMPILING)
+        self._pace = Pace()
 
     def before_run(self, run_context: Any) -> Any:
-        """Fetches the number of examples, if this step will be shown."""
+        """Fetches the number of examples, if this step will be shown with its speed."""
         del run_context
-        is_due = self.next_run().is_reached(self._readings.step + 1)
+        is_due = self._pace.has_begun and self.next_run().is_reached(self._readings.step + 1)
         is_wanted = is_due and isinstance(self._examples, tf.Tensor)
         return v1.train.SessionRunArgs(self._examples) if is_wanted else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Shows the step if it is due."""
+        """Shows the step if it is due. The first step only starts the clock of the speed."""
         del run_context
-        if run_values.results is not None or self.next_run().is_reached(self._readings.step):
+        step = self._readings.step
+        if self._interval == math.inf:
+            return
+        if not self._pace.has_begun:
+            self._pace.begin(step, time.monotonic())
+            self._display.show(self._place, None, self._loss)
+        elif run_values.results is not None or self.next_run().is_reached(step):
             self._show(run_values.results)
 
     def close(self) -> None:
         """Shows the last step unless it is shown already, and starts a new line."""
-        if self._readings.step != self._shown_step:
+        if self._pace.has_begun and self._readings.step != self._pace.step:
             self._show()
         self._display.close()
 
     def _show(self, examples: Any = None) -> None:
         """Shows the step; `examples` are the rows of its batch, if they had to be fetched."""
-        step, now = self._readings.step, time.monotonic()
-        rate = (step - self._shown_step) / max(now - self._shown_time, 1e-9)
-        self._shown_step, self._shown_time = step, now
+        rate = self._pace.update(self._readings.step, time.monotonic())
         if examples is None and not isinstance(self._examples, tf.Tensor):
             examples = self._examples
         parts = [f"{tqdm.format_sizeof(rate)} step/s"]
         if examples is not None:
             parts.append(f"{tqdm.format_sizeof(rate * int(examples))} ex/s")
-        if self._readings.loss is not None:
-            parts.append(f"loss {self._readings.loss:.4g}")
-        # Workers that do not wait for each other make a step or two more than they are to.
-        place = step if self._last_step is None else min(step, self._last_step)
-        self._display.show(place, rate, parts)
+        self._display.show(self._place, self._time_left(), [*parts, *self._loss])
+
+    @property
+    def _place(self) -> int:
+        """The step that is shown.
+
+        Workers that do not wait for each other make a step or two more than they are to.
+        """
+        step = self._readings.step
+        return step if self._last_step is None else min(step, self._last_step)
+
+    @property
+    def _loss(self) -> list[str]:
+        loss = self._readings.loss
+        return [] if loss is None else [f"loss {loss:.4g}"]
+
+    def _time_left(self) -> str | None:
+        """Returns the text of the time that is left, None while it is not known."""
+        if self._last_step is None:
+            return None
+        secs = self._pace.secs_until(self._last_step)
+        return None if secs is None else str(tqdm.format_interval(secs))
 
 
 class _Display(Protocol):
@@ -121,11 +183,14 @@ class _Display(Protocol):
 
     def __init__(self, label: str, stream: TextIO): ...
 
+    def show_start(self, task: str) -> None:
+        """Shows a task that comes before the first step of a session."""
+
     def start(self, step: int, last_step: int | None) -> None:
         """Starts the count; called again after a lost session."""
 
-    def show(self, step: int, rate: float, parts: list[str]) -> None:
-        """Shows a step, the steps per second, and further texts."""
+    def show(self, step: int, left: str | None, parts: list[str]) -> None:
+        """Shows a step, the time that is left if it is known, and further texts."""
 
     def close(self) -> None:
         """Starts a new line."""
@@ -147,27 +212,38 @@ class _Bar:
         self._stream = stream
         self._bar: Any = None
 
+    def show_start(self, task: str) -> None:
+        if self._bar is None:
+            show_start(self._label, task, stream=self._stream)
+        else:
+            self._bar.bar_format = _start_text(self._label, task)
+            self._bar.refresh()
+
     def start(self, step: int, last_step: int | None) -> None:
         if self._bar is not None:
             return
-        count = "{n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-        known = "{desc} {percentage:3.0f}%|{bar:10}| " + count
         self._bar = _SelfContainedBar(
             desc=f"{self._label} ",
             total=last_step,
             initial=step,
-            bar_format="{desc} {n_fmt} [{elapsed}{postfix}]" if last_step is None else known,
+            bar_format=_start_text(self._label, COMPILING),
             file=self._stream,
             miniters=1,
         )
 
-    def show(self, step: int, rate: float, parts: list[str]) -> None:
-        del rate
+    def show(self, step: int, left: str | None, parts: list[str]) -> None:
         self._bar.n = step
+        self._bar.bar_format = self._format(self._bar.total, left)
         self._bar.set_postfix_str(", ".join(parts), refresh=False)
         if len(parts) > 2 and self._is_too_long():
             self._bar.set_postfix_str(f"{parts[0]}, {parts[-1]}", refresh=False)
         self._bar.refresh()
+
+    def _format(self, last_step: int | None, left: str | None) -> str:
+        if last_step is None:
+            return "{desc} {n_fmt} [{elapsed}{postfix}]"
+        known = f"{{elapsed}}<{left or '?'}{{postfix}}"
+        return f"{{desc}} {{percentage:3.0f}}%|{{bar:10}}| {{n_fmt}}/{{total_fmt}} [{known}]"
 
     def _is_too_long(self) -> bool:
         """Returns True if the terminal is too narrow for the bar with its texts."""
@@ -189,16 +265,21 @@ class _Lines:
         self._stream = stream
         self._last_step: int | None = None
 
+    def show_start(self, task: str) -> None:
+        show_start(self._label, task, stream=self._stream)
+
     def start(self, step: int, last_step: int | None) -> None:
         del step
         self._last_step = last_step
 
-    def show(self, step: int, rate: float, parts: list[str]) -> None:
+    def show(self, step: int, left: str | None, parts: list[str]) -> None:
+        if len(parts) < 2:  # The first step, which has no speed yet.
+            return
         place = f"step {step}"
         if self._last_step is not None:
-            left = self._last_step - step
             place += f"/{self._last_step}"
-            parts = [*parts, f"ETA {tqdm.format_interval(left / rate)}"] if rate else parts
+        if left is not None:
+            parts = [*parts, f"ETA {left}"]
         print(f"{self._label}  {place}  {'  '.join(parts)}", file=self._stream, flush=True)
 
     def close(self) -> None:
@@ -213,10 +294,13 @@ class _Silence:
     def __init__(self, label: str, stream: TextIO):
         del label, stream
 
+    def show_start(self, task: str) -> None:
+        """Does nothing."""
+
     def start(self, step: int, last_step: int | None) -> None:
         """Does nothing."""
 
-    def show(self, step: int, rate: float, parts: list[str]) -> None:
+    def show(self, step: int, left: str | None, parts: list[str]) -> None:
         """Does nothing."""
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""StepReadings: step and loss of the last step, read once for all hooks.
+"""StepReadings: step and loss of the last step, and its wait for input, read once for all hooks.
 
 Owns the one fetch that the hooks of a run share. `step_loop.py` makes the fetch; the hooks
 (`saving.py`, `events.py`, `finite.py` and others) read its results here.
@@ -7,7 +7,8 @@ Owns the one fetch that the hooks of a run share. `step_loop.py` makes the fetch
 import numpy as np
 import tensorflow as tf
 
-from replicate._types import Operation, Tensor
+from replicate._types import Nest, Operation, Tensor
+from replicate.batch.nests import flatten
 from replicate.gradients.skipping import SKIPPING, NonFiniteSkipping
 
 v1 = tf.compat.v1
@@ -22,26 +23,36 @@ class StepReadings:
       loss_tensor: The Tensor of the loss.
       skipped: Description of the value that was not finite, for each optimizer that skipped the
         last run's step.
-      fetch: float64 Tensor [2 + optimizers that may skip a step]. A run that fetches it makes a
+      input_secs: Seconds that all runs have waited for their batch; 0 if it was not given.
+      fetch: float64 Tensor [3 + optimizers that may skip a step]. A run that fetches it makes a
         step; `take` stores its value.
     """
 
-    def __init__(self, step_op: Operation, loss: Tensor, counter: Tensor | None = None):
+    def __init__(
+        self,
+        step_op: Operation,
+        loss: Tensor,
+        counter: Tensor | None = None,
+        batch: Nest = None,
+    ):
         """Stores what the readings are made from.
 
         Args:
           step_op: Makes a step.
           loss: Scalar.
           counter: Counts the steps; None for the global step.
+          batch: Tensors of the input, whose wait is measured.
         """
         self.step = 0
         self.loss: float | None = None
         self.loss_tensor = loss
         self.skipped: list[str] = []
+        self.input_secs = 0.0
         self.fetch: Tensor = None
         self._skipping: list[NonFiniteSkipping] = []
         self._step_op = step_op
         self._counter = counter
+        self._batch = batch
 
     def begin(self) -> None:
         """Adds one Tensor with all readings to the graph, since each fetch costs time."""
@@ -50,7 +61,11 @@ class StepReadings:
             self._counter = v1.train.get_global_step()
         with tf.control_dependencies([self._step_op]), v1.device("/cpu:0"):
             step = tf.cast(self._counter.read_value(), tf.float64)
-            read = [self.loss_tensor, *(skipping.cause for skipping in self._skipping)]
+            read = [
+                self.loss_tensor,
+                _wait_for(self._batch),
+                *(skipping.cause for skipping in self._skipping),
+            ]
             numbers = [step, *(tf.cast(tensor, tf.float64) for tensor in read)]
             self.fetch = tf.stack(numbers, name="readings")
 
@@ -60,10 +75,30 @@ class StepReadings:
 
     def take(self, values: np.ndarray) -> None:
         """Stores the value of `fetch` after a run."""
-        step, self.loss, *causes = values.tolist()
+        step, self.loss, waited, *causes = values.tolist()
         self.step = int(step)
+        self.input_secs += waited
         self.skipped = [
             skipping.descriptions[int(cause) - 1]
             for skipping, cause in zip(self._skipping, causes, strict=True)
             if cause
         ]
+
+
+def _wait_for(batch: Nest) -> Tensor:
+    """Returns the seconds from the start of a step until its batch is there, a float64 scalar.
+
+    Both times are read on the task that reads the input, without a wait for anything else. Reading
+    them before the model is built would change the seeds of its operations.
+    """
+    tensors = [
+        leaf for leaf in flatten(batch, expand_composites=True) if isinstance(leaf, tf.Tensor)
+    ]
+    if not tensors:
+        return tf.constant(0.0, tf.float64)
+    device = tf.DeviceSpec.from_string(tensors[0].device or "")
+    host = device.replace(device_type="CPU", device_index=0).to_string()
+    with tf.control_dependencies(None), v1.device(host), v1.name_scope("input_wait"):
+        start = tf.timestamp(name="start")
+        with tf.control_dependencies([*tensors, start]):
+            return tf.timestamp(name="end") - start

@@ -5,6 +5,7 @@ nothing, at every interval, and at the end. The position of the input is written
 checkpoint, and removed when the run ends without an interruption. This module loads nothing.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -80,6 +81,7 @@ class CheckpointHook(ScheduledHook):
         listeners: Sequence[v1.train.CheckpointSaverListener] = (),
         continues_input: Callable[[], bool] = bool,
         graph_files: GraphFiles | None = None,
+        measured: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ):
         """Keeps the settings.
 
@@ -93,6 +95,7 @@ class CheckpointHook(ScheduledHook):
           continues_input: Called at the end; True if the next run continues at the position of the
             input that this run has reached.
           graph_files: Writes the *.meta file of each checkpoint; None for no such files.
+          measured: Returns a context that measures the time of a save.
         """
         self._directory = directory
         self._saver = saver
@@ -100,6 +103,7 @@ class CheckpointHook(ScheduledHook):
         self._position = position
         self._listeners = listeners
         self._graph_files = graph_files
+        self._measured = measured
         self._kept = KeptCheckpoints(saver, directory)
         self._continues_input = continues_input
         self._every_steps = config.save_checkpoints_steps
@@ -198,7 +202,7 @@ class CheckpointHook(ScheduledHook):
     def _write(self, session: v1.Session, step: int, with_position: bool) -> None:
         path = self._path(step)
         previous = None if self._saved_step is None else self._path(self._saved_step)
-        with save_errors(path, self._directory):
+        with self._measured(), save_errors(path, self._directory):
             check_free_space(path, session.graph, self._saver, previous)
             write_save_note(self._directory, [path, *self._kept.due_with(path)])
             with self._directory.staged(path) as staged:

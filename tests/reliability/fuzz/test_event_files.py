@@ -11,7 +11,7 @@ import tensorflow as tf
 from replicate.report import __main__ as report
 
 v1 = tf.compat.v1
-RECORDS = ("config.json", "run.json")
+RECORDS = ("config.json", "run.json", "time.json")
 DRAWN_ONE_IN = 25
 """Cases whose pictures are drawn; in the others only the pages are made."""
 
@@ -38,6 +38,10 @@ def template(tmp_path_factory):
         '{"started": "2026-01-01T00:00:00Z", "devices": {"towers": ["/cpu:0"], "variables": [""]},'
         ' "environment": {"gpus": 0}, "variables": [{"variable": "w", "shape": "[2]", "dtype":'
         ' "float32", "parameters": 2, "device": "", "note": ""}]}'
+    )
+    (folder / "time.json").write_text(
+        '{"calls": 2, "steps": 3, "first_step_seconds": 0.5,'
+        ' "seconds": {"start": 1, "training": 2}}'
     )
     return folder
 

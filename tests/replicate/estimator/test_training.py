@@ -215,6 +215,25 @@ def test_progress_lines_go_to_standard_error(linear, tmp_path, capsys):
     assert "train  step 3/3  " in capsys.readouterr().err
 
 
+def shown_starts(text):
+    return [line.partition("starting: ")[2] for line in text.splitlines() if "starting" in line]
+
+
+def test_progress_says_what_a_run_starts_with(linear, tmp_path, capsys):
+    estimator = linear.make_estimator(tmp_path, progress="log")
+    estimator.train(linear.input_fn, max_steps=3)
+    building, compiling = "building the model", "compiling the first step"
+    shown = capsys.readouterr().err
+    assert shown.startswith("train  starting: building the model\n")
+    assert shown_starts(shown) == [building, "initializing the variables", compiling]
+    estimator.train(linear.input_fn, max_steps=6)
+    assert shown_starts(capsys.readouterr().err) == [], "said once for each Estimator"
+    linear.make_estimator(tmp_path, progress="log").train(linear.input_fn, max_steps=9)
+    assert shown_starts(capsys.readouterr().err) == [building, "restoring model.ckpt-6", compiling]
+    linear.make_estimator(tmp_path, progress="off").train(linear.input_fn, max_steps=12)
+    assert capsys.readouterr().err == ""
+
+
 # Signals
 
 
@@ -337,7 +356,7 @@ def test_without_an_interval_no_checkpoint_is_saved(linear, tmp_path):
     estimator.train(linear.input_fn, max_steps=3, hooks=[linear.CallHook(steps.append)])
     assert steps == [1, 2, 3]
     left = {path.name.split(".")[0] for path in tmp_path.iterdir()}
-    assert left <= {"events", "metrics", "run"}
+    assert left <= {"events", "metrics", "run", "time"}
     with pytest.raises(ValueError, match=r"tell 1 checkpoint listeners.* no checkpoint is saved"):
         estimator.train(
             linear.input_fn, steps=1, saving_listeners=[v1.train.CheckpointSaverListener()]

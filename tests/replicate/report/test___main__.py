@@ -25,7 +25,8 @@ def test_report_writes_pages_and_pictures(model_dir, tmp_path, capsys):
     assert "<title>Report of small</title>" in (folder / "report.html").read_text()
     text = (folder / "report.md").read_text()
     assert text.startswith("# Report of small\n")
-    for name in ("report.png", "report_kfac.png"):
+    pictures = ("report.png", "report_kfac.png", "report_by_time.png", "report_kfac_by_time.png")
+    for name in pictures:
         assert f"]({name})" in text
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 

@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from replicate.report.curves import Curve, read_curves
+from replicate.report.curves import read_curves
 
 v1 = tf.compat.v1
 
@@ -9,10 +9,10 @@ v1 = tf.compat.v1
 def test_training_and_evaluations_are_read(model_dir):
     runs = read_curves(model_dir)
     assert list(runs) == ["training", "eval_test"]
-    assert runs["training"]["loss"] == Curve((1, 6, 11), (2.0, 0.5, 0.0625))
-    assert dict(runs["eval_test"]) == {
-        "loss": Curve((6, 11), (0.75, 0.875)),
-        "accuracy": Curve((6, 11), (0.5, 0.625)),
+    assert runs["training"]["loss"][:2] == ((1, 6, 11), (2.0, 0.5, 0.0625))
+    assert {tag: curve[:2] for tag, curve in runs["eval_test"].items()} == {
+        "loss": ((6, 11), (0.75, 0.875)),
+        "accuracy": ((6, 11), (0.5, 0.625)),
     }
 
 
@@ -25,13 +25,13 @@ def test_repeated_steps_count_once(tmp_path):
             scalar = v1.Summary.Value(tag="loss", simple_value=value)
             writer.add_summary(v1.Summary(value=[scalar]), step)
     writer.close()
-    assert read_curves(tmp_path)["training"]["loss"] == Curve((1, 2, 3, 4), (1.0, 2.0, 4.0, 5.0))
+    assert read_curves(tmp_path)["training"]["loss"][:2] == ((1, 2, 3, 4), (1.0, 2.0, 4.0, 5.0))
 
 
 def test_a_truncated_file_is_read_up_to_its_last_whole_event(model_dir, tmp_path):
     (path,) = (model_dir / "eval_test").glob("*tfevents*")
     (tmp_path / path.name).write_bytes(path.read_bytes()[:-5])
-    assert read_curves(tmp_path)["training"]["accuracy"] == Curve((6,), (0.5,))
+    assert read_curves(tmp_path)["training"]["accuracy"][:2] == ((6,), (0.5,))
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 99])

@@ -10,6 +10,7 @@ pytest.importorskip("jinja2")
 from replicate.report.curves import Curve, read_curves
 from replicate.report.html_page import ReportedRun, comparison_page, run_page
 from replicate.report.records import read_record
+from replicate.report.times import Times
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -25,7 +26,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.elements.append(tag)
         self.attributes += attrs
-        if tag not in ("meta", "wbr"):
+        if tag not in ("meta", "wbr", "input"):
             self.open.append(tag)
             self.text += " "
 
@@ -46,7 +47,7 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture
-def run(model_dir, tmp_path):
+def run(untimed_runs, tmp_path):
     variables = [
         {"variable": f"v{i}", "shape": "2", "dtype": "float32", "parameters": 2000, "note": f"n{i}"}
         for i in range(501)
@@ -60,7 +61,7 @@ def run(model_dir, tmp_path):
         "environment": {"tensorflow": "9.8.7"},
     }
     (tmp_path / "run.json").write_text(json.dumps(written))
-    return ReportedRun("small", read_curves(model_dir), read_record(tmp_path))
+    return ReportedRun("small", untimed_runs, read_record(tmp_path))
 
 
 def test_run_page_holds_everything_about_a_run(run):
@@ -94,6 +95,58 @@ def test_pages_need_no_script_and_no_network(run):
         assert "@import" not in text
         assert "prefers-color-scheme: dark" in text
         assert "@media print" in text
+
+
+def test_every_curve_is_drawn_by_steps_and_by_time(timed_dir):
+    curves = read_curves(timed_dir)
+    kfac = {"kfac/monitor/damping": curves["training"]["loss"]}
+    runs = {**curves, "training": {**curves["training"], **kfac}}
+    run = ReportedRun("a", runs, read_record(timed_dir))
+    for text in (run_page(run), comparison_page([run, run._replace(name="b")])):
+        page = Reader(text)
+        assert page.open == []
+        figures = re.findall(r"<figure>.*?</figure>", text, re.DOTALL)
+        assert figures
+        for figure in figures:
+            assert figure.count('class="by-steps"') == 1
+            assert figure.count('class="by-seconds"') == 1
+        assert "loss by step" in text or "loss, evaluation by step" in text
+        assert re.findall(r"after 30 s|at step 20", text)
+        assert "#by-seconds:checked ~ .plots .by-steps" in text, "the switch needs no script"
+        switch, _, pictures = text.partition('<div class="plots">')
+        assert switch.count('type="radio"') == 2
+        assert "by steps</label>" in switch
+        assert "radio" not in pictures
+        assert "the time of training without the pauses" in page.words
+    assert "time of training 30 s" in Reader(run_page(run)).words
+    assert "0.75 20 30 s" in Reader(run_page(run)).words
+    assert "0.75 step 20, 30 s" in Reader(comparison_page([run, run])).words
+
+
+def test_curves_without_times_have_no_switch(tmp_path):
+    run = ReportedRun("a", {"training": {"loss": Curve((1, 2), (2.0, 1.0))}}, read_record(tmp_path))
+    for text in (run_page(run), comparison_page([run, run._replace(name="b")])):
+        assert "radio" not in text.partition("</style>")[2]
+        assert "<svg viewBox" in text
+        assert 'class="by-' not in text
+
+
+def test_pages_tell_where_the_time_went(run):
+    times = Times({"training": 9.0, "start": 1.0}, 0.25, 0.5, 3)
+    page = Reader(run_page(run._replace(times=times)))
+    assert page.open == []
+    assert "total time 10 s time per step 250 ms time to first step 500 ms" in page.words
+    assert "Where the time went training 9 s 90 % start 1 s 10 %" in page.words
+    assert "Sums over 3 calls of train." in page.words
+    both = comparison_page([run._replace(times=times), run._replace(name="b")])
+    assert "Where the time went small b training 9 s (90 %) – start" in Reader(both).words
+    assert "total time 10 s –" in Reader(both).words
+
+
+def test_kfac_health_is_told_in_words(run):
+    words = Reader(run_page(run)).words
+    assert "2 steps were not finite and skipped." in words
+    assert "The damping fell from 0.25 to 0.125" in words
 
 
 def test_names_and_values_are_text(tmp_path):

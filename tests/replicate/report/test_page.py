@@ -1,5 +1,6 @@
 from replicate.report.curves import Curve, read_curves
 from replicate.report.page import page
+from replicate.report.times import Times
 
 
 def test_page_of_training_and_evaluation(model_dir):
@@ -23,6 +24,10 @@ def test_page_of_training_and_evaluation(model_dir):
 
 ![K-FAC](b.png)
 
+- 2 steps were not finite and skipped. Look for bad input, or lower the learning rate.
+- The largest condition number is 8, of w/input, which float32 can invert.
+- The damping fell from 0.25 to 0.125, as in a good run.
+
 | at the last step |  |
 |---|---|
 | damping | 0.125 |
@@ -40,6 +45,19 @@ def test_page_of_training_and_evaluation(model_dir):
 Lowest loss of 2 evaluations: 0.75 at step 6.
 """
     )
+
+
+def test_page_tells_where_the_time_went(model_dir):
+    times = Times({"training": 9.0, "start": 1.0}, 0.25, 0.5, 3)
+    text = page("x", read_curves(model_dir), {}, times)
+    for row in (
+        "| total time | 10 s |",
+        "| time per step | 250 ms |",
+        "| time to first step | 500 ms |",
+        "| time: training | 9 s (90 %) |",
+        "| time: start | 1 s (10 %) |",
+    ):
+        assert f"{row}\n" in text
 
 
 def test_page_of_an_evaluation_alone_escapes_table_separators():

@@ -1,6 +1,6 @@
 import pytest
 
-from replicate.report.curves import Curve, read_curves
+from replicate.report.curves import Curve
 from replicate.report.panels import (
     Panel,
     comparison_panels,
@@ -10,8 +10,8 @@ from replicate.report.panels import (
 )
 
 
-def test_main_panels_are_loss_metrics_and_speed_in_order(model_dir):
-    loss, accuracy, speed = main_panels(read_curves(model_dir))
+def test_main_panels_are_loss_metrics_and_speed_in_order(untimed_runs):
+    loss, accuracy, speed = main_panels(untimed_runs)
     assert (loss.title, list(loss.curves), loss.is_log) == (
         "loss",
         ["training batch", "test"],
@@ -37,8 +37,8 @@ def test_main_panels_are_at_most_twelve():
     assert len(main_panels({"training": dict.fromkeys(map(str, range(40)), curve)}, None)) == 40
 
 
-def test_kfac_panels_leave_out_counters_at_zero(model_dir):
-    runs = read_curves(model_dir)
+def test_kfac_panels_leave_out_counters_at_zero(untimed_runs):
+    runs = untimed_runs
     damping, condition, counters = kfac_panels(runs)
     assert damping == Panel("damping", {"damping": Curve((1, 11), (0.25, 0.125))}, is_log=True)
     assert list(condition.curves) == ["w/input", "w/output"]
@@ -54,8 +54,8 @@ def test_label_of_a_run(run, words):
     assert label(run) == words
 
 
-def test_comparison_panels_begin_with_losses_of_evaluations(model_dir):
-    runs = read_curves(model_dir)
+def test_comparison_panels_begin_with_losses_of_evaluations(untimed_runs):
+    runs = untimed_runs
     panels = comparison_panels({"a": runs, "b": {"eval_test": runs["eval_test"]}})
     assert [(panel.title, list(panel.curves)) for panel in panels] == [
         ("loss, test", ["a", "b"]),

@@ -8,7 +8,7 @@ import pytest
 from replicate.report.best import best, direction
 from replicate.report.curves import Curve
 from replicate.report.thinning import MOST_POINTS, thinned
-from replicate.report.ticks import linear_ticks, log_ticks, short
+from replicate.report.ticks import duration, linear_ticks, log_ticks, short, time_ticks
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,9 @@ def test_short_curves_stay():
 def test_long_curves_keep_lows_highs_and_ends():
     values = np.random.RandomState(0).randn(12345)
     values[[777, 7777]] = 99.0, -99.0
-    curve = Curve(tuple(range(12345)), tuple(values))
-    steps, found = thinned(curve)
+    curve = Curve(tuple(range(12345)), tuple(values), tuple(map(float, range(12345))))
+    steps, found, seconds = thinned(curve)
+    assert seconds == tuple(map(float, steps))
     assert len(steps) <= MOST_POINTS
     assert list(steps) == sorted(set(steps))
     assert (steps[0], steps[-1]) == (0, 12344)
@@ -55,7 +56,7 @@ def test_long_curves_keep_lows_highs_and_ends():
 def test_a_long_gap_stays_a_gap():
     values = [1.0] * 1000
     values[300:600] = [math.nan] * 300
-    steps, found = thinned(Curve(tuple(range(1000)), tuple(values)), 100)
+    steps, found, _ = thinned(Curve(tuple(range(1000)), tuple(values)), 100)
     inside = [value for step, value in zip(steps, found, strict=True) if 310 <= step < 590]
     assert inside
     assert all(map(math.isnan, inside))
@@ -97,3 +98,35 @@ def test_log_ticks_are_powers_of_ten_if_there_are_enough(low, high, ticks):
 )
 def test_short_text_of_a_number(value, text):
     assert short(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.0123, "12.3 ms"),
+        (3.456, "3.46 s"),
+        (59.96, "1 min"),
+        (125, "2 min 5 s"),
+        (3599.9, "1 h"),
+        (7260, "2 h 1 min"),
+        (86399.9, "1 d"),
+        (300000, "3 d 11 h"),
+    ],
+)
+def test_durations_have_two_units(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("end", "texts"),
+    [
+        (0.5, ["0 s", "100 ms", "200 ms", "300 ms", "400 ms", "500 ms"]),
+        (70, ["0 s", "15 s", "30 s", "45 s", "1 min"]),
+        (4000, ["0 s", "15 min", "30 min", "45 min", "1 h"]),
+        (30000, ["0 s", "2 h", "4 h", "6 h", "8 h"]),
+        (1e6, ["0 s", "5 d", "10 d"]),
+    ],
+)
+def test_ticks_of_times_are_round(end, texts):
+    assert [duration(tick) for tick in time_ticks(0, end, 5)] == texts

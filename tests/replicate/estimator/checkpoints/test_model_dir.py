@@ -48,6 +48,7 @@ HALF_WRITTEN = [
     "checkpoint.tmpabcdef",
     "graph.pbtxt.tmp12345",
     "run.json.tmp12345",
+    "time.json.tmp12345",
 ]
 WHOLE = [
     "model.ckpt-10.data-00000-of-00001",
@@ -56,6 +57,7 @@ WHOLE = [
     "checkpoint",
     "graph.pbtxt",
     "run.json",
+    "time.json",
     "my_model.ckpt-3_temp",
     "events.out.tfevents.1",
     "model.ckpt-12.index.corrupt",

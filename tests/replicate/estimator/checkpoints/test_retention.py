@@ -21,9 +21,13 @@ def names(folder):
 
 
 def names_of_checkpoints(folder):
-    """Returns the files of a run, without events, metrics, run.json and the lease."""
+    """Returns the files of a run, without events, metrics, run.json, time.json and the lease."""
     described = ("events.", "metrics.", "writer-")
-    return [n for n in names(folder) if not n.startswith(described) and n != "run.json"]
+    return [
+        n
+        for n in names(folder)
+        if not n.startswith(described) and n not in ("run.json", "time.json")
+    ]
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ CHIEF_POLL_SECS = recovery.CHIEF_POLL_SECS
 JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4", "a:5")}
 
 
-def waiting(settings, should_cancel=bool):
+def waiting(settings, should_cancel=bool, show_start=None):
     """The creator of a worker's sessions, which waits for the chief."""
     creator = WorkerSessionCreator(v1.train.Scaffold(), settings)
     restarts = Restarts(settings, SimpleNamespace(step=0))
-    return RecoveringSessionCreator(creator, restarts, settings, should_cancel)
+    return RecoveringSessionCreator(creator, restarts, settings, should_cancel, show_start)
 
 
 def config(role="worker", index=1, **settings):
@@ -123,8 +123,11 @@ def worker(server, monkeypatch):
 
 def test_worker_waits_for_the_chief(graph, worker):
     v1.get_variable("never_initialised", [3])
+    shown = []
+    creator = waiting(worker, show_start=shown.append)
     with pytest.raises(ClusterError, match=r"worker 0 has waited 0.1 .* for chief 0 at 'a:1'"):
-        waiting(worker).create_session()
+        creator.create_session()
+    assert shown == ["waiting for chief 0 at 'a:1'"]
 
 
 def test_worker_stops_waiting_when_there_is_nothing_to_wait_for(graph, worker):

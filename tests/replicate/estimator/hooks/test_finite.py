@@ -18,9 +18,9 @@ v1 = tf.compat.v1
 def test_loss_that_is_not_finite_is_named_with_its_step(graph, bad):
     readings = StepReadings(tf.no_op(), tf.constant(bad, name="my_loss"))
     require_finite_loss(readings)
-    readings.take(np.array([7.0, 1.0]))
+    readings.take(np.array([7.0, 1.0, 0.0]))
     require_finite_loss(readings)
-    readings.take(np.array([8.0, bad]))
+    readings.take(np.array([8.0, bad, 0.0]))
     with pytest.raises(NonFiniteError, match=f"stopped at step 8: the loss my_loss is {bad}"):
         require_finite_loss(readings)
 

@@ -10,7 +10,7 @@ import termios
 import pytest
 import tensorflow as tf
 
-from replicate.estimator.hooks.progress import ProgressHook
+from replicate.estimator.hooks.progress import ProgressHook, show_start
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
@@ -58,9 +58,10 @@ RATE = r"[\d.]+[kM]?"
 def test_a_line_per_interval_without_a_terminal(steps):
     stream = steps.run(3, io.StringIO(), last_step=3, examples_per_step=64, interval=0.0)
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 3
-    for number, line in enumerate(lines, 1):
-        pattern = rf"train  step {number}/3  {RATE} step/s  {RATE} ex/s  loss 0\.2137  ETA 00:00"
+    assert len(lines) == 2, "the first step has no speed"
+    for number, line in enumerate(lines, 2):
+        eta = "  ETA 00:00" if number == 3 else ""
+        pattern = rf"train  step {number}/3  {RATE} step/s  {RATE} ex/s  loss 0\.2137{eta}"
         assert re.fullmatch(pattern, line)
 
 
@@ -80,7 +81,7 @@ def test_without_a_known_end_there_is_no_eta_and_a_last_line(steps):
 
 
 def test_batch_size_is_fetched_with_the_step(steps):
-    text = steps.run(1, io.StringIO(), examples_per_step=steps.batch_size, interval=0.0).getvalue()
+    text = steps.run(2, io.StringIO(), examples_per_step=steps.batch_size, interval=0.0).getvalue()
     rates = re.search(rf"({RATE}) step/s  ({RATE}) ex/s", text).groups()
     step_rate, example_rate = (float(rate.replace("k", "e3")) for rate in rates)
     assert example_rate == pytest.approx(8 * step_rate, rel=0.02)
@@ -101,7 +102,7 @@ def test_a_number_of_steps_is_shown_as_the_end(steps):
 def test_bar_on_a_terminal(steps):
     text = steps.run(5, Terminal(), last_step=10, examples_per_step=64, interval=0.0).getvalue()
     pattern = (
-        rf"train   50%\|█████     \| 5/10 \[\d\d:\d\d<\d\d:\d\d, {RATE} step/s, {RATE} ex/s, "
+        rf"train   50%\|█████     \| 5/10 \[\d\d:\d\d<[\d:?]+, {RATE} step/s, {RATE} ex/s, "
         r"loss 0\.2137\]"
     )
     assert re.search(pattern, text)
@@ -149,5 +150,36 @@ def test_bar_in_a_narrow_terminal_leaves_out_the_examples(steps, monkeypatch):
         steps.run(5, stream, last_step=10, examples_per_step=64, interval=0.0)
     shown = "".join(iter(lambda: read_terminal(ours), ""))
     os.close(ours)
-    assert re.search(rf"5/10 \[\d\d:\d\d<\d\d:\d\d, {RATE} step/s, loss 0\.2137\]", shown)
+    assert re.search(rf"5/10 \[\d\d:\d\d<[\d:?]+, {RATE} step/s, loss 0\.2137\]", shown)
     assert "ex/s" not in shown
+
+
+def test_a_log_begins_with_the_tasks_before_the_first_step(steps):
+    text = steps.run(2, io.StringIO(), last_step=2, interval=1e9, shows_start=True).getvalue()
+    start, step = text.splitlines()
+    assert start == "train  starting: compiling the first step"
+    assert step.startswith("train  step 2/2  ")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_first_step_shows_neither_speed_nor_time_left(steps, stream):
+    text = steps.run(1, stream(), last_step=1000, interval=1e9, shows_start=True).getvalue()
+    assert "starting: compiling the first step" in text
+    assert "step/s" not in text
+    assert "ETA" not in text
+    assert not re.search(r"<\d", text)
+
+
+def test_bar_shows_the_start_in_its_own_line(steps):
+    text = steps.run(2, Terminal(), last_step=2, interval=0.0, shows_start=True).getvalue()
+    frames = [frame.strip() for frame in text.split("\r") if frame.strip()]
+    assert frames[0] == "train  starting: compiling the first step"
+    assert re.fullmatch(r"train   50%\|█████     \| 1/2 \[\d\d:\d\d<\?, loss 0\.2137\]", frames[2])
+
+
+def test_building_is_a_line_unless_progress_is_off():
+    stream = io.StringIO()
+    show_start("train", "building the model", "off", stream)
+    assert stream.getvalue() == ""
+    show_start("train", "building the model", "auto", stream)
+    assert stream.getvalue() == "train  starting: building the model\n"

@@ -1,5 +1,7 @@
 """The loop over steps, its readings and its end."""
 
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -242,3 +244,75 @@ def test_training_ends_at_its_last_step(graph, limits, last):
     with v1.train.MonitoredSession(creator, loop.hooks) as session:
         loop.run(session)
     assert readings.step == last
+
+
+class Host:
+    """A clock that stands still but for the ops of a test, in place of `tf.timestamp`."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1e9
+        self.started = threading.Event()
+        monkeypatch.setattr(tf, "timestamp", self.timestamp)
+
+    def timestamp(self, name):
+        return tf.numpy_function(self._read, [name == "start"], tf.float64)
+
+    def _read(self, is_start):
+        if is_start:
+            self.started.set()
+        return np.float64(self.now)
+
+    def takes(self, secs):
+        """An op that takes so long, once the step has started."""
+
+        def work():
+            self.started.wait()
+            self.started.clear()
+            self.now += secs
+            return np.float32(1)
+
+        return tf.numpy_function(work, [], tf.float32)
+
+
+def test_wait_for_the_batch_is_measured(graph, monkeypatch):
+    step = v1.train.create_global_step()
+    batch = {"x": Host(monkeypatch).takes(0.5), "unused": np.zeros(3)}
+    readings = StepReadings(v1.assign_add(step, 1).op, batch["x"], batch=batch)
+    read(readings, 3)
+    assert readings.input_secs == 1.5
+
+
+def test_time_after_the_batch_is_no_wait_for_input(graph, monkeypatch):
+    step = v1.train.create_global_step()
+    host = Host(monkeypatch)
+    batch = host.takes(0.5)
+    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0), batch=batch)
+    readings.begin()
+    ends = [op for op in graph.get_operations() if op.type == "PyFunc"][-1:]
+    with tf.control_dependencies([ends[0].outputs[0]]):
+        late = tf.numpy_function(lambda: setattr(host, "now", host.now + 9), [], [])
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        readings.take(session.run((readings.fetch, late))[0])
+    assert readings.input_secs == 0.5
+
+
+@pytest.mark.parametrize("batch", [None, np.zeros(3), {}])
+def test_without_a_batch_of_tensors_there_is_no_wait(graph, batch):
+    step = v1.train.create_global_step()
+    readings = StepReadings(v1.assign_add(step, 1).op, tf.constant(1.0), batch=batch)
+    read(readings, 2)
+    assert readings.input_secs == 0
+
+
+def test_measuring_the_wait_changes_no_seed():
+    def draw(is_measured):
+        with tf.Graph().as_default():
+            v1.set_random_seed(1)
+            step = v1.train.create_global_step()
+            batch = tf.zeros([2])
+            drawn = tf.random.uniform([]) + batch[0]
+            step_op = v1.assign_add(step, 1).op
+            return read(StepReadings(step_op, drawn, batch=batch if is_measured else None), 2)
+
+    assert draw(True) == draw(False)

@@ -1,0 +1,156 @@
+import json
+
+import pytest
+
+from replicate.estimator import time_spent
+from replicate.estimator.in_memory_evaluation import InMemoryEvaluatorHook
+from replicate.estimator.time_spent import EVALUATION, INPUT, SAVING, TRAINING, TimeSpent
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(time_spent, "time", clock)
+    return clock
+
+
+def written(folder):
+    return json.loads((folder / "time.json").read_text())
+
+
+def run_for_a_while(spent, clock):
+    """A call: 3 s to the first step, of which 1 s saves, then 10 s for 20 steps."""
+    with spent.call():
+        clock.now += 2
+        with spent.during(SAVING):
+            clock.now += 1
+        spent.end_start()
+        clock.now += 4
+        with spent.during(SAVING):
+            clock.now += 1
+            with spent.during(EVALUATION):
+                clock.now += 3
+        clock.now += 2
+        spent.add_steps(20, 1.5)
+        spent.write()
+
+
+def test_every_second_is_counted_once(clock, tmp_path):
+    run_for_a_while(TimeSpent(str(tmp_path)), clock)
+    seconds = {"start": 2.0, "training": 4.5, "input": 1.5, "saving": 2.0, "evaluation": 3.0}
+    assert written(tmp_path) == {
+        "calls": 1,
+        "steps": 20,
+        "first_step_seconds": 3.0,
+        "seconds": seconds,
+    }
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_later_calls_add_up(clock, tmp_path, is_new_process):
+    spent = TimeSpent(str(tmp_path))
+    run_for_a_while(spent, clock)
+    run_for_a_while(TimeSpent(str(tmp_path)) if is_new_process else spent, clock)
+    found = written(tmp_path)
+    assert (found["calls"], found["steps"]) == (2, 40)
+    assert sum(found["seconds"].values()) == pytest.approx(26.0)
+
+
+def test_calls_of_another_process_in_between_count(clock, tmp_path):
+    spent = TimeSpent(str(tmp_path))
+    run_for_a_while(spent, clock)
+    run_for_a_while(TimeSpent(str(tmp_path)), clock)
+    run_for_a_while(spent, clock)
+    assert written(tmp_path)["calls"] == 3
+    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(39.0)
+
+
+def test_a_kill_loses_only_the_time_since_the_last_write(clock, tmp_path):
+    killed = TimeSpent(str(tmp_path))
+    call = killed.call()
+    call.__enter__()
+    clock.now += 5
+    killed.end_start()
+    killed.write()
+    clock.now += 7
+    before = written(tmp_path)
+    run_for_a_while(TimeSpent(str(tmp_path)), clock)
+    assert before["seconds"]["start"] == 5.0
+    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(18.0)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"seconds": 3, "calls": "x", "steps": null}'])
+def test_a_damaged_file_is_replaced(clock, tmp_path, text):
+    (tmp_path / "time.json").write_text(text)
+    run_for_a_while(TimeSpent(str(tmp_path)), clock)
+    assert written(tmp_path)["calls"] == 1
+    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(13.0)
+
+
+def test_evaluations_after_training_are_added(clock, tmp_path):
+    spent = TimeSpent(str(tmp_path))
+    with spent.during_evaluation():
+        clock.now += 1
+    assert not (tmp_path / "time.json").exists(), "of a process that does not train"
+    run_for_a_while(spent, clock)
+    with spent.during_evaluation():
+        clock.now += 6
+    assert written(tmp_path)["seconds"]["evaluation"] == 9.0
+    run_for_a_while(TimeSpent(str(tmp_path)), clock)
+    with spent.during_evaluation():
+        clock.now += 50
+    assert sum(written(tmp_path)["seconds"].values()) == pytest.approx(32.0), "another one trained"
+
+
+def test_evaluation_of_another_estimator_counts_for_the_running_call(clock, tmp_path):
+    spent = TimeSpent(str(tmp_path))
+    with spent.call():
+        with TimeSpent(str(tmp_path)).during_evaluation():
+            clock.now += 8
+        spent.write()
+    assert written(tmp_path)["seconds"][EVALUATION] == 8.0
+    assert written(tmp_path)["seconds"][TRAINING] == 0.0
+
+
+def test_a_link_out_of_the_directory_is_not_written_to(clock, tmp_path, caplog):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "time.json").symlink_to(tmp_path / "elsewhere")
+    run_for_a_while(TimeSpent(str(tmp_path / "run")), clock)
+    assert not (tmp_path / "elsewhere").exists()
+    assert "it is a link to a file outside of its directory" in caplog.text
+
+
+def test_training_writes_the_file_beside_the_events(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path)
+    hook = InMemoryEvaluatorHook(estimator, linear.once_input_fn, every_n_iter=2)
+    estimator.train(linear.input_fn, max_steps=4, hooks=[hook])
+    found = written(tmp_path)
+    assert (found["calls"], found["steps"]) == (1, 3)
+    seconds = found["seconds"]
+    assert all(secs > 0 for kind, secs in seconds.items() if kind != INPUT), found
+    assert 0 < found["first_step_seconds"] <= sum(seconds.values())
+    assert not list(tmp_path.glob("time.json.*"))
+    estimator.evaluate(linear.once_input_fn)
+    assert written(tmp_path)["seconds"]["evaluation"] > seconds["evaluation"]
+
+
+def test_training_that_fails_writes_the_file(linear, tmp_path):
+    def fail(step):
+        if step == 3:
+            raise RuntimeError("at step 3")
+
+    with pytest.raises(RuntimeError, match="at step 3"):
+        linear.make_estimator(tmp_path).train(
+            linear.input_fn, max_steps=4, hooks=[linear.CallHook(fail)]
+        )
+    assert written(tmp_path)["calls"] == 1
