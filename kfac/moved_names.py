@@ -303,6 +303,18 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
 """Class → an attribute that its objects had → its replacement."""
 
 
+FOUND: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
+    {
+        "kfac.fisher_factors": {
+            name: "kfac.layer_collection"
+            for name in ATTRIBUTES["LayerCollection"]
+            if name.startswith("APPROX_")
+        }
+    }
+)
+"""Module → a name that still works there → the module that has it."""
+
+
 def _told(text: str, replacement: str) -> str:
     return (
         f"{text}, which tensorflow/kfac had. Use {replacement}. "
@@ -313,7 +325,7 @@ def _told(text: str, replacement: str) -> str:
 def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], Any]:
     """Returns the `__getattr__` of a module, which knows the replacements of old names.
 
-    Names of approximations are found in `kfac.fisher_factors`, too.
+    Names of `FOUND` are looked up in the module that has them now.
 
     Args:
       module: Full name of the module, a key of `REPLACEMENTS`.
@@ -322,10 +334,8 @@ def finder(module: str, public: Sequence[str] = ()) -> Callable[[str], Any]:
     replacements = REPLACEMENTS[module]
 
     def __getattr__(name: str) -> Any:  # noqa: N807
-        if module == "kfac.fisher_factors" and name in ATTRIBUTES["LayerCollection"]:
-            constants = importlib.import_module("kfac.layer_collection")
-            if hasattr(constants, name):
-                return getattr(constants, name)
+        if name in FOUND.get(module, {}):
+            return getattr(importlib.import_module(FOUND[module][name]), name)
         text = f"module {module!r} has no attribute {name!r}"
         alike = [] if name.startswith("_") else difflib.get_close_matches(name, public, 1, 0.75)
         if name not in replacements and not alike:
