@@ -23,7 +23,7 @@ compile() {
     echo "lock: $(grep -c '^[a-z].*==' "$lock") pins in $lock"
 }
 
-compile requirements.lock pyproject.toml --extra cpu --extra examples --extra dev
+compile requirements.lock pyproject.toml --extra cpu --extra examples --extra contrib --extra migrate --extra dev
 compile requirements-docs.lock pyproject.toml --extra docs
 compile requirements-tf215.lock pyproject.toml --group tf215
 # Alone: it asks for the distribution `tensorflow`, whose files are those of `tensorflow-cpu`.
