@@ -39,7 +39,6 @@ HIDDEN = (100, 50, 25)
 """Units between the pixels and the code; the second half mirrors them."""
 
 CODE = 2
-INVERT_EVERY = 5
 
 
 class Autoencoder(NamedTuple):
@@ -106,34 +105,9 @@ def model_fn(features: Tensor, labels: Tensor, mode: str, params: Any) -> Any:
         error = v1.metrics.mean_squared_error(features, decoded)
         return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops={"error": error})
 
-    optimizer = replicate.TowerOptimizer(lambda: make_optimizer(params))
-    optimizer.wrapped.add_tower_batch(features)  # The loss after a step is that of all towers.
+    optimizer = replicate.TowerOptimizer(lambda: kfac.adaptive(damping=params["damping"]))
     train_op = optimizer.minimize(loss, global_step=v1.train.get_global_step())
     return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
-
-
-def make_optimizer(params: Any) -> kfac.PeriodicInvCovUpdateKfacOpt:
-    """Makes the optimizer; see `model_fn` for `params`."""
-    return kfac.PeriodicInvCovUpdateKfacOpt(
-        layer_collection=kfac.graph_layer_collection(),
-        invert_every=INVERT_EVERY,
-        momentum_type="qmodel",
-        learning_rate=None,
-        momentum=None,
-        adapt_damping=True,
-        damping=params["damping"],
-        calibrate_damping=True,
-        min_damping=1e-6,
-        damping_adaptation_interval=INVERT_EVERY,
-        damping_adaptation_decay=0.9,
-        loss_fn=_loss_of,
-    )
-
-
-def _loss_of(images: Tensor) -> Tensor:
-    """Returns the loss of images with the current weights."""
-    with v1.variable_scope(v1.get_variable_scope(), reuse=True):
-        return mean_loss(build_model(images).logits, images)
 
 
 def define_flags() -> None:

@@ -42,6 +42,7 @@ from kfac import (
     utils,
     worker_roles,
 )
+from kfac.adaptive import adaptive
 from kfac.async_updates import AsyncInvCovUpdateKfacOpt, AsyncUpdateHook
 from kfac.batch_execute import batch_execute
 from kfac.canned import for_canned
@@ -71,6 +72,7 @@ __all__ = [
     "OpQueueHook",
     "PeriodicInvCovUpdateKfacOpt",
     "WorkerRole",
+    "adaptive",
     "async_updates",
     "auto_register_layers",
     "batch_execute",

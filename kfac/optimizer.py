@@ -140,13 +140,14 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           adapt_damping: Whether λ adapts to how well the quadratic model foretells the loss of
             the mini-batch. It is then in a variable; the given one, if it is a Variable.
           update_damping_immediately: True if it adapts right after a step, in the same run, which
-            needs resource variables and `train_batch`. Else it does so at the start of the next
+            needs resource variables. Else it does so at the start of the next
             step, with `prev_train_batch`; inverses computed in that step use λ from before.
           is_chief: Whether this process adapts it, or only has the variables.
           prev_train_batch: The batch of the step before, as `loss_fn` takes it.
           loss: The loss; None means that which `compute_gradients` is given.
           loss_fn: Returns the mean loss, shape [], of a batch, with the weights as they then are.
-            Must build its forward pass anew, and make no variables.
+            Must build its forward pass anew, and make no variables. None, with no `train_batch`:
+            the loss after a step is computed from the graph, see `kfac.damping.recomputed_loss`.
           min_damping: Least λ, not counting `l2_reg`.
           l2_reg: Coefficient c of a penalty ½c|θ|² that is part of the loss. λ includes it.
           damping_adaptation_decay: ω; λ changes by the factor ω^interval or its inverse.

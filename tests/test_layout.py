@@ -24,6 +24,7 @@ PUBLIC = {
         "OpQueueHook",
         "PeriodicInvCovUpdateKfacOpt",
         "WorkerRole",
+        "adaptive",
         "async_updates",
         "auto_register_layers",
         "batch_execute",

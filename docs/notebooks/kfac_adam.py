@@ -55,9 +55,9 @@ def mean_loss(logits, labels):
 # %% [markdown]
 # ## Two optimizers
 #
-# `momentum_type="qmodel"` computes, in each step, the learning rate and the momentum that minimize
-# a quadratic model of the loss. `adapt_damping` raises the damping where that model promises too
-# much, and lowers it where it is too careful.
+# `kfac.adaptive` computes, in each step, the learning rate and the momentum that minimize a
+# quadratic model of the loss. It raises the damping where that model promises too much, and lowers
+# it where it is too careful.
 
 
 # %%
@@ -67,20 +67,7 @@ def adam(loss, logits, layers, batch, learning_rate):
 
 def natural_gradient(loss, logits, layers, batch):
     layers.register_categorical_predictive_distribution(logits)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        layer_collection=layers,
-        learning_rate=None,
-        momentum=None,
-        momentum_type="qmodel",
-        damping=0.1,
-        calibrate_damping=True,
-        adapt_damping=True,
-        min_damping=1e-6,
-        loss_fn=lambda batch: mean_loss(logits_of(batch[0], reuse=True), batch[1]),
-        train_batch=batch,
-        invert_every=5,
-    )
-    return optimizer.minimize(loss)
+    return kfac.adaptive(layers).minimize(loss)
 
 
 def run(optimizer, steps, seed=1, **settings):

@@ -1,23 +1,33 @@
 """The loss on one mini-batch before and after a step, over all towers.
 
-Before the step it is what `compute_gradients` was given, or what a function of the batch returns;
-after it, only such a function can tell, as it makes another forward pass. Called by the optimizer,
-which collects losses here, and by the damping adaptation, which compares them.
+Before the step it is what `compute_gradients` was given, or what a function of the batch returns.
+After it another forward pass tells: such a function's, or, for the current batch, a copy of the
+part of the graph that the weights change. Called by the optimizer, which collects losses here, and
+by the damping adaptation, which compares them.
 """
 
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
+from kfac._types import DType, Tensor, Variable
+from kfac.damping.recomputed_loss import recomputed
 from kfac.linalg.tensor_ops import add_in_order
 from kfac.protocols import PART_OF_LOSS
 from kfac.registration.loss_table import RegisteredLosses
 from kfac.registration.tower_agreement import check_batches, check_collection, check_losses
 
 v1 = tf.compat.v1
+
+
+class RegisteredModel(RegisteredLosses, Protocol):
+    """The part of a layer collection that the loss needs."""
+
+    @property
+    def registered_variables(self) -> tuple[Variable, ...]:
+        """The variables that a step changes."""
 
 
 class TowerBatch(NamedTuple):
@@ -47,7 +57,7 @@ class TrainingLoss:
         train_batch: Any,
         prev_train_batch: Any,
         use_passed_loss: bool,
-        layers: RegisteredLosses,
+        layers: RegisteredModel,
     ) -> None:
         """Builds nothing.
 
@@ -57,7 +67,7 @@ class TrainingLoss:
           train_batch: The batch of this step.
           prev_train_batch: That of the step before.
           use_passed_loss: Whether the loss before the step is the passed one, or else `loss_fn`'s.
-          layers: The registered towers.
+          layers: The registered towers, and their variables.
 
         Raises:
           ValueError: Without the passed loss there is no batch to compute it on.
@@ -111,6 +121,14 @@ class TrainingLoss:
         """
         if not self._use_passed_loss:
             return self.on_current_batch(dtype)
+        return _total(self._passed_parts(), dtype)
+
+    def _passed_parts(self) -> list[Tensor]:
+        """Returns what was passed: one loss, or a part of it from each tower.
+
+        Raises:
+          ValueError: There is none, or that of some towers is missing.
+        """
         parts = [self._loss]
         if self._loss is None:
             parts = self._collected
@@ -121,14 +139,20 @@ class TrainingLoss:
                 "compute_gradients or minimize compute the gradients, or call set_loss(loss) "
                 "before apply_gradients."
             )
-        return tf.cast(add_in_order([tf.convert_to_tensor(part) for part in parts]), dtype)
+        return [tf.convert_to_tensor(part) for part in parts]
 
     def on_current_batch(self, dtype: DType) -> Tensor:
         """Returns the loss of the current batch with the weights as they are now.
 
+        Without a function and a batch it is what `before_step` returns, computed once more.
+
         Raises:
-          ValueError: There is no function or no batch, or some towers have none.
+          ValueError: There is no function or no batch, some towers have none, or the loss cannot
+            be computed once more.
         """
+        if self._loss_fn is None and self._single[0] is None and not self._towers:
+            parts = self._passed_parts()
+            return _total(recomputed(parts, self._layers.registered_variables), dtype)
         return self._evaluate("train_batch", 0, [tower.current for tower in self._towers], dtype)
 
     def on_previous_batch(self, dtype: DType) -> Tensor:
@@ -158,3 +182,7 @@ class TrainingLoss:
             with v1.device(tower.device), scope:
                 losses.append(tf.cast(self._loss_fn(batch), dtype))
         return add_in_order(losses) / tf.constant(len(losses), dtype)
+
+
+def _total(parts: list[Tensor], dtype: DType) -> Tensor:
+    return tf.cast(add_in_order(parts), dtype)

@@ -65,9 +65,8 @@ def make_optimizer(momentum_type="qmodel", **kwargs):
         adapt_damping=True,
         damping_adaptation_interval=2,
         damping_adaptation_decay=0.5,
-        loss_fn=loss_fn,
         **rates,
-        **kwargs,
+        **{"loss_fn": loss_fn, **kwargs},
     )
 
 
@@ -113,12 +112,25 @@ def test_tower_optimizer(momentum_type):
         train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    expected = one_tower(momentum_type)
+    assert_alike(trained_on_two_towers(model_fn), one_tower(momentum_type))
+
+
+def test_tower_optimizer_with_the_loss_from_the_graph():
+    def model_fn(features, labels, mode):
+        loss = registered_loss(features, labels)
+        optimizer = replicate.TowerOptimizer(lambda: make_optimizer(loss_fn=None))
+        train_op = optimizer.minimize(loss, v1.train.get_or_create_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    assert_alike(trained_on_two_towers(model_fn), one_tower("qmodel"))
+
+
+def trained_on_two_towers(model_fn):
     with tf.Graph().as_default():
         devices = [f"/cpu:{index}" for index in range(2)]
         replicated = replicate.replicate_model_fn(model_fn, devices=devices)
         spec = replicated(tf.constant(X), tf.constant(Y), "train")
-        assert_alike(trained(spec.train_op), expected)
+        return trained(spec.train_op)
 
 
 def test_optimize_clones():
