@@ -1,0 +1,56 @@
+"""The table of old names: for each name of TensorFlow 1 its replacement, and the difference.
+
+Pure data, without TensorFlow. `old_modules.py` reads it to make the old modules, and the guides
+list its names. A row has one of three forms:
+
+- a name with a replacement: `Row("tf.estimator.Estimator", "replicate.Estimator")`;
+- a name without one, whose advice is the text of the error when it is used;
+- a package, whose names all stand in the replacement: `Row("tf.contrib.kfac.*", "kfac")`.
+
+`tf.estimator` stands for `tf.compat.v1.estimator`, too. There `replicate.v1` takes the place of
+`replicate`, with the default loss of TensorFlow 1.
+
+Rows of one package of TensorFlow 1 stand in a module of this folder.
+"""
+
+import types
+from collections.abc import Mapping
+
+from replicate.compat.table import contrib, estimator, private
+from replicate.compat.table.private import PRIVATE_MODULES
+from replicate.compat.table.row import CONTRIB, ESTIMATOR, PRIVATE, Row
+
+__all__ = [
+    "CONTRIB",
+    "ESTIMATOR",
+    "PRIVATE",
+    "PRIVATE_MODULES",
+    "TABLE",
+    "Row",
+    "names_below",
+    "row_of",
+]
+
+TABLE: Mapping[str, Row] = types.MappingProxyType(
+    {row.old: row for row in (*estimator.ROWS, *contrib.ROWS, *private.ROWS)}
+)
+"""All rows by their old names."""
+
+
+def row_of(name: str) -> Row | None:
+    """Returns the row of a name: its own one, or that of the closest package with ".*"."""
+    if name in TABLE:
+        return TABLE[name]
+    package = name
+    while package:
+        if f"{package}.*" in TABLE:
+            return TABLE[f"{package}.*"]
+        package = package.rpartition(".")[0]
+    return None
+
+
+def names_below(package: str) -> frozenset[str]:
+    """Returns the names that stand in a package: `export` and `Estimator` in "tf.estimator"."""
+    start = f"{package}."
+    below = (old[len(start) :].partition(".")[0] for old in TABLE if old.startswith(start))
+    return frozenset(below) - {"*"}

@@ -1,0 +1,99 @@
+"""Rows and names of the private modules of tf.estimator, where libraries look."""
+
+from replicate.compat.table.row import HEAD, PRIVATE, TPU, Row, same
+
+_OWN = "replicate.compat.private_names"
+ROWS = [
+    Row(f"{PRIVATE}.canned.prediction_keys.PredictionKeys", f"{_OWN}.PredictionKeys"),
+    Row(f"{PRIVATE}.canned.metric_keys.MetricKeys", f"{_OWN}.MetricKeys"),
+    Row(f"{PRIVATE}.canned.dnn.dnn_model_fn_v2", f"{_OWN}.dnn_model_fn_v2"),
+    Row(f"{PRIVATE}.canned.dnn._dnn_logit_fn_builder", "replicate.dnn_logit_fn_builder"),
+    Row(f"{PRIVATE}.canned.linear._linear_logit_fn_builder", "replicate.linear_logit_fn_builder"),
+    Row(f"{PRIVATE}.canned.optimizers.get_optimizer_instance", f"{_OWN}.get_optimizer_instance"),
+    Row(f"{PRIVATE}.canned.head._Head", "replicate.Head", HEAD),
+    Row(
+        f"{PRIVATE}.canned.head._binary_logistic_head_with_sigmoid_cross_entropy_loss",
+        f"{_OWN}.binary_logistic_head",
+    ),
+    Row(
+        f"{PRIVATE}.canned.head._multi_class_head_with_softmax_cross_entropy_loss",
+        f"{_OWN}.multi_class_head",
+    ),
+    Row(f"{PRIVATE}.canned.head._regression_head", f"{_OWN}.regression_head"),
+    Row(f"{PRIVATE}.model_fn._TPUEstimatorSpec", "replicate.tpu.TPUEstimatorSpec", TPU),
+    Row(f"{PRIVATE}.model_fn.LOSS_METRIC_KEY", "replicate.LOSS_METRIC_KEY"),
+    Row(f"{PRIVATE}.model_fn.AVERAGE_LOSS_METRIC_KEY", "replicate.AVERAGE_LOSS_METRIC_KEY"),
+    Row(f"{PRIVATE}.run_config.TaskType", "replicate.TaskType"),
+    Row(f"{PRIVATE}.util.parse_input_fn_result", f"{_OWN}.parse_input_fn_result"),
+    *same(f"{PRIVATE}.tpu.tpu_estimator", "replicate.tpu", ("TPUEstimator", "TPUEstimatorSpec")),
+    *same(
+        f"{PRIVATE}.tpu.tpu_config",
+        "replicate.tpu",
+        ("InputPipelineConfig", "RunConfig", "TPUConfig"),
+    ),
+]
+
+PRIVATE_MODULES: frozenset[str] = frozenset(
+    {
+        "api",
+        *(f"api.{name}" for name in ("_v1", "_v1.estimator", "_v2", "_v2.estimator")),
+        "canned",
+        *(
+            f"canned.{name}"
+            for name in (
+                "baseline",
+                "boosted_trees",
+                "boosted_trees_utils",
+                "dnn",
+                "dnn_linear_combined",
+                "head",
+                "kmeans",
+                "linear",
+                "metric_keys",
+                "optimizers",
+                "parsing_utils",
+                "prediction_keys",
+                "rnn",
+                "saved_model_estimator",
+            )
+        ),
+        "early_stopping",
+        "estimator",
+        "estimator_lib",
+        "export",
+        *(f"export.{name}" for name in ("export", "export_lib", "export_output", "function")),
+        "exporter",
+        "extenders",
+        "gc",
+        "head",
+        *(
+            f"head.{name}"
+            for name in (
+                "base_head",
+                "binary_class_head",
+                "head_utils",
+                "multi_class_head",
+                "multi_head",
+                "multi_label_head",
+                "regression_head",
+                "sequential_head",
+            )
+        ),
+        "hooks",
+        *(f"hooks.{name}" for name in ("basic_session_run_hooks", "hooks", "session_run_hook")),
+        "inputs",
+        *(f"inputs.{name}" for name in ("inputs", "numpy_io", "pandas_io")),
+        "keras",
+        "mode_keys",
+        "model_fn",
+        "run_config",
+        "tpu",
+        *(
+            f"tpu.{name}"
+            for name in ("error_handling", "tpu_config", "tpu_context", "tpu_estimator", "util")
+        ),
+        "training",
+        "util",
+    }
+)
+"""Modules below `PRIVATE`. Besides the names of their rows, each has all names of tf.estimator."""

@@ -1,0 +1,58 @@
+"""A row of the table of old names, and the texts that several rows have."""
+
+import dataclasses
+from collections.abc import Iterable
+
+ESTIMATOR = "tf.estimator"
+CONTRIB = "tf.contrib"
+PRIVATE = "tensorflow_estimator.python.estimator"
+"""Where libraries find the private modules of tf.estimator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One old name.
+
+    Attributes:
+      old: The dotted name in TensorFlow 1. With ".*" at its end, all names of a package.
+      new: The dotted name of the replacement, where "tf" is `tf.compat.v1`. None if there is none.
+      difference: What is different, or what to use if there is no replacement.
+    """
+
+    old: str
+    new: str | None
+    difference: str = ""
+
+
+MEAN = "The loss is the mean over the batch in TensorFlow 2, the sum in TensorFlow 1."
+HEAD = (
+    "Optimizers are those of tf.compat.v1.train; trainable_variables=None means all of the graph."
+)
+STRATEGY = (
+    "Strategies of tf.distribute are not supported: pass the model_fn to "
+    "replicate.replicate_model_fn, and its optimizer to replicate.TowerOptimizer."
+)
+TPU = "TPUs are not supported: use_tpu must be False."
+
+
+def same(old: str, new: str, names: Iterable[str], difference: str = "") -> list[Row]:
+    """Returns rows of names that are called alike in both packages.
+
+    Args:
+      old: Package in TensorFlow 1.
+      new: Package of the replacements.
+      names: The names.
+      difference: Of each row.
+    """
+    return [Row(f"{old}.{name}", f"{new}.{name}", difference) for name in names]
+
+
+def absent(old: str, names: Iterable[str], advice: str) -> list[Row]:
+    """Returns rows of names without a replacement.
+
+    Args:
+      old: Package in TensorFlow 1.
+      names: The names.
+      advice: What to use instead, the difference of each row.
+    """
+    return [Row(f"{old}.{name}", None, advice) for name in names]
