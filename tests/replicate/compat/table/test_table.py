@@ -10,7 +10,7 @@ from replicate.compat.absent import is_absent
 from replicate.compat.old_modules import is_old_module, old_module
 from replicate.compat.table import PRIVATE, PRIVATE_MODULES, TABLE, names_below, row_of
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OPTIONAL = ("tf_slim", "replicate.tpu", "tf.nn.rnn_cell")
 # What replicate has and tf.estimator had not.
 NEW = {
