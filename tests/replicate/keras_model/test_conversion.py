@@ -235,25 +235,19 @@ def test_frozen_layers_stay(keras, tmp_path):
     np.testing.assert_array_equal(estimator.get_variable_value("dense/kernel"), kernel)
 
 
-@pytest.mark.parametrize("from_logits", [True, False], ids=["logits", "softmax"])
-def test_kfac_trains_it_alike_on_any_towers(keras, tmp_path, from_logits):
+def test_kfac_trains_it_alike_on_any_towers(tmp_path):
+    keras = importlib.import_module("keras")
     got = []
     for number, devices in enumerate([None, TWO_TOWERS]):
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
-        model = classifier(keras, loss=loss)
-        if not from_logits:
-            chances = keras.layers.Softmax(name="chances")(model.outputs[0])
-            model = keras.Model(model.inputs, chances)
-            model.compile(optimizer="sgd", loss=loss)
         estimator = converted(
-            model,
+            classifier(keras),
             tmp_path / str(number),
             devices=devices,
-            optimizer=kfac.for_canned(0.1, 0.1, momentum=None),
+            optimizer=kfac.for_canned(0.1, 0.1, momentum=None, invert_every=1),
         )
-        before = estimator.evaluate(input_fn())["loss"]
-        estimator.train(lambda: input_fn(batch=ROWS)().repeat(), steps=5)
-        assert estimator.evaluate(input_fn())["loss"] < before - 0.05
+        before = estimator.evaluate(input_fn(batch=ROWS))["loss"]
+        estimator.train(lambda: input_fn(batch=ROWS)().repeat(), steps=4)
+        assert estimator.evaluate(input_fn(batch=ROWS))["loss"] < before - 0.05
         got.append(estimator.get_variable_value("dense/kernel"))
     np.testing.assert_allclose(got[0], got[1], atol=1e-5)
 
