@@ -16,7 +16,7 @@ from kfac._types import Graph, Operation, Parameters, Scalar, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.loss_functions import LossFunction
+from kfac.loss_functions.base import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.protocols import VARIABLE_NOTES
 from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
@@ -37,12 +37,10 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.completeness import check_towers, check_uses, check_variables
-from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
-from kfac.registration.report import curvature_report
-from kfac.registration.reuse import VARIABLE_SCOPE
-from kfac.registration.scope import RegistrationScope
+from kfac.registration.report import Decision, curvature_report, decision_lines
+from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
 
