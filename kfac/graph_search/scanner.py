@@ -31,7 +31,7 @@ from kfac.graph_search.records import (
 from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
-from kfac.registration.report import Decision
+from kfac.registration.decision import Decision
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]
 """Parameters that form one layer, with its approximation; see `define_linked_parameters`."""

@@ -12,7 +12,7 @@ from kfac.graph_search.records import (
     names_of,
     refs,
 )
-from kfac.registration.report import Decision, decision_lines, warning_text
+from kfac.registration.decision import Decision, decision_lines, warning_text
 
 v1 = tf.compat.v1
 

@@ -1,7 +1,8 @@
 import tensorflow as tf
 
 import kfac
-from kfac.registration.report import Decision, curvature_report, decision_lines
+from kfac.registration.decision import Decision, decision_lines
+from kfac.registration.report import curvature_report
 
 v1 = tf.compat.v1
 

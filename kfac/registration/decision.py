@@ -1,0 +1,51 @@
+"""The scanner's decision about each parameter and its reason, as readable text.
+
+Made by `kfac.graph_search`, and read by the layer collection for its report.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kfac._types import Parameters
+from kfac.fisher_blocks.base import as_tuple
+
+
+class Decision(NamedTuple):
+    """The registration of one or more parameters, with its reason.
+
+    Attributes:
+      params: The parameter, or the tuple of them.
+      text: Layer that was recognised, or the reason why none was.
+      is_expected: False if the parameters belong to no known layer, so that the user should be
+        told.
+    """
+
+    params: Parameters
+    text: str
+    is_expected: bool = True
+
+
+def decision_lines(decisions: Sequence[Decision]) -> list[str]:
+    """Returns one line per decision.
+
+    Args:
+      decisions: Decisions of the scanner.
+    """
+    return [f"{', '.join(v.op.name for v in as_tuple(d.params))}: {d.text}" for d in decisions]
+
+
+def warning_text(decisions: Sequence[Decision]) -> str | None:
+    """Returns a warning that names each parameter without a layer, or None if there is none.
+
+    Args:
+      decisions: Decisions of the scanner.
+    """
+    lost = [decision for decision in decisions if not decision.is_expected]
+    if not lost:
+        return None
+    lines = "\n  ".join(decision_lines(lost))
+    return (
+        "K-FAC takes these parameters one by one, as register_generic does, because it knows no "
+        f"layer that they belong to:\n  {lines}\nIf they belong to layers, register these by hand, "
+        "before automatic registration."
+    )
