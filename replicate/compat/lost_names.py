@@ -135,8 +135,8 @@ class ModuleWithLostNames(types.ModuleType):
           module: The module.
         """
         super().__init__(module.__name__, module.__doc__)
-        vars(self).update(vars(module))
-        vars(self)["_real"] = module
+        names = {name: value for name, value in vars(module).items() if name != "__getattr__"}
+        vars(self).update(names, _real=module)
 
     def __getattr__(self, name: str) -> Any:
         real = vars(self)["_real"]
