@@ -17,6 +17,7 @@ from replicate.compat.absent import OldNameError, absent
 from replicate.compat.table import (
     CONTRIB,
     ESTIMATOR,
+    MISSING,
     PRIVATE,
     PRIVATE_MODULES,
     Row,
@@ -25,6 +26,7 @@ from replicate.compat.table import (
 )
 
 _NOT_HERE = "It has no counterpart in replicate."
+_CONTRIB_API = "replicate.v1"
 _ALL_OF_PRIVATE = (ESTIMATOR, f"{ESTIMATOR}.export", f"{ESTIMATOR}.inputs", f"{ESTIMATOR}.tpu")
 
 
@@ -82,7 +84,7 @@ def _lookup(path: str, api: str) -> Any:
     if path == "tensorflow_estimator.estimator":
         return old_module(ESTIMATOR, "replicate")
     row = row_of(path)
-    if is_old_module(path) and (row is None or row.new is None):
+    if is_old_module(path) and (row is None or row.old != path):
         return old_module(path, api)
     if row is not None:
         return _replacement(path, row, api)
@@ -127,15 +129,31 @@ def _replacement(path: str, row: Row, api: str) -> Any:
         root = api
     try:
         return _found(root, rest)
-    except (AttributeError, ModuleNotFoundError):
+    except (AttributeError, ModuleNotFoundError) as error:
+        missing = MISSING.get(getattr(error, "name", None) or "")
+        if isinstance(error, ModuleNotFoundError) and missing:
+            return absent(path, missing)
         hint = HINTS.get(path.rpartition(".")[2]) or HINTS.get(rest.partition(".")[0])
+        if path.startswith(f"{CONTRIB}.") and row.old.endswith(".*"):
+            return absent(path, hint or _NOT_HERE)
         return absent(path, hint or f"There is no {new} here. {row.difference}".rstrip())
 
 
 def _found(root: str, rest: str) -> Any:
-    """Imports a dotted name, as far as it is a module, and reads the rest."""
-    value = importlib.import_module({"tf": "tensorflow"}.get(root, root))
-    parts = [*(("compat", "v1") if root == "tf" else ()), *filter(None, rest.split("."))]
+    """Imports a dotted name, as far as it is a module, and reads the rest.
+
+    A name of tf.contrib is looked up in the table again: so old private modules stand for public
+    ones.
+    """
+    value: Any
+    if root == "tf" and rest.startswith("contrib."):
+        value = old_module(CONTRIB, _CONTRIB_API)
+        rest = rest.removeprefix("contrib.")
+    elif root == "tf":
+        value = importlib.import_module("tensorflow").compat.v1
+    else:
+        value = importlib.import_module(root)
+    parts = filter(None, rest.split("."))
     module = root
     for part in parts:
         module = f"{module}.{part}"

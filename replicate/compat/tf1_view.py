@@ -23,6 +23,7 @@ VERSION = "1.15.5"
 """The version that programs find: the last TensorFlow 1."""
 
 _API = "replicate.v1"
+_SLIM = "tf_slim"
 _PARTS = ("core", "lite", "python", "tools", "tsl")
 TF2 = (
     "TensorFlow 1 has no such name: run a program of TensorFlow 2 with `python PROGRAM`, without "
@@ -93,6 +94,8 @@ def _import(
 ) -> Any:
     """Imports a module as the builtin `__import__` does, and old modules of TensorFlow."""
     root, _, rest = name.partition(".")
+    if root == _SLIM and not level:
+        _repair_slim()
     if level or root != "tensorflow":
         return builtins.__import__(name, globals, locals, fromlist or (), level)
     importlib.import_module("tensorflow")
@@ -104,6 +107,12 @@ def _import(
             # A submodule that is not yet loaded; the import statement reports any other name.
             _try_import(f"{module.__name__}.{each}")
     return module
+
+
+def _repair_slim() -> None:
+    """Makes tf-slim work on current TensorFlow; the import statement reports a missing one."""
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("replicate.compat.contrib.repaired_slim.loading").slim()
 
 
 def _module(path: str) -> Any:
