@@ -46,6 +46,7 @@ from replicate.estimator.predicting import (
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.time_spent import TimeSpent
+from replicate.estimator.towers import towers_of
 from replicate.estimator.train_specs import checked_listeners
 from replicate.estimator.training import LABEL, TrainingRun, TrainRequest, run_training
 from replicate.estimator.warm_start import (
@@ -54,6 +55,7 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.graph_mode import check_no_keras_model, eager_captures_explained
+from replicate.model_fn import replicated_like
 from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 
@@ -127,7 +129,7 @@ class Estimator:
         """
         check_model_fn(model_fn, None)
         other = copy.copy(self)
-        other._model_fn = model_fn
+        other._model_fn = replicated_like(model_fn, self._model_fn)
         return other
 
     @property
@@ -454,9 +456,14 @@ class Estimator:
     ) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
-        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config)
+        towers = towers_of(self._model_fn, self._config, mode)
+        batches = len(towers.devices) if towers is not None and towers.one_batch_each else None
+        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config, batches)
         params = self._params_with_input(mode)
-        return inputs, self._build_model(mode, inputs.features, inputs.labels, params, scope)
+        model_fn = self._model_fn if towers is None else towers.replicated(self._model_fn)
+        return inputs, self._build_model(
+            model_fn, mode, inputs.features, inputs.labels, params, scope
+        )
 
     def _params_with_input(self, mode: str) -> Any:
         """Returns a copy of the params for the input_fn or for the model that gets its batches.
@@ -473,10 +480,13 @@ class Estimator:
         begin_graph(self._config)
         receiver = call_receiver_fn(receiver_fn)
         labels = getattr(receiver, "labels", None)
-        return receiver, self._build_model(mode, receiver.features, labels, self.params)
+        return receiver, self._build_model(
+            self._model_fn, mode, receiver.features, labels, self.params
+        )
 
     def _build_model(
         self,
+        model_fn: ModelFn,
         mode: str,
         features: Nest,
         labels: Nest,
@@ -486,7 +496,7 @@ class Estimator:
         """Builds the model in the default graph. `scope` is that of `training_scope`."""
         with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
             spec = build_with_new_names(
-                lambda: call_model_fn(self._model_fn, features, labels, mode, params, self._config),
+                lambda: call_model_fn(model_fn, features, labels, mode, params, self._config),
                 scope,
             )
         if spec.mode != mode:

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from replicate._types import Nest, Tensor
 from replicate.batch.nests import flatten
+from replicate.batch.one_each import one_batch_each
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_input_fn
 from replicate.estimator.checkpoints.input_position import SCOPE, InputPosition
 from replicate.estimator.run_config import RunConfig
@@ -40,7 +42,13 @@ class Inputs:
     operations: frozenset[str] = frozenset()
 
 
-def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Inputs:
+def build_inputs(
+    input_fn: Callable[..., Any],
+    mode: str,
+    params: Any,
+    config: RunConfig,
+    batches: int | None = None,
+) -> Inputs:
     """Calls input_fn on the CPU and returns the Tensors of a batch.
 
     Args:
@@ -49,6 +57,8 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
       mode: One of `ModeKeys`. In PREDICT labels are dropped.
       params: Passed on.
       config: Passed on.
+      batches: Number of batches that make one step, one for each tower of a strategy; None without
+        a strategy.
 
     Raises:
       ValueError: input_fn returned nothing, or a tuple that is not (features, labels); or it used
@@ -59,8 +69,10 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
     earlier = _operations() if is_training else frozenset()
     with v1.device("/cpu:0"):
         with eager_captures_explained("input_fn", "Tensors or a dataset"):
-            returned = call_input_fn(input_fn, mode, params, config)
+            returned = call_input_fn(input_fn, mode, params, config, batches)
         _check_dataset(returned)
+        if batches is not None and batches > 1:
+            returned = one_batch_each(_dataset(returned, batches), batches)
         position = None
         is_counted = is_training and config.save_input_position and config.is_chief
         with v1.name_scope(SCOPE):
@@ -113,6 +125,16 @@ def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:
             "Put several features into a dict, (dict, labels)."
         )
     return returned[0], returned[1]
+
+
+def _dataset(returned: Any, batches: int) -> tf.data.Dataset:
+    """Returns what input_fn returned, if several batches of it can make one step."""
+    if not isinstance(returned, tf.data.Dataset):
+        raise ArgumentTypeError(
+            f"input_fn must return a tf.data.Dataset to give each of {batches} towers a batch of "
+            f"its own, as a strategy of tf.distribute does; got {returned!r}."
+        )
+    return returned
 
 
 def _check_dataset(returned: Any) -> None:

@@ -86,8 +86,12 @@ class RunConfig:
       keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
       log_step_count_steps: Steps between two `global_step/sec` events, each with a line of
         metrics.jsonl; None for neither.
-      train_distribute: Always None, as `eval_distribute` and `experimental_distribute`: strategies
-        of tf.distribute are refused.
+      train_distribute: A strategy of tf.distribute, which names the devices that the model trains
+        on: a MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy or
+        ParameterServerStrategy. Each device takes a batch of its own from the input, and the model
+        learns by the mean of the devices' gradients. None trains on one device.
+      eval_distribute: The same for evaluation.
+      experimental_distribute: A `tf.contrib.distribute.DistributeConfig` with these two settings.
       device_fn: Function from an operation to its device, applied to the whole graph of a training
         run. None puts variables on the parameter servers of the cluster, if it has any. Local
         variables stay where it puts operations without state.
@@ -133,11 +137,11 @@ class RunConfig:
     keep_checkpoint_max = _ReadOnly[int | None]()
     keep_checkpoint_every_n_hours = _ReadOnly[float]()
     log_step_count_steps = _ReadOnly[int | None]()
-    train_distribute = _ReadOnly[None]()
+    train_distribute = _ReadOnly[Any]()
     device_fn = _ReadOnly[Callable[[Any], str] | None]()
     protocol = _ReadOnly[str | None]()
-    eval_distribute = _ReadOnly[None]()
-    experimental_distribute = _ReadOnly[None]()
+    eval_distribute = _ReadOnly[Any]()
+    experimental_distribute = _ReadOnly[Any]()
     experimental_max_worker_delay_secs = _ReadOnly[int | None]()
     session_creation_timeout_secs = _ReadOnly[float]()
     checkpoint_save_graph_def = _ReadOnly[bool]()
@@ -177,11 +181,11 @@ class RunConfig:
         keep_checkpoint_max: int | None = 5,
         keep_checkpoint_every_n_hours: float | None = 10000,
         log_step_count_steps: int | None = 100,
-        train_distribute: None = None,
+        train_distribute: Any = None,
         device_fn: Callable[[Any], str] | None = None,
         protocol: str | None = None,
-        eval_distribute: None = None,
-        experimental_distribute: None = None,
+        eval_distribute: Any = None,
+        experimental_distribute: Any = None,
         experimental_max_worker_delay_secs: int | None = None,
         session_creation_timeout_secs: float | None = 7200,
         checkpoint_save_graph_def: bool = True,
@@ -200,7 +204,7 @@ class RunConfig:
 
         Raises:
           ValueError: A setting is out of range, both checkpoint intervals are given, or a strategy
-            of tf.distribute is.
+            of tf.distribute is not supported.
           ClusterConfigError: TF_CONFIG is wrong.
           TypeError: model_dir, session_config, device_fn or cluster is of the wrong kind.
         """

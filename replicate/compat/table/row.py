@@ -34,8 +34,8 @@ HEAD = (
     "Optimizers are those of tf.compat.v1.train; trainable_variables=None means all of the graph."
 )
 STRATEGY = (
-    "Strategies of tf.distribute are not supported: pass the model_fn to "
-    "replicate.replicate_model_fn, and its optimizer to replicate.TowerOptimizer."
+    "RunConfig takes a MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy or "
+    "ParameterServerStrategy of tf.distribute: each of its devices trains on a batch of its own."
 )
 TPU = "TPUs are not supported: use_tpu must be False."
 
