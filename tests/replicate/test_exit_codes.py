@@ -16,6 +16,7 @@ from replicate.exit_codes import ExitCode, signal_exit_code
         (errors.ClusterConfigError.code, 2),
         (errors.CheckpointError.code, 2),
         (errors.NonFiniteError.code, 3),
+        (ExitCode.LEFT_TO_DO, 4),
         (errors.ClusterError.code, 138),
         (errors.TrainingInterrupted(signal.SIGINT, 5, "").code, 130),
         (errors.TrainingInterrupted(signal.SIGTERM, 5, "").code, 143),
