@@ -84,7 +84,7 @@ def place_of(name: str) -> Place | None:
 def is_old_package(path: str) -> bool:
     """Returns True for a package whose names stand in the table, one by one."""
     row = _row(path)
-    if row is not None and row.new is not None:
+    if f"{path}.".startswith("tf.python.") or (row is not None and row.new is not None):
         return False
     private = path.removeprefix(f"{PRIVATE}.")
     is_private = PRIVATE.startswith(f"{path}.") or path == PRIVATE or private in PRIVATE_MODULES
