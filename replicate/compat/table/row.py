@@ -22,11 +22,14 @@ class Row:
       old: The dotted name in TensorFlow 1. With ".*" at its end, all names of a package.
       new: The dotted name of the replacement, where "tf" is `tf.compat.v1`. None if there is none.
       difference: What is different, or what to use if there is no replacement.
+      keywords: If the replacement has the parameters in another order, or by other names: pairs of
+        the old name and the new one, in the old order.
     """
 
     old: str
     new: str | None
     difference: str = ""
+    keywords: tuple[tuple[str, str], ...] = ()
 
 
 MEAN = "The loss is the mean over the batch in TensorFlow 2, the sum in TensorFlow 1."
