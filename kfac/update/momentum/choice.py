@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 from kfac._types import DType, Scalar
 from kfac.arguments import check_choice, check_excluded, check_number
-from kfac.update.momentum.adam import AdamMomentum
 from kfac.update.momentum.base import Momentum
+from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
 from kfac.update.momentum.qmodel import QuadraticModelMomentum
-from kfac.update.momentum.regular import RegularMomentum
 from kfac.update.quadratic_model import ExactCurvature
 
 

@@ -14,9 +14,8 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops, vectors
 from kfac.state import Assignment, make_variable, read
-from kfac.update.momentum.base import Momentum, Step, StepInputs
+from kfac.update.momentum.base import Momentum, Step, StepInputs, add_weight_decay
 from kfac.update.quadratic_model import ExactCurvature
-from kfac.update.weight_decay import add_weight_decay
 
 
 @typing.final

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kfac.curvature.bias_gradients import as_sum
-from kfac.curvature.faster_gradients import faster_gradients
+from kfac.curvature.faster_gradients import as_sum, faster_gradients
 
 v1 = tf.compat.v1
 
