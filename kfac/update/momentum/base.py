@@ -1,7 +1,7 @@
 """Interface of the momentum rules, and the decay of weights that all of them have.
 
 A rule turns gradients and velocities into a step and new velocities. It assigns nothing: the
-optimizer decides whether the step is made. Called by the optimizer.
+optimizer decides if the step is made. Called by the optimizer.
 """
 
 import abc
@@ -26,7 +26,7 @@ class StepInputs(NamedTuple):
       precondition: Returns M⁻¹x for a vector x.
       multiply: Returns Mx for a vector x.
       damping: λ, shape [], of at least float32.
-      model_damping: How much of λ belongs to the model of the loss, shape []: as for a penalty
+      model_damping: Part of λ that belongs to the model of the loss, shape []: as for a penalty
         ½λ'|θ|². The rest of λ is only to keep steps short.
     """
 
@@ -48,7 +48,7 @@ class Step(NamedTuple):
     """One update, before it is made.
 
     Attributes:
-      raw: What is multiplied by the rate and subtracted from the variables.
+      raw: Vector that is multiplied by the rate and subtracted from the variables.
       rate: Shape [].
       velocities: The new velocities; empty for a rule that keeps none.
       model_change: Returns Δq, how much the quadratic model of the loss changes, shape [].

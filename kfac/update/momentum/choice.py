@@ -23,9 +23,9 @@ class MomentumSettings:
       learning_rate: α, or None where the model chooses it.
       momentum: β, or None.
       norm_constraint: c, or None.
-      update_rescale: What the model's step is multiplied by, or None.
+      update_rescale: Factor of the model's step, or None.
       weight_decay: Coefficient, or None.
-      dtype: Of variables.
+      dtype: Dtype of variables.
     """
 
     momentum_type: str

@@ -40,7 +40,7 @@ class QuadraticModelMomentum(Momentum):
           fixed_momentum: μ; None means that the model chooses it, too.
           update_rescale: Multiplies the change of the weights, but not u; None means 1.
           weight_decay: Coefficient c, or None; d is then M⁻¹g + cθ.
-          dtype: Of the variables that keep α and μ.
+          dtype: Dtype of the variables that keep α and μ.
         """
         self._curvature = curvature
         self._fixed_momentum = fixed_momentum
