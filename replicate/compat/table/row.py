@@ -1,12 +1,17 @@
 """A row of the table of old names, and the texts that several rows have."""
 
 import dataclasses
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Mapping
 
 ESTIMATOR = "tf.estimator"
 CONTRIB = "tf.contrib"
 PRIVATE = "tensorflow_estimator.python.estimator"
 """Where libraries find the private modules of tf.estimator."""
+
+SLIM = "It needs tf-slim: pip install 'replicate-model-fn[contrib]'."
+MISSING: Mapping[str, str] = types.MappingProxyType({"tf_slim": SLIM})
+"""Packages that are not always installed, and the sentence for a name that needs one."""
 
 
 @dataclasses.dataclass(frozen=True)
