@@ -110,16 +110,20 @@ def _groups(key: str | type, variables: Sequence[Variable], model: Any) -> list[
 def _of_class(key: str | type, variables: Sequence[Variable], model: Any) -> list[Variable]:
     if model is None:
         raise ValueError(
-            f"Cannot set up K-FAC: fisher_approx names the class {key.__name__}, and the model is "
+            f"Cannot set up K-FAC: fisher_approx names the class {key}, and the model is "
             "not known here. Pass it as model, or name the layers."
         )
     handles = {
         id(variable.handle)
         for layer in _flattened([model])
-        if (type(layer).__name__ == key if isinstance(key, str) else isinstance(layer, key))
+        if _is_a(layer, key)
         for variable in layer.trainable_variables
     }
     return [v for v in variables if id(v.components[0].handle) in handles]
+
+
+def _is_a(layer: Any, key: str | type) -> bool:
+    return type(layer).__name__ == key if isinstance(key, str) else isinstance(layer, key)
 
 
 def _flattened(layers: Iterable[Any]) -> list[Any]:

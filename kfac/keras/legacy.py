@@ -1,5 +1,6 @@
 """K-FAC as an optimizer of tf_keras, and of the Keras of TensorFlow 2.15."""
 
+import importlib
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,10 +17,8 @@ from kfac.keras.step import StepSettings
 from kfac.keras.training import Training, changeable
 from kfac.keras.variable_store import VariableStore
 
-if str(tf.keras.__version__).startswith("2."):
-    keras = tf.keras
-else:
-    import tf_keras as keras
+_IS_OLD = str(tf.keras.__version__).startswith("2.")
+keras: Any = tf.keras if _IS_OLD else importlib.import_module("tf_keras")
 
 
 @typing.final

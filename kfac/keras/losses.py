@@ -275,14 +275,14 @@ def _sigmoid(op: Operation, depends: _Depends) -> FoundLoss | None:
 
 def _bernoulli(op: Operation, depends: _Depends) -> FoundLoss | None:
     """Matches z∘log p + (1 − z)∘log(1 − p)."""
-    terms = [_weighted_log(term, depends) for term in _inputs(op, {"Add", "AddV2"})]
-    if len(terms) != 2 or None in terms:
+    found = [_weighted_log(term, depends) for term in _inputs(op, {"Add", "AddV2"})]
+    terms = [term for term in found if term is not None]
+    if len(terms) != 2:
         return None
     (targets, p), (_, other) = terms
-    if other.op.type != "Sub" or other.op.inputs[1] is not p:
-        others = [t for t in _inputs(other.op, {"Add", "AddV2"}) if t.op.type == "Sub"]
-        if not others:
-            return None
+    is_complement = {other.op.type, *(t.op.type for t in other.op.inputs)} & {"Sub"}
+    if not is_complement:
+        return None
     logits = tf.math.log(p) - tf.math.log1p(-p)
     return FoundLoss("bernoulli", logits, targets, op.outputs[0], -1.0)
 

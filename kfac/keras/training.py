@@ -231,7 +231,8 @@ def _total(gradients: Sequence[Any]) -> Any:
 
 def _captured(strategy: Any, variables: Sequence[Variable], graph: Graph) -> list[CapturedVariable]:
     """Returns variables as a graph sees them, under names that are unique."""
-    captured, taken = [], set()
+    captured: list[CapturedVariable] = []
+    taken: set[str] = set()
     for variable in variables:
         path = getattr(variable, "path", None) or variable.name.partition(":")[0]
         numbered = (f"{path}_{number}" for number in range(1, len(taken) + 1))

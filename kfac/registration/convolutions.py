@@ -30,7 +30,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.layer_table import LayerTable, as_key
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
 from kfac.variables import name_of
 
 _PADDINGS = ("SAME", "VALID")
