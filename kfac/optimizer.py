@@ -33,13 +33,14 @@ from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
 from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
-from kfac.state import initial_zeros
+from kfac.state import initial_zeros, make_variable
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.refresh import BY_CALLER, RefreshSettings
 from kfac.update.step import KfacStep, StepRules
+from kfac.variables import CapturedVariable, name_of
 
 v1 = tf.compat.v1
 
@@ -412,6 +413,13 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         """Returns the velocities of variables; makes them at first use."""
+        if any(isinstance(variable, CapturedVariable) for variable in variables):
+            # A function is traced several times, and scopes would number the slots of each trace.
+            with tf.init_scope():
+                return [
+                    make_variable(f"{name_of(v)}/velocity", v.shape, v.dtype.base_dtype)
+                    for v in variables
+                ]
         with tf.init_scope():
             return [
                 self._get_or_make_slot_with_initializer(

@@ -29,6 +29,7 @@ from kfac.damping.rule import (
 from kfac.damping.training_loss import TrainingLoss
 from kfac.linalg import tensor_ops
 from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
+from kfac.variables import is_resource, name_of
 
 v1 = tf.compat.v1
 
@@ -255,7 +256,7 @@ class AdaptedDamping(DampingRule):
         Raises:
           ValueError: One of them is not.
         """
-        references = [v.op.name for v in variables if v.op.type != "VarHandleOp"]
+        references = [name_of(v) for v in variables if not is_resource(v)]
         if references and self._settings.immediately:
             raise ValueError(
                 "Cannot adapt K-FAC's damping right after a step: "

@@ -25,6 +25,7 @@ from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, r
 from kfac.update import health
 from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.preconditioner import as_vectors
+from kfac.variables import components_of
 
 v1 = tf.compat.v1
 
@@ -314,7 +315,11 @@ class KfacStep:
     ) -> Operation:
         """Changes the weights, then judges the change and notes it."""
         descent = _DescentThen(self._name, functools.partial(self._finish, update))
-        changes = list(zip(update.changes, variables, strict=True))
+        changes = [
+            (change, component)
+            for change, variable in zip(update.changes, variables, strict=True)
+            for component in components_of(variable)
+        ]
         return descent.apply_gradients(changes, global_step=global_step, name=name)
 
     def _finish(self, update: _Update, changed: Sequence[Operation]) -> list[Operation]:
@@ -356,6 +361,8 @@ class KfacStep:
         return counts
 
     def _summarize(self, waits: bool) -> None:
+        if v1.get_default_graph().building_function:
+            return  # Nobody can fetch a summary op of a function.
         with v1.control_dependencies([] if waits else None):
             counters = {name: read(variable) for name, variable in self._counters.items()}
             del counters["counter"]
