@@ -17,7 +17,7 @@ from absl import logging
 from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
 from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.reduction import GradientReduction
-from replicate._types import ModelFn, Nest, Spec, Variable
+from replicate._types import ModelFn, Nest, Operation, Spec, Variable
 from replicate.arguments import check_choice
 from replicate.batch.ahead import batch_and_ahead
 from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
@@ -31,10 +31,13 @@ from replicate.spec import ModeKeys
 from replicate.tower.build import Summaries, TowerBuild, TowerSettings
 from replicate.tower.recorded_plan import record_plan
 from replicate.tower.scopes import TowerScopes, tower_scopes
+from replicate.tower.workers import current_workers
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
 Reduction = v1.losses.Reduction
+LOSS_REDUCTION = "loss_reduction"
+"""Name of an attribute of a model_fn that says how it reduces losses, for `loss_reduction`."""
 
 
 class Tower(NamedTuple):
@@ -140,8 +143,11 @@ def replicate_model_fn(
         with tower_scopes(_settings_in(mode, settings)) as scopes:
             towers = build_towers(bound, shards, scopes, statistics)
         build = scopes.build
-        besides = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
-        return merge_specs(
+        workers = current_workers() if mode == ModeKeys.TRAIN else None
+        trained = [] if workers is None else [_operation(towers[-1].spec.train_op)]
+        merged = statistics and statistics.merged(build.skipped, build.task, workers, trained)
+        besides = [merged, sent]
+        spec = merge_specs(
             mode,
             [tower.spec for tower in towers],
             [tower.metric_variables for tower in towers],
@@ -149,8 +155,22 @@ def replicate_model_fn(
             rows,
             [each for each in besides if each is not None],
         )
+        if workers is None:
+            return spec
+        with v1.control_dependencies(trained):
+            return spec._replace(loss=workers.total(tf.identity(spec.loss), averages_loss))
 
+    replicated_model_fn.is_replicated = True  # type: ignore[attr-defined]
     return replicated_model_fn
+
+
+def is_replicated(model_fn: Any) -> bool:
+    """Returns True for a function that `replicate_model_fn` has made."""
+    return bool(getattr(model_fn, "is_replicated", False))
+
+
+def _operation(train_op: Any) -> Operation:
+    return train_op if isinstance(train_op, tf.Operation) else train_op.op
 
 
 def _log_plan(mode: str, plan: DevicePlan) -> None:

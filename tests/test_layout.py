@@ -70,6 +70,7 @@ PUBLIC = {
     ],
     "replicate": [
         "AVERAGE_LOSS_METRIC_KEY",
+        "AllReduce",
         "BaselineClassifier",
         "BaselineEstimator",
         "BaselineRegressor",
@@ -140,6 +141,7 @@ PUBLIC = {
         "TrainingInterrupted",
         "VocabInfo",
         "WarmStartSettings",
+        "WorkersDifferError",
         "add_metrics",
         "binary_classification_head",
         "call_logit_fn",
@@ -172,6 +174,7 @@ PUBLIC = {
         "stop_if_no_increase_hook",
         "tpu",
         "train_and_evaluate",
+        "worker_share",
     ],
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import ModelFn
-from replicate.model_fn import replicate_model_fn
+from replicate.model_fn import LOSS_REDUCTION, replicate_model_fn
 
 Reduction = tf.compat.v1.losses.Reduction
 
@@ -30,7 +30,8 @@ def on_devices(model_fn: ModelFn, head: Any, devices: Sequence[str] | None) -> M
       TypeError: devices is one string.
       ValueError: A device does not exist.
     """
-    if devices is None:
-        return model_fn
     reduction = Reduction.SUM if head.loss_reduction in _SUMS else Reduction.SUM_OVER_BATCH_SIZE
+    if devices is None:
+        setattr(model_fn, LOSS_REDUCTION, reduction)
+        return model_fn
     return replicate_model_fn(model_fn, reduction, devices, uneven="weighted")

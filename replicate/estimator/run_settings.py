@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from replicate.all_reduce.settings import AllReduce
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.cluster_config import ClusterConfig, cluster_config_from_environment
 from replicate.roles import TaskType
@@ -249,13 +250,21 @@ def _cluster(name: str, value: Any) -> ClusterConfig:
     return value
 
 
+def _train_distribute(name: str, value: Any) -> AllReduce | None:
+    if isinstance(value, AllReduce):
+        return value
+    _distribute(name, value)
+    return None
+
+
 def _distribute(name: str, value: Any) -> None:
     if value is not None:
         raise ValueError(
             f"RunConfig: {name} takes a strategy of tf.distribute, which is not supported; got "
             f"{value!r}. Leave it out. To use several devices, wrap the model_fn: "
             "Estimator(replicate_model_fn(model_fn), ...), with the optimizer in a TowerOptimizer. "
-            "For several machines, describe the cluster in TF_CONFIG."
+            "For several machines, describe the cluster in TF_CONFIG, and give "
+            "train_distribute=replicate.AllReduce() or list parameter servers."
         )
 
 
@@ -269,7 +278,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "keep_checkpoint_max": _whole(0),
     "keep_checkpoint_every_n_hours": _positive(_DEFAULT_KEEP_HOURS),
     "log_step_count_steps": _whole(1),
-    "train_distribute": _distribute,
+    "train_distribute": _train_distribute,
     "device_fn": _device_fn,
     "protocol": _protocol,
     "eval_distribute": _distribute,
