@@ -25,6 +25,7 @@ from replicate.compat.table import (
 )
 
 _NOT_HERE = "It has no counterpart in replicate."
+_CONTRIB_API = "replicate.v1"
 _ALL_OF_PRIVATE = (ESTIMATOR, f"{ESTIMATOR}.export", f"{ESTIMATOR}.inputs", f"{ESTIMATOR}.tpu")
 
 
@@ -133,9 +134,20 @@ def _replacement(path: str, row: Row, api: str) -> Any:
 
 
 def _found(root: str, rest: str) -> Any:
-    """Imports a dotted name, as far as it is a module, and reads the rest."""
-    value = importlib.import_module({"tf": "tensorflow"}.get(root, root))
-    parts = [*(("compat", "v1") if root == "tf" else ()), *filter(None, rest.split("."))]
+    """Imports a dotted name, as far as it is a module, and reads the rest.
+
+    A name of tf.contrib is looked up in the table again: so old private modules stand for public
+    ones.
+    """
+    value: Any
+    if root == "tf" and rest.startswith("contrib."):
+        value = old_module(CONTRIB, _CONTRIB_API)
+        rest = rest.removeprefix("contrib.")
+    elif root == "tf":
+        value = importlib.import_module("tensorflow").compat.v1
+    else:
+        value = importlib.import_module(root)
+    parts = filter(None, rest.split("."))
     module = root
     for part in parts:
         module = f"{module}.{part}"

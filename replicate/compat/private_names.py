@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import replicate
 from replicate import v1 as estimator_v1
 from replicate._types import Nest, Spec, Tensor
 from replicate.canned.canned_model import one_part_model_fn
@@ -195,3 +196,14 @@ def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
             f"input_fn must return (features, labels), got {len(result)} values: {result!r}."
         )
     return result[0], result[1], hooks
+
+
+def model_to_estimator(*, use_v2_estimator: bool = False, **arguments: Any) -> Any:
+    """Calls `replicate.model_to_estimator`, as `tf.keras.estimator` of Keras 2 does.
+
+    Args:
+      use_v2_estimator: Ignored: both kinds are the same here.
+      **arguments: As for `replicate.model_to_estimator`.
+    """
+    del use_v2_estimator
+    return replicate.model_to_estimator(**arguments)

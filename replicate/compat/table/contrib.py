@@ -15,7 +15,6 @@ _CONTRIB = "It has no counterpart here."
 _EXAMPLES = "TensorFlow no longer has its examples: read the data with NumPy or tf.keras.datasets."
 
 _ADVICE = {
-    "crf": "TensorFlow Addons has it for TensorFlow 2.15; its text/crf.py also works by itself.",
     "data": "Use the methods of tf.data.Dataset and tf.data.experimental.",
     "eager": "Programs of TensorFlow 1 run in graph mode here.",
     "estimator": "Use the names of replicate.",
@@ -23,12 +22,8 @@ _ADVICE = {
     "layers": "tf-slim has most of it: pip install tf-slim, then import tf_slim. Or use tf.layers.",
     "learn": "Use tf.estimator: fit is train, Experiment is train_and_evaluate, ModelFnOps is "
     "EstimatorSpec.",
-    "lookup": "Use tf.lookup: StaticVocabularyTable, StaticHashTable, TextFileInitializer.",
     "metrics": "Use tf.metrics, whose functions take labels before predictions.",
     "opt": "Use the optimizers of tf.train, or replicate.ModelAverageOptimizer.",
-    "rnn": "Use the cells of tf.nn.rnn_cell, and tf.nn.static_rnn or tf.nn.dynamic_rnn.",
-    "seq2seq": "Nothing that is kept up has it. sequence_loss is "
-    "tf.nn.sparse_softmax_cross_entropy_with_logits times the weights, over their sum.",
     "summary": "Use tf.summary.",
     "tpu": TPU,
     "training": "Use replicate.TowerOptimizer and replicate.Estimator, or tf-slim.",
@@ -86,22 +81,6 @@ ROWS = [
     *same("tf.contrib.tpu", "replicate.tpu", TPU_NAMES, TPU),
     Row("tf.contrib.cluster_resolver.TPUClusterResolver", "replicate.tpu.TPUClusterResolver", TPU),
     Row("tf.contrib.distribute.*", None, STRATEGY),
-    *same(
-        "tf.contrib.rnn",
-        "tf.nn.rnn_cell",
-        (
-            "BasicLSTMCell",
-            "BasicRNNCell",
-            "DropoutWrapper",
-            "GRUCell",
-            "LSTMCell",
-            "LSTMStateTuple",
-            "MultiRNNCell",
-            "RNNCell",
-        ),
-        "Needs tf-keras and TF_USE_LEGACY_KERAS=1, which the runner sets.",
-    ),
-    *same("tf.contrib.rnn", "tf.nn", ("static_bidirectional_rnn", "static_rnn")),
     *same(
         "tf.contrib.framework",
         "tf.train",

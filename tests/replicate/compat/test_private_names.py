@@ -81,3 +81,8 @@ def test_result_of_an_input_fn_is_read(graph):
     assert private.parse_input_fn_result((1, 2)) == (1, 2, [])
     with pytest.raises(ValueError, match="got 3 values"):
         private.parse_input_fn_result((1, 2, 3))
+
+
+def test_keras_models_are_converted_as_keras_2_asks_for_it():
+    with pytest.raises(ValueError, match="keras_model or keras_model_path, got neither"):
+        private.model_to_estimator(keras_model=None, use_v2_estimator=True)

@@ -1,0 +1,1 @@
+"""tf.contrib: what old programs used of it, one module per package."""
