@@ -2,7 +2,8 @@
 
 Programs of 2018 to 2020 pass a strategy object to `RunConfig(train_distribute=…)`. This module
 reads such an object, through its public properties, and no other module looks into one.
-`run_settings.py` calls it to refuse what is not supported; `estimator.py` builds the towers.
+`run_settings.py` calls it to refuse what is not supported; `estimator.py` builds the towers. A
+strategy of several workers without parameter servers stands for `AllReduce`.
 """
 
 import dataclasses

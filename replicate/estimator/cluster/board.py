@@ -20,6 +20,9 @@ v1 = tf.compat.v1
 ENDED = "/ended"
 """End of the key of the note that the chief leaves after its last step."""
 
+LOOK_SECS = 3.0
+"""Seconds that it has when another worker is lost already."""
+
 ANSWER_SECS = 10.0
 """Seconds that the chief's server has for an answer."""
 
@@ -38,8 +41,15 @@ class Board:
         job = next(job for job in CHIEFS if job in config.cluster.jobs)
         self._device = f"/job:{job}/task:0"
 
-    def exchange(self, key: str = "", note: str = "") -> dict[str, str]:
+    def exchange(
+        self, key: str = "", note: str = "", limit_secs: float = ANSWER_SECS
+    ) -> dict[str, str]:
         """Leaves a note, unless the key is empty, and returns all notes.
+
+        Args:
+          key: Key of the note.
+          note: The note.
+          limit_secs: Seconds for each of: connecting, running, closing.
 
         Raises:
           OpError: The chief's server cannot be reached in time.
@@ -60,14 +70,14 @@ class Board:
                 found = tf.raw_ops.LookupTableExportV2(
                     table_handle=table, Tkeys=tf.int64, Tvalues=tf.string
                 )
-            notes = run_briefly(found.values, config.master, config, self._device, ANSWER_SECS)
+            notes = run_briefly(found.values, config.master, config, self._device, limit_secs)
         return dict(json.loads(each) for each in notes)
 
 
 def has_ended(config: RunConfig) -> bool:
     """Returns True if the chief has said that it has saved its last step."""
     try:
-        return any(key.endswith(ENDED) for key in Board(config).exchange())
+        return any(key.endswith(ENDED) for key in Board(config).exchange(limit_secs=LOOK_SECS))
     except tf.errors.OpError:
         return False
 

@@ -14,7 +14,7 @@ from typing import final
 
 from replicate.addresses import connect
 from replicate.estimator.run_config import RunConfig
-from replicate.roles import TRAINERS
+from replicate.roles import CHIEFS, TRAINERS
 
 CONNECT_SECS = 10.0
 """Seconds in which a peer that has just been there must answer."""
@@ -58,6 +58,11 @@ class Peers:
                     self._lost.append(self._lines.pop(line))
                     line.close()
             return list(self._lost)
+
+    @property
+    def is_chief_lost(self) -> bool:
+        """True if the chief is among the lost peers."""
+        return any(name.split()[0] in CHIEFS for name in self.lost())
 
     def close(self) -> None:
         """Closes the connections."""

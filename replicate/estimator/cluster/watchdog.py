@@ -43,6 +43,10 @@ WAKE_SECS = 10
 """Seconds for the training loop to end after its session was closed, before the process ends."""
 
 
+PEER_WAKE_SECS = 3
+"""The same, after the loss of a worker without which no other can go on."""
+
+
 class Watchdog(ScheduledHook):
     """Watchdog of the training loop that runs inside it. It is a context and a hook."""
 
@@ -155,9 +159,9 @@ class Watchdog(ScheduledHook):
     def _has_lost_peers(self) -> bool:
         """Ends training if another worker is lost, unless all have made their last step."""
         lost = self._peers.lost()
-        if not lost or has_ended(self._config):
+        if not lost or (not self._peers.is_chief_lost and has_ended(self._config)):
             return False
-        self._end(loss_of(self._config, lost))
+        self._end(loss_of(self._config, lost), PEER_WAKE_SECS)
         return True
 
     def _absent(self, silence: float) -> str:
@@ -185,12 +189,12 @@ class Watchdog(ScheduledHook):
             f"{cause}; training continues from the newest checkpoint."
         )
 
-    def _end(self, text: str) -> None:
+    def _end(self, text: str, wake_secs: float = WAKE_SECS) -> None:
         """Ends the training loop by closing its session, or ends the process if that fails."""
         self.error = ClusterError(text)
         if self._session is not None:
             self._session.close()
-        if not self._is_over.wait(WAKE_SECS):
+        if not self._is_over.wait(wake_secs):
             with contextlib.suppress(OSError):
                 os.write(_STANDARD_ERROR, f"\nClusterError: {self.error}\n".encode())
             self.error.exit()
