@@ -50,6 +50,7 @@ from replicate.estimator.predicting import (
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.time_spent import TimeSpent
+from replicate.estimator.towers import towers_of
 from replicate.estimator.train_specs import checked_listeners
 from replicate.estimator.training import LABEL, TrainingRun, TrainRequest, run_training
 from replicate.estimator.warm_start import (
@@ -58,10 +59,10 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.graph_mode import check_no_keras_model, eager_captures_explained
-from replicate.model_fn import LOSS_REDUCTION, Reduction, is_replicated, replicate_model_fn
+from replicate.model_fn import replicated_like
 from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
-from replicate.tower.workers import attached_workers, current_workers
+from replicate.tower.workers import attached_workers
 
 v1 = tf.compat.v1
 
@@ -133,7 +134,7 @@ class Estimator:
         """
         check_model_fn(model_fn, None)
         other = copy.copy(self)
-        other._model_fn = model_fn
+        other._model_fn = replicated_like(model_fn, self._model_fn)
         return other
 
     @property
@@ -466,15 +467,18 @@ class Estimator:
     ) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
-        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config)
+        towers = towers_of(self._model_fn, self._config, mode)
+        batches = len(towers.devices) if towers is not None and towers.one_batch_each else None
+        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config, batches)
         params = self._params_with_input(mode)
+        model_fn = self._model_fn if towers is None else towers.replicated(self._model_fn)
         with attached_workers(inputs.workers):
-            spec = self._build_model(mode, inputs.features, inputs.labels, params, scope)
+            spec = self._build_model(model_fn, mode, inputs.features, inputs.labels, params, scope)
         if inputs.workers is not None and not inputs.workers.is_used:
             raise ValueError(
-                "Cannot train with AllReduce: model_fn returned a train_op without a "
-                "TowerOptimizer, so each worker would train on its own. Wrap the optimizer: "
-                "optimizer = replicate.TowerOptimizer(optimizer), before optimizer.minimize(...)."
+                "Cannot train with AllReduce: no optimizer of tf.compat.v1.train has applied "
+                "gradients in model_fn, so each worker would train on its own. Use one, in a "
+                "replicate.TowerOptimizer if model_fn is replicated."
             )
         return inputs, spec
 
@@ -493,10 +497,13 @@ class Estimator:
         begin_graph(self._config)
         receiver = call_receiver_fn(receiver_fn)
         labels = getattr(receiver, "labels", None)
-        return receiver, self._build_model(mode, receiver.features, labels, self.params)
+        return receiver, self._build_model(
+            self._model_fn, mode, receiver.features, labels, self.params
+        )
 
     def _build_model(
         self,
+        model_fn: ModelFn,
         mode: str,
         features: Nest,
         labels: Nest,
@@ -504,13 +511,10 @@ class Estimator:
         scope: Scope = contextlib.nullcontext,
     ) -> EstimatorSpec:
         """Builds the model in the default graph. `scope` is that of `training_scope`."""
-        model_fn = self._model_fn
-        if current_workers() is not None and not is_replicated(model_fn):
-            reduction = getattr(model_fn, LOSS_REDUCTION, Reduction.SUM_BY_NONZERO_WEIGHTS)
-            model_fn = replicate_model_fn(model_fn, reduction, uneven="weighted")
         with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
             spec = build_with_new_names(
-                lambda: call_model_fn(model_fn, features, labels, mode, params, self._config), scope
+                lambda: call_model_fn(model_fn, features, labels, mode, params, self._config),
+                scope,
             )
         if spec.mode != mode:
             raise ValueError(

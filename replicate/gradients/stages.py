@@ -9,7 +9,7 @@ makes the stages from its settings.
 import contextlib
 import dataclasses
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -95,14 +95,18 @@ class GradientApplication:
       optimizer: The optimizer.
       global_step: Variable that the optimizer increments once an update.
       name: Name of the operation.
+      others: Other arguments of the optimizer's `apply_gradients`.
     """
 
     optimizer: v1.train.Optimizer
     global_step: Variable | None
     name: str | None
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def apply(self, gradients_and_variables: GradientsAndVariables) -> Operation:
         """Returns the operation that applies the gradients."""
+        given = {"global_step": self.global_step, "name": self.name, **self.others}
+        given = {name: value for name, value in given.items() if value is not None}
         control: Any = contextlib.nullcontext()
         if is_synchronous(self.optimizer):
             # Drops control dependencies: the optimizer's queue runner would run the step again.
@@ -112,9 +116,7 @@ class GradientApplication:
             ]
             control = v1.control_dependencies(None)
         with control:
-            return self.optimizer.apply_gradients(
-                gradients_and_variables, global_step=self.global_step, name=self.name
-            )
+            return self.optimizer.apply_gradients(gradients_and_variables, **given)
 
 
 @typing.final

@@ -354,16 +354,41 @@ def test_training_goes_on_with_another_number_of_workers(tmp_path):
     assert_close(found, expected)
 
 
-def test_an_optimizer_without_towers_is_refused(tmp_path):
-    def model_fn(features, labels, mode):
-        kernel = v1.get_variable("kernel", [5, 1])
-        loss = tf.reduce_mean(tf.square(tf.matmul(features["x"], kernel) - labels))
-        train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss, v1.train.get_global_step())
-        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+def plain_model_fn(features, labels, mode):
+    """A program of 2018: an optimizer that nobody wrapped."""
+    kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
+    loss = v1.losses.mean_squared_error(labels, tf.matmul(features["x"], kernel))
+    optimizer = v1.train.GradientDescentOptimizer(0.01)
+    train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
+
+def test_an_optimizer_that_is_not_wrapped_is_refused_in_towers(tmp_path):
     role = cluster(2)[0]
-    with pytest.raises(ValueError, match="Cannot train with AllReduce: model_fn returned a trai"):
-        train(model_fn, parts([0, ROWS])[0], tmp_path, config(role))
+    with pytest.raises(ValueError, match="Cannot train with AllReduce: no optimizer of tf.compat"):
+        train(plain_model_fn, parts([0, ROWS])[0], tmp_path, config(role))
+
+
+@pytest.mark.parametrize("strategy", ["all_reduce", "multi worker"])
+def test_programs_without_towers_need_no_changes(tmp_path, strategy, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with tf.Graph().as_default():
+        old = v1.distribute.experimental.MultiWorkerMirroredStrategy()
+    settings = {"all_reduce": replicate.AllReduce(), "multi worker": old}[strategy]
+    expected = train(plain_model_fn, parts([0, ROWS])[0], tmp_path / "one", config())
+
+    def work(role, input_fn):
+        kept = Variables()
+        estimator = replicate.Estimator(
+            plain_model_fn, str(tmp_path / "many"), config(role, settings)
+        )
+        estimator.train(input_fn, max_steps=STEPS, hooks=[kept])
+        return kept.values
+
+    pairs = zip(cluster(2), parts([0, 6, ROWS]), strict=True)
+    found = in_threads([lambda pair=pair: work(*pair) for pair in pairs])
+    assert_trained_alike(found)
+    assert_close(found[0], expected)
 
 
 def test_sync_replicas_is_refused(tmp_path):
