@@ -141,7 +141,7 @@ class WorkerStep:
           loss: This worker's loss, [].
           averages: As for `share`.
         """
-        (total,) = self._weighted([loss], self.share(averages))
+        (total,) = self._weighted([tf.reshape(loss, [])], self.share(averages))
         return total
 
     def sum_gradients(
@@ -160,6 +160,8 @@ class WorkerStep:
         """
         self.is_used = True
         share = self.share(averages)
+        # Made here, since an optimizer may ask for it in a branch of a condition only.
+        self.share(averages=False)
         with v1.name_scope("all_reduce"):
             dense = [
                 (place, shaped_as(gradient, variable))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import kfac
 import replicate
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.launch.plan import free_ports
@@ -365,11 +366,66 @@ def plain_model_fn(features, labels, mode):
 
 def test_an_optimizer_that_is_not_wrapped_is_refused_in_towers(tmp_path):
     role = cluster(2)[0]
-    with pytest.raises(ValueError, match="Cannot train with AllReduce: no optimizer of tf.compat"):
+    with pytest.raises(ValueError, match=r"Cannot train with AllReduce: no optimizer of tf\.comp"):
         train(plain_model_fn, parts([0, ROWS])[0], tmp_path, config(role))
 
 
 @pytest.mark.parametrize("strategy", ["all_reduce", "multi worker"])
+def kfac_model(adapts, momentum, kind):
+    """Two dense layers, trained by K-FAC with statistics of the given labels."""
+
+    def model_fn(features, labels, mode):
+        layers = kfac.graph_layer_collection()
+        hidden, labels = tf.cast(features["x"], kind), tf.cast(labels, kind)
+        for seed, (name, shape) in enumerate({"hidden": [5, 4], "out": [4, 1]}.items()):
+            start = np.random.RandomState(seed).randn(*shape).astype(kind)
+            with v1.variable_scope(name):
+                weights = v1.get_variable("w", initializer=start)
+                bias = v1.get_variable("b", initializer=np.zeros(shape[1], kind))
+            inputs, outputs = hidden, hidden @ weights + bias
+            layers.register_fully_connected((weights, bias), inputs, outputs)
+            hidden = tf.tanh(outputs)
+        layers.register_normal_predictive_distribution(outputs, targets=labels, name="loss")
+        loss = tf.reduce_mean(tf.square(outputs - labels)) / 2
+        optimizer = replicate.TowerOptimizer(
+            lambda: kfac.PeriodicInvCovUpdateKfacOpt(
+                learning_rate=None if momentum.startswith("qmodel") else 0.05,
+                momentum=None if momentum == "qmodel" else 0.9,
+                damping=0.1,
+                invert_every=2,
+                cov_update_every=1,
+                layer_collection=layers,
+                estimation_mode="empirical",
+                momentum_type=momentum,
+                adapt_damping=adapts,
+                damping_adaptation_interval=2,
+            )
+        )
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
+
+
+@pytest.mark.parametrize(
+    ("adapts", "momentum", "kind"),
+    [
+        (False, "regular", np.float32),
+        (True, "regular", np.float64),  # ρ divides by a small difference of losses.
+        (False, "qmodel", np.float64),
+    ],
+)
+def test_kfac_on_workers_with_towers_equals_one_tower(tmp_path, adapts, momentum, kind):
+    """Statistics are of the whole batch, and the inverses are divided over the workers."""
+    model_fn = kfac_model(adapts, momentum, kind)
+    expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config())
+    found = train_workers(
+        model_fn, parts([0, 8, ROWS]), tmp_path / "many", devices=TOWERS, uneven="weighted"
+    )
+    assert_trained_alike(found)
+    assert_close(found[0], expected, 5e-6)
+
+
 def test_programs_without_towers_need_no_changes(tmp_path, strategy, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with tf.Graph().as_default():
