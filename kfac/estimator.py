@@ -34,10 +34,11 @@ from kfac.curvature.block_products import (
     split_into_blocks,
 )
 from kfac.curvature.estimation_modes import MODES, mode_of
+from kfac.curvature.shared_work import inverses
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_factors.base import FisherFactor, updated_inverses
+from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
@@ -422,7 +423,7 @@ class FisherEstimator:
     def _updated_inverses(self, indices: Sequence[int]) -> list[Change]:
         places = self._instantiate().placement.inv
         factors = [self.factors[index] for index in indices]
-        return updated_inverses(factors, [places[index].compute for index in indices])
+        return inverses(factors, [places[index].compute for index in indices])
 
     def make_cov_update_op(
         self, due: Tensor | bool = True, should_decay: Tensor | bool = True
