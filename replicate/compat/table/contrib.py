@@ -70,6 +70,11 @@ ROWS = [
         "its session_config.",
     ),
     Row("tf.contrib.learn.KMeansClustering", "replicate.KMeansClustering"),
+    Row(
+        "tf.contrib.tensorboard.plugins.projector.*",
+        "tensorboard.plugins.projector",
+        "Needs TensorBoard: pip install tensorboard.",
+    ),
     Row("tf.contrib.kfac.*", "kfac", "replicate-model-fn's own K-FAC."),
     *same("tf.contrib.tpu", "replicate.tpu", TPU_NAMES, TPU),
     Row("tf.contrib.cluster_resolver.TPUClusterResolver", "replicate.tpu.TPUClusterResolver", TPU),
