@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[4]
 OPTIONAL = ("tf_slim", "replicate.tpu", "tf.nn.rnn_cell")
 # What replicate has and tf.estimator had not.
 NEW = {
-    "AVERAGE_LOSS_METRIC_KEY", "AllReduce", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME", "CheckpointError",
+    "AVERAGE_LOSS_METRIC_KEY", "AllReduce", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME",
+    "CheckpointError",
     "ClusterConfigError", "ClusterError", "Difference", "DynamicLossScale", "KMeansClustering",
     "ModelAverageCustomGetter", "ModelAverageOptimizer", "ModelDirInUseError", "NonFiniteError",
     "ReplicationCheck", "SyncReplicasHook", "TaskType", "TowerContext", "TrainingInterrupted",
