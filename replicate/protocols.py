@@ -9,7 +9,7 @@ No key is a string, so that an exported MetaGraph does not contain the collectio
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from replicate._types import Operation, Tensor, Variable
 
@@ -22,11 +22,21 @@ OPTIONAL_STATE = ("replicate", "optional_state")
 PART_OF_LOSS = ("towers", "part_of_loss")
 """Key of a function from the current tower's loss to its part of the whole batch's loss."""
 
+SHARED = ("towers", "shared")
+"""Key of a function that makes an object once for all towers of a model that knows nothing of them.
+
+The n-th call in each tower returns the same object.
+"""
+
 VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 """A function that returns a note by the name of a variable, without ":0"."""
 
 PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
 """A function from the loss of the current tower, [], to its part of the batch's loss, []."""
+
+
+Shared: TypeAlias = Callable[[Callable[[], Any]], Any]
+"""A function from one that makes an object to that object, which all towers share."""
 
 
 @runtime_checkable
