@@ -116,7 +116,7 @@ class LayerCollection:
     """
 
     def __new__(cls, graph: Graph = None, *args: Any, **kwargs: Any) -> "LayerCollection":
-        """Returns a new collection; in towers of a model that knows nothing of them, one for all."""
+        """Returns a new collection, or the one of all towers of a model that knows of none."""
         shared = v1.get_collection(SHARED) if graph is None else []
         new = functools.partial(super().__new__, cls)
         collection: LayerCollection = shared[-1](new) if shared else new()

@@ -203,7 +203,7 @@ class LossTable:
         return name
 
     def _next_unnamed(self) -> str | None:
-        """Returns the unnamed loss whose turn it is in a tower: the first that has fewest towers."""
+        """Returns the unnamed loss that is next in a tower: the first with the fewest towers."""
         return min(self._unnamed, key=lambda name: len(self._entries[name].towers), default=None)
 
     def add(self, loss: LossFunction, coeff: float, seed: int | None) -> None:
