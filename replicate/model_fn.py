@@ -36,6 +36,7 @@ from replicate.tower.default_towers import default_devices
 from replicate.tower.loss_reductions import recorded_reductions
 from replicate.tower.recorded_plan import record_plan
 from replicate.tower.scopes import TowerScopes, tower_scopes
+from replicate.tower.workers import current_workers
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
@@ -154,8 +155,11 @@ def replicate_model_fn(
                 stack.enter_context(recorded_reductions())
             towers = build_towers(bound, batch.shards, scopes, statistics)
         build = scopes.build
-        besides = [statistics.merged(build.skipped, build.task) if statistics else None, batch.sent]
-        return merge_specs(
+        workers = current_workers() if mode == ModeKeys.TRAIN else None
+        trained = [] if workers is None else [_operation(towers[-1].spec.train_op)]
+        merged = statistics and statistics.merged(build.skipped, build.task, workers, trained)
+        besides = [merged, batch.sent]
+        spec = merge_specs(
             mode,
             [tower.spec for tower in towers],
             [tower.metric_variables for tower in towers],
@@ -163,6 +167,10 @@ def replicate_model_fn(
             batch.rows,
             [each for each in besides if each is not None],
         )
+        if workers is None:
+            return spec
+        with v1.control_dependencies(trained):
+            return spec._replace(loss=workers.total(tf.identity(spec.loss), build.averages_loss))
 
     return mark_replicated(replicated_model_fn)
 
@@ -255,6 +263,10 @@ def _split(
             )
         rows = batch_rows(batch.features, how) if how.uneven == "pad" else None
     return _SplitBatch(shards, rows, sent)
+
+
+def _operation(train_op: Any) -> Operation:
+    return train_op if isinstance(train_op, tf.Operation) else train_op.op
 
 
 def _log_plan(mode: str, plan: DevicePlan) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
+from replicate.all_reduce.input import current_group, with_batches_after_the_end
+from replicate.all_reduce.step import WorkerStep
 from replicate.batch.nests import flatten
 from replicate.batch.one_each import one_batch_each
 from replicate.errors import ArgumentTypeError
@@ -34,12 +36,15 @@ class Inputs:
       position: Position in the dataset, which starts the iterator. None outside of training, for
         Tensors, in processes that save nothing, and with save_input_position=False.
       operations: Names of the operations that input_fn made; empty outside of training.
+      workers: Sums over this worker and its peers, each with such an input; None for a process that
+        trains alone.
     """
 
     features: Nest
     labels: Nest
     position: InputPosition | None
     operations: frozenset[str] = frozenset()
+    workers: WorkerStep | None = None
 
 
 def build_inputs(
@@ -73,8 +78,13 @@ def build_inputs(
         _check_dataset(returned)
         if batches is not None and batches > 1:
             returned = one_batch_each(_dataset(returned, batches), batches)
-        position = None
-        is_counted = is_training and config.save_input_position and config.is_chief
+        position = has_batch = None
+        group = current_group() if is_training else None
+        counts = config.is_chief or group is not None
+        is_counted = is_training and config.save_input_position and counts
+        is_marked = group is not None and isinstance(returned, tf.data.Dataset)
+        if is_marked:
+            returned = with_batches_after_the_end(returned)
         with v1.name_scope(SCOPE):
             if isinstance(returned, tf.data.Dataset) and is_counted:
                 position = InputPosition(returned)
@@ -83,10 +93,18 @@ def build_inputs(
                 iterator = v1.data.make_initializable_iterator(returned)
                 v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
                 returned = iterator.get_next()
+        if is_marked:
+            has_batch, returned = returned
     features, labels = _features_and_labels(returned, mode)
     _check_leaves(features, labels)
+    workers = None
+    if group is not None:
+        rows = None if batches is not None and batches > 1 else batch_size(features)
+        workers = WorkerStep(group, rows, has_batch)
+        with v1.device("/cpu:0"):
+            features, labels = workers.after_check_of_end((features, labels))
     operations = _operations() - earlier if is_training else earlier
-    return Inputs(features, labels, position, operations)
+    return Inputs(features, labels, position, operations, workers)
 
 
 def batch_size(features: Nest) -> int | Tensor | None:

@@ -8,6 +8,7 @@ strategy, `input_batches.py` groups the batches. `replicate_model_fn` builds the
 import dataclasses
 from typing import Any
 
+from model_deploy.devices import CPU, local_devices
 from replicate._types import ModelFn
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.strategies import StrategyRequest, strategy_request
@@ -52,7 +53,8 @@ def towers_of(model_fn: ModelFn, config: RunConfig, mode: str) -> Towers | None:
 
     A strategy applies to its mode, with a batch of the input for each tower. The towers of the
     process apply to TRAIN, where they split each batch, and take the place of a strategy's devices.
-    A model_fn that builds towers keeps its own.
+    A model_fn that builds towers keeps its own. Workers of an `AllReduce` split their batches over
+    their GPUs.
 
     Args:
       model_fn: The Estimator's function.
@@ -63,6 +65,7 @@ def towers_of(model_fn: ModelFn, config: RunConfig, mode: str) -> Towers | None:
       ValueError: There is a strategy, and the model_fn builds towers.
     """
     request = _request(config, mode)
+    reduces = config.all_reduce is not None and mode == ModeKeys.TRAIN
     if is_replicated(model_fn):
         if request is not None:
             raise ValueError(
@@ -74,7 +77,9 @@ def towers_of(model_fn: ModelFn, config: RunConfig, mode: str) -> Towers | None:
     devices = default_devices() if mode == ModeKeys.TRAIN or request is not None else None
     if devices is not None:
         return Towers(devices, one_batch_each=request is not None)
-    return None if request is None else Towers(request.devices, one_batch_each=True)
+    if request is not None:
+        return Towers(request.devices, one_batch_each=True)
+    return Towers(local_devices("GPU") or (CPU,), one_batch_each=False) if reduces else None
 
 
 def _request(config: RunConfig, mode: str) -> StrategyRequest | None:

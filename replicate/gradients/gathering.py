@@ -16,6 +16,7 @@ import tensorflow as tf
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.tower.build import TowerBuild, current_build
 from replicate.tower.shared_patch import SharedPatch
+from replicate.tower.workers import current_workers
 
 v1 = tf.compat.v1
 
@@ -39,11 +40,12 @@ def _attribute(optimizer: v1.train.Optimizer, name: str) -> Any:
 
 
 def _gathering_build() -> TowerBuild | None:
-    """Returns the current build if it gathers the gradients of a tower of several."""
+    """Returns the current build if it gathers gradients of several towers or workers."""
     build = current_build()
-    if build is None or build.tower is None or build.tower.count == 1 or build.is_outside:
+    if build is None or build.tower is None or build.is_outside:
         return None
-    return build if build.settings.wraps_optimizers else None
+    is_alone = build.tower.count == 1 and current_workers() is None
+    return build if build.settings.wraps_optimizers and not is_alone else None
 
 
 _patch = SharedPatch(lambda: (v1.train.Optimizer, {"__getattribute__": _attribute}))

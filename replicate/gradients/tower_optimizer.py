@@ -43,6 +43,7 @@ from replicate.tower.build import (
     current_build,
 )
 from replicate.tower.shares import UNWEIGHTED, GradientShare, as_gradients
+from replicate.tower.workers import current_workers
 
 v1 = tf.compat.v1
 
@@ -283,12 +284,14 @@ class TowerOptimizer(v1.train.Optimizer):
           average: True if accumulated gradients are averaged, False if they are summed.
         """
         accumulate_statistics = getattr(self.wrapped, "accumulate_statistics", None)
+        workers = current_workers()
         return GradientStages(
             gradient_sum,
-            step_acceptance(skipping, self._scaling),
+            step_acceptance(skipping, self._scaling, workers),
             GradientAccumulation(self._accumulate_steps, average, accumulate_statistics),
             GradientClipping(self._clip_norm),
             application,
+            workers,
         )
 
     def _check_loss_scale(
@@ -305,9 +308,15 @@ class TowerOptimizer(v1.train.Optimizer):
             )
 
     def _check_sync_replicas(self) -> None:
-        """Refuses settings that skip steps of a SyncReplicasOptimizer."""
+        """Refuses what a SyncReplicasOptimizer cannot do: skipped steps, no parameter servers."""
         if not is_synchronous(self.wrapped):
             return
+        if current_workers() is not None:
+            raise ValueError(
+                "TowerOptimizer cannot wrap a SyncReplicasOptimizer with train_distribute="
+                "AllReduce(...): that optimizer sums gradients on parameter servers, and AllReduce "
+                "sums them already. Wrap its inner optimizer instead."
+            )
         settings = {
             "accumulate_steps": (self._accumulate_steps, 1),
             "loss_scale": (self._loss_scale, None),

@@ -1,12 +1,17 @@
 """A row of the table of old names, and the texts that several rows have."""
 
 import dataclasses
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Mapping
 
 ESTIMATOR = "tf.estimator"
 CONTRIB = "tf.contrib"
 PRIVATE = "tensorflow_estimator.python.estimator"
 """Where libraries find the private modules of tf.estimator."""
+
+SLIM = "It needs tf-slim: pip install 'replicate-model-fn[contrib]'."
+MISSING: Mapping[str, str] = types.MappingProxyType({"tf_slim": SLIM})
+"""Packages that are not always installed, and the sentence for a name that needs one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,11 +22,14 @@ class Row:
       old: The dotted name in TensorFlow 1. With ".*" at its end, all names of a package.
       new: The dotted name of the replacement, where "tf" is `tf.compat.v1`. None if there is none.
       difference: What is different, or what to use if there is no replacement.
+      keywords: If the replacement has the parameters in another order, or by other names: pairs of
+        the old name and the new one, in the old order.
     """
 
     old: str
     new: str | None
     difference: str = ""
+    keywords: tuple[tuple[str, str], ...] = ()
 
 
 MEAN = "The loss is the mean over the batch in TensorFlow 2, the sum in TensorFlow 1."
