@@ -38,7 +38,6 @@ from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.fisher_factors.base import FisherFactor, updated_inverses
-from kfac.layer_collection import LayerCollection
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
@@ -50,6 +49,7 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
+from kfac.registration.registered_model import RegisteredModel
 from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
 
 v1 = tf.compat.v1
@@ -103,7 +103,7 @@ class FisherEstimator:
         variables: Sequence[Variable] | None,
         cov_ema_decay: Scalar,
         damping: Scalar,
-        layer_collection: LayerCollection,
+        layer_collection: RegisteredModel,
         exps: Sequence[float] = (-1,),
         estimation_mode: str = "gradients",
         colocate_gradients_with_ops: bool = True,
@@ -126,7 +126,7 @@ class FisherEstimator:
           cov_ema_decay: β, weight of the past in the moving averages, in [0, 1].
           damping: λ > 0, a number, Tensor or Variable, or a function that returns one of these
             and is called whenever λ is needed.
-          layer_collection: Layers and losses; finalized when the estimator is first used.
+          layer_collection: A `LayerCollection`; finalized when the estimator is first used.
           exps: Powers of the damped matrix that `multiply_matpower` is to serve, beside 1.
           estimation_mode: One of `ESTIMATION_MODES`, see `kfac.curvature.estimation_modes`.
             "gradients" draws targets from the model and so estimates the Fisher matrix;
@@ -187,7 +187,7 @@ class FisherEstimator:
         return self._damping
 
     @property
-    def layers(self) -> LayerCollection:
+    def layers(self) -> RegisteredModel:
         """The layer collection."""
         return self._collection
 

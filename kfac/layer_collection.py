@@ -16,7 +16,7 @@ from kfac._types import Graph, Operation, Parameters, Scalar, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.loss_functions import LossFunction
+from kfac.loss_functions.base import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.protocols import VARIABLE_NOTES
 from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
@@ -41,8 +41,7 @@ from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
 from kfac.registration.report import curvature_report
-from kfac.registration.reuse import VARIABLE_SCOPE
-from kfac.registration.scope import RegistrationScope
+from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
 

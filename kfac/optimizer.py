@@ -27,11 +27,11 @@ from kfac.damping.rule import NAN, preconditioner_damping
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import make_fisher_estimator
 from kfac.fisher_factors.base import FisherFactor
-from kfac.layer_collection import LayerCollection
 from kfac.linalg.damped_functions import INVERSE
 from kfac.linalg.vectors import Vector
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
+from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
 from kfac.state import initial_zeros
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
@@ -71,7 +71,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         self,
         learning_rate: Scalar | None,
         damping: Scalar,
-        layer_collection: LayerCollection,
+        layer_collection: RegisteredModel,
         cov_ema_decay: Scalar = 0.95,
         var_list: Sequence[Variable] | None = None,
         momentum: Scalar | None = 0.9,
@@ -119,7 +119,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Args:
           learning_rate: α > 0; None, and only None, with the "qmodel" types.
           damping: λ > 0.
-          layer_collection: Layers and losses. Towers may register until `apply_gradients`.
+          layer_collection: A `LayerCollection`. Towers may register until `apply_gradients`.
           cov_ema_decay: Weight of the past in the moving averages, in [0, 1].
           var_list: What to train; None means all that is registered.
           momentum: β ≥ 0. None, or the number 0, means none, and keeps no velocities. Must be None
@@ -469,7 +469,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         return self._step.counter("rejected_steps")
 
     @property
-    def layers(self) -> LayerCollection:
+    def layers(self) -> RegisteredModel:
         """The layer collection."""
         return self._estimator.layers
 

@@ -103,6 +103,7 @@ from replicate.estimator.hooks.stock import (
 )
 from replicate.gradients.loss_scale import DynamicLossScale
 from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.keras_model.conversion import model_to_estimator
 from replicate.model_average import (
     GLOBAL_VARIABLE_NAME,
     ModelAverageCustomGetter,
@@ -204,6 +205,7 @@ __all__ = [
     "make_stop_at_checkpoint_step_hook",
     "model_average",
     "model_table",
+    "model_to_estimator",
     "multi_class_head",
     "multi_head",
     "multi_label_head",

@@ -155,6 +155,7 @@ PUBLIC = {
         "make_stop_at_checkpoint_step_hook",
         "model_average",
         "model_table",
+        "model_to_estimator",
         "multi_class_head",
         "multi_head",
         "multi_label_head",

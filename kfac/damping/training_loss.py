@@ -8,26 +8,18 @@ by the damping adaptation, which compares them.
 
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor, Variable
+from kfac._types import DType, Tensor
 from kfac.damping.recomputed_loss import recomputed
 from kfac.linalg.tensor_ops import add_in_order
 from kfac.protocols import PART_OF_LOSS
-from kfac.registration.loss_table import RegisteredLosses
+from kfac.registration.registered_model import RegisteredModel
 from kfac.registration.tower_agreement import check_batches, check_collection, check_losses
 
 v1 = tf.compat.v1
-
-
-class RegisteredModel(RegisteredLosses, Protocol):
-    """The part of a layer collection that the loss needs."""
-
-    @property
-    def registered_variables(self) -> tuple[Variable, ...]:
-        """The variables that a step changes."""
 
 
 class TowerBatch(NamedTuple):

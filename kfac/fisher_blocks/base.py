@@ -7,7 +7,7 @@ estimator.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -222,6 +222,19 @@ class FisherBlock(abc.ABC):
     def has_inverse(self) -> Tensor:
         """Returns bool [], true once the inverse has been computed; before, products are zero."""
         return tensor_ops.all_true([factor.has_inverse() for factor in self.factors])
+
+    @property
+    def multiplies_slices(self) -> bool:
+        """True if `multiply_function` takes IndexedSlices of the first parameter's rows, too."""
+        return False
+
+    def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
+        """Returns the trace of the undamped block, shape [].
+
+        Args:
+          factor_traces: The traces of its factors, shape [] each, by their names.
+        """
+        return tf.add_n([factor_traces[factor.name] for factor in self.factors])
 
     def register_matpower(self, exponent: float) -> None:
         """Registers `multiply_matpower` with this exponent; 1 needs no registration."""

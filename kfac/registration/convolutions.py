@@ -30,7 +30,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.layer_table import LayerTable, as_key
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
 
 _PADDINGS = ("SAME", "VALID")
 _DATA_FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}

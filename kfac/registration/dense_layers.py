@@ -40,7 +40,7 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
 )
 from kfac.registration.layer_table import LayerTable, as_key
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
 
 _SERIES = {APPROX_KRONECKER_SERIES_1_NAME: 1, APPROX_KRONECKER_SERIES_2_NAME: 2}
 

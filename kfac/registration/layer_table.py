@@ -18,8 +18,7 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.registration.approximations import DefaultApproximations, check_approximation
 from kfac.registration.loss_table import NONE_YET
-from kfac.registration.reuse import is_reuse
-from kfac.registration.scope import RegistrationScope
+from kfac.registration.scope import RegistrationScope, is_reuse
 
 v1 = tf.compat.v1
 

@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from kfac._types import Graph, Operation, Scalar, Tensor
 from kfac.linalg.tensor_ops import as_scalar
-from kfac.loss_functions import LossFunction
-from kfac.registration.reuse import is_reuse
-from kfac.registration.scope import RegistrationScope
+from kfac.loss_functions.base import LossFunction
+from kfac.registration.scope import RegistrationScope, is_reuse
 from kfac.registration.subgraph import SubGraph
 from kfac.sampling import fresh_numbers, stateless_seed
 
@@ -159,7 +158,7 @@ class LossTable:
         Args:
           name: Name of the loss, or None.
           coeff: Weight of the loss.
-          reuse: As in `kfac.registration.reuse.is_reuse`.
+          reuse: As in `kfac.registration.scope.is_reuse`.
 
         Raises:
           ValueError: A tower is added without a name or with another coefficient, or the

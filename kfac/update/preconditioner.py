@@ -9,10 +9,8 @@ from typing import Any
 
 from kfac._types import GradsAndVars, Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
-from kfac.fisher_blocks.two_factor import KroneckerBlock
-from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.layer_collection import LayerCollection
 from kfac.linalg.vectors import Vector, as_vector
+from kfac.registration.registered_model import RegisteredModel
 
 
 def in_order(products: GradsAndVars, variables: Sequence[Variable]) -> list[Vector]:
@@ -47,14 +45,14 @@ def as_vectors(
     keep = {
         param.ref()
         for block in blocks
-        if isinstance(block, KroneckerBlock) and isinstance(block.input_factor, DiagonalFactor)
+        if block.multiplies_slices
         for param in as_tuple(block.params)
     }
     return [as_vector(gradient, v, v.ref() in keep) for gradient, v in pairs]
 
 
 def check_gradients(
-    layers: LayerCollection, grads_and_vars: GradsAndVars
+    layers: RegisteredModel, grads_and_vars: GradsAndVars
 ) -> list[tuple[Any, Variable]]:
     """Checks that gradients and registered variables match.
 

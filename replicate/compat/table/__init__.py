@@ -16,7 +16,7 @@ Rows of one package of TensorFlow 1 stand in a module of this folder.
 import types
 from collections.abc import Mapping
 
-from replicate.compat.table import contrib, contrib_slim, estimator, private
+from replicate.compat.table import contrib, contrib_sequence, contrib_slim, estimator, private
 from replicate.compat.table.private import PRIVATE_MODULES
 from replicate.compat.table.row import CONTRIB, ESTIMATOR, MISSING, PRIVATE, Row
 
@@ -33,7 +33,11 @@ __all__ = [
 ]
 
 TABLE: Mapping[str, Row] = types.MappingProxyType(
-    {row.old: row for row in (*estimator.ROWS, *contrib.ROWS, *contrib_slim.ROWS, *private.ROWS)}
+    {
+        row.old: row
+        for part in (estimator, contrib, contrib_sequence, contrib_slim, private)
+        for row in part.ROWS
+    }
 )
 """All rows by their old names."""
 

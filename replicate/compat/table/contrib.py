@@ -15,17 +15,12 @@ _CONTRIB = "It has no counterpart here."
 _EXAMPLES = "TensorFlow no longer has its examples: read the data with NumPy or tf.keras.datasets."
 
 _ADVICE = {
-    "crf": "TensorFlow Addons has it for TensorFlow 2.15; its text/crf.py also works by itself.",
     "data": "Use the methods of tf.data.Dataset and tf.data.experimental.",
     "eager": "Programs of TensorFlow 1 run in graph mode here.",
     "estimator": "Use the names of replicate.",
     "learn": "Use tf.estimator: fit is train, Experiment is train_and_evaluate, ModelFnOps is "
     "EstimatorSpec.",
-    "lookup": "Use tf.lookup: StaticVocabularyTable, StaticHashTable, TextFileInitializer.",
     "opt": "Use the optimizers of tf.train, or replicate.ModelAverageOptimizer.",
-    "rnn": "Use the cells of tf.nn.rnn_cell, and tf.nn.static_rnn or tf.nn.dynamic_rnn.",
-    "seq2seq": "Nothing that is kept up has it. sequence_loss is "
-    "tf.nn.sparse_softmax_cross_entropy_with_logits times the weights, over their sum.",
     "tpu": TPU,
 }
 
@@ -79,22 +74,6 @@ ROWS = [
     *same("tf.contrib.tpu", "replicate.tpu", TPU_NAMES, TPU),
     Row("tf.contrib.cluster_resolver.TPUClusterResolver", "replicate.tpu.TPUClusterResolver", TPU),
     Row("tf.contrib.distribute.*", None, STRATEGY),
-    *same(
-        "tf.contrib.rnn",
-        "tf.nn.rnn_cell",
-        (
-            "BasicLSTMCell",
-            "BasicRNNCell",
-            "DropoutWrapper",
-            "GRUCell",
-            "LSTMCell",
-            "LSTMStateTuple",
-            "MultiRNNCell",
-            "RNNCell",
-        ),
-        "Needs tf-keras and TF_USE_LEGACY_KERAS=1, which the runner sets.",
-    ),
-    *same("tf.contrib.rnn", "tf.nn", ("static_bidirectional_rnn", "static_rnn")),
     *same(
         "tf.contrib.data",
         "tf.data.experimental",

@@ -52,6 +52,16 @@ def same(old: str, new: str, names: Iterable[str], difference: str = "") -> list
     return [Row(f"{old}.{name}", f"{new}.{name}", difference) for name in names]
 
 
+def modules_of(package: str, modules: Iterable[str]) -> list[Row]:
+    """Returns rows of private modules, each of which has the names of its package.
+
+    Args:
+      package: Package of tf.contrib.
+      modules: Their paths below the package.
+    """
+    return [Row(f"{package}.{module}.*", package) for module in modules]
+
+
 def absent(old: str, names: Iterable[str], advice: str) -> list[Row]:
     """Returns rows of names without a replacement.
 

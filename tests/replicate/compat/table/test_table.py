@@ -19,7 +19,8 @@ NEW = {
     "ModelAverageCustomGetter", "ModelAverageOptimizer", "ModelDirInUseError", "NonFiniteError",
     "ReplicationCheck", "SyncReplicasHook", "TaskType", "TowerContext", "TrainingInterrupted",
     "check_replication", "current_tower", "model_average", "model_table",
-    "per_tower_collection", "prefetch_to_towers", "read_eval_metrics", "step_seed",
+    "model_to_estimator", "per_tower_collection", "prefetch_to_towers", "read_eval_metrics",
+    "step_seed",
 }  # fmt: skip
 HEAD_FUNCTIONS = {name for name in replicate.__all__ if name.endswith("_head")}
 
