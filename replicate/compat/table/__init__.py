@@ -16,7 +16,7 @@ Rows of one package of TensorFlow 1 stand in a module of this folder.
 import types
 from collections.abc import Mapping
 
-from replicate.compat.table import contrib, contrib_sequence, estimator, private
+from replicate.compat.table import contrib, contrib_learn, contrib_sequence, estimator, private
 from replicate.compat.table.private import PRIVATE_MODULES
 from replicate.compat.table.row import CONTRIB, ESTIMATOR, PRIVATE, Row
 
@@ -32,7 +32,11 @@ __all__ = [
 ]
 
 TABLE: Mapping[str, Row] = types.MappingProxyType(
-    {row.old: row for part in (estimator, contrib, contrib_sequence, private) for row in part.ROWS}
+    {
+        row.old: row
+        for part in (estimator, contrib, contrib_learn, contrib_sequence, private)
+        for row in part.ROWS
+    }
 )
 """All rows by their old names."""
 
