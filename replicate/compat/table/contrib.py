@@ -7,8 +7,8 @@ from replicate.compat.table.shared_names import (
     LOGIT_FNS,
     STOPPING,
     SUPERVISED,
-    TPU_NAMES,
     WITH_HEAD,
+    tpu_rows,
 )
 
 _CONTRIB = "It has no counterpart here."
@@ -78,7 +78,7 @@ ROWS = [
     Row("tf.contrib.training.HParams", "replicate.compat.hparams.HParams"),
     Row("tf.contrib.kfac.*", "kfac", "replicate-model-fn's own K-FAC."),
     Row("tf.contrib.slim.*", "tf_slim", "Needs tf-slim: pip install tf-slim."),
-    *same("tf.contrib.tpu", "replicate.tpu", TPU_NAMES, TPU),
+    *tpu_rows("tf.contrib.tpu"),
     Row("tf.contrib.cluster_resolver.TPUClusterResolver", "replicate.tpu.TPUClusterResolver", TPU),
     Row("tf.contrib.distribute.*", None, STRATEGY),
     *same(
