@@ -44,6 +44,7 @@ from kfac.registration.report import curvature_report
 from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
+from kfac.variables import name_of
 
 if TYPE_CHECKING:
     from kfac.graph_search.auto_registration import AutoRegistration
@@ -245,7 +246,7 @@ class LayerCollection:
         Such as {"conv/w": "kron 26x26 (x) 16x16"}. Needs static shapes of parameters only.
         """
         return {
-            param.op.name: block.describe()
+            name_of(param): block.describe()
             for key, block in self.fisher_blocks.items()
             for param in as_tuple(key)
         }

@@ -16,14 +16,24 @@ Rows of one package of TensorFlow 1 stand in a module of this folder.
 import types
 from collections.abc import Mapping
 
-from replicate.compat.table import contrib, contrib_sequence, estimator, kfac, private
+from replicate.compat.table import (
+    contrib,
+    contrib_arguments,
+    contrib_distribute,
+    contrib_sequence,
+    contrib_slim,
+    estimator,
+    kfac,
+    private,
+)
 from replicate.compat.table.estimator import V1_DEFAULTS
 from replicate.compat.table.private import PRIVATE_MODULES
-from replicate.compat.table.row import CONTRIB, ESTIMATOR, PRIVATE, Row
+from replicate.compat.table.row import CONTRIB, ESTIMATOR, MISSING, PRIVATE, Row
 
 __all__ = [
     "CONTRIB",
     "ESTIMATOR",
+    "MISSING",
     "PRIVATE",
     "PRIVATE_MODULES",
     "TABLE",
@@ -34,12 +44,18 @@ __all__ = [
     "row_of",
 ]
 
+_PARTS = (
+    estimator,
+    contrib,
+    contrib_arguments,
+    contrib_distribute,
+    contrib_sequence,
+    contrib_slim,
+    kfac,
+    private,
+)
 TABLE: Mapping[str, Row] = types.MappingProxyType(
-    {
-        row.old: row
-        for part in (estimator, contrib, contrib_sequence, kfac, private)
-        for row in part.ROWS
-    }
+    {row.old: row for part in _PARTS for row in part.ROWS}
 )
 """All rows by their old names."""
 

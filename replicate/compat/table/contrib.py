@@ -1,7 +1,7 @@
 """Rows of tf.contrib."""
 
 from replicate.absent_names import HINTS
-from replicate.compat.table.row import STRATEGY, TPU, Row, same
+from replicate.compat.table.row import TPU, Row, same
 from replicate.compat.table.shared_names import (
     HEAD_FUNCTIONS,
     LOGIT_FNS,
@@ -18,15 +18,10 @@ _ADVICE = {
     "data": "Use the methods of tf.data.Dataset and tf.data.experimental.",
     "eager": "Programs of TensorFlow 1 run in graph mode here.",
     "estimator": "Use the names of replicate.",
-    "framework": "tf-slim has most of it: pip install tf-slim, then import tf_slim.",
-    "layers": "tf-slim has most of it: pip install tf-slim, then import tf_slim. Or use tf.layers.",
     "learn": "Use tf.estimator: fit is train, Experiment is train_and_evaluate, ModelFnOps is "
     "EstimatorSpec.",
-    "metrics": "Use tf.metrics, whose functions take labels before predictions.",
     "opt": "Use the optimizers of tf.train, or replicate.ModelAverageOptimizer.",
-    "summary": "Use tf.summary.",
     "tpu": TPU,
-    "training": "Use replicate.TowerOptimizer and replicate.Estimator, or tf-slim.",
 }
 
 ROWS = [
@@ -75,26 +70,9 @@ ROWS = [
         "its session_config.",
     ),
     Row("tf.contrib.learn.KMeansClustering", "replicate.KMeansClustering"),
-    Row("tf.contrib.training.HParams", "replicate.compat.hparams.HParams"),
     Row("tf.contrib.kfac.*", "kfac", "replicate-model-fn's own K-FAC."),
-    Row("tf.contrib.slim.*", "tf_slim", "Needs tf-slim: pip install tf-slim."),
     *tpu_rows("tf.contrib.tpu"),
     Row("tf.contrib.cluster_resolver.TPUClusterResolver", "replicate.tpu.TPUClusterResolver", TPU),
-    Row("tf.contrib.distribute.*", None, STRATEGY),
-    *same(
-        "tf.contrib.framework",
-        "tf.train",
-        (
-            "get_or_create_global_step",
-            "create_global_step",
-            "get_global_step",
-            "list_variables",
-            "load_checkpoint",
-            "load_variable",
-            "init_from_checkpoint",
-        ),
-    ),
-    Row("tf.contrib.framework.nest", "tf.nest"),
     *same(
         "tf.contrib.data",
         "tf.data.experimental",
@@ -111,10 +89,6 @@ ROWS = [
     Row("tf.contrib.data.Iterator", "tf.data.Iterator"),
     Row("tf.contrib.data.TFRecordDataset", "tf.data.TFRecordDataset"),
     Row("tf.contrib.data.TextLineDataset", "tf.data.TextLineDataset"),
-    *(
-        Row(f"tf.contrib.metrics.streaming_{name}", f"tf.metrics.{name}")
-        for name in ("accuracy", "mean")  # The others take predictions first.
-    ),
     *(Row(f"tf.contrib.{package}.*", None, advice) for package, advice in _ADVICE.items()),
     Row("tf.contrib.*", None, _CONTRIB),
     Row("tf.examples.*", None, _EXAMPLES),

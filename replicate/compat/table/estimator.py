@@ -107,10 +107,11 @@ ROWS = [
         "left out): no checkpoint is saved. `tf_random_seed` is 1 unless it is given, and None for "
         "an unpredictable one. `graph.pbtxt` and `*.meta` do not hold the data of the input. "
         "`experimental_max_worker_delay_secs=None` starts all workers at once; a number delays "
-        f"worker i by 5·(i + 1) seconds, that many at most, as before. {STRATEGY} New: "
+        f"worker i by 5·(i + 1) seconds, that many at most, as before. {STRATEGY} "
+        "`experimental_distribute` takes a `DistributeConfig` of two. New: "
         "`progress`, `profile_steps`, `save_input_position`, `continue_input`, `cluster`, "
         "`step_timeout_secs`, `max_restarts`, `steal_model_dir`, `on_save_error`.",
-        "results.md#the-graph",
+        "several_gpus.md#strategies-of-tfdistribute",
     ),
     *same(
         ESTIMATOR,

@@ -1,12 +1,17 @@
 """A row of the table of old names, and the texts that several rows have."""
 
 import dataclasses
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Mapping
 
 ESTIMATOR = "tf.estimator"
 CONTRIB = "tf.contrib"
 PRIVATE = "tensorflow_estimator.python.estimator"
 """Where libraries find the private modules of tf.estimator."""
+
+SLIM = "It needs tf-slim: pip install 'replicate-model-fn[contrib]'."
+MISSING: Mapping[str, str] = types.MappingProxyType({"tf_slim": SLIM})
+"""Packages that are not always installed, and the sentence for a name that needs one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +39,8 @@ HEAD = (
     "Optimizers are those of tf.compat.v1.train; trainable_variables=None means all of the graph."
 )
 STRATEGY = (
-    "Strategies of tf.distribute are not supported: pass the model_fn to "
-    "replicate.replicate_model_fn, and its optimizer to replicate.TowerOptimizer."
+    "RunConfig takes a MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy or "
+    "ParameterServerStrategy of tf.distribute: each of its devices trains on a batch of its own."
 )
 TPU = "TPUs are not supported: use_tpu must be False."
 
