@@ -38,6 +38,7 @@ PUBLIC = {
         "for_canned",
         "graph_layer_collection",
         "graph_search",
+        "keras",
         "layer_collection",
         "linalg",
         "loss_functions",

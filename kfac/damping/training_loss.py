@@ -59,7 +59,7 @@ class TrainingLoss:
           loss_fn: Returns the mean loss, shape [], on a batch.
           train_batch: The batch of this step.
           prev_train_batch: That of the step before.
-          use_passed_loss: Whether the loss before the step is the passed one, or else `loss_fn`'s.
+          use_passed_loss: True if the loss before the step is the passed one, not `loss_fn`'s.
           layers: The registered towers, and their variables.
 
         Raises:

@@ -112,7 +112,7 @@ class ExactCurvature:
           losses: The registered losses.
           mat_type: "Fisher" for the Fisher matrix; with anything else it is the GGN.
           batch_size: N, examples over all towers; None means the rows of the first loss's inputs.
-          colocate_gradients_with_ops: Whether derivatives are computed where the forward pass was.
+          colocate_gradients_with_ops: True to compute derivatives where the forward pass was.
         """
         self._losses = losses
         self._mat_type = mat_type

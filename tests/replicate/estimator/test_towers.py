@@ -150,6 +150,21 @@ def test_default_towers_take_the_place_of_a_strategys_devices(tmp_path):
         assert estimator.evaluate(input_fn(6))["mean"] == 2.5
 
 
+def test_a_strategy_takes_batches_of_text(tmp_path):
+    def model_fn(features, labels, mode):
+        weight = v1.get_variable("weight", [], initializer=tf.zeros)
+        loss = weight * tf.reduce_mean(tf.strings.to_number(features["text"]))
+        train_op = v1.train.GradientDescentOptimizer(1.0).minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def batches():
+        return tf.data.Dataset.from_tensor_slices({"text": ["1", "2", "3"]}).batch(2)
+
+    config = replicate.RunConfig(str(tmp_path), progress="off", train_distribute=mirrored())
+    estimator = replicate.Estimator(model_fn, config=config).train(batches)
+    assert weight_of(estimator) == -2.25
+
+
 def test_a_missing_device_is_named(tmp_path):
     estimator = make(tmp_path, train_distribute=mirrored(["/gpu:5"]))
     with pytest.raises(ValueError, match=r"Cannot put a tower on /device:GPU:5: this process has"):
