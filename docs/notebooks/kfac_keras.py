@@ -1,8 +1,8 @@
 # %% [markdown]
 # # K-FAC in Keras' fit
 #
-# Trains one Keras model on scikit-learn's images of digits with `fit`, three times: with Adam at the
-# best of three learning rates, with K-FAC, and with K-FAC that chooses all numbers by itself.
+# Trains one Keras model on scikit-learn's images of digits with `fit`: with Adam at the best of
+# three learning rates, with K-FAC, and with K-FAC that chooses all numbers by itself.
 
 # %%
 import time
@@ -41,8 +41,8 @@ def make_model():
 # %% [markdown]
 # ## Runs
 #
-# Nothing but the optimizer differs. The first epoch, in which Keras builds the training function, does
-# not count as time.
+# Nothing but the optimizer differs. The first epoch, in which Keras builds the training function,
+# does not count as time.
 
 
 # %%
