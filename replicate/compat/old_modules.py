@@ -14,9 +14,11 @@ from typing import Any
 
 from replicate.absent_names import HINTS
 from replicate.compat.absent import OldNameError, absent
+from replicate.compat.old_arguments import with_old_arguments
 from replicate.compat.table import (
     CONTRIB,
     ESTIMATOR,
+    MISSING,
     PRIVATE,
     PRIVATE_MODULES,
     Row,
@@ -83,7 +85,7 @@ def _lookup(path: str, api: str) -> Any:
     if path == "tensorflow_estimator.estimator":
         return old_module(ESTIMATOR, "replicate")
     row = row_of(path)
-    if is_old_module(path) and (row is None or row.new is None):
+    if is_old_module(path) and (row is None or row.old != path):
         return old_module(path, api)
     if row is not None:
         return _replacement(path, row, api)
@@ -127,9 +129,15 @@ def _replacement(path: str, row: Row, api: str) -> Any:
     if root == "replicate" and path.startswith((ESTIMATOR, PRIVATE)) and "." not in rest:
         root = api
     try:
-        return _found(root, rest)
-    except (AttributeError, ModuleNotFoundError):
+        value = _found(root, rest)
+        return with_old_arguments(value, row.keywords) if row.keywords else value
+    except (AttributeError, ModuleNotFoundError) as error:
+        missing = MISSING.get(getattr(error, "name", None) or "")
+        if isinstance(error, ModuleNotFoundError) and missing:
+            return absent(path, missing)
         hint = HINTS.get(path.rpartition(".")[2]) or HINTS.get(rest.partition(".")[0])
+        if path.startswith(f"{CONTRIB}.") and row.old.endswith(".*"):
+            return absent(path, hint or _NOT_HERE)
         return absent(path, hint or f"There is no {new} here. {row.difference}".rstrip())
 
 

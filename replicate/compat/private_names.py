@@ -3,6 +3,8 @@
 Each stands for a part of `replicate.canned` or of the runtime.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -207,3 +209,17 @@ def model_to_estimator(*, use_v2_estimator: bool = False, **arguments: Any) -> A
     """
     del use_v2_estimator
     return replicate.model_to_estimator(**arguments)
+
+
+def fn_args(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns the names of the arguments of a function, without `self` and those that are bound.
+
+    Args:
+      fn: A function, method, object with `__call__`, or `functools.partial`.
+    """
+    if isinstance(fn, functools.partial):
+        free = fn_args(fn.func)[len(fn.args) :]
+        return tuple(name for name in free if name not in fn.keywords)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(fn).parameters.values()
+    return tuple(each.name for each in parameters if each.kind in kinds)

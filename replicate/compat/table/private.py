@@ -25,6 +25,7 @@ ROWS = [
     Row(f"{PRIVATE}.model_fn.LOSS_METRIC_KEY", "replicate.LOSS_METRIC_KEY"),
     Row(f"{PRIVATE}.model_fn.AVERAGE_LOSS_METRIC_KEY", "replicate.AVERAGE_LOSS_METRIC_KEY"),
     Row(f"{PRIVATE}.run_config.TaskType", "replicate.TaskType"),
+    Row(f"{PRIVATE}.util.fn_args", f"{_OWN}.fn_args"),
     Row(f"{PRIVATE}.util.parse_input_fn_result", f"{_OWN}.parse_input_fn_result"),
     *same(f"{PRIVATE}.tpu.tpu_estimator", "replicate.tpu", ("TPUEstimator", "TPUEstimatorSpec")),
     *same(
