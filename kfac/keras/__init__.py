@@ -6,9 +6,13 @@ chosen that, or the Keras of TensorFlow 2.15. For tf_keras beside Keras 3 there 
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    from kfac.keras import legacy
+    from kfac.keras.current import Kfac
 
 __all__ = ["Kfac", "legacy"]
 

@@ -276,7 +276,11 @@ def test_bad_argument_is_an_error(either, arguments, message):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"inverse_every": 3}, "inverse_every"), ({"fisher_approx": {1: "ekfac"}}, "has the key 1")],
+    [
+        ({"inverse_every": 3}, "inverse_every"),
+        ({"fisher_approx": {1: "ekfac"}}, "has the key 1"),
+        ({"loss": "mse"}, "has no argument loss: it finds the loss in the graph"),
+    ],
 )
 def test_argument_of_wrong_type_is_an_error(either, arguments, message):
     with pytest.raises(TypeError, match=message):
