@@ -16,6 +16,8 @@ except ModuleNotFoundError as error:
     ) from None
 
 from replicate import export, inputs, model_average, tpu
+from replicate.all_reduce.input import worker_share
+from replicate.all_reduce.settings import AllReduce
 from replicate.batch.ahead import prefetch_to_towers
 from replicate.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
 from replicate.canned.combined import (
@@ -57,6 +59,7 @@ from replicate.errors import (
     ModelDirInUseError,
     NonFiniteError,
     TrainingInterrupted,
+    WorkersDifferError,
 )
 from replicate.estimator import (
     BestExporter,
@@ -122,6 +125,7 @@ __all__ = [
     "AVERAGE_LOSS_METRIC_KEY",
     "GLOBAL_VARIABLE_NAME",
     "LOSS_METRIC_KEY",
+    "AllReduce",
     "BaselineClassifier",
     "BaselineEstimator",
     "BaselineRegressor",
@@ -190,6 +194,7 @@ __all__ = [
     "TrainingInterrupted",
     "VocabInfo",
     "WarmStartSettings",
+    "WorkersDifferError",
     "add_metrics",
     "binary_classification_head",
     "call_logit_fn",
@@ -223,4 +228,5 @@ __all__ = [
     "stop_if_no_increase_hook",
     "tpu",
     "train_and_evaluate",
+    "worker_share",
 ]

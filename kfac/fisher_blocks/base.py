@@ -26,6 +26,7 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.moved_names import with_moved_attributes
 from kfac.old_hooks import refuse_single_functions
+from kfac.variables import name_of
 
 _SINGLE_FUNCTIONS = (
     "register_matpower",
@@ -96,7 +97,7 @@ class FisherBlock(abc.ABC):
                 "layer_collection.register_block(block, inputs, outputs)."
             )
         self.params: Parameters = tuple(params) if isinstance(params, list) else params
-        self.name: str = as_tuple(params)[0].op.name
+        self.name: str = name_of(as_tuple(params)[0])
         self.factor_maker = layer_collection
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []

@@ -35,7 +35,7 @@ def summarize(
       scalars: More values to show, by name.
       blocks: All blocks.
       factors: All factors, those of the blocks among them, with their variables.
-      times: How long the phases took.
+      times: Durations of the phases.
     """
     traces = _read_traces(factors)
     refused = [read(factor.cov_variables[-1]) for factor in factors]

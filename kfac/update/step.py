@@ -25,6 +25,7 @@ from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, r
 from kfac.update import health
 from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.preconditioner import as_vectors
+from kfac.variables import components_of
 
 v1 = tf.compat.v1
 
@@ -36,7 +37,7 @@ class StepConditions(NamedTuple):
       makes_step: bool [], or a Python bool. When it is false the run changes and counts nothing.
       before: Operations that end before the step is computed.
       beside: Operations that end before the weights change. The step may be computed beside them.
-      summaries_wait: Whether summaries are computed after `before` and other control dependencies.
+      summaries_wait: True if summaries come after `before` and other control dependencies.
     """
 
     makes_step: Tensor | bool = True
@@ -82,8 +83,8 @@ class _Update(NamedTuple):
     Attributes:
       changes: Amounts that are subtracted from the variables.
       state: New values of velocities and of the momentum rule's variables.
-      makes_step: bool [], whether this run makes a step; see `StepConditions`.
-      is_finite: bool [], whether the update is finite.
+      makes_step: bool [], true if this run makes a step; see `StepConditions`.
+      is_finite: bool [], true if the update is finite.
       before: The variables and their values, if it may be taken back.
       prediction: Predicted change of the loss, by which the damping rule judges it.
       keep_change: Returns the assignment that keeps Δq, or nothing.
@@ -162,7 +163,7 @@ class KfacStep:
 
     @property
     def reads_averages(self) -> bool:
-        """Returns whether a step depends on averages directly, not only on stored inverses."""
+        """Returns True if a step depends on averages directly, not only on stored inverses."""
         if self._rules.damping_reads_averages:
             return True
         return not all(factor.keeps_inverses for factor in self._estimator.factors)
@@ -211,7 +212,7 @@ class KfacStep:
 
         Args:
           pairs: (gradient, variable) for every registered variable.
-          conditions: Operations that the step waits for, and whether it is made.
+          conditions: Operations that the step waits for, and if it is made.
           global_step: Incremented by one after the step.
           name: Name of the returned op.
 
@@ -314,7 +315,11 @@ class KfacStep:
     ) -> Operation:
         """Changes the weights, then judges the change and notes it."""
         descent = _DescentThen(self._name, functools.partial(self._finish, update))
-        changes = list(zip(update.changes, variables, strict=True))
+        changes = [
+            (change, component)
+            for change, variable in zip(update.changes, variables, strict=True)
+            for component in components_of(variable)
+        ]
         return descent.apply_gradients(changes, global_step=global_step, name=name)
 
     def _finish(self, update: _Update, changed: Sequence[Operation]) -> list[Operation]:
@@ -356,6 +361,8 @@ class KfacStep:
         return counts
 
     def _summarize(self, waits: bool) -> None:
+        if v1.get_default_graph().building_function:
+            return  # Nobody can fetch a summary op of a function.
         with v1.control_dependencies([] if waits else None):
             counters = {name: read(variable) for name, variable in self._counters.items()}
             del counters["counter"]

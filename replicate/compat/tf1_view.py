@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from replicate.compat.absent import absent, error_of_use
+from replicate.compat.lost_names import LOST_FROM, with_lost_names
 from replicate.compat.old_modules import old_module
 from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE, row_of
 
@@ -92,8 +93,14 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
-    """Imports a module as the builtin `__import__` does, and old modules of TensorFlow."""
+    """Imports a module as the builtin `__import__` does, and old modules of TensorFlow.
+
+    NumPy and some modules of Python have the names that they lost.
+    """
     root, _, rest = name.partition(".")
+    if not level and root in LOST_FROM and not (rest and fromlist):
+        builtins.__import__(name, globals, locals, fromlist or (), level)
+        return with_lost_names(root)
     if root == _SLIM and not level:
         _repair_slim()
     if level or root != "tensorflow":

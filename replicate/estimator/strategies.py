@@ -2,13 +2,16 @@
 
 Programs of 2018 to 2020 pass a strategy object to `RunConfig(train_distribute=…)`. This module
 reads such an object, through its public properties, and no other module looks into one.
-`run_settings.py` calls it to refuse what is not supported; `estimator.py` builds the towers.
+`run_settings.py` calls it to refuse what is not supported; `estimator.py` builds the towers. A
+strategy of several workers without parameter servers stands for `AllReduce`.
 """
 
 import dataclasses
 from typing import Any
 
 import tensorflow as tf
+
+from replicate.all_reduce.settings import AllReduce
 
 v1 = tf.compat.v1
 
@@ -22,6 +25,12 @@ _OF_ONE_PROCESS = (
     v1.distribute.experimental.ParameterServerStrategy,
 )
 """Strategies that copy a model within each process: several processes share parameter servers."""
+
+_OF_WORKERS = (
+    tf.distribute.MultiWorkerMirroredStrategy,
+    v1.distribute.experimental.MultiWorkerMirroredStrategy,
+)
+"""Strategies of equal workers without parameter servers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,23 +50,34 @@ def strategy_request(setting: str, strategy: Any) -> StrategyRequest | None:
 
     Args:
       setting: Name of the setting that holds the strategy, for errors.
-      strategy: An object of `tf.distribute`, or None.
+      strategy: An object of `tf.distribute`, an `AllReduce`, or None.
 
     Raises:
       ValueError: The strategy is of another kind.
     """
-    if strategy is None:
+    if strategy is None or isinstance(strategy, AllReduce):
         return None
-    if isinstance(strategy, _OF_ONE_PROCESS):
+    if isinstance(strategy, (*_OF_ONE_PROCESS, *_OF_WORKERS)):
         return StrategyRequest(
             tuple(_in_process(each) for each in strategy.extended.worker_devices)
         )
     raise ValueError(
         f"RunConfig: {setting} must be a MirroredStrategy, OneDeviceStrategy, "
-        "CentralStorageStrategy or ParameterServerStrategy of tf.distribute, or None; got "
-        f"{strategy!r}. For several machines, describe the cluster in TF_CONFIG and leave the "
-        "strategy out."
+        "CentralStorageStrategy, ParameterServerStrategy or MultiWorkerMirroredStrategy of "
+        f"tf.distribute, a replicate.AllReduce, or None; got {strategy!r}. For several machines, "
+        "describe the cluster in TF_CONFIG, with parameter servers or for an AllReduce."
     )
+
+
+def all_reduce_of(strategy: Any) -> AllReduce | None:
+    """Returns the settings of the sums over workers that a strategy asks for; None for none.
+
+    Args:
+      strategy: As for `strategy_request`.
+    """
+    if isinstance(strategy, AllReduce):
+        return strategy
+    return AllReduce() if isinstance(strategy, _OF_WORKERS) else None
 
 
 def _in_process(device: str) -> str:

@@ -19,6 +19,7 @@ from replicate.gradients.loss_scale import LossScaling, all_finite
 from replicate.gradients.skipping import NonFiniteSkipping
 from replicate.graph_ops.conditional import run_if
 from replicate.graph_ops.finite import Watched, require_finite, watched_all
+from replicate.protocols import Workers
 from replicate.tower.build import TowerGradients
 
 v1 = tf.compat.v1
@@ -57,22 +58,27 @@ class StepAcceptance(abc.ABC):
 
 
 def step_acceptance(
-    skipping: NonFiniteSkipping | None, scaling: LossScaling | None
+    skipping: NonFiniteSkipping | None, scaling: LossScaling | None, workers: Workers | None = None
 ) -> StepAcceptance:
     """Chooses the rule for an optimizer's settings.
 
     Args:
       skipping: State of `skip_nonfinite`, if that is set.
       scaling: State of the loss scale, if there is one.
+      workers: Workers that decide alike; None for this process alone.
     """
     if skipping is not None:
-        return SkipNonFinite(skipping, scaling)
-    return FailOnNonFinite() if scaling is None else SkipOverflow(scaling)
+        return SkipNonFinite(skipping, scaling, workers)
+    return FailOnNonFinite(workers) if scaling is None else SkipOverflow(scaling)
 
 
 @typing.final
 class FailOnNonFinite(StepAcceptance):
     """Fails a step with `NonFiniteError` if any tower's gradient is not finite."""
+
+    def __init__(self, workers: Workers | None = None):
+        """Takes the workers whose towers count, too."""
+        self._agreed = None if workers is None else workers.agreed
 
     def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
         """Returns the operation that fails the step, if any gradient is watched."""
@@ -80,7 +86,7 @@ class FailOnNonFinite(StepAcceptance):
         if not entries:
             return []
         with v1.name_scope("finite_gradients"):
-            return [require_finite(entries)]
+            return [require_finite(entries, self._agreed)]
 
     def judge(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
@@ -128,8 +134,14 @@ class SkipNonFinite(StepAcceptance):
     skipped without being counted, as long as the scale can shrink.
     """
 
-    def __init__(self, skipping: NonFiniteSkipping, scaling: LossScaling | None):
-        """Takes the state of `skip_nonfinite`, and that of the loss scale if there is one."""
+    def __init__(
+        self,
+        skipping: NonFiniteSkipping,
+        scaling: LossScaling | None,
+        workers: Workers | None = None,
+    ):
+        """Takes the state of `skip_nonfinite`, that of the loss scale, and other workers."""
+        self._workers = workers
         self._skipping = skipping
         self._scaling = scaling
 
@@ -143,11 +155,13 @@ class SkipNonFinite(StepAcceptance):
     ) -> Tensor:
         """Returns True if all losses, gradients and sums are finite, a boolean scalar."""
         entries = _watched(towers)
-        if len(towers) > 1:
+        workers = self._workers
+        if len(towers) > 1 or workers is not None:
             entries += _watched_sums(summed)
         with v1.device(CPU):
             may_overflow = None if self._scaling is None else self._scaling.can_shrink()
-            return self._skipping.judge(entries, may_overflow)
+            agreed = None if workers is None else workers.agreed
+            return self._skipping.judge(entries, may_overflow, agreed)
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
         """Returns an operation that runs `train_op`, then sets the counters and the scale."""

@@ -71,6 +71,7 @@ def test_value_errors_of_tf_estimator_stay_value_errors(graph, call):
         (errors.ClusterConfigError.code, 2),
         (errors.CheckpointError.code, 2),
         (errors.NonFiniteError.code, 3),
+        (ExitCode.LEFT_TO_DO, 4),
         (errors.ClusterError.code, 138),
         (errors.TrainingInterrupted(signal.SIGINT, 5, "").code, 130),
         (errors.TrainingInterrupted(signal.SIGTERM, 5, "").code, 143),

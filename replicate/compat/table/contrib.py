@@ -1,7 +1,7 @@
 """Rows of tf.contrib."""
 
 from replicate.absent_names import HINTS
-from replicate.compat.table.row import STRATEGY, TPU, Row, same
+from replicate.compat.table.row import TPU, Row, same
 from replicate.compat.table.shared_names import (
     HEAD_FUNCTIONS,
     LOGIT_FNS,
@@ -70,10 +70,14 @@ ROWS = [
         "its session_config.",
     ),
     Row("tf.contrib.learn.KMeansClustering", "replicate.KMeansClustering"),
+    Row(
+        "tf.contrib.tensorboard.plugins.projector.*",
+        "tensorboard.plugins.projector",
+        "Needs TensorBoard: pip install tensorboard.",
+    ),
     Row("tf.contrib.kfac.*", "kfac", "replicate-model-fn's own K-FAC."),
     *same("tf.contrib.tpu", "replicate.tpu", TPU_NAMES, TPU),
     Row("tf.contrib.cluster_resolver.TPUClusterResolver", "replicate.tpu.TPUClusterResolver", TPU),
-    Row("tf.contrib.distribute.*", None, STRATEGY),
     *same(
         "tf.contrib.data",
         "tf.data.experimental",

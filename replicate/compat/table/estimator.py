@@ -51,6 +51,10 @@ _CLASSIFIERS_AND_REGRESSORS = (
     "LinearClassifier",
     "LinearRegressor",
 )
+V1_DEFAULTS = frozenset(
+    (*_CLASSIFIERS_AND_REGRESSORS, "binary_classification_head", "multi_label_head")
+)
+"""Names whose defaults differ between `replicate` and `replicate.v1`."""
 _HEADS = (
     "BinaryClassHead",
     "Head",

@@ -22,11 +22,14 @@ class Row:
       old: The dotted name in TensorFlow 1. With ".*" at its end, all names of a package.
       new: The dotted name of the replacement, where "tf" is `tf.compat.v1`. None if there is none.
       difference: What is different, or what to use if there is no replacement.
+      keywords: If the replacement has the parameters in another order, or by other names: pairs of
+        the old name and the new one, in the old order.
     """
 
     old: str
     new: str | None
     difference: str = ""
+    keywords: tuple[tuple[str, str], ...] = ()
 
 
 MEAN = "The loss is the mean over the batch in TensorFlow 2, the sum in TensorFlow 1."
@@ -34,8 +37,8 @@ HEAD = (
     "Optimizers are those of tf.compat.v1.train; trainable_variables=None means all of the graph."
 )
 STRATEGY = (
-    "Strategies of tf.distribute are not supported: pass the model_fn to "
-    "replicate.replicate_model_fn, and its optimizer to replicate.TowerOptimizer."
+    "RunConfig takes a MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy or "
+    "ParameterServerStrategy of tf.distribute: each of its devices trains on a batch of its own."
 )
 TPU = "TPUs are not supported: use_tpu must be False."
 

@@ -15,6 +15,14 @@ v1 = tf.compat.v1
 Keys = v1.GraphKeys
 
 
+def every_tower(index):
+    return True
+
+
+def first_tower(index):
+    return index == 0
+
+
 def names(key):
     return [entry if isinstance(entry, str) else entry.op.name for entry in v1.get_collection(key)]
 
@@ -22,7 +30,7 @@ def names(key):
 @pytest.mark.parametrize("key", [Keys.LOSSES, Keys.UPDATE_OPS])
 def test_towers_see_earlier_entries_and_their_own(graph, key):
     v1.add_to_collection(key, "ambient")
-    collections = TowerCollections("every")
+    collections = TowerCollections(every_tower)
     for index in range(3):
         with collections.tower(index):
             assert names(key) == ["ambient"]
@@ -35,7 +43,7 @@ def test_towers_see_earlier_entries_and_their_own(graph, key):
 @pytest.mark.parametrize(("summaries", "later"), [("first", 0), ("all", 2)])
 def test_summaries_are_those_of_the_first_tower_or_of_all(graph, summaries, later):
     v1.summary.scalar("ambient", 0.0)
-    collections = TowerCollections("every", summaries)
+    collections = TowerCollections(every_tower, summaries)
     for index in range(3):
         with collections.tower(index):
             v1.summary.scalar("loss", float(index))
@@ -45,7 +53,7 @@ def test_summaries_are_those_of_the_first_tower_or_of_all(graph, summaries, late
 
 @pytest.mark.parametrize("summaries", ["first", "all"])
 def test_summaries_made_outside_of_towers_are_kept_once(graph, summaries):
-    collections = TowerCollections("every", summaries)
+    collections = TowerCollections(every_tower, summaries)
     for index in range(2):
         with collections.tower(index):
             v1.summary.scalar(f"loss{index}", 0.0)
@@ -56,10 +64,10 @@ def test_summaries_made_outside_of_towers_are_kept_once(graph, summaries):
 
 
 @pytest.mark.parametrize(
-    ("regularization", "seen"), [("every", [8.0, 8.0, 8.0]), ("first", [8.0, 0.0, 0.0])]
+    ("regularizes", "seen"), [(every_tower, [8.0, 8.0, 8.0]), (first_tower, [8.0, 0.0, 0.0])]
 )
-def test_regularization_is_seen_by_every_tower_or_by_the_first(graph, regularization, seen):
-    collections = TowerCollections(regularization)
+def test_regularization_is_seen_by_every_tower_or_by_the_first(graph, regularizes, seen):
+    collections = TowerCollections(regularizes)
     losses = []
     for index in range(3):
         with (
@@ -77,7 +85,7 @@ def test_regularization_is_seen_by_every_tower_or_by_the_first(graph, regulariza
 
 def test_other_collections_are_shared_but_their_own_part_is_known(graph):
     v1.add_to_collection("mine", "ambient")
-    collections = TowerCollections("every")
+    collections = TowerCollections(every_tower)
     for index in range(2):
         with collections.tower(index):
             v1.add_to_collection("mine", f"tower {index}")
@@ -86,7 +94,7 @@ def test_other_collections_are_shared_but_their_own_part_is_known(graph):
 
 
 def test_collections_are_whole_again_after_an_error(graph):
-    collections = TowerCollections("first")
+    collections = TowerCollections(first_tower)
     with collections.tower(0):
         v1.add_to_collection(Keys.LOSSES, "tower 0")
 
