@@ -130,19 +130,22 @@ class Tower:
 
 
 def _of_variables(
-    operations: Iterable[Operation], is_data: Callable[[Operation], bool]
+    operations: Sequence[Operation], is_data: Callable[[Operation], bool]
 ) -> frozenset[Operation]:
     """Returns the ops that depend on variables but not on data.
 
     Args:
-      operations: Ops in the order of the graph.
+      operations: Ops in the order of the graph: all that the losses depend on.
       is_data: Function that returns True for ops without inputs that are data.
     """
     with_data: set[Operation] = set()
     with_variables: set[Operation] = set()
+    members = set(operations)
     for op in operations:
         inputs = {tensor.op for tensor in op.inputs}
-        if inputs & with_data or (not inputs and is_data(op)):
+        # The search ends where numbers become integers, such as ids: what makes them is data.
+        is_cut = op.type == "Cast" and not inputs <= members
+        if inputs & with_data or is_cut or (not inputs and is_data(op)):
             with_data.add(op)
         elif inputs & with_variables or op.type in _VARIABLES or is_captured(op):
             with_variables.add(op)

@@ -121,6 +121,16 @@ class Kfac(keras.optimizers.Optimizer):
         self.training.remember(value)
         return list(zip(gradients, variables, strict=True))
 
+    def minimize(self, loss: Tensor, var_list: Sequence[Variable], tape: Any = None) -> Tensor:
+        """Makes one step, in a `tf.function`; returns the loss before it.
+
+        Arguments and errors are those of `compute_gradients` and `apply_gradients`.
+        """
+        pairs = self.compute_gradients(loss, var_list, tape)
+        value = self.training.remembered()
+        self.apply_gradients(pairs)
+        return value
+
     def apply_gradients(
         self,
         grads_and_vars: GradsAndVars,

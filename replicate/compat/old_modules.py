@@ -14,6 +14,7 @@ from typing import Any
 
 from replicate.absent_names import HINTS
 from replicate.compat.absent import OldNameError, absent, is_absent
+from replicate.compat.old_arguments import with_old_arguments
 from replicate.compat.table import (
     CONTRIB,
     ESTIMATOR,
@@ -139,7 +140,8 @@ def _replacement(path: str, row: Row, api: str) -> Any:
     if root == "replicate" and path.startswith((ESTIMATOR, PRIVATE)) and "." not in rest:
         root = api
     try:
-        return _found(root, rest)
+        value = _found(root, rest)
+        return with_old_arguments(value, row.keywords) if row.keywords else value
     except (AttributeError, ModuleNotFoundError) as error:
         missing = MISSING.get(getattr(error, "name", None) or "")
         if isinstance(error, ModuleNotFoundError) and missing:

@@ -293,6 +293,53 @@ def test_a_worker_that_differs_is_named_at_the_start(tmp_path):
         assert each.code == 2
 
 
+def test_absent_workers_are_named(tmp_path):
+    roles = cluster(3)
+    settings = {"session_creation_timeout_secs": 1}
+    with pytest.raises(replicate.ClusterError, match=r"^chief 0 has waited 1 s.*for worker 0 at "):
+        train(model(), parts([0, ROWS])[0], tmp_path, config(roles[0], **settings))
+    with pytest.raises(replicate.ClusterError, match=r"^worker 1 has waited .*for chief 0 at '127"):
+        train(model(), parts([0, ROWS])[0], tmp_path, config(roles[2], **settings))
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_worker_too_many_is_refused(tmp_path, is_late):
+    """At the start all are, because nobody can tell which cluster is the right one."""
+    roles, inputs = cluster(2), parts([0, 6, ROWS])
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    jobs = {**roles[0].jobs, "worker": (*roles[0].jobs["worker"], address)}
+    surplus = ClusterConfig(jobs, "worker", 1)
+    has_begun, is_refused = threading.Event(), threading.Event()
+
+    class Wait(v1.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            has_begun.set()
+            assert is_refused.wait(SECS)
+
+    def work(role, input_fn, hooks):
+        estimator = replicate.Estimator(model(), str(tmp_path), config(role))
+        estimator.train(input_fn, max_steps=2, hooks=hooks)
+
+    def be_surplus():
+        if is_late:
+            assert has_begun.wait(SECS)
+        try:
+            work(surplus, inputs[0], [])
+        finally:
+            is_refused.set()
+
+    hooks = [Wait()] if is_late else []
+    trainers = [lambda pair=pair: work(*pair, hooks) for pair in zip(roles, inputs, strict=True)]
+    *others, found = in_threads([*trainers, be_surplus])
+    assert isinstance(found, replicate.WorkersDifferError)
+    if is_late:
+        assert others == [None, None]
+        assert "is one worker too many: the chief trains with 2 workers already" in str(found)
+    else:
+        assert [type(each) for each in others] == [replicate.WorkersDifferError] * 2
+        assert "has another cluster in TF_CONFIG than chief 0" in str(found)
+
+
 def test_a_worker_whose_variables_differ_is_named(tmp_path):
     class Spoil(v1.train.SessionRunHook):
         def begin(self):

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from replicate.compat.table import (
     contrib,
+    contrib_arguments,
     contrib_distribute,
     contrib_learn,
     contrib_sequence,
@@ -47,6 +48,7 @@ __all__ = [
 _PARTS = (
     estimator,
     contrib,
+    contrib_arguments,
     contrib_distribute,
     contrib_learn,
     contrib_sequence,

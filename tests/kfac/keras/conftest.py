@@ -81,8 +81,14 @@ def _load(name):
 
 
 @pytest.fixture(params=["keras", "tf_keras"])
-def either(request):
+def both(request):
     """Keras 3 and tf_keras, in turn."""
+    return _load(request.param)
+
+
+@pytest.fixture(params=["keras", pytest.param("tf_keras", marks=pytest.mark.slow)])
+def either(request):
+    """The same, for tests of what hardly depends on the Keras."""
     return _load(request.param)
 
 
