@@ -52,7 +52,7 @@ OPTIMIZERS: Mapping[str, tuple[Make, Sequence[float]]] = {
     ),
     "Adam": (keras.optimizers.Adam, (0.001, 0.003, 0.01)),
     "SGD": (lambda rate: keras.optimizers.SGD(rate, momentum=0.9), (0.03, 0.1, 0.3)),
-    "Muon": (lambda rate: keras.optimizers.Muon(rate), (0.003, 0.01, 0.03)),
+    "Muon": (keras.optimizers.Muon, (0.003, 0.01, 0.03)),
 }
 """Optimizers by name, each with its learning rates."""
 
