@@ -18,7 +18,7 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.loss_functions.base import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.protocols import VARIABLE_NOTES
+from kfac.protocols import SHARED, VARIABLE_NOTES
 from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
@@ -116,6 +116,13 @@ class LayerCollection:
       loss_table: The losses.
     """
 
+    def __new__(cls, graph: Graph = None, *args: Any, **kwargs: Any) -> "LayerCollection":
+        """Returns a new collection, or the one of all towers of a model that knows of none."""
+        shared = v1.get_collection(SHARED) if graph is None else []
+        new = functools.partial(super().__new__, cls)
+        collection: LayerCollection = shared[-1](new) if shared else new()
+        return collection
+
     def __init__(
         self,
         graph: Graph = None,
@@ -129,6 +136,8 @@ class LayerCollection:
           name: Used in messages only.
           config: Settings of all factors and blocks; None means the defaults.
         """
+        if hasattr(self, "_scope"):
+            return  # A later tower asks for the collection of the first one.
         self._scope = RegistrationScope(graph, name)
         self.layer_table = LayerTable(self._scope, config)
         self.loss_table = LossTable(self._scope)
@@ -426,7 +435,7 @@ def graph_layer_collection(
     """
     holder = v1.get_default_graph().get_collection_ref((LayerCollection, name))
     if not holder:
-        holder.append(LayerCollection(name=name, config=config))
+        holder.append(LayerCollection(v1.get_default_graph(), name, config))
     collection: LayerCollection = holder[0]
     if config is not None and config != collection.config:
         raise ValueError(

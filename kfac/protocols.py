@@ -25,6 +25,13 @@ Code that weights the towers' gradients where they are applied keeps its functio
 builds a tower. Without one, losses are such parts already.
 """
 
+SHARED = ("towers", "shared")
+"""Key of functions that make an object once for all towers.
+
+Code that builds towers of a model that knows nothing of them keeps its function there while it
+builds one. The n-th call in each tower returns the same object.
+"""
+
 WORKERS = ("workers", "sums")
 """Key of the `Workers` of a graph that is trained by several equal processes."""
 
@@ -33,6 +40,10 @@ VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 
 PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
 """A function from the loss of the current tower, [], to its part of the batch's loss, []."""
+
+
+Shared: TypeAlias = Callable[[Callable[[], Any]], Any]
+"""A function from one that makes an object to that object, which all towers share."""
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ No key is a string, so that an exported MetaGraph does not contain the collectio
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from replicate._types import Gradient, Operation, Tensor, Variable
 
@@ -22,6 +22,12 @@ OPTIONAL_STATE = ("replicate", "optional_state")
 PART_OF_LOSS = ("towers", "part_of_loss")
 """Key of a function from the current tower's loss to its part of the whole batch's loss."""
 
+SHARED = ("towers", "shared")
+"""Key of a function that makes an object once for all towers of a model that knows nothing of them.
+
+The n-th call in each tower returns the same object.
+"""
+
 WORKERS = ("workers", "sums")
 """Key of the `Workers` of a graph that is trained by several equal processes."""
 
@@ -30,6 +36,10 @@ VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 
 PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
 """A function from the loss of the current tower, [], to its part of the batch's loss, []."""
+
+
+Shared: TypeAlias = Callable[[Callable[[], Any]], Any]
+"""A function from one that makes an object to that object, which all towers share."""
 
 
 @runtime_checkable

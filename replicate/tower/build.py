@@ -18,7 +18,7 @@ from model_deploy.devices import DevicePlan, completed
 from model_deploy.reduction import GradientReduction
 from replicate._types import Device, Gradient, Operation, Tensor, Variable
 from replicate.graph_ops.finite import Watched
-from replicate.protocols import PART_OF_LOSS
+from replicate.protocols import PART_OF_LOSS, SHARED
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
 
 v1 = tf.compat.v1
@@ -163,7 +163,10 @@ class TowerBuild:
         self._weight = weight
         self._losses = []
         try:
-            with _in_collection(PART_OF_LOSS, self.part_of_loss):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(_in_collection(PART_OF_LOSS, self.part_of_loss))
+                if self.settings.wraps_optimizers:
+                    stack.enter_context(_in_collection(SHARED, self.shared))
                 yield self.tower
         finally:
             self.tower = None

@@ -139,12 +139,12 @@ def keyword_of_its_own(features, labels):
     return loss, optimizer.apply_gradients(optimizer.compute_gradients(loss), scale=0.5)
 
 
-def second_order(features, labels):
-    collection = kfac.graph_layer_collection()
+def second_order(features, labels, make_collection=kfac.LayerCollection, name=None):
+    collection = make_collection()
     weights = v1.get_variable("weights", [3, 1], initializer=constant(0.3))
     outputs = features @ weights
     collection.register_fully_connected(weights, features, outputs)
-    collection.register_normal_predictive_distribution(outputs, name="output")
+    collection.register_normal_predictive_distribution(outputs, name=name)
     loss = tf.reduce_mean(tf.square(outputs[:, 0] - labels)) / 2.0
     optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
         learning_rate=0.1,
@@ -157,6 +157,10 @@ def second_order(features, labels):
         estimation_mode="exact",
     )
     return loss, optimizer.minimize(loss, v1.train.get_global_step())
+
+
+def second_order_for_towers(features, labels):
+    return second_order(features, labels, kfac.graph_layer_collection, "output")
 
 
 OPTIMIZERS = {
@@ -172,6 +176,7 @@ OPTIMIZERS = {
     "defined inside": defined_inside,
     "keyword of its own": keyword_of_its_own,
     "second order": second_order,
+    "second order for towers": second_order_for_towers,
 }
 
 

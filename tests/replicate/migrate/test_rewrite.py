@@ -250,8 +250,8 @@ def test_taken_names_are_not_bound_again():
         """,
         """
         import tensorflow.compat.v1 as tf
-        from replicate.compat.hparams import HParams as HParams_
         import replicate as replicate_
+        from replicate.compat.hparams import HParams as HParams_
         def f(replicate, contrib=None):
             return replicate_.RunConfig, HParams_
         HParams = 3

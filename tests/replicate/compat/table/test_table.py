@@ -16,13 +16,14 @@ ROOT = Path(__file__).parents[4]
 OPTIONAL = ("tf_slim", "replicate.tpu", "tf.nn.rnn_cell")
 # What replicate has and tf.estimator had not.
 NEW = {
-    "AVERAGE_LOSS_METRIC_KEY", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME", "CheckpointError",
+    "AVERAGE_LOSS_METRIC_KEY", "AllReduce", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME",
+    "CheckpointError",
     "ClusterConfigError", "ClusterError", "Difference", "DynamicLossScale", "KMeansClustering",
     "ModelAverageCustomGetter", "ModelAverageOptimizer", "ModelDirInUseError", "NonFiniteError",
     "ReplicationCheck", "SyncReplicasHook", "TaskType", "TowerContext", "TrainingInterrupted",
     "check_replication", "current_tower", "model_average", "model_table",
     "model_to_estimator", "per_tower_collection", "prefetch_to_towers", "read_eval_metrics",
-    "step_seed", "AllReduce", "WorkersDifferError", "worker_share",
+    "step_seed", "WorkersDifferError", "worker_share",
 }  # fmt: skip
 HEAD_FUNCTIONS = {name for name in replicate.__all__ if name.endswith("_head")}
 
