@@ -102,6 +102,8 @@ IMPORTS = [
     ("from kfac import optimizer as o", "o.KfacOptimizer"),
     ("from kfac.python.ops.utils import batch_execute", "batch_execute"),
     ("from kfac import batch_execute", "batch_execute"),
+    ("from kfac.python.keras import optimizers as o", "o.Kfac()"),
+    ("from kfac import keras as o", "o.Kfac()"),
     ("import kfac.python.ops.optimizer", "kfac.python.ops.optimizer.KfacOptimizer"),
     ("import kfac", "kfac.optimizer.KfacOptimizer"),
 ]
