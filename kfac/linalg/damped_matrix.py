@@ -190,9 +190,7 @@ def _with_retries(
         is tried several times in float64 afterwards. Defined in a module, too.
     """
     size = static_size(matrix, 0)
-    shared = _shared(
-        attempt, function, size if (size or 0) > LARGEST_BLOCK else None, matrix.dtype
-    )
+    shared = _shared(attempt, function, size if (size or 0) > LARGEST_BLOCK else None, matrix.dtype)
     found, rare_paths = shared(matrix, damping, previous)
     found.set_shape(previous.shape)
     return DampedMatrix(found, rare_paths)
