@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Tensor, Variable
+from kfac.variables import components_of, is_resource
 
 v1 = tf.compat.v1
 
@@ -144,14 +145,14 @@ def read(variable: Variable) -> Tensor:
         return tf.ensure_shape(copy, variable.shape)
 
 
-def is_resource(variable: Variable) -> bool:
-    """Returns whether a variable is a resource variable."""
-    return bool(variable.op.type == "VarHandleOp")
-
-
 def assign_all(changes: Sequence[Change], name: str | None = None) -> Operation:
     """Returns one op that makes all the changes."""
-    return group(*map(_changed, changes), name=name)
+    every = [
+        change._replace(variable=component)
+        for change in changes
+        for component in components_of(change.variable)
+    ]
+    return group(*map(_changed, every), name=name)
 
 
 def _changed(change: Change) -> Operation:

@@ -9,9 +9,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor
+from kfac.curvature.shared_work import batch_moments
 from kfac.fisher_factors.base import FisherFactor, Substitutes
 from kfac.linalg import tensor_ops
 from kfac.state import Change
+from kfac.workers import agreed, current_workers
 
 v1 = tf.compat.v1
 
@@ -36,6 +38,8 @@ def fold_batch(
 ) -> list[Change]:
     """Folds a batch into averages, unless a loss or one of the statistics is not finite.
 
+    Several workers fold the statistic of the batches of all, so that all are computed at once.
+
     Large statistics are computed once the batch is known to be accepted, one after another on each
     device, so the memory for them is needed only once. A factor that cannot predict if its
     statistic will be finite computes it before, even if it is large.
@@ -49,6 +53,12 @@ def fold_batch(
     Returns:
       The changes of their `cov_variables`, factor after factor.
     """
+    if current_workers() is not None:
+        moments = batch_moments(factors, devices, batch.substitutes)
+        statistics = [
+            factor.statistic(moment) for factor, moment in zip(factors, moments, strict=True)
+        ]
+        return fold_statistics(factors, devices, statistics, ema_decay, agreed(batch.is_finite))
     known: list[Tensor | None] = []
     finite = [batch.is_finite]
     checked = []
@@ -87,6 +97,7 @@ def fold_statistics(
     devices: Sequence[str],
     statistics: Sequence[Tensor],
     ema_decay: Scalar,
+    is_finite: Tensor | None = None,
 ) -> list[Change]:
     """Folds statistics into averages, unless one of them is not finite.
 
@@ -95,6 +106,7 @@ def fold_statistics(
       devices: Device of each factor's update.
       statistics: The statistic of each factor.
       ema_decay: β, weight of the past.
+      is_finite: bool [], false if nothing may be folded whatever the statistics are.
 
     Returns:
       The changes of their `cov_variables`, factor after factor.
@@ -103,7 +115,8 @@ def fold_statistics(
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):
         with v1.device(device):
             checked.append(factor.entries_to_check(statistic))
-    accept = tensor_ops.all_finite_in(checked)
+    known = [] if is_finite is None else [is_finite]
+    accept = tensor_ops.all_true([*known, tensor_ops.all_finite_in(checked)])
     scalars = _SharedScalars(accept, ema_decay)
     changes: list[Change] = []
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):

@@ -387,6 +387,14 @@ class FisherFactor(abc.ABC):
         """Undoes `_pack`."""
         return total
 
+    def packed(self, total: Tensor) -> Tensor:
+        """Returns the total of a moment in the form in which it crosses to another process."""
+        return self._pack(total)
+
+    def unpacked(self, total: Tensor) -> Tensor:
+        """Undoes `packed`."""
+        return self._unpack(total)
+
     def is_finite(self, statistic: Tensor) -> Tensor:
         """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
         return tensor_ops.all_finite(self.entries_to_check(statistic))

@@ -170,8 +170,8 @@ class ClusterRefresh(RefreshPolicy):
         owned = self._owned(worker)
         if not owned:
             return tf.group(*work)
-        # In lock-step averages that all share only change when all workers wait. But a run that
-        # gets no batch, as the one that finds the end of the input, must not compute inverses.
+        # In lock-step, shared averages change only while all workers wait. But a run without a
+        # batch, which finds the end of the input, must not compute inverses, either.
         losses = self._estimator.layers.loss_colocation_ops.values()
         with v1.control_dependencies([*losses] if worker.strategy == "shared" else work):
             if paced:

@@ -1,0 +1,106 @@
+"""An LSTM cell with layer normalization and recurrent dropout."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from replicate._types import Tensor
+from replicate.compat.contrib.legacy_keras import rnn_cell
+from replicate.compat.contrib.rnn.linear import linear
+
+v1 = tf.compat.v1
+_EPSILON = 1e-12
+
+
+class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
+    """An LSTM cell whose gates and cell are normalized.
+
+    Layer normalization: Ba, Kiros and Hinton (2016), section 3.1. Recurrent dropout: Semeniuta,
+    Severyn and Barth (2016), section 3. Variables: kernel [input + units, 4·units], and gamma and
+    beta [units] in the scopes input, transform, forget, output and state; without layer_norm kernel
+    and bias.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        input_size: int | None = None,
+        activation: Callable[[Tensor], Tensor] = tf.tanh,
+        layer_norm: bool = True,
+        norm_gain: float = 1.0,
+        norm_shift: float = 0.0,
+        dropout_keep_prob: Any = 1.0,
+        dropout_prob_seed: int | None = None,
+        reuse: bool | None = None,
+    ) -> None:
+        """Keeps the settings.
+
+        Args:
+          num_units: Size of the cell.
+          forget_bias: Added to the forget gate.
+          input_size: Has no effect.
+          activation: Of new value and output.
+          layer_norm: True to normalize.
+          norm_gain: First value of each gamma.
+          norm_shift: First value of each beta.
+          dropout_keep_prob: Share of the new values that is kept, a number or a tensor.
+          dropout_prob_seed: Seed of the dropout.
+          reuse: True to share the variables of a cell in the same scope.
+        """
+        super().__init__(_reuse=reuse)
+        del input_size
+        self._num_units = num_units
+        self._forget_bias = forget_bias
+        self._activation = activation
+        self._layer_norm = layer_norm
+        self._norm_gain = norm_gain
+        self._norm_shift = norm_shift
+        self._keep_prob = dropout_keep_prob
+        self._seed = dropout_prob_seed
+
+    @property
+    def state_size(self) -> Any:
+        """LSTMStateTuple(c, h) of the size of the cell."""
+        return rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
+
+    @property
+    def output_size(self) -> int:
+        """Size of the cell."""
+        return self._num_units
+
+    def call(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
+        """Makes one step.
+
+        Args:
+          inputs: [batch, input].
+          state: (c, h), each [batch, units].
+
+        Returns:
+          (output [batch, units], the new state).
+        """
+        cell, hidden = state
+        gates = linear([inputs, hidden], 4 * self._num_units, not self._layer_norm)
+        add, new, forget, output = tf.split(gates, 4, axis=1)
+        add, new = self._normal(add, "input"), self._normal(new, "transform")
+        forget, output = self._normal(forget, "forget"), self._normal(output, "output")
+        value = self._activation(new)
+        if not isinstance(self._keep_prob, float) or self._keep_prob < 1:
+            value = v1.nn.dropout(value, self._keep_prob, seed=self._seed)
+        kept = cell * tf.sigmoid(forget + self._forget_bias)
+        cell = self._normal(kept + tf.sigmoid(add) * value, "state")
+        hidden = self._activation(cell) * tf.sigmoid(output)
+        return hidden, rnn_cell.LSTMStateTuple(cell, hidden)
+
+    def _normal(self, values: Tensor, scope: str) -> Tensor:
+        if not self._layer_norm:
+            return values
+        with v1.variable_scope(scope):
+            gain = v1.constant_initializer(self._norm_gain)
+            shift = v1.constant_initializer(self._norm_shift)
+            shape = [self._num_units]
+            gamma = v1.get_variable("gamma", shape, values.dtype, initializer=gain)
+            beta = v1.get_variable("beta", shape, values.dtype, initializer=shift)
+        mean, variance = tf.nn.moments(values, [1], keepdims=True)
+        return tf.nn.batch_normalization(values, mean, variance, beta, gamma, _EPSILON)

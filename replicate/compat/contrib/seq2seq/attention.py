@@ -1,0 +1,291 @@
+"""Attention mechanisms: the shares of a memory's times that a query looks at."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from replicate._types import Tensor
+from replicate.compat.contrib.legacy_keras import layers
+
+v1 = tf.compat.v1
+
+
+class AttentionMechanism(abc.ABC):
+    """An attention mechanism."""
+
+    @property
+    @abc.abstractmethod
+    def alignments_size(self) -> Any:
+        """Number of the memory's times."""
+
+    @property
+    @abc.abstractmethod
+    def state_size(self) -> Any:
+        """Size of the state."""
+
+
+class _Attention(AttentionMechanism):
+    """An attention mechanism over a memory, whose state is the last alignments."""
+
+    def __init__(
+        self,
+        name: str,
+        memory: Any,
+        lengths: Any,
+        memory_layer: Any,
+        query_layer: Any,
+        probability_fn: Callable[[Tensor], Tensor] | None,
+        score_mask_value: float | None,
+        custom_key_value_fn: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+        dtype: Any,
+    ) -> None:
+        self.dtype = tf.as_dtype(dtype or tf.float32)
+        self._memory_layer = memory_layer
+        self._query_layer = query_layer
+        self._probability = probability_fn or tf.nn.softmax
+        self._mask_value = -np.inf if score_mask_value is None else score_mask_value
+        with v1.name_scope(None, f"{name}Init", tf.nest.flatten(memory)):
+            self._values, self._lengths = _masked(memory, lengths)
+            self._keys = memory_layer(self._values)
+            if custom_key_value_fn is not None:
+                self._keys, self._values = custom_key_value_fn(self._keys, self._values)
+            self._batch_size = self._keys.shape.as_list()[0] or tf.shape(self._keys)[0]
+            self._size = self._keys.shape.as_list()[1] or tf.shape(self._keys)[1]
+
+    @property
+    def memory_layer(self) -> Any:
+        """Layer that makes keys of the memory."""
+        return self._memory_layer
+
+    @property
+    def query_layer(self) -> Any:
+        """Layer of the query, or None."""
+        return self._query_layer
+
+    @property
+    def values(self) -> Tensor:
+        """The memory, 0 after the end of each sequence, [batch, time, size]."""
+        return self._values
+
+    @property
+    def keys(self) -> Tensor:
+        """Keys of the memory, [batch, time, units]."""
+        return self._keys
+
+    @property
+    def batch_size(self) -> Any:
+        """Number of sequences."""
+        return self._batch_size
+
+    @property
+    def alignments_size(self) -> Any:
+        """Number of the memory's times."""
+        return self._size
+
+    @property
+    def state_size(self) -> Any:
+        """Number of the memory's times."""
+        return self._size
+
+    def initial_alignments(self, batch_size: Any, dtype: Any) -> Tensor:
+        """Returns zeros, [batch, time].
+
+        Args:
+          batch_size: Number of sequences.
+          dtype: Type of the alignments.
+        """
+        return tf.zeros([batch_size, self._size], dtype)
+
+    def initial_state(self, batch_size: Any, dtype: Any) -> Tensor:
+        """Returns the first state, zeros; arguments as for `initial_alignments`."""
+        return self.initial_alignments(batch_size, dtype)
+
+    def _aligned(self, score: Tensor) -> tuple[Tensor, Tensor]:
+        if self._lengths is not None:
+            inside = tf.sequence_mask(self._lengths, tf.shape(score)[1])
+            outside = tf.fill(tf.shape(score), tf.constant(self._mask_value, score.dtype))
+            score = tf.where(inside, score, outside)
+        alignments = self._probability(score)
+        return alignments, alignments
+
+
+class LuongAttention(_Attention):
+    """Multiplicative attention: Luong, Pham and Manning (2015), section 3.1, "general".
+
+    Variables: memory_layer/kernel [size, num_units]; with `scale` attention_g [].
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        memory: Tensor,
+        memory_sequence_length: Tensor | None = None,
+        scale: bool = False,
+        probability_fn: Callable[[Tensor], Tensor] | None = None,
+        score_mask_value: float | None = None,
+        dtype: Any = None,
+        custom_key_value_fn: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        name: str = "LuongAttention",
+    ) -> None:
+        """Makes keys of a memory.
+
+        Args:
+          num_units: Size of keys and queries.
+          memory: Outputs of an encoder, [batch, time, size].
+          memory_sequence_length: Lengths, [batch], at least 1. All times if None.
+          scale: True to scale the scores by a variable.
+          probability_fn: Makes shares of scores [batch, time], the softmax if None.
+          score_mask_value: Score after the end of a sequence, −∞ if None.
+          dtype: Type of the variables, float32 if None.
+          custom_key_value_fn: Changes keys and values.
+          name: Name of the operations.
+        """
+        kind = tf.as_dtype(dtype or tf.float32)
+        super().__init__(
+            name,
+            memory,
+            memory_sequence_length,
+            layers.Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
+            None,
+            probability_fn,
+            score_mask_value,
+            custom_key_value_fn,
+            kind,
+        )
+        self._num_units = num_units
+        self._scale = scale
+
+    def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Aligns a query with the memory.
+
+        Args:
+          query: [batch, num_units].
+          state: State of the last step.
+
+        Returns:
+          (shares [batch, time], next state).
+
+        Raises:
+          ValueError: The query has another size than the keys.
+        """
+        with v1.variable_scope(None, "luong_attention", [query]):
+            depth, units = query.shape.as_list()[-1], self._keys.shape.as_list()[-1]
+            if depth != units:
+                raise ValueError(
+                    f"LuongAttention got queries of {depth} units, the outputs of the cell, but "
+                    f"its keys have {units}: set num_units={depth}."
+                )
+            score = tf.squeeze(tf.matmul(self._keys, tf.expand_dims(query, 2)), 2)
+            if self._scale:
+                start = v1.ones_initializer()
+                score *= v1.get_variable("attention_g", [], query.dtype, initializer=start)
+            return self._aligned(score)
+
+
+class BahdanauAttention(_Attention):
+    """Additive attention: Bahdanau, Cho and Bengio (2014), section 3.1.
+
+    `normalize` is weight normalization: Salimans and Kingma (2016), section 2. Variables:
+    memory_layer/kernel [size, num_units], query_layer/kernel [query, num_units], attention_v
+    [num_units]; with `normalize` attention_g [] and attention_b [num_units].
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        memory: Tensor,
+        memory_sequence_length: Tensor | None = None,
+        normalize: bool = False,
+        probability_fn: Callable[[Tensor], Tensor] | None = None,
+        score_mask_value: float | None = None,
+        dtype: Any = None,
+        custom_key_value_fn: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        name: str = "BahdanauAttention",
+    ) -> None:
+        """Makes keys of a memory.
+
+        Args:
+          num_units: Size of keys and queries.
+          memory: As for `LuongAttention`, like all that is not named here.
+          memory_sequence_length: Lengths.
+          normalize: True to normalize attention_v.
+          probability_fn: Makes shares of scores.
+          score_mask_value: Score after the end of a sequence.
+          dtype: Type of the variables.
+          custom_key_value_fn: Changes keys and values.
+          name: Name of the operations.
+        """
+        kind = tf.as_dtype(dtype or tf.float32)
+        super().__init__(
+            name,
+            memory,
+            memory_sequence_length,
+            layers.Dense(num_units, name="memory_layer", use_bias=False, dtype=kind),
+            layers.Dense(num_units, name="query_layer", use_bias=False, dtype=kind),
+            probability_fn,
+            score_mask_value,
+            custom_key_value_fn,
+            kind,
+        )
+        self._num_units = num_units
+        self._normalize = normalize
+
+    def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Aligns a query with the memory.
+
+        Args:
+          query: [batch, size].
+          state: State of the last step.
+
+        Returns:
+          (shares [batch, time], next state).
+        """
+        with v1.variable_scope(None, "bahdanau_attention", [query]):
+            processed = self._query_layer(query)
+            hidden = self._keys + tf.expand_dims(processed, 1)
+            vector = v1.get_variable("attention_v", [self._num_units], query.dtype)
+            if self._normalize:
+                vector, hidden = self._normalized(vector, hidden)
+            return self._aligned(tf.reduce_sum(vector * tf.tanh(hidden), 2))
+
+    def _normalized(self, vector: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        start = v1.constant_initializer((1.0 / self._num_units) ** 0.5)
+        gain = v1.get_variable("attention_g", [], hidden.dtype, initializer=start)
+        zeros = v1.zeros_initializer()
+        shape = [self._num_units]
+        bias = v1.get_variable("attention_b", shape, hidden.dtype, initializer=zeros)
+        return gain * vector * tf.math.rsqrt(tf.reduce_sum(tf.square(vector))), hidden + bias
+
+
+def hardmax(logits: Tensor, name: str | None = None) -> Tensor:
+    """Returns 1 at the largest entry of each row, and 0 elsewhere.
+
+    Args:
+      logits: [batch, classes].
+      name: Name of the operations.
+    """
+    with v1.name_scope(name, "Hardmax", [logits]):
+        logits = tf.convert_to_tensor(logits)
+        return tf.one_hot(tf.argmax(logits, -1), tf.shape(logits)[-1], dtype=logits.dtype)
+
+
+def _masked(memory: Any, lengths: Any) -> tuple[Tensor, Any]:
+    """Sets a memory to 0 after the end of each sequence, whose length must be positive."""
+    memory = tf.convert_to_tensor(memory)
+    if lengths is None:
+        return memory, None
+    lengths = tf.convert_to_tensor(lengths)
+    positive = v1.assert_positive(
+        lengths, message="All values of memory_sequence_length must be at least 1."
+    )
+    with tf.control_dependencies([positive] if positive is not None else []):
+        lengths = tf.identity(lengths)
+    inside = tf.sequence_mask(lengths, tf.shape(memory)[1], memory.dtype)
+    return memory * tf.reshape(inside, [*_two(inside), *[1] * (memory.shape.rank - 2)]), lengths
+
+
+def _two(values: Tensor) -> list[Tensor]:
+    return [tf.shape(values)[0], tf.shape(values)[1]]

@@ -1,0 +1,282 @@
+"""tf.contrib.legacy_seq2seq against NumPy, with its old names of variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+pytest.importorskip("tf_keras")
+
+from replicate.compat.contrib import legacy_seq2seq as seq2seq
+from replicate.compat.contrib import rnn
+from replicate.compat.contrib.legacy_keras import rnn_cell
+
+v1 = tf.compat.v1
+DRAWS = np.random.default_rng(0)
+BATCH, UNITS, IDS, SIZE = 2, 3, 5, 4
+X = DRAWS.normal(size=[3, BATCH, SIZE]).astype("f4")
+Y = DRAWS.normal(size=[2, BATCH, SIZE]).astype("f4")
+X_IDS = DRAWS.integers(0, IDS, size=[3, BATCH])
+Y_IDS = DRAWS.integers(0, IDS, size=[3, BATCH])
+
+
+class Cell(rnn_cell.RNNCell):
+    """A plain cell with variables of its own."""
+
+    def __init__(self, units=UNITS):
+        super().__init__(name="cell")
+        self.units = units
+
+    @property
+    def state_size(self):
+        return self.units
+
+    @property
+    def output_size(self):
+        return self.units
+
+    def call(self, inputs, state):
+        state = tf.tanh(rnn.linear([inputs, state], self.units, True))
+        return state, state
+
+
+def affine(x, w, scope):
+    return np.concatenate(x, 1) @ w[f"{scope}kernel"] + w[f"{scope}bias"]
+
+
+def step(x, h, w, scope):
+    return np.tanh(affine([x, h], w, scope))
+
+
+def run(build):
+    """Returns what a graph computes with random variables, and these by their names."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        values = build()
+        variables = v1.global_variables()
+        drawn = {each.op.name: DRAWS.normal(size=each.shape) for each in variables}
+        session.run([v1.assign(each, drawn[each.op.name]) for each in variables])
+        return session.run(values), drawn
+
+
+def unrolled(xs, h, w, scope):
+    outputs = []
+    for x in xs:
+        h = step(x, h, w, scope)
+        outputs.append(h)
+    return outputs, h
+
+
+def lists(*arrays):
+    return [[tf.constant(each) for each in array] for array in arrays]
+
+
+ZEROS = np.zeros([BATCH, UNITS])
+LOGITS = DRAWS.normal(size=[3, BATCH, IDS]).astype("f4")
+WEIGHTS = np.array([[1, 0.5], [2, 1], [0, 1]], "f4")
+LOSSES = WEIGHTS * (
+    np.log(np.exp(LOGITS).sum(2)) - np.take_along_axis(LOGITS, Y_IDS[..., None], 2)[..., 0]
+)
+
+
+@pytest.mark.parametrize("averages", [True, False])
+def test_losses(averages):
+    arguments = (LOGITS, Y_IDS, WEIGHTS)
+    by_example, _ = run(
+        lambda: seq2seq.sequence_loss_by_example(
+            *lists(*arguments), average_across_timesteps=averages
+        )
+    )
+    expected = LOSSES.sum(0) / (WEIGHTS.sum(0) if averages else 1)
+    np.testing.assert_allclose(by_example, expected, rtol=1e-5)
+    total, _ = run(lambda: seq2seq.sequence_loss(*lists(*arguments), averages, averages))
+    np.testing.assert_allclose(total, expected.mean() if averages else expected.sum(), rtol=1e-5)
+
+
+def test_loss_of_an_own_function():
+    def function(labels, logits):
+        return tf.cast(labels, tf.float32) + logits[:, 0]
+
+    found, _ = run(
+        lambda: seq2seq.sequence_loss(
+            *lists(LOGITS, Y_IDS, WEIGHTS), False, False, softmax_loss_function=function
+        )
+    )
+    np.testing.assert_allclose(found, (WEIGHTS * (Y_IDS + LOGITS[..., 0])).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_rnn_decoder(loops):
+    def loop(previous, time):
+        return tf.concat([previous, tf.fill([BATCH, 1], float(time))], 1)
+
+    def build():
+        return seq2seq.rnn_decoder(
+            *lists(X), tf.zeros([BATCH, UNITS]), Cell(), loop if loops else None
+        )
+
+    (outputs, state), w = run(build)
+    assert sorted(w) == ["rnn_decoder/cell/bias", "rnn_decoder/cell/kernel"]
+    h = ZEROS
+    for time in range(3):
+        x = np.concatenate([h, np.full([BATCH, 1], time)], 1) if loops and time else X[time]
+        h = step(x, h, w, "rnn_decoder/cell/")
+        np.testing.assert_allclose(outputs[time], h, atol=1e-5)
+    np.testing.assert_allclose(state, h, atol=1e-5)
+
+
+def test_basic_and_tied_models():
+    (outputs, _), w = run(lambda: seq2seq.basic_rnn_seq2seq(*lists(X, Y), Cell()))
+    _, h = unrolled(X, ZEROS, w, "basic_rnn_seq2seq/rnn/cell/")
+    expected, _ = unrolled(Y, h, w, "basic_rnn_seq2seq/rnn_decoder/cell/")
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
+    (outputs, _), w = run(lambda: seq2seq.tied_rnn_seq2seq(*lists(X, Y), Cell()))
+    scope = "combined_tied_rnn_seq2seq/tied_rnn_seq2seq/cell/"
+    assert sorted(w) == [f"{scope}bias", f"{scope}kernel"]
+    expected, _ = unrolled([*X, *Y], ZEROS, w, scope)
+    np.testing.assert_allclose(outputs, expected[3:], atol=1e-5)
+
+
+@pytest.mark.parametrize("feeds", [True, False])
+@pytest.mark.parametrize("projects", [True, False])
+def test_embedding_model(feeds, projects):
+    projection = DRAWS.normal(size=[UNITS, IDS]).astype("f4"), np.arange(IDS, dtype="f4")
+
+    def build():
+        return seq2seq.embedding_rnn_seq2seq(
+            *lists(X_IDS, Y_IDS),
+            Cell(),
+            IDS,
+            IDS,
+            SIZE,
+            output_projection=projection if projects else None,
+            feed_previous=feeds,
+        )
+
+    (outputs, _), w = run(build)
+    scope = "embedding_rnn_seq2seq/"
+    encoder = f"{scope}rnn/embedding_wrapper/"
+    _, h = unrolled(w[f"{encoder}embedding"][X_IDS], ZEROS, w, f"{encoder}cell/")
+    decoder = f"{scope}embedding_rnn_decoder/"
+    inner = f"{decoder}rnn_decoder/" + ("" if projects else "output_projection_wrapper/")
+    ids = Y_IDS[0]
+    for time in range(3):
+        ids = ids if feeds else Y_IDS[time]
+        h = step(w[f"{decoder}embedding"][ids], h, w, f"{inner}cell/")
+        output = h if projects else affine([h], w, inner)
+        np.testing.assert_allclose(outputs[time], output, atol=1e-4)
+        logits = output @ projection[0] + projection[1] if projects else output
+        ids = np.argmax(logits, 1)
+
+
+def reads(query, memory, w, scope, heads):
+    found = []
+    for head in range(heads):
+        hidden = memory @ w[f"{scope}AttnW_{head}"][0, 0]
+        hidden = np.tanh(hidden + affine([query], w, f"{scope}Attention_{head}/")[:, None])
+        scores = np.exp((w[f"{scope}AttnV_{head}"] * hidden).sum(2))
+        shares = scores / scores.sum(1, keepdims=True)
+        found.append((shares[..., None] * memory).sum(1))
+    return found
+
+
+@pytest.mark.parametrize(("heads", "starts"), [(1, False), (2, True)])
+def test_attention_decoder(heads, starts):
+    memory = DRAWS.normal(size=[BATCH, 4, 6]).astype("f4")
+    start = DRAWS.normal(size=[BATCH, UNITS]).astype("f4")
+
+    def build():
+        return seq2seq.attention_decoder(
+            *lists(X),
+            tf.constant(start),
+            tf.constant(memory),
+            Cell(),
+            output_size=7,
+            num_heads=heads,
+            initial_state_attention=starts,
+        )
+
+    (outputs, _), w = run(build)
+    scope = "attention_decoder/"
+    h, attentions = start, [np.zeros([BATCH, 6])] * heads
+    if starts:
+        attentions = reads(h, memory, w, scope, heads)
+    for time in range(3):
+        h = step(affine([X[time], *attentions], w, scope), h, w, f"{scope}cell/")
+        attentions = reads(h, memory, w, scope, heads)
+        expected = affine([h, *attentions], w, f"{scope}AttnOutputProjection/")
+        np.testing.assert_allclose(outputs[time], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("feeds", [True, False, "tensor"])
+def test_attention_model(feeds):
+    def build():
+        feed = v1.placeholder_with_default(True, []) if feeds == "tensor" else feeds
+        return seq2seq.embedding_attention_seq2seq(
+            *lists(X_IDS, Y_IDS), Cell(), IDS, IDS, SIZE, feed_previous=feed
+        )
+
+    (outputs, _), w = run(build)
+    encoder = "embedding_attention_seq2seq/rnn/embedding_wrapper/"
+    memory, h = unrolled(w[f"{encoder}embedding"][X_IDS], ZEROS, w, f"{encoder}cell/")
+    memory = np.stack(memory, 1)
+    embedding = w["embedding_attention_seq2seq/embedding_attention_decoder/embedding"]
+    scope = "embedding_attention_seq2seq/embedding_attention_decoder/attention_decoder/"
+    attentions, ids = [np.zeros([BATCH, UNITS])], Y_IDS[0]
+    for time in range(3):
+        ids = ids if feeds else Y_IDS[time]
+        mixed = affine([embedding[ids], *attentions], w, scope)
+        h = step(mixed, h, w, f"{scope}output_projection_wrapper/cell/")
+        logits = affine([h], w, f"{scope}output_projection_wrapper/")
+        attentions = reads(h, memory, w, scope, 1)
+        output = affine([logits, *attentions], w, f"{scope}AttnOutputProjection/")
+        np.testing.assert_allclose(outputs[time], output, atol=1e-4)
+        ids = np.argmax(output, 1)
+
+
+@pytest.mark.parametrize("per_example", [True, False])
+def test_buckets_share_variables(per_example):
+    def model(encoder, decoder):
+        return seq2seq.embedding_rnn_seq2seq(encoder, decoder, Cell(), IDS, IDS, SIZE)
+
+    def build():
+        inputs = lists(X_IDS, Y_IDS, Y_IDS, WEIGHTS)
+        return seq2seq.model_with_buckets(
+            *inputs, [(2, 1), (3, 3)], model, per_example_loss=per_example
+        )
+
+    (outputs, losses), w = run(build)
+    assert len(w) == 8
+    assert [len(each) for each in outputs] == [1, 3]
+    for found, loss in zip(outputs, losses, strict=True):
+        size = len(found)
+        nll = np.log(np.exp(found).sum(2)) - np.take_along_axis(
+            np.array(found), Y_IDS[:size, :, None], 2
+        ).squeeze(2)
+        expected = (nll * WEIGHTS[:size]).sum(0) / WEIGHTS[:size].sum(0)
+        np.testing.assert_allclose(loss, expected if per_example else expected.mean(), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: seq2seq.sequence_loss_by_example([1], [], []), "got 1, 0 and 0"),
+        (lambda: seq2seq.attention_decoder([], 0, 0, 0), "one or more decoder_inputs"),
+        (
+            lambda: seq2seq.attention_decoder([1], 0, tf.ones([1, 1, 1]), Cell(), num_heads=0),
+            "num_heads=0",
+        ),
+        (lambda: seq2seq.attention_decoder([1], 0, tf.ones([1, 1]), Cell()), "attention_states"),
+        (
+            lambda: seq2seq.attention_decoder(
+                [v1.placeholder("float", [1, None])], 0, tf.ones([1, 1, 1]), Cell()
+            ),
+            "inputs of known size",
+        ),
+        (
+            lambda: seq2seq.model_with_buckets([1], [1], [1], [1], [(2, 1)], None),
+            "needs 2 encoder_inputs, got 1",
+        ),
+    ],
+)
+def test_messages(call, message):
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
+        call()
