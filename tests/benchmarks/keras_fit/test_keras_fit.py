@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from benchmarks.keras_fit import __main__ as benchmark
 
-if str(tf.keras.__version__).startswith("2."):
+if str(getattr(tf.keras, "__version__", "2.")).startswith("2."):
     pytest.skip("tf.keras is not Keras 3 here", allow_module_level=True)
 
 from benchmarks.keras_fit import race
