@@ -40,21 +40,24 @@ class Curve(NamedTuple):
         return None
 
 
-Make = Callable[[float], Any]
-"""A function that returns an optimizer with a learning rate."""
+Make = Callable[[Any], Any]
+"""A function that returns an optimizer with a learning rate, which may be a schedule."""
 
 OPTIMIZERS: Mapping[str, tuple[Make, Sequence[float]]] = {
     "K-FAC": (
-        lambda rate: kfac.keras.Kfac(
-            rate, damping=0.01, norm_constraint=3e-3, invert_every=10, cov_update_every=2
-        ),
-        (0.03, 0.1, 0.3),
+        lambda rate: kfac.keras.Kfac(rate, damping=0.003, invert_every=10, cov_update_every=2),
+        (0.003, 0.01, 0.03),
     ),
-    "Adam": (keras.optimizers.Adam, (0.001, 0.003, 0.01)),
+    "Adam": (keras.optimizers.Adam, (0.003, 0.01, 0.03)),
     "SGD": (lambda rate: keras.optimizers.SGD(rate, momentum=0.9), (0.03, 0.1, 0.3)),
-    "Muon": (keras.optimizers.Muon, (0.003, 0.01, 0.03)),
+    "Muon": (keras.optimizers.Muon, (0.001, 0.003, 0.01)),
 }
 """Optimizers by name, each with its learning rates."""
+
+
+def decaying(rate: float, steps: int) -> Any:
+    """Returns a learning rate that falls to zero over a run, along a cosine."""
+    return keras.optimizers.schedules.CosineDecay(rate, steps)
 
 
 def network(features: int) -> Any:

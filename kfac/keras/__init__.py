@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("kfac.keras.legacy")
     if name != "Kfac":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    is_legacy = str(tf.keras.__version__).startswith("2.")
+    is_legacy = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
     return importlib.import_module(_MODULES[is_legacy]).Kfac
 
 

@@ -17,7 +17,7 @@ from kfac.keras.step import StepSettings
 from kfac.keras.training import Training, changeable
 from kfac.keras.variable_store import VariableStore
 
-_IS_OLD = str(tf.keras.__version__).startswith("2.")
+_IS_OLD = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
 keras: Any = tf.keras if _IS_OLD else importlib.import_module("tf_keras")
 
 

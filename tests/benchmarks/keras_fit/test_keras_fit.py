@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from benchmarks.keras_fit import __main__ as benchmark
 
-if str(tf.keras.__version__).startswith("2."):
+if str(getattr(tf.keras, "__version__", "2.")).startswith("2."):
     pytest.skip("tf.keras is not Keras 3 here", allow_module_level=True)
 
 from benchmarks.keras_fit import race
@@ -33,7 +33,7 @@ def test_table_has_a_row_for_each_optimizer():
 def test_run_measures_at_the_given_steps():
     random = np.random.default_rng(0)
     x = random.normal(size=(1024, 8)).astype(np.float32)
-    optimizer = race.OPTIMIZERS["K-FAC"][0](0.1)
+    optimizer = race.OPTIMIZERS["K-FAC"][0](0.003)
     curve = race.train(optimizer, x, np.argmax(x, axis=1), steps=8, every=4)
     assert curve.steps == [0, 4, 8]
     assert curve.losses[-1] < curve.losses[0]
