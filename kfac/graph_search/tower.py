@@ -15,6 +15,9 @@ from kfac.variables import handles_of, is_captured
 
 v1 = tf.compat.v1
 
+_ENDS = frozenset({"Cast", "IteratorGetNext", "OptionalGetValue"})
+"""Types of ops that make integers, such as ids, where the subgraph ends: what they give is data."""
+
 _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 
 
@@ -143,8 +146,7 @@ def _of_variables(
     members = set(operations)
     for op in operations:
         inputs = {tensor.op for tensor in op.inputs}
-        # The search ends where numbers become integers, such as ids: what makes them is data.
-        is_cut = op.type == "Cast" and not inputs <= members
+        is_cut = op.type in _ENDS and not inputs <= members
         if inputs & with_data or is_cut or (not inputs and is_data(op)):
             with_data.add(op)
         elif inputs & with_variables or op.type in _VARIABLES or is_captured(op):

@@ -8,9 +8,11 @@ import keras
 import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
+from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
 from kfac.keras.arguments import check_needed, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of, turn_off_xla
+from kfac.keras.for_estimator import for_estimator
 from kfac.keras.layers import Approximations
 from kfac.keras.saving import (
     as_config,
@@ -223,6 +225,17 @@ class Kfac(keras.optimizers.Optimizer):
             "learning_rate": None if is_adaptive else rate,
             **as_config(self.training, keras.optimizers.schedules.serialize),
         }
+
+    def for_estimator(self) -> CannedKfac:
+        """Returns K-FAC for an Estimator; `replicate.model_to_estimator` calls it.
+
+        Raises:
+          ValueError: The settings are adaptive, or name approximations, unknown layers or
+            accumulation.
+        """
+        return for_estimator(
+            self.training, self.get_config(), keras.optimizers.schedules.deserialize
+        )
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Kfac":

@@ -278,10 +278,7 @@ class KfacStep:
         step = self._rules.momentum.step(inputs)
         changes = vectors.scale(step.rate, step.raw)
         checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
-        is_finite = tensor_ops.all_true(
-            [tensor_ops.all_finite(vectors.entries(change)) for change in checked]
-            + [tensor_ops.all_finite(value) for value in _other_values(step)]
-        )
+        is_finite = tensor_ops.all_finite_in([*map(vectors.entries, checked), *_other_values(step)])
         with v1.device(is_finite.device):
             is_made = tf.logical_and(is_finite, makes_step)
         new_velocities = [

@@ -54,7 +54,7 @@ def model_of(either, layers, shape, outputs=3):
         (lambda k: [k.Dense(4), k.LayerNormalization()], (5, 6), {"ScaleAndShiftFull"}),
         (lambda k: [k.Conv2D(4, 3), k.GroupNormalization(2)], (6, 6, 1), {"NaiveDiagonal"}),
         (
-            lambda k: [k.EinsumDense("abc,cd->abd", output_shape=(5, 4), bias_axes="d")],
+            lambda k: [k.EinsumDense("bti,io->bto", output_shape=(5, 4), bias_axes="o")],
             (5, 6),
             {"FullyConnectedMultiIndep"},
         ),

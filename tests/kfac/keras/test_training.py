@@ -219,6 +219,21 @@ def test_user_registers_the_distribution_of_an_own_loss(either):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
+def test_rows_of_an_embedding_that_are_not_looked_up_stay(either):
+    k = either.keras.layers
+    inputs = k.Input((2,), dtype="int32")
+    table = k.Embedding(6, 4, name="table")
+    model = either.keras.Model(inputs, k.Dense(3)(k.Flatten()(table(inputs))))
+    settings = {"fisher_approx": {"table": "kron_indep_in_diag"}, "momentum": 0}
+    model.compile(optimizer=either.Kfac(**NUMBERS, **settings), loss=either.cross_entropy())
+    before = table.get_weights()[0]
+    ids = np.random.RandomState(0).randint(0, 4, [16, 2])
+    either.fit(model, ids, ids[:, 0] % 3, epochs=2)
+    changed = np.abs(table.get_weights()[0] - before).max(axis=1) > 0
+    assert list(changed) == [True] * 4 + [False] * 2
+
+
 # Errors.
 
 
@@ -276,7 +291,11 @@ def test_bad_argument_is_an_error(either, arguments, message):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"inverse_every": 3}, "inverse_every"), ({"fisher_approx": {1: "ekfac"}}, "has the key 1")],
+    [
+        ({"inverse_every": 3}, "inverse_every"),
+        ({"fisher_approx": {1: "ekfac"}}, "has the key 1"),
+        ({"loss": "mse"}, "has no argument loss: it finds the loss in the graph"),
+    ],
 )
 def test_argument_of_wrong_type_is_an_error(either, arguments, message):
     with pytest.raises(TypeError, match=message):

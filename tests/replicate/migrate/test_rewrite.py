@@ -102,6 +102,8 @@ IMPORTS = [
     ("from kfac import optimizer as o", "o.KfacOptimizer"),
     ("from kfac.python.ops.utils import batch_execute", "batch_execute"),
     ("from kfac import batch_execute", "batch_execute"),
+    ("from kfac.python.keras import optimizers as o", "o.Kfac()"),
+    ("from kfac import keras as o", "o.Kfac()"),
     ("import kfac.python.ops.optimizer", "kfac.python.ops.optimizer.KfacOptimizer"),
     ("import kfac", "kfac.optimizer.KfacOptimizer"),
 ]
@@ -250,8 +252,8 @@ def test_taken_names_are_not_bound_again():
         """,
         """
         import tensorflow.compat.v1 as tf
-        from replicate.compat.hparams import HParams as HParams_
         import replicate as replicate_
+        from replicate.compat.hparams import HParams as HParams_
         def f(replicate, contrib=None):
             return replicate_.RunConfig, HParams_
         HParams = 3

@@ -25,7 +25,8 @@ distribute = tensorflow1().contrib.distribute
         (lambda: distribute.OneDeviceStrategy("/gpu:1"), ["GPU:1"]),
     ],
 )
-def test_strategies_name_their_devices(make, devices):
+def test_strategies_name_their_devices(make, devices, graph):
+    # In a graph, as in an old program: eagerly, a strategy makes tensors on its devices.
     found = strategy_request("train_distribute", make())
     assert found.devices == tuple(f"/device:{name}" for name in devices)
 
