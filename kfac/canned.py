@@ -18,6 +18,7 @@ from kfac.config import CurvatureConfig
 from kfac.layer_collection import LayerCollection, graph_layer_collection
 from kfac.periodic import PeriodicInvCovUpdateKfacOpt
 from kfac.protocols import CannedLayer, CannedLoss, CannedModel
+from kfac.variables import name_of
 
 MEAN = ("sum_over_batch_size", "weighted_sum_over_batch_size", "auto")
 """Reductions that divide the sum by the number of examples."""
@@ -187,7 +188,7 @@ def _check_one_part(layers: LayerCollection, variables: Sequence[Variable]) -> N
     """Checks that no other variables are registered, such as those of another part of a model."""
     others = _without(layers.registered_variables, variables)
     if others:
-        names = ", ".join(repr(variable.op.name) for variable in others)
+        names = ", ".join(repr(name_of(variable)) for variable in others)
         raise ValueError(
             f"Cannot register {len(variables)} variables for K-FAC: {names} are registered in "
             "this graph already, by another part of the model or by hand. One K-FAC optimizer "

@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.linalg.tensor_ops import as_scalar
-from kfac.loss_functions import LossFunction
+from kfac.loss_functions.base import LossFunction
 from kfac.moved_names import with_moved_attributes
 from kfac.registration.loss_table import RegisteredLosses
 

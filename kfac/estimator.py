@@ -34,11 +34,11 @@ from kfac.curvature.block_products import (
     split_into_blocks,
 )
 from kfac.curvature.estimation_modes import MODES, mode_of
+from kfac.curvature.shared_work import inverses
 from kfac.curvature.timing import PhaseTimes
 from kfac.curvature.update_thunks import CurvatureOps, Thunk, Thunks, VariablesThunk
 from kfac.fisher_blocks.base import FisherBlock
-from kfac.fisher_factors.base import FisherFactor, updated_inverses
-from kfac.layer_collection import LayerCollection
+from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
     INVERSE,
@@ -50,6 +50,7 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.placement import STRATEGIES, Devices, Place, Placement, distinct, placement_costs
+from kfac.registration.registered_model import RegisteredModel
 from kfac.state import Assignment, Change, assign_all, assign_if, make_counter, read
 
 v1 = tf.compat.v1
@@ -62,7 +63,7 @@ class _Plan(NamedTuple):
 
     Attributes:
       backward: The backward pass in the main graph.
-      placement: Where everything is done.
+      placement: Devices of all work.
       sample_step: int64 variable [], how many times targets were drawn.
       params_stats: Gradients of the signal with respect to the variables, or nothing.
     """
@@ -95,7 +96,7 @@ class FisherEstimator:
 
     Attributes:
       name: Name scope of ops.
-      times: How long updates took when they last ran.
+      times: Durations of updates when they last ran.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class FisherEstimator:
         variables: Sequence[Variable] | None,
         cov_ema_decay: Scalar,
         damping: Scalar,
-        layer_collection: LayerCollection,
+        layer_collection: RegisteredModel,
         exps: Sequence[float] = (-1,),
         estimation_mode: str = "gradients",
         colocate_gradients_with_ops: bool = True,
@@ -121,21 +122,21 @@ class FisherEstimator:
         """Builds nothing yet.
 
         Args:
-          variables: What to precondition, which must be all the parameters that are registered;
-            None means just these, whatever they are when the estimator is first used.
+          variables: Variables to precondition, all the parameters that are registered; None means
+            just these, whatever they are when the estimator is first used.
           cov_ema_decay: β, weight of the past in the moving averages, in [0, 1].
           damping: λ > 0, a number, Tensor or Variable, or a function that returns one of these
             and is called whenever λ is needed.
-          layer_collection: Layers and losses; finalized when the estimator is first used.
+          layer_collection: A `LayerCollection`; finalized when the estimator is first used.
           exps: Powers of the damped matrix that `multiply_matpower` is to serve, beside 1.
           estimation_mode: One of `ESTIMATION_MODES`, see `kfac.curvature.estimation_modes`.
             "gradients" draws targets from the model and so estimates the Fisher matrix;
             "empirical" uses the registered targets.
-          colocate_gradients_with_ops: Whether the backward pass runs where the forward pass did.
+          colocate_gradients_with_ops: True to run the backward pass where the forward pass did.
           name: Name scope of ops.
-          compute_cholesky: Whether `multiply_cholesky` is to be served.
-          compute_cholesky_inverse: Whether `multiply_cholesky_inverse` is to be served.
-          compute_params_stats: Whether `params_stats` is to be served.
+          compute_cholesky: True to serve `multiply_cholesky`.
+          compute_cholesky_inverse: True to serve `multiply_cholesky_inverse`.
+          compute_params_stats: True to serve `params_stats`.
           batch_size: Examples in the batch, over all towers, for `params_stats`. It is compared
             with the losses, when `params_stats` are run if their sizes are not static.
           cov_devices: Devices for the moving averages; none means those of the layers.
@@ -187,7 +188,7 @@ class FisherEstimator:
         return self._damping
 
     @property
-    def layers(self) -> LayerCollection:
+    def layers(self) -> RegisteredModel:
         """The layer collection."""
         return self._collection
 
@@ -316,8 +317,8 @@ class FisherEstimator:
         Args:
           function: f, one of those that the constructor was asked for, or M itself.
           vecs_and_vars: (vector, variable) for every registered variable, shaped alike.
-          transpose: Whether to multiply by the transpose.
-          from_identity: Whether a block whose inverse was not computed yet is made of identity
+          transpose: True to multiply by the transpose.
+          from_identity: True if a block whose inverse was not computed yet is made of identity
             matrices, which are damped like its factors. If not, its products with functions that
             are kept are zero.
 
@@ -409,7 +410,7 @@ class FisherEstimator:
             decay = tf.where(should_decay, tensor_ops.as_scalar(decay, tf.float64), 1.0)
         factors = [self.factors[index] for index in indices]
         if self._sums is not None:
-            # Nothing has to travel for it.
+            # The sums are on the device of the update.
             devices = [self._sums.variables[index].device for index in indices]
             statistics, taken = self._sums.taken(indices)
             return [*fold_statistics(factors, devices, statistics, decay), *taken]
@@ -422,7 +423,7 @@ class FisherEstimator:
     def _updated_inverses(self, indices: Sequence[int]) -> list[Change]:
         places = self._instantiate().placement.inv
         factors = [self.factors[index] for index in indices]
-        return updated_inverses(factors, [places[index].compute for index in indices])
+        return inverses(factors, [places[index].compute for index in indices])
 
     def make_cov_update_op(
         self, due: Tensor | bool = True, should_decay: Tensor | bool = True
@@ -486,15 +487,15 @@ class FisherEstimator:
             return assign_if(due, compute, finish)
 
     def has_averages(self) -> Tensor:
-        """Returns whether any batch was folded into all averages so far, bool []."""
+        """Returns bool [], true once a batch was folded into all averages."""
         return tf.reduce_all([read(factor.cov_variables[1]) > 0 for factor in self.factors])
 
     def has_statistics(self) -> Tensor:
-        """Returns whether `make_accumulation_op` added any since the last update, bool []."""
+        """Returns bool [], true if `make_accumulation_op` added any since the last update."""
         return tf.constant(False) if self._sums is None else tf.logical_not(self._sums.is_empty())
 
     def has_refused(self) -> Tensor:
-        """Returns whether `make_accumulation_op` ever left out a batch, bool []."""
+        """Returns bool [], true once `make_accumulation_op` has left out a batch."""
         return tf.constant(False) if self._sums is None else read(self._sums.refused) > 0
 
     def make_inv_update_op(
@@ -506,7 +507,7 @@ class FisherEstimator:
 
         Args:
           due: bool []. When it is false the op does nothing. A Python True builds no branch.
-          indices: Of which factors; None means of all.
+          indices: Numbers of the factors; None means all.
         """
         self.make_vars()
         chosen = range(len(self.factors)) if indices is None else indices

@@ -16,9 +16,9 @@ from kfac._types import Graph, Operation, Parameters, Scalar, Variable
 from kfac.config import CurvatureConfig
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
-from kfac.loss_functions import LossFunction
+from kfac.loss_functions.base import LossFunction
 from kfac.moved_names import finder, with_moved_attributes
-from kfac.protocols import VARIABLE_NOTES
+from kfac.protocols import SHARED, VARIABLE_NOTES
 from kfac.registration import convolutions, dense_layers, losses, own_blocks, scale_shift
 from kfac.registration.approximations import (
     APPROX_DIAGONAL_NAME,
@@ -41,10 +41,10 @@ from kfac.registration.decision import Decision, decision_lines
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossEntry, LossTable
 from kfac.registration.report import curvature_report
-from kfac.registration.reuse import VARIABLE_SCOPE
-from kfac.registration.scope import RegistrationScope
+from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope
 from kfac.registration.subgraph import SubGraph
 from kfac.registration.tower_agreement import collections_of_graph
+from kfac.variables import name_of
 
 if TYPE_CHECKING:
     from kfac.graph_search.auto_registration import AutoRegistration
@@ -116,6 +116,13 @@ class LayerCollection:
       loss_table: The losses.
     """
 
+    def __new__(cls, graph: Graph = None, *args: Any, **kwargs: Any) -> "LayerCollection":
+        """Returns a new collection, or the one of all towers of a model that knows of none."""
+        shared = v1.get_collection(SHARED) if graph is None else []
+        new = functools.partial(super().__new__, cls)
+        collection: LayerCollection = shared[-1](new) if shared else new()
+        return collection
+
     def __init__(
         self,
         graph: Graph = None,
@@ -129,6 +136,8 @@ class LayerCollection:
           name: Used in messages only.
           config: Settings of all factors and blocks; None means the defaults.
         """
+        if hasattr(self, "_scope"):
+            return  # A later tower asks for the collection of the first one.
         self._scope = RegistrationScope(graph, name)
         self.layer_table = LayerTable(self._scope, config)
         self.loss_table = LossTable(self._scope)
@@ -246,7 +255,7 @@ class LayerCollection:
         Such as {"conv/w": "kron 26x26 (x) 16x16"}. Needs static shapes of parameters only.
         """
         return {
-            param.op.name: block.describe()
+            name_of(param): block.describe()
             for key, block in self.fisher_blocks.items()
             for param in as_tuple(key)
         }
@@ -426,7 +435,7 @@ def graph_layer_collection(
     """
     holder = v1.get_default_graph().get_collection_ref((LayerCollection, name))
     if not holder:
-        holder.append(LayerCollection(name=name, config=config))
+        holder.append(LayerCollection(v1.get_default_graph(), name, config))
     collection: LayerCollection = holder[0]
     if config is not None and config != collection.config:
         raise ValueError(

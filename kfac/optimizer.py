@@ -27,19 +27,20 @@ from kfac.damping.rule import NAN, preconditioner_damping
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import make_fisher_estimator
 from kfac.fisher_factors.base import FisherFactor
-from kfac.layer_collection import LayerCollection
 from kfac.linalg.damped_functions import INVERSE
 from kfac.linalg.vectors import Vector
 from kfac.moved_names import finder, with_moved_attributes
 from kfac.old_hooks import check_overrides
+from kfac.registration.registered_model import RegisteredModel
 from kfac.schedules import called_once
-from kfac.state import initial_zeros
+from kfac.state import initial_zeros, make_variable
 from kfac.update.momentum import MOMENTUM_TYPES, make_momentum
 from kfac.update.momentum.choice import MomentumSettings
 from kfac.update.preconditioner import check_gradients, in_order
 from kfac.update.quadratic_model import ExactCurvature
 from kfac.update.refresh import BY_CALLER, RefreshSettings
 from kfac.update.step import KfacStep, StepRules
+from kfac.variables import CapturedVariable, name_of
 
 v1 = tf.compat.v1
 
@@ -71,7 +72,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         self,
         learning_rate: Scalar | None,
         damping: Scalar,
-        layer_collection: LayerCollection,
+        layer_collection: RegisteredModel,
         cov_ema_decay: Scalar = 0.95,
         var_list: Sequence[Variable] | None = None,
         momentum: Scalar | None = 0.9,
@@ -119,30 +120,30 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Args:
           learning_rate: α > 0; None, and only None, with the "qmodel" types.
           damping: λ > 0.
-          layer_collection: Layers and losses. Towers may register until `apply_gradients`.
+          layer_collection: A `LayerCollection`. Towers may register until `apply_gradients`.
           cov_ema_decay: Weight of the past in the moving averages, in [0, 1].
-          var_list: What to train; None means all that is registered.
+          var_list: Variables to train; None means all that is registered.
           momentum: β ≥ 0. None, or the number 0, means none, and keeps no velocities. Must be None
             with "qmodel".
           momentum_type: One of `MOMENTUM_TYPES`.
-          use_weight_decay: Whether the weights decay, by α·weight_decay_coeff of them each step.
+          use_weight_decay: True if the weights decay, by α·weight_decay_coeff of them each step.
           weight_decay_coeff: Share of a weight that decays in a step, over the learning rate.
           qmodel_update_rescale: Multiplies the step of the "qmodel" types; None means 1.
           norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
           name: Name of the velocities and name scope of ops.
           estimation_mode: One of `kfac.estimator.ESTIMATION_MODES`; see `FisherEstimator`.
-          colocate_gradients_with_ops: Whether statistics and the quadratic model's products are
-            computed where the forward pass was. For gradients `compute_gradients` has its own.
+          colocate_gradients_with_ops: True to compute statistics and the quadratic model's products
+            where the forward pass was. For gradients `compute_gradients` has its own.
           batch_size: Examples over all towers of this graph; needed for `compute_params_stats`.
             The "qmodel" types otherwise count the rows of the first loss's inputs.
           placement_strategy: As in `make_fisher_estimator`.
-          compute_params_stats: Whether `params_stats` is to be served.
-          adapt_damping: Whether λ adapts to how well the quadratic model foretells the loss of
+          compute_params_stats: True to serve `params_stats`.
+          adapt_damping: True if λ adapts to how well the quadratic model foretells the loss of
             the mini-batch. It is then in a variable; the given one, if it is a Variable.
           update_damping_immediately: True if it adapts right after a step, in the same run, which
             needs resource variables. Else it does so at the start of the next
             step, with `prev_train_batch`; inverses computed in that step use λ from before.
-          is_chief: Whether this process adapts it, or only has the variables.
+          is_chief: True if this process adapts it, False if it only has the variables.
           prev_train_batch: The batch of the step before, as `loss_fn` takes it.
           loss: The loss; None means that which `compute_gradients` is given.
           loss_fn: Returns the mean loss, shape [], of a batch, with the weights as they then are.
@@ -156,21 +157,22 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
             of its model.
           damping_increase_rho_threshold: λ rises below it.
           precon_damping_mult: The preconditioner's damping is this multiple of λ.
-          use_passed_loss: Whether the loss before a step is the passed one, or else `loss_fn`'s.
+          use_passed_loss: True if the loss before a step is the passed one, not `loss_fn`'s.
           train_batch: The batch of this step, as `loss_fn` takes it; see `add_tower_batch`.
-          print_logs: Whether each adaptation writes a line to the log.
+          print_logs: True to write a line to the log at each adaptation.
           tf_replicator: Must be None: copies of the graph under a replicator are not supported.
-          dtype: Of the variables of damping and quadratic model.
+          dtype: Dtype of the variables of damping and quadratic model.
           cov_devices: Devices for the moving averages; none means those of the layers.
           inv_devices: Devices for the inverses; none means those of the layers.
           trans_devices: Devices for products with blocks; none means where the inverses are.
           max_damping: Largest adapted λ, or None.
-          calibrate_damping: Whether `damping` is relative: at the first step adapted λ becomes
+          calibrate_damping: True if `damping` is relative: at the first step adapted λ becomes
             `damping` times the mean eigenvalue of the undamped blocks.
           rejection_rho_threshold: A step that is judged below this ρ is taken back, if not None.
-          include_damping_in_qmodel_change: Whether λ counts in the model's change that the loss is
-            compared with, rather than `l2_reg` only. Of no effect with "adam".
-          refresh: When averages and inverses are updated. Given by subclasses; here the user does.
+          include_damping_in_qmodel_change: True if λ counts in the model's change that the loss is
+            compared with, and not `l2_reg` only. Of no effect with "adam".
+          refresh: Times of the updates of averages and inverses, given by subclasses; here the user
+            updates them.
 
         Raises:
           ValueError: A number is out of its range, a choice is unknown, or arguments do not go
@@ -263,8 +265,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """Returns the sentence that Keras's error shows when a model is compiled with it."""
         return (
             f"a {type(self).__name__}, which runs in graph mode and cannot be given to a Keras "
-            "model's compile: call its minimize in a model_fn of an Estimator, with the layers "
-            "registered in its layer_collection."
+            "model's compile: give that a kfac.keras.Kfac, or call minimize in a model_fn of an "
+            "Estimator, with the layers registered in its layer_collection."
         )
 
     def minimize(
@@ -304,11 +306,11 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         Args:
           loss: The mean over the batch, shape []. Of a tower, its part of a sum over towers; under
             `replicate.TowerOptimizer`, the mean over its shard.
-          var_list: What to train; None means the constructor's choice, else all trainable.
+          var_list: Variables to train; None means the constructor's choice, else all trainable.
           gate_gradients: As in `tf.compat.v1.train.Optimizer`, but GATE_OP is not heeded: as a step
             waits until all of it is known to be finite, it waits for all gradients that it needs.
           aggregation_method: As there.
-          colocate_gradients_with_ops: Whether gradients are computed where the forward pass was,
+          colocate_gradients_with_ops: True to compute gradients where the forward pass was,
             whatever the constructor was given for statistics.
           grad_loss: As there.
 
@@ -411,6 +413,13 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
 
     def _make_velocities(self, variables: Sequence[Variable]) -> list[Variable]:
         """Returns the velocities of variables; makes them at first use."""
+        if any(isinstance(variable, CapturedVariable) for variable in variables):
+            # A function is traced several times, and scopes would number the slots of each trace.
+            with tf.init_scope():
+                return [
+                    make_variable(f"{name_of(v)}/velocity", v.shape, v.dtype.base_dtype)
+                    for v in variables
+                ]
         with tf.init_scope():
             return [
                 self._get_or_make_slot_with_initializer(
@@ -469,7 +478,7 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         return self._step.counter("rejected_steps")
 
     @property
-    def layers(self) -> LayerCollection:
+    def layers(self) -> RegisteredModel:
         """The layer collection."""
         return self._estimator.layers
 

@@ -36,7 +36,7 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
           num_burnin_steps: Number of runs at the beginning that only update the averages, giving
             all batches the same weight. Weights, velocities, `counter` and the global step stay as
             they are. Here also where a wrapper calls `apply_gradients`.
-          spread_inverses: Whether to compute all inverses at the first step, and from then on some
+          spread_inverses: True to compute all inverses at the first step, and from then on some
             of them in each step, so that no step pays for all: each is computed every
             `invert_every` steps, which must be an int then.
           cov_ema_decay: Weight of the past per step, in [0, 1]; raised to the power

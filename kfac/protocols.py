@@ -25,11 +25,25 @@ Code that weights the towers' gradients where they are applied keeps its functio
 builds a tower. Without one, losses are such parts already.
 """
 
+SHARED = ("towers", "shared")
+"""Key of functions that make an object once for all towers.
+
+Code that builds towers of a model that knows nothing of them keeps its function there while it
+builds one. The n-th call in each tower returns the same object.
+"""
+
+WORKERS = ("workers", "sums")
+"""Key of the `Workers` of a graph that is trained by several equal processes."""
+
 VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 """A function that returns a note by the name of a variable, without ":0"."""
 
 PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
 """A function from the loss of the current tower, [], to its part of the batch's loss, []."""
+
+
+Shared: TypeAlias = Callable[[Callable[[], Any]], Any]
+"""A function from one that makes an object to that object, which all towers share."""
 
 
 @runtime_checkable
@@ -49,6 +63,34 @@ class AccumulatesStatistics(Protocol):
 
     def accumulate_statistics(self) -> Operation:
         """Returns an op that a wrapper runs for each micro-batch of an update."""
+
+
+class Workers(Protocol):
+    """Sums over equal processes, each of which has all variables and makes the same update."""
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this worker, from 0."""
+
+    def share(self, averages: bool) -> Tensor:
+        """Returns the factor of this worker's losses in their sum over workers, float64 [].
+
+        Args:
+          averages: True if losses are means over rows. With False it is 1, or 0 without a batch.
+        """
+
+    def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns sums over all workers, the same to the bit on each."""
+
+    def total(self, loss: Tensor, averages: bool) -> Tensor:
+        """Returns the loss of the batches of all workers, []."""
+
+    def agreed(self, flags: Tensor) -> Tensor:
+        """Returns which of the booleans [flags] are True on all workers with a batch."""
 
 
 class CannedLoss(Protocol):

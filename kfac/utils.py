@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kfac._types import Scalar, Tensor, Variable
 from kfac.linalg.vectors import Vector, as_dense, entries, inner_product, scale
 from kfac.moved_names import finder
+from kfac.variables import name_of
 
 __all__ = ["ip", "ip_p", "sprod", "sprod_p", "sum_", "sum_p"]
 
@@ -95,7 +96,7 @@ def _matched(list1: Pairs, list2: Pairs) -> list[tuple[list[Vector], list[Variab
     """Returns the parts and the variables of both; raises ValueError if the variables differ."""
     both = [list(list1), list(list2)]
     found = [([part for part, _ in pairs], [v for _, v in pairs]) for pairs in both]
-    names = [[variable.op.name for variable in variables] for _, variables in found]
+    names = [[name_of(variable) for variable in variables] for _, variables in found]
     if [v.ref() for v in found[0][1]] != [v.ref() for v in found[1][1]]:
         raise ValueError(
             f"Cannot combine vectors of different variables: {', '.join(names[0])}, and "

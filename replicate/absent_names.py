@@ -54,11 +54,6 @@ HINTS: Mapping[str, str] = types.MappingProxyType(
             "replicate.make_early_stopping_hook, replicate.stop_if_no_decrease_hook and so on. Its "
             "receivers are in replicate.export."
         ),
-        "model_to_estimator": (
-            "A Keras model trains eagerly, an Estimator in graph mode: make the Keras layers or "
-            "the model inside a function model_fn(features, labels, mode) that returns a "
-            "replicate.EstimatorSpec, and pass it to replicate.Estimator."
-        ),
         "LinearSDCA": (
             "Use replicate.LinearClassifier or replicate.LinearRegressor, whose optimizer may be "
             "tf.compat.v1.train.FtrlOptimizer with its L1 and L2 penalties."

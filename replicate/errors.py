@@ -87,6 +87,16 @@ class ClusterConfigError(ValueError):
     code = ExitCode.BAD_INPUT.value
 
 
+class WorkersDifferError(ValueError):
+    """Workers that should train alike differ: another model, version, cluster, or other variables.
+
+    Attributes:
+      code: Exit code of a program that ends by it: 2, since another start would not help.
+    """
+
+    code = ExitCode.BAD_INPUT.value
+
+
 class ClusterError(RuntimeError):
     """A process of the cluster cannot be reached, or cannot start its server.
 

@@ -20,6 +20,7 @@ class ExitCode(enum.IntEnum):
       BUG: An error that no other code describes, with a traceback.
       BAD_INPUT: Wrong flags, a wrong TF_CONFIG, or files that cannot be used.
       DIVERGED: A loss, gradient or variable is NaN or infinite.
+      LEFT_TO_DO: `python -m replicate.migrate` did its part, and some lines are left to the user.
       INTERRUPTED: SIGINT stopped the program, after a save if it is the one that saves.
       CLUSTER_TROUBLE: Another process of the cluster is absent, or sessions were lost too often.
       TERMINATED: SIGTERM stopped the program, after a save if it is the one that saves.
@@ -29,6 +30,7 @@ class ExitCode(enum.IntEnum):
     BUG = 1
     BAD_INPUT = 2
     DIVERGED = 3
+    LEFT_TO_DO = 4
     INTERRUPTED = 130
     CLUSTER_TROUBLE = 138
     TERMINATED = 143

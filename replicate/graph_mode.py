@@ -50,8 +50,9 @@ def check_no_keras_model(what: str, model_fn: Any) -> None:
     if _is_of_keras(kind) and hasattr(kind, "call"):
         raise ArgumentTypeError(
             f"{what}: model_fn is the Keras model or layer {model_fn!r}, but models run in graph "
-            "mode here: pass a function model_fn(features, labels, mode) that makes the Keras "
-            "layers or model inside and returns a replicate.EstimatorSpec."
+            "mode here: compile the model and pass it to replicate.model_to_estimator, or pass a "
+            "function model_fn(features, labels, mode) that makes the Keras layers or model inside "
+            "and returns a replicate.EstimatorSpec."
         )
 
 

@@ -5,6 +5,7 @@ The replicated function follows the order of a training step: it splits the batc
 the user's `model_fn` calls, sums the gradients.
 """
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -17,24 +18,34 @@ from absl import logging
 from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
 from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.reduction import GradientReduction
-from replicate._types import ModelFn, Nest, Spec, Variable
+from replicate._types import ModelFn, Nest, Operation, Spec, Tensor, Variable
 from replicate.arguments import check_choice
 from replicate.batch.ahead import batch_and_ahead
+from replicate.batch.one_each import is_group, shards_of_group
 from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
 from replicate.calling import call_model_fn, check_model_fn, takes
+from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_model, check_not_eager
 from replicate.results.merge import merge_specs
 from replicate.spec import ModeKeys
-from replicate.tower.build import Summaries, TowerBuild, TowerSettings
+from replicate.tower.build import Summaries, TowerBuild, TowerSettings, current_tower
+from replicate.tower.default_towers import default_devices
+from replicate.tower.loss_reductions import recorded_reductions
 from replicate.tower.recorded_plan import record_plan
 from replicate.tower.scopes import TowerScopes, tower_scopes
+from replicate.tower.workers import current_workers
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
 Reduction = v1.losses.Reduction
+
+_MARK = "builds_towers"
+_REDUCTION = "loss_reduction"
+_KNOWN = (_MARK, _REDUCTION)
+"""Attributes of functions, by which Estimators know how a model_fn is to be replicated."""
 
 
 class Tower(NamedTuple):
@@ -51,7 +62,7 @@ class Tower(NamedTuple):
 
 def replicate_model_fn(
     model_fn: ModelFn,
-    loss_reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
+    loss_reduction: str | None = Reduction.SUM_BY_NONZERO_WEIGHTS,
     devices: Sequence[str] | None = None,
     *,
     variables: SharedPlacement = "local",
@@ -61,12 +72,16 @@ def replicate_model_fn(
     summaries: Summaries = "first",
     xla: bool = False,
     reduction: GradientReduction = "last",
+    wrap_optimizers: bool = False,
 ) -> ModelFn:
     """Makes a `model_fn` that runs the given one on several devices at once.
 
     Each device gets an equal part of the batch and computes loss and gradients on it (a tower).
     Towers share their variables. N towers train as one tower does on the whole batch. `model_fn`
-    must wrap its optimizers in `TowerOptimizer`.
+    must wrap its optimizers in `TowerOptimizer`, unless `wrap_optimizers` is True.
+
+    If the batches of an input come from `one_batch_each`, each tower gets a batch of its own in
+    TRAIN and EVAL, and all towers count alike.
 
     Args:
       model_fn: Function of features, labels, mode, params and config (the last four optional, by
@@ -74,8 +89,10 @@ def replicate_model_fn(
         it names, as from `Estimator`; params and config are copies.
       loss_reduction: Reduction of the examples' losses in `model_fn`, a value of
         `tf.compat.v1.losses.Reduction`. With SUM the towers' losses are summed; with any mean they
-        are averaged.
-      devices: A device name for each tower. None: all local GPUs or, if there are none, all CPUs.
+        are averaged. None: summed if the last function of `tf.compat.v1.losses` that `model_fn`
+        called before it applied gradients had the reduction SUM, averaged otherwise.
+      devices: A device name for each tower. None: the towers of `python -m replicate.compat`, or
+        else all local GPUs or, if there are none, all CPUs.
       variables: "local" places all variables on the CPU (on the GPU if there is one tower);
         "round_robin" places them on the towers' devices in turn.
       uneven: Treatment in TRAIN and EVAL of a batch that the number of towers does not divide:
@@ -94,6 +111,8 @@ def replicate_model_fn(
         the graph, at once, on the device of each variable. "sharded": each tower's device adds up
         an equal part of the gradients, by bytes. "tree": the same parts, but neighbouring towers
         add up theirs pair by pair. See `model_deploy.reduce_over_copies`.
+      wrap_optimizers: True to let each optimizer of `tf.compat.v1.train` in `model_fn` act as if it
+        were wrapped in `TowerOptimizer`. Variables that no optimizer changes are not touched.
 
     Returns:
       A function (features, labels, mode, params=None, config=None) → EstimatorSpec, of the type
@@ -108,8 +127,8 @@ def replicate_model_fn(
     check_no_keras_model("replicate_model_fn", model_fn)
     check_model_fn(model_fn)
     averages_loss = _averages(loss_reduction)
-    plan = device_plan(devices, variables)
-    settings = TowerSettings(plan, averages_loss, summaries, xla, reduction)
+    plan = device_plan(default_devices() if devices is None else devices, variables)
+    settings = TowerSettings(plan, averages_loss, summaries, xla, reduction, wrap_optimizers)
     splitting = Splitting(len(plan.towers), uneven, frozenset(unsplit))
     check_choice("update_ops", update_ops, UpdateOps)
     check_choice("summaries", summaries, Summaries)
@@ -119,38 +138,135 @@ def replicate_model_fn(
         features: Nest, labels: Nest, mode: str, params: Any = None, config: Any = None
     ) -> Spec:
         check_not_eager(f"A replicated model_fn was called with {type(features).__name__} features")
+        _check_not_nested(plan)
         _log_plan(mode, plan)
         record_plan(plan)
-        how = _splitting_in(mode, splitting)
-        batch, ahead = batch_and_ahead(features, labels)
-        sent = None
-        with v1.device(plan.consolidation):
-            if ahead is None or mode != ModeKeys.TRAIN:
-                shards = split_batch(*batch, how)
-            else:
-                shards, sent = staged_shards(
-                    batch, ahead, lambda batch: split_batch(*batch, how), plan.towers
-                )
-            rows = batch_rows(batch.features, how) if how.uneven == "pad" else None
+        batch = _split(features, labels, mode, splitting, plan)
         # Copied once for all towers, so that no tower can change the originals.
         given = {"params": params, "config": config}
         copies = {name: copy.deepcopy(given[name]) for name in given if takes(model_fn, name)}
         bound = functools.partial(call_model_fn, model_fn, mode=mode, **{**given, **copies})
         statistics = BatchStatistics(update_ops) if mode == ModeKeys.TRAIN else None
-        with tower_scopes(_settings_in(mode, settings)) as scopes:
-            towers = build_towers(bound, shards, scopes, statistics)
+        with contextlib.ExitStack() as stack:
+            scopes = stack.enter_context(tower_scopes(_settings_in(mode, settings, batch)))
+            if wrap_optimizers:
+                stack.enter_context(gathered_optimizers())
+            if averages_loss is None:
+                stack.enter_context(recorded_reductions())
+            towers = build_towers(bound, batch.shards, scopes, statistics)
         build = scopes.build
-        besides = [statistics.merged(build.skipped, build.task) if statistics else None, sent]
-        return merge_specs(
+        workers = current_workers() if mode == ModeKeys.TRAIN else None
+        trained = [] if workers is None else [_operation(towers[-1].spec.train_op)]
+        merged = statistics and statistics.merged(build.skipped, build.task, workers, trained)
+        besides = [merged, batch.sent]
+        spec = merge_specs(
             mode,
             [tower.spec for tower in towers],
             [tower.metric_variables for tower in towers],
             plan.consolidation,
-            rows,
+            batch.rows,
             [each for each in besides if each is not None],
         )
+        if workers is None:
+            return spec
+        with v1.control_dependencies(trained):
+            return spec._replace(loss=workers.total(tf.identity(spec.loss), build.averages_loss))
 
-    return replicated_model_fn
+    return mark_replicated(replicated_model_fn)
+
+
+def with_loss_reduction(model_fn: ModelFn, loss_reduction: str) -> ModelFn:
+    """Tells the reduction of the examples' losses of a model_fn to an Estimator that replicates it.
+
+    Args:
+      model_fn: A function, which is returned.
+      loss_reduction: As for `replicate_model_fn`.
+    """
+    setattr(model_fn, _REDUCTION, loss_reduction)
+    return model_fn
+
+
+def loss_reduction_of(model_fn: ModelFn) -> str | None:
+    """Returns the reduction of the examples' losses of a model_fn, None if nobody has told it.
+
+    Args:
+      model_fn: A function.
+    """
+    return getattr(model_fn, _REDUCTION, None)
+
+
+def mark_replicated(model_fn: ModelFn) -> ModelFn:
+    """Marks a model_fn that builds towers, so that an Estimator builds no towers around it.
+
+    Args:
+      model_fn: A function, which is returned.
+    """
+    setattr(model_fn, _MARK, True)
+    return model_fn
+
+
+def is_replicated(model_fn: ModelFn) -> bool:
+    """Returns True for a model_fn that builds towers.
+
+    Args:
+      model_fn: A function.
+    """
+    return getattr(model_fn, _MARK, False)
+
+
+def replicated_like(model_fn: ModelFn, inner: ModelFn) -> ModelFn:
+    """Returns a model_fn about which all is known that is known about one that it calls.
+
+    Args:
+      model_fn: A function that calls the other.
+      inner: The other.
+    """
+    same = functools.partial(model_fn)
+    for function in (inner, model_fn):
+        for name in _KNOWN:
+            if hasattr(function, name):
+                setattr(same, name, getattr(function, name))
+    return same
+
+
+class _SplitBatch(NamedTuple):
+    """A batch for the towers.
+
+    Attributes:
+      shards: The part of each tower.
+      rows: Rows of the batch if the shards contain added rows, else None.
+      sent: Operation of every training step that sends the next shards to the towers, or None.
+      is_group: True if each shard is a batch of its own.
+    """
+
+    shards: Sequence[Shard]
+    rows: Tensor | None = None
+    sent: Operation | None = None
+    is_group: bool = False
+
+
+def _split(
+    features: Nest, labels: Nest, mode: str, splitting: Splitting, plan: DevicePlan
+) -> _SplitBatch:
+    """Splits a batch in one of the forms that an input pipeline gives."""
+    if is_group(features):
+        return _SplitBatch(shards_of_group(features, labels, len(plan.towers)), is_group=True)
+    how = _splitting_in(mode, splitting)
+    batch, ahead = batch_and_ahead(features, labels)
+    sent = None
+    with v1.device(plan.consolidation):
+        if ahead is None or mode != ModeKeys.TRAIN:
+            shards = split_batch(*batch, how)
+        else:
+            shards, sent = staged_shards(
+                batch, ahead, lambda batch: split_batch(*batch, how), plan.towers
+            )
+        rows = batch_rows(batch.features, how) if how.uneven == "pad" else None
+    return _SplitBatch(shards, rows, sent)
+
+
+def _operation(train_op: Any) -> Operation:
+    return train_op if isinstance(train_op, tf.Operation) else train_op.op
 
 
 def _log_plan(mode: str, plan: DevicePlan) -> None:
@@ -161,6 +277,16 @@ def _log_plan(mode: str, plan: DevicePlan) -> None:
         ", ".join(plan.parameters),
         plan.consolidation,
     )
+
+
+def _check_not_nested(plan: DevicePlan) -> None:
+    tower = current_tower()
+    if tower is not None and tower.count > 1 and len(plan.towers) > 1:
+        raise ValueError(
+            f"Cannot build {len(plan.towers)} towers inside of {tower.label}: model_fn calls a "
+            f"replicated model_fn, and is replicated itself on {tower.count} towers. Leave out one "
+            "of the two."
+        )
 
 
 def build_towers(
@@ -207,6 +333,13 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
     if len(set(build.call_counts)) > 1:
         raise different_optimizer_calls(build.call_counts)
     if towers[-1].spec.train_op is not None and not TowerOptimizer.has_been_used():
+        if build.settings.wraps_optimizers:
+            raise ValueError(
+                f"Cannot train on {len(towers)} towers: model_fn returned a train_op, but no "
+                "optimizer of tf.compat.v1.train applied gradients, so nothing sums them over the "
+                "towers. Assignments of the model's own and optimizers of Keras are not gathered: "
+                "train on one device, or apply gradients by such an optimizer."
+            )
         raise ValueError(
             f"Cannot train on {len(towers)} towers: model_fn returned a train_op without a "
             f"TowerOptimizer, so each tower would train on its own part of the batch. Please wrap "
@@ -215,9 +348,10 @@ def _check_optimizer_calls(towers: Sequence[Tower], build: TowerBuild) -> None:
         )
 
 
-def _settings_in(mode: str, settings: TowerSettings) -> TowerSettings:
-    """Returns the settings of a mode. Towers are compiled in TRAIN only."""
-    return dataclasses.replace(settings, xla=settings.xla and mode == ModeKeys.TRAIN)
+def _settings_in(mode: str, settings: TowerSettings, batch: _SplitBatch) -> TowerSettings:
+    """Returns the settings of a mode and a batch. Towers are compiled in TRAIN only."""
+    xla = settings.xla and mode == ModeKeys.TRAIN
+    return dataclasses.replace(settings, xla=xla, one_batch_each=batch.is_group)
 
 
 def _splitting_in(mode: str, splitting: Splitting) -> Splitting:
@@ -227,7 +361,9 @@ def _splitting_in(mode: str, splitting: Splitting) -> Splitting:
     return splitting
 
 
-def _averages(loss_reduction: str) -> bool:
+def _averages(loss_reduction: str | None) -> bool | None:
+    if loss_reduction is None:
+        return None
     accepted = [reduction for reduction in Reduction.all() if reduction != Reduction.NONE]
     if loss_reduction == Reduction.NONE:
         raise ValueError(

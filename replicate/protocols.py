@@ -8,10 +8,10 @@ docs/explanations/protocols.md explains them.
 No key is a string, so that an exported MetaGraph does not contain the collections.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from replicate._types import Operation, Tensor, Variable
+from replicate._types import Gradient, Operation, Tensor, Variable
 
 VARIABLE_NOTES = ("variable_notes",)
 """Key of functions that describe variables for the model table."""
@@ -22,11 +22,24 @@ OPTIONAL_STATE = ("replicate", "optional_state")
 PART_OF_LOSS = ("towers", "part_of_loss")
 """Key of a function from the current tower's loss to its part of the whole batch's loss."""
 
+SHARED = ("towers", "shared")
+"""Key of a function that makes an object once for all towers of a model that knows nothing of them.
+
+The n-th call in each tower returns the same object.
+"""
+
+WORKERS = ("workers", "sums")
+"""Key of the `Workers` of a graph that is trained by several equal processes."""
+
 VariableNotes: TypeAlias = Callable[[], Mapping[str, str]]
 """A function that returns a note by the name of a variable, without ":0"."""
 
 PartOfLoss: TypeAlias = Callable[[Tensor], Tensor]
 """A function from the loss of the current tower, [], to its part of the batch's loss, []."""
+
+
+Shared: TypeAlias = Callable[[Callable[[], Any]], Any]
+"""A function from one that makes an object to that object, which all towers share."""
 
 
 @runtime_checkable
@@ -46,3 +59,42 @@ class AccumulatesStatistics(Protocol):
 
     def accumulate_statistics(self) -> Operation:
         """Returns an op that a wrapper runs for each micro-batch of an update."""
+
+
+class Workers(Protocol):
+    """Sums over equal processes, each of which has all variables and makes the same update."""
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this worker, from 0."""
+
+    def share(self, averages: bool) -> Tensor:
+        """Returns the factor of this worker's losses in their sum over workers, float64 [].
+
+        Args:
+          averages: True if losses are means over rows; False if they are sums.
+        """
+
+    def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns sums over all workers, the same to the bit on each."""
+
+    def mean(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns means over all workers, weighted by the rows of their batches."""
+
+    def of_chief(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns the values of worker 0."""
+
+    def total(self, loss: Tensor, averages: bool) -> Tensor:
+        """Returns the loss of the batches of all workers, []."""
+
+    def sum_gradients(
+        self, gradients_and_variables: Sequence[tuple[Gradient, Variable]], averages: bool
+    ) -> list[tuple[Gradient, Variable]]:
+        """Returns gradients of the batches of all workers."""
+
+    def agreed(self, flags: Tensor) -> Tensor:
+        """Returns which of the booleans [flags] are True on all workers with a batch."""

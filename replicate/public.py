@@ -16,6 +16,8 @@ except ModuleNotFoundError as error:
     ) from None
 
 from replicate import export, inputs, model_average, tpu
+from replicate.all_reduce.input import worker_share
+from replicate.all_reduce.settings import AllReduce
 from replicate.batch.ahead import prefetch_to_towers
 from replicate.canned.baseline import BaselineClassifier, BaselineEstimator, BaselineRegressor
 from replicate.canned.combined import (
@@ -57,6 +59,7 @@ from replicate.errors import (
     ModelDirInUseError,
     NonFiniteError,
     TrainingInterrupted,
+    WorkersDifferError,
 )
 from replicate.estimator import (
     BestExporter,
@@ -103,6 +106,7 @@ from replicate.estimator.hooks.stock import (
 )
 from replicate.gradients.loss_scale import DynamicLossScale
 from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.keras_model.conversion import model_to_estimator
 from replicate.model_average import (
     GLOBAL_VARIABLE_NAME,
     ModelAverageCustomGetter,
@@ -121,6 +125,7 @@ __all__ = [
     "AVERAGE_LOSS_METRIC_KEY",
     "GLOBAL_VARIABLE_NAME",
     "LOSS_METRIC_KEY",
+    "AllReduce",
     "BaselineClassifier",
     "BaselineEstimator",
     "BaselineRegressor",
@@ -189,6 +194,7 @@ __all__ = [
     "TrainingInterrupted",
     "VocabInfo",
     "WarmStartSettings",
+    "WorkersDifferError",
     "add_metrics",
     "binary_classification_head",
     "call_logit_fn",
@@ -204,6 +210,7 @@ __all__ = [
     "make_stop_at_checkpoint_step_hook",
     "model_average",
     "model_table",
+    "model_to_estimator",
     "multi_class_head",
     "multi_head",
     "multi_label_head",
@@ -221,4 +228,5 @@ __all__ = [
     "stop_if_no_increase_hook",
     "tpu",
     "train_and_evaluate",
+    "worker_share",
 ]

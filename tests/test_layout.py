@@ -38,6 +38,7 @@ PUBLIC = {
         "for_canned",
         "graph_layer_collection",
         "graph_search",
+        "keras",
         "layer_collection",
         "linalg",
         "loss_functions",
@@ -70,6 +71,7 @@ PUBLIC = {
     ],
     "replicate": [
         "AVERAGE_LOSS_METRIC_KEY",
+        "AllReduce",
         "BaselineClassifier",
         "BaselineEstimator",
         "BaselineRegressor",
@@ -140,6 +142,7 @@ PUBLIC = {
         "TrainingInterrupted",
         "VocabInfo",
         "WarmStartSettings",
+        "WorkersDifferError",
         "add_metrics",
         "binary_classification_head",
         "call_logit_fn",
@@ -155,6 +158,7 @@ PUBLIC = {
         "make_stop_at_checkpoint_step_hook",
         "model_average",
         "model_table",
+        "model_to_estimator",
         "multi_class_head",
         "multi_head",
         "multi_label_head",
@@ -172,6 +176,7 @@ PUBLIC = {
         "stop_if_no_increase_hook",
         "tpu",
         "train_and_evaluate",
+        "worker_share",
     ],
 }
 

@@ -64,12 +64,14 @@ def traffic(
       with_inverses: True for a step in which K-FAC computes new inverses.
     """
     build = _clones if name == CLONES else functools.partial(_towers, STEPS[name])
-    rare = _is_of_a_retry if with_inverses else _is_of_inverses
     with gpu_graph(towers) as graph:
         fetches = build(towers)
         if with_summaries:
             fetches += [summary.op for summary in v1.get_collection(v1.GraphKeys.SUMMARIES)]
-        return measure(graph.get_operations(), fetches, rare=rare)
+        operations = graph.get_operations()
+        if with_inverses:
+            return measure(operations, fetches)
+        return measure(operations, fetches, rare=_is_of_inverses)
 
 
 def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
@@ -83,11 +85,6 @@ def step_traffic(step: Step, towers: int, scope: str) -> Traffic:
     with gpu_graph(towers) as graph:
         fetches = _towers(step, towers)
         return measure(graph.get_operations(), fetches, scope)
-
-
-def _is_of_a_retry(tensor: Any) -> bool:
-    """Returns whether a tensor is dead as long as no inversion of K-FAC fails."""
-    return "unless_found" in tensor.op.name
 
 
 def _is_of_inverses(tensor: Any) -> bool:

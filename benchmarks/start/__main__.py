@@ -10,7 +10,7 @@ import itertools
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from absl import flags
@@ -114,24 +114,35 @@ def seconds(records: Sequence[Record]) -> list[float]:
     return [sum(each[part] for part in ("build", "initialize", "first step")) for each in records]
 
 
+def processor_seconds(records: Sequence[Record]) -> list[float]:
+    """Returns the seconds that a start took of all cores, of each repeat."""
+    return [each["processor"] for each in records]
+
+
 def lines(found: Mapping[Case, Sequence[Record]]) -> Iterator[str]:
     """Yields the lines of a table; ratios compare with K-FAC of the rival, in the same turn."""
     yield (
         f"{'case':<48}{'build':>8}{'init':>7}{'step 1':>8}{'total s':>22}{'ratio':>20}"
-        f"{'operations':>12}{'in functions':>14}{'build MB':>10}"
+        f"{'processor s':>22}{'ratio':>20}{'operations':>12}{'in functions':>14}{'build MB':>10}"
     )
     for case, records in found.items():
         middle = {part: statistics.median(each[part] for each in records) for part in records[0]}
         total = seconds(records)
+        processor = processor_seconds(records)
         yield (
             f"{case.label:<48}{middle['build']:>8.1f}{middle['initialize']:>7.1f}"
             f"{middle['first step']:>8.1f}{harness.spread(total, 1):>22}"
-            f"{_ratio(case, total, found):>20}{middle['operations']:>12,.0f}"
+            f"{_ratio(case, seconds, found):>20}{harness.spread(processor, 1):>22}"
+            f"{_ratio(case, processor_seconds, found):>20}{middle['operations']:>12,.0f}"
             f"{middle['in functions']:>14,.0f}{middle['build MB']:>10.0f}"
         )
 
 
-def _ratio(case: Case, total: Sequence[float], found: Mapping[Case, Sequence[Record]]) -> str:
+def _ratio(
+    case: Case,
+    cost: Callable[[Sequence[Record]], list[float]],
+    found: Mapping[Case, Sequence[Record]],
+) -> str:
     rivals = [
         other
         for other in found
@@ -139,7 +150,7 @@ def _ratio(case: Case, total: Sequence[float], found: Mapping[Case, Sequence[Rec
     ]
     if case in rivals or not rivals:
         return ""
-    return harness.spread(harness.ratios(total, seconds(found[rivals[0]])), 2)
+    return harness.spread(harness.ratios(cost(found[case]), cost(found[rivals[0]])), 2)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from kfac._types import Tensor, Variable
+from kfac.curvature.shared_work import batch_moments
 from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes
 from kfac.linalg import tensor_ops
 from kfac.placement import Place
 from kfac.state import Addition, Change, make_counter, make_variable, read
+from kfac.workers import agreed
 
 v1 = tf.compat.v1
 
@@ -53,7 +55,8 @@ class BatchSums:
         ]
         self.refused = make_counter("refused_batches")
         with v1.name_scope("kfac/monitor/"):
-            v1.summary.scalar("refused_batches", read(self.refused))
+            if not v1.get_default_graph().building_function:
+                v1.summary.scalar("refused_batches", read(self.refused))
 
     def is_empty(self) -> Tensor:
         """Returns bool [], true if nothing was added since the last update."""
@@ -71,12 +74,10 @@ class BatchSums:
         Returns:
           The changes of `variables` and of `refused`.
         """
-        moments = []
-        for factor, place in zip(self._factors, self._places, strict=True):
-            with v1.device(place.compute):
-                moments.append(factor.batch_moment(substitutes))
+        devices = [place.compute for place in self._places]
+        moments = batch_moments(self._factors, devices, substitutes)
         finite = [tensor_ops.all_finite(moment.total) for moment in moments]
-        accept = tensor_ops.all_true([is_finite, *finite])
+        accept = tensor_ops.all_true([agreed(is_finite), *finite])
         changes: list[Change] = []
         for variable, moment, place in zip(self.variables, moments, self._places, strict=True):
             with v1.device(place.compute):

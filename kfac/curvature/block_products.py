@@ -19,6 +19,7 @@ from kfac.linalg.damped_functions import (
     Power,
 )
 from kfac.linalg.vectors import choose, scale
+from kfac.variables import name_of
 
 VectorsAndVariables = Sequence[tuple[Any, Variable]]
 """(vector, variable) for every registered variable, a vector being shaped as its variable."""
@@ -39,7 +40,7 @@ def split_into_blocks(
     """
     vectors = {variable.ref(): vector for vector, variable in vecs_and_vars}
     params = [param for block in blocks for param in as_tuple(block.params)]
-    missing = [param.op.name for param in params if param.ref() not in vectors]
+    missing = [name_of(param) for param in params if param.ref() not in vectors]
     if missing:
         raise ValueError(
             f"Cannot multiply with curvature: there are no vectors for {', '.join(missing)}. Pass "

@@ -30,7 +30,7 @@ import tensorflow as tf
 from kfac._types import Scalar, Tensor
 from kfac.arguments import check_choice
 from kfac.linalg.tensor_ops import as_scalar
-from kfac.loss_functions import LossFunction
+from kfac.loss_functions.base import LossFunction
 from kfac.registration.loss_table import LossEntry, RegisteredLosses
 from kfac.sampling import random_signs
 

@@ -29,6 +29,7 @@ from kfac.damping.rule import (
 from kfac.damping.training_loss import TrainingLoss
 from kfac.linalg import tensor_ops
 from kfac.state import CPU, Assignment, assign_all, make_variable, read, value_if
+from kfac.variables import is_resource, name_of
 
 v1 = tf.compat.v1
 
@@ -38,18 +39,18 @@ class AdaptationSettings:
     """Settings of the adaptation of the damping.
 
     Attributes:
-      immediately: Whether after the step, in the same run, or else at the start of the next one.
-      is_chief: Whether this process adapts, or only has the variables.
+      immediately: True for after the step, in the same run, False for the start of the next one.
+      is_chief: True if this process adapts, False if it only has the variables.
       interval: Steps from one adaptation to the next, ≥ 1.
-      decay: What damping is multiplied by per step of the interval, in (0, 1].
+      decay: Factor of the damping per step of the interval, in (0, 1].
       decrease_threshold: ρ above which damping falls.
       increase_threshold: ρ below which it rises.
       minimum: Least damping, l2_reg included.
       maximum: Largest damping, or None.
       rejection_threshold: ρ below which a step is taken back, or None.
-      calibrate: Whether the damping that was given is relative to the mean eigenvalue of M − λI at
+      calibrate: True if the damping that was given is relative to the mean eigenvalue of M − λI at
         the first step.
-      print_logs: Whether each adaptation is logged.
+      print_logs: True to log each adaptation.
     """
 
     immediately: bool
@@ -97,9 +98,9 @@ class DampingSettings:
 
     Attributes:
       initial: λ, at first. A Variable that adapts is adapted itself.
-      adapts: Whether λ adapts.
-      adaptation: How it adapts.
-      dtype: Of the variables.
+      adapts: True if λ adapts.
+      adaptation: Settings of the adaptation.
+      dtype: Dtype of the variables.
     """
 
     initial: Scalar
@@ -143,7 +144,7 @@ def within_limits(damping: Tensor, settings: AdaptationSettings) -> Tensor:
 
 
 def is_rejected(loss_change: Tensor, model_change: Tensor, threshold: float) -> Tensor:
-    """Returns whether ΔL > −threshold·|Δq|, or is not finite: bool [].
+    """Returns true if ΔL > −threshold·|Δq|, or is not finite: bool [].
 
     Where the model foretells a fall this is ρ < threshold.
     """
@@ -255,7 +256,7 @@ class AdaptedDamping(DampingRule):
         Raises:
           ValueError: One of them is not.
         """
-        references = [v.op.name for v in variables if v.op.type != "VarHandleOp"]
+        references = [name_of(v) for v in variables if not is_resource(v)]
         if references and self._settings.immediately:
             raise ValueError(
                 "Cannot adapt K-FAC's damping right after a step: "
@@ -320,7 +321,7 @@ class AdaptedDamping(DampingRule):
 
         Args:
           counter: int64 [], steps made so far.
-          accepted: bool [], whether the step is finite, and so is made.
+          accepted: bool [], true if the step is finite, and so is made.
           model_change: Returns Δq, shape [].
           dtype: In which to compute.
         """
@@ -339,7 +340,7 @@ class AdaptedDamping(DampingRule):
         """Judges a step, after the active control dependencies, or keeps what is needed later.
 
         Args:
-          prediction: What was known before the step.
+          prediction: Values that were known before the step.
           seconds: As in `before_step`.
         """
         if prediction is None:

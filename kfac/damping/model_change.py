@@ -94,8 +94,8 @@ class ModelChange:
 
         Args:
           is_made: bool [], false for a step that changes nothing.
-          prediction: What the step is judged by; None if steps never are.
-          model_change: What `known` returned.
+          prediction: Values that the step is judged by; None if steps never are.
+          model_change: Value that `known` returned.
         """
         if self._every_step:
             condition, value = is_made, model_change()

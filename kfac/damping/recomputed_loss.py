@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 
 from kfac._types import Graph, Operation, Tensor, Variable
+from kfac.variables import handles_of
 
 v1 = tf.compat.v1
 
@@ -47,7 +48,7 @@ def recomputed(losses: Sequence[Tensor], variables: Iterable[Variable]) -> list[
       ValueError: A loop of control flow v1, or an op that draws numbers or keeps a state, is
         between variables and loss, so a copy would not compute the same.
     """
-    roots = {variable.op for variable in variables}
+    roots = {handle.op for variable in variables for handle in handles_of(variable)}
     copied = _dependent_on(roots, losses)
     _check(copied)
     if not copied:

@@ -28,7 +28,7 @@ class StepPrediction(NamedTuple):
     """The change of the loss that the quadratic model predicts for a step, to be judged by.
 
     Attributes:
-      due: bool [], whether the step is to be judged.
+      due: bool [], true if the step is to be judged.
       loss: L(θ), shape [].
       model_change: Δq, shape []; NaN if the step is not to be judged.
     """
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 
     Attributes:
       state: New values of the damping rule's variables.
-      rejected: bool [], whether the step is to be taken back; None if that never happens.
+      rejected: bool [], true if the step is to be taken back; None if that never happens.
     """
 
     state: list[Assignment]
@@ -128,7 +128,7 @@ class DampingRule(abc.ABC):
 
         Args:
           counter: int64 [], steps made so far.
-          accepted: bool [], whether the step is finite, and so is made.
+          accepted: bool [], true if the step is finite, and so is made.
           model_change: Returns Δq, shape [].
           dtype: In which to compute.
         """
@@ -139,7 +139,7 @@ class DampingRule(abc.ABC):
         """Judges a step, after the active control dependencies.
 
         Args:
-          prediction: What was known before the step.
+          prediction: Values that were known before the step.
           seconds: As in `before_step`.
         """
         del prediction, seconds

@@ -8,26 +8,19 @@ by the damping adaptation, which compares them.
 
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor, Variable
+from kfac._types import DType, Tensor
 from kfac.damping.recomputed_loss import recomputed
 from kfac.linalg.tensor_ops import add_in_order
 from kfac.protocols import PART_OF_LOSS
-from kfac.registration.loss_table import RegisteredLosses
+from kfac.registration.registered_model import RegisteredModel
 from kfac.registration.tower_agreement import check_batches, check_collection, check_losses
+from kfac.workers import mean_loss
 
 v1 = tf.compat.v1
-
-
-class RegisteredModel(RegisteredLosses, Protocol):
-    """The part of a layer collection that the loss needs."""
-
-    @property
-    def registered_variables(self) -> tuple[Variable, ...]:
-        """The variables that a step changes."""
 
 
 class TowerBatch(NamedTuple):
@@ -66,7 +59,7 @@ class TrainingLoss:
           loss_fn: Returns the mean loss, shape [], on a batch.
           train_batch: The batch of this step.
           prev_train_batch: That of the step before.
-          use_passed_loss: Whether the loss before the step is the passed one, or else `loss_fn`'s.
+          use_passed_loss: True if the loss before the step is the passed one, not `loss_fn`'s.
           layers: The registered towers, and their variables.
 
         Raises:
@@ -121,7 +114,7 @@ class TrainingLoss:
         """
         if not self._use_passed_loss:
             return self.on_current_batch(dtype)
-        return _total(self._passed_parts(), dtype)
+        return mean_loss(_total(self._passed_parts(), dtype))
 
     def _passed_parts(self) -> list[Tensor]:
         """Returns what was passed: one loss, or a part of it from each tower.
@@ -152,7 +145,8 @@ class TrainingLoss:
         """
         if self._loss_fn is None and self._single[0] is None and not self._towers:
             parts = self._passed_parts()
-            return _total(recomputed(parts, self._layers.registered_variables), dtype)
+            again = recomputed(parts, self._layers.registered_variables)
+            return mean_loss(_total(again, dtype))
         return self._evaluate("train_batch", 0, [tower.current for tower in self._towers], dtype)
 
     def on_previous_batch(self, dtype: DType) -> Tensor:
@@ -174,14 +168,14 @@ class TrainingLoss:
                 "optimizer; with several towers call add_tower_batch in each of them."
             )
         if not batches:
-            return tf.cast(self._loss_fn(given[0]), dtype)
+            return mean_loss(tf.cast(self._loss_fn(given[0]), dtype))
         check_batches(self._layers, len(batches))
         losses = []
         for tower, batch in zip(self._towers, batches, strict=True):
             scope = v1.variable_scope(tower.scope, reuse=True, auxiliary_name_scope=False)
             with v1.device(tower.device), scope:
                 losses.append(tf.cast(self._loss_fn(batch), dtype))
-        return add_in_order(losses) / tf.constant(len(losses), dtype)
+        return mean_loss(add_in_order(losses) / tf.constant(len(losses), dtype))
 
 
 def _total(parts: list[Tensor], dtype: DType) -> Tensor:

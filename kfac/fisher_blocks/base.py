@@ -7,7 +7,7 @@ estimator.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -26,6 +26,7 @@ from kfac.linalg.damped_functions import (
 )
 from kfac.moved_names import with_moved_attributes
 from kfac.old_hooks import refuse_single_functions
+from kfac.variables import name_of
 
 _SINGLE_FUNCTIONS = (
     "register_matpower",
@@ -96,7 +97,7 @@ class FisherBlock(abc.ABC):
                 "layer_collection.register_block(block, inputs, outputs)."
             )
         self.params: Parameters = tuple(params) if isinstance(params, list) else params
-        self.name: str = as_tuple(params)[0].op.name
+        self.name: str = name_of(as_tuple(params)[0])
         self.factor_maker = layer_collection
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -222,6 +223,19 @@ class FisherBlock(abc.ABC):
     def has_inverse(self) -> Tensor:
         """Returns bool [], true once the inverse has been computed; before, products are zero."""
         return tensor_ops.all_true([factor.has_inverse() for factor in self.factors])
+
+    @property
+    def multiplies_slices(self) -> bool:
+        """True if `multiply_function` takes IndexedSlices of the first parameter's rows, too."""
+        return False
+
+    def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
+        """Returns the trace of the undamped block, shape [].
+
+        Args:
+          factor_traces: The traces of its factors, shape [] each, by their names.
+        """
+        return tf.add_n([factor_traces[factor.name] for factor in self.factors])
 
     def register_matpower(self, exponent: float) -> None:
         """Registers `multiply_matpower` with this exponent; 1 needs no registration."""

@@ -9,7 +9,7 @@ The gradient of W is the matrix V = ā gᵀ [inputs, outputs].
 
 A layer that is applied T times to an example has the block T·A⊗G if its uses are taken to be
 independent; see `kfac.fisher_blocks.multi`. `kfac.fisher_factors.dense` computes the means,
-`split_damping` the damping, and `kronecker_product` the products.
+`kronecker_product` the damping and the products.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671.
@@ -21,9 +21,8 @@ from typing import Any
 
 from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
-from kfac.fisher_blocks.kronecker_product import KroneckerProduct
+from kfac.fisher_blocks.kronecker_product import KroneckerProduct, SplitDamping
 from kfac.fisher_blocks.single import SingleFactorBlock
-from kfac.fisher_blocks.split_damping import SplitDamping
 from kfac.fisher_blocks.two_factor import KroneckerBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.dense import (

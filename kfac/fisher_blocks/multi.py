@@ -18,8 +18,7 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker
 from kfac.fisher_blocks.conv import ConvForm, count_locations, make_conv_product
 from kfac.fisher_blocks.dense import DenseForm, make_dense_product
-from kfac.fisher_blocks.kronecker_product import KroneckerProduct
-from kfac.fisher_blocks.split_damping import SplitDamping
+from kfac.fisher_blocks.kronecker_product import KroneckerProduct, SplitDamping
 from kfac.fisher_blocks.two_factor import KroneckerBlock, TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor, Sources
 from kfac.fisher_factors.multi import FullyConnectedMultiKF

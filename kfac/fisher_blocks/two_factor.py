@@ -10,7 +10,7 @@ References:
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -18,6 +18,7 @@ from kfac._types import Parameters, Scalar, Tensor
 from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_blocks.kronecker_product import KroneckerOperator, KroneckerProduct
 from kfac.fisher_factors.base import FisherFactor, Sources
+from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.linalg import low_rank, tensor_ops
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
@@ -70,6 +71,16 @@ class TwoFactorBlock(FisherBlock):
                 f"{_as_text(found)}. Register the tensors that enter and leave this layer, and "
                 "pass (weight, bias) if, and only if, the layer has a bias."
             )
+
+    def trace(self, factor_traces: Mapping[str, Tensor]) -> Tensor:
+        """Returns T·tr A·tr G, float64 [].
+
+        Args:
+          factor_traces: The traces of A and G, shape [] each, by their names.
+        """
+        pair = self.input_factor, self.output_factor
+        a, g = (tf.cast(factor_traces[factor.name], tf.float64) for factor in pair)
+        return as_scalar(self.replications(), tf.float64) * a * g
 
     def describe(self) -> str:
         """Returns a short text such as "kron 401x401 (x) 16x16"."""
@@ -139,6 +150,11 @@ class KroneckerBlock(TwoFactorBlock):
         """Registers a function of A and of G, each with its damping."""
         for factor, damping in self._product.pairs():
             factor.register(function, damping)
+
+    @property
+    def multiplies_slices(self) -> bool:
+        """True if A is diagonal."""
+        return isinstance(self.input_factor, DiagonalFactor)
 
     def identity_eigenvalue(self) -> Tensor:
         """Returns T(1 + √λ')²; see `SplitDamping`."""

@@ -16,6 +16,7 @@ from kfac.graph_search.tower import Tower
 from kfac.linalg.tensor_ops import static_size
 from kfac.patches.geometry import extent
 from kfac.registration.subgraph import Use
+from kfac.variables import handles_of
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 _CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -90,7 +91,7 @@ def match_convolution(tower: Tower, variable: Variable, use: Use) -> list[MatchR
     records = [MatchRecord(kind, variable, seen, data, order, text)]
     if found is not None:
         both, data = (variable, found.bias), {**data, "outputs": found.outputs}
-        seen, text = seen | set(found.tensors), f"{text} with a bias"
+        seen, text = (*seen, *found.tensors), f"{text} with a bias"
         records.append(MatchRecord(kind, both, seen, data, order, text))
     return records
 
@@ -135,14 +136,14 @@ def _channels(convolution: _Convolution, use: Use) -> int:
     return found
 
 
-def _seen(variable: Variable, use: Use, convolution: _Convolution) -> set[Tensor]:
-    return {
-        variable.op.outputs[0],
+def _seen(variable: Variable, use: Use, convolution: _Convolution) -> tuple[Tensor, ...]:
+    return (
+        *handles_of(variable),
         use.value,
         use.op.outputs[0],
         convolution.inputs,
         convolution.outputs,
-    }
+    )
 
 
 def _understood(tower: Tower, variable: Variable, use: Use) -> _Convolution:

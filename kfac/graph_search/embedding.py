@@ -9,6 +9,7 @@ from kfac._types import Tensor, Variable
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
+from kfac.variables import handles_of
 
 _SAME_NUMBERS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze"})
 _REORDERED = frozenset({"DynamicPartition", "Unique", "UniqueV2"})
@@ -40,7 +41,7 @@ def match_lookup(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord
         MatchRecord(
             RecordType.embedding,
             variable,
-            {variable.op.outputs[0], ids, op.outputs[0]},
+            (*handles_of(variable), ids, op.outputs[0]),
             {"inputs": ids, "outputs": op.outputs[0], "leading": ids.shape.as_list()},
             tower.order(op),
             f"{op.type} {op.name!r}",

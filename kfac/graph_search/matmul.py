@@ -15,6 +15,7 @@ from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordTy
 from kfac.graph_search.tower import Tower
 from kfac.linalg.tensor_ops import static_size
 from kfac.registration.subgraph import Use
+from kfac.variables import handles_of
 
 v1 = tf.compat.v1
 
@@ -147,7 +148,7 @@ def _records(tower: Tower, variable: Variable, use: Use, inputs: _Inputs) -> lis
     """Returns the layer without a bias and, if a bias follows, the layer with it."""
     op, product = use.op, use.op.outputs[0]
     outputs = static_size(use.value, -1)
-    seen = {variable.op.outputs[0], use.value, product}
+    seen = (*handles_of(variable), use.value, product)
     data = {"inputs": inputs.tensor, "leading": inputs.leading}
     order, description = tower.order(op), f"{op.type} {op.name!r}"
     kind = RecordType.fully_connected
@@ -158,7 +159,7 @@ def _records(tower: Tower, variable: Variable, use: Use, inputs: _Inputs) -> lis
     biased = find_bias(tower, product, outputs)
     if biased is not None:
         both = {**data, "outputs": biased.outputs}
-        everything = seen | set(biased.tensors)
+        everything = (*seen, *biased.tensors)
         text = f"{description} with a bias"
         records.append(MatchRecord(kind, (variable, biased.bias), everything, both, order, text))
     if not records:

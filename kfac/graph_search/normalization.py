@@ -18,6 +18,7 @@ from kfac._types import Operation, Tensor, Variable
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
 from kfac.registration.subgraph import Use
+from kfac.variables import handles_of
 
 v1 = tf.compat.v1
 
@@ -64,11 +65,11 @@ def match_scale(tower: Tower, variable: Variable, use: Use) -> list[MatchRecord]
 def _records(tower: Tower, variable: Variable, use: Use, affine: _Affine) -> list[MatchRecord]:
     data = {"inputs": affine.inputs, "outputs": affine.outputs}
     order, text = tower.order(use.op), f"{use.op.type} {use.op.name!r}"
-    seen = {variable.op.outputs[0], use.value, use.op.outputs[0]}
+    seen = (*handles_of(variable), use.value, use.op.outputs[0])
     kind = RecordType.scale_and_shift
     records = [MatchRecord(kind, variable, seen, data, order, text)]
     if affine.shift is not None:
-        everything = seen | set(affine.tensors)
+        everything = (*seen, *affine.tensors)
         text = f"{text} with a shift"
         params = (variable, affine.shift)
         records.append(MatchRecord(kind, params, everything, data, order, text))
@@ -183,11 +184,11 @@ def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRe
         return []
     kind, order = RecordType.batch_norm, tower.order(op)
     data = {"inputs": lambda: _renormalized(op), "outputs": op.outputs[0]}
-    seen = {variable.op.outputs[0], use.value, op.outputs[0]}
+    seen = (*handles_of(variable), use.value, op.outputs[0])
     text = f"{op.type} {op.name!r}"
     records = [MatchRecord(kind, scale, seen, data, order, text)]
     if shift is not None:
-        everything = {*seen, op.inputs[2]}
+        everything = (*seen, op.inputs[2])
         records.append(MatchRecord(kind, (scale, shift), everything, data, order, text))
     return records
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from kfac._types import Parameters, Tensor
 from kfac.fisher_blocks.base import as_tuple
+from kfac.variables import name_of
 
 
 class RecordType(enum.Enum):
@@ -67,7 +68,7 @@ def ensure_sequence(value: Any) -> Any:
 
 def names_of(params: Parameters) -> tuple[str, ...]:
     """Returns the names of parameters, by which they are sorted and shown in messages."""
-    return tuple(param.op.name for param in as_tuple(params))
+    return tuple(name_of(param) for param in as_tuple(params))
 
 
 def group(records: Sequence[MatchRecord]) -> dict[Parameters, list[MatchRecord]]:

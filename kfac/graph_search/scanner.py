@@ -32,6 +32,7 @@ from kfac.graph_search.registration import plan_registration
 from kfac.graph_search.tower import Tower
 from kfac.registration.approximations import check_approximation
 from kfac.registration.decision import Decision
+from kfac.variables import name_of
 
 LinkedGroups = Mapping[frozenset[Variable], str | None]
 """Parameters that form one layer, with its approximation; see `define_linked_parameters`."""
@@ -123,7 +124,7 @@ def _complete(tower: Tower, records: Records, reasons: dict[Any, str]) -> Record
     """Returns the matches of parameters whose uses were all recognised."""
     complete = {}
     for params, of_key in records.items():
-        more = [v.op.name for v in as_tuple(params) if len(tower.uses(v)) > len(of_key)]
+        more = [name_of(v) for v in as_tuple(params) if len(tower.uses(v)) > len(of_key)]
         if more:
             what = f"in {of_key[0].description}, and {more[0]} is used elsewhere, too"
             _refuse(params, f"is part of the layer {what}", reasons)
@@ -153,7 +154,7 @@ def _refuse(params: Parameters, reason: str, reasons: dict[Any, str]) -> None:
     first, *others = as_tuple(params)
     reasons[first.ref()] = reason
     for other in others:
-        reasons[other.ref()] = f"belongs to {first.op.name}, which {reason}"
+        reasons[other.ref()] = f"belongs to {name_of(first)}, which {reason}"
 
 
 def _check_linked(
@@ -169,7 +170,7 @@ def _check_linked(
         members = refs(tuple(linked))
         is_lost = members not in done and members & here and not members & taken
         if is_lost and len(members) > 1:
-            names = ", ".join(sorted(v.op.name for v in linked))
+            names = ", ".join(sorted(name_of(v) for v in linked))
             raise ValueError(
                 f"Cannot register layers automatically: linked group ({names}) was not matched as "
                 "one layer. Link exactly the parameters of one layer, or register it by hand."
@@ -189,7 +190,7 @@ def _explain_linked_alone(
         reasons[variable.ref()] = reason
         approx = alone[key]
         if approx is not None:
-            where = f"register {variable.op.name!r} automatically, as generic, because it {reason}"
+            where = f"register {name_of(variable)!r} automatically, as generic, because it {reason}"
             check_approximation("generic", approx, where)
 
 
@@ -199,7 +200,7 @@ def _generic(
     if variables and batch.size is None:
         first = next(iter(variables))
         raise AmbiguousRegistrationError(
-            f"Cannot register layers automatically: {first.op.name} is to be registered as "
+            f"Cannot register layers automatically: {name_of(first)} is to be registered as "
             f"generic, because it {reasons[first.ref()]}; and the number of examples is unknown, "
             "because the losses have different numbers of rows. Pass batch_size."
         )

@@ -11,8 +11,12 @@ import tensorflow as tf
 from kfac._types import Operation, Scalar, Tensor, Variable
 from kfac.linalg.tensor_ops import static_size
 from kfac.registration.subgraph import SubGraph, Use
+from kfac.variables import handles_of, is_captured
 
 v1 = tf.compat.v1
+
+_ENDS = frozenset({"Cast", "IteratorGetNext", "OptionalGetValue"})
+"""Types of ops that make integers, such as ids, where the subgraph ends: what they give is data."""
 
 _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 
@@ -45,7 +49,9 @@ class Tower:
         members = [op for op in operations if self.subgraph.is_member(op)]
         self._order = {op: place for place, op in enumerate(members)}
         trainable = loss_inputs[0].graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
-        self._parameters = frozenset(variable.op for variable in (*everything, *trainable))
+        self._parameters = frozenset(
+            handle.op for variable in (*everything, *trainable) for handle in handles_of(variable)
+        )
         self._of_variables = _of_variables(members, self._is_data)
 
     def uses(self, variable: Variable) -> list[Use]:
@@ -101,6 +107,8 @@ class Tower:
         """
         if source.type in _VARIABLES:
             return self._holds_batch(source)
+        if is_captured(source):
+            return False
         if source.type != "Const":
             return True
         constant = source.outputs[0]
@@ -125,20 +133,22 @@ class Tower:
 
 
 def _of_variables(
-    operations: Iterable[Operation], is_data: Callable[[Operation], bool]
+    operations: Sequence[Operation], is_data: Callable[[Operation], bool]
 ) -> frozenset[Operation]:
     """Returns the ops that depend on variables but not on data.
 
     Args:
-      operations: Ops in the order of the graph.
+      operations: Ops in the order of the graph: all that the losses depend on.
       is_data: Function that returns True for ops without inputs that are data.
     """
     with_data: set[Operation] = set()
     with_variables: set[Operation] = set()
+    members = set(operations)
     for op in operations:
         inputs = {tensor.op for tensor in op.inputs}
-        if inputs & with_data or (not inputs and is_data(op)):
+        is_cut = op.type in _ENDS and not inputs <= members
+        if inputs & with_data or is_cut or (not inputs and is_data(op)):
             with_data.add(op)
-        elif inputs & with_variables or op.type in _VARIABLES:
+        elif inputs & with_variables or op.type in _VARIABLES or is_captured(op):
             with_variables.add(op)
     return frozenset(with_variables)

@@ -8,21 +8,26 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+import functools
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import Tensor
-from kfac.linalg.inversion import INVERSIONS, inverse_from_root
+from kfac._types import DType, Tensor
+from kfac.linalg.inversion import INVERSIONS, LARGEST_BLOCK, inverse_from_root
 from kfac.linalg.retries import KEPT, NO_RARE_PATH, RootFunction, retry
+from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.tensor_ops import (
     add_to_diagonal,
     all_finite,
     choose,
     identity_like,
+    static_size,
     symmetrize,
 )
+
+Attempt: TypeAlias = RootFunction
+"""Function of M + d·I and of the identity; not finite where it fails."""
 
 
 class DampedMatrix(NamedTuple):
@@ -152,32 +157,63 @@ def _from_root(
     function: RootFunction,
 ) -> DampedMatrix:
     """Returns a function of the Cholesky factor L and the identity, with the failure policy."""
+    return _with_retries(matrix, damping, previous, _attempt_by_root(function), function)
+
+
+@functools.cache
+def _attempt_by_root(function: RootFunction) -> Attempt:
+    """Returns the function of L as one of LLᵀ."""
 
     def attempt(damped: Tensor, identity: Tensor) -> Tensor:
         return function(tf.linalg.cholesky(damped), identity)
 
-    return _with_retries(matrix, damping, previous, attempt, function)
+    return attempt
 
 
 def _with_retries(
     matrix: Tensor,
     damping: Tensor,
     previous: Tensor,
-    attempt: Callable[[Tensor, Tensor], Tensor],
+    attempt: Attempt,
     function: RootFunction,
 ) -> DampedMatrix:
     """Returns a function of a damped matrix, with the failure policy; see `damped_inverse`.
 
-    TensorFlow's Cholesky decomposition reports failure by NaN on a CPU, and eigendecompositions
-    of NaN abort the step, so inputs and results are checked here.
+    All matrices of a size that an attempt depends on share its operations.
 
     Args:
       matrix: M [n, n], symmetric but for rounding. Most functions read its lower triangle only.
       damping: d, shape [].
       previous: [n, n], returned if everything else fails.
-      attempt: The function of M + d·I and the identity; not finite where it fails.
+      attempt: The function of M + d·I, defined in a module because it is the key of a cache.
       function: The same function, computed from the Cholesky factor of M + d·I and the identity. It
-        is tried several times in float64 afterwards.
+        is tried several times in float64 afterwards. Defined in a module, too.
+    """
+    size = static_size(matrix, 0)
+    shared = _shared(attempt, function, size if (size or 0) > LARGEST_BLOCK else None, matrix.dtype)
+    found, rare_paths = shared(matrix, damping, previous)
+    found.set_shape(previous.shape)
+    return DampedMatrix(found, rare_paths)
+
+
+@functools.cache
+def _shared(
+    attempt: Attempt, function: RootFunction, size: int | None, dtype: DType
+) -> SharedFunction:
+    """Returns `_first_success` for matrices [size, size]; None stands for all small sizes."""
+    square = tf.TensorSpec([size, size], dtype)
+    specs = square, tf.TensorSpec([], dtype), square
+    compute = functools.partial(_first_success, attempt, function)
+    return SharedFunction(compute, specs, name="damped_function")
+
+
+def _first_success(
+    attempt: Attempt, function: RootFunction, matrix: Tensor, damping: Tensor, previous: Tensor
+) -> DampedMatrix:
+    """Returns what `_with_retries` does.
+
+    TensorFlow's Cholesky decomposition reports failure by NaN on a CPU, and eigendecompositions
+    of NaN abort the step, so inputs and results are checked here.
     """
     usable = tf.logical_and(all_finite(matrix), _is_damping(damping))
     # Some kernels raise on NaN, so an unusable input is replaced before anything is decomposed.
@@ -194,11 +230,9 @@ def _with_retries(
 def _unless(is_found: Tensor, tensor: Tensor) -> Tensor:
     """Returns a Tensor that is dead if a result was found already.
 
-    Operations on dead Tensors do not run, so an unnecessary decomposition costs nothing. A
-    conditional branch would do the same, but one per factor makes building the graph many times
-    slower.
+    Operations on dead Tensors do not run, so an unnecessary decomposition costs nothing.
     """
-    return tf.raw_ops.Switch(data=tensor, pred=is_found, name="unless_found").output_false
+    return tf.raw_ops.Switch(data=tensor, pred=is_found).output_false
 
 
 def _first(is_found: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:

@@ -15,14 +15,18 @@ from kfac._types import Tensor
 class SharedFunction:
     """A function of Tensors whose operations are in no graph that calls it."""
 
-    def __init__(self, compute: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> None:
+    def __init__(
+        self, compute: Callable[..., Any], specs: Sequence[tf.TensorSpec], name: str | None = None
+    ) -> None:
         """Traces the function.
 
         Args:
           compute: A function that takes a Tensor for each spec, and returns a Tensor or a tuple of
             Tensors.
           specs: Shapes and dtypes of its arguments.
+          name: Name of the operations that call it.
         """
+        self._name = name
         # Tracing in its own graph keeps devices and control dependencies of the caller out.
         with tf.Graph().as_default():
             traced = tf.function(
@@ -34,7 +38,9 @@ class SharedFunction:
         """Returns all results, with their static shapes."""
         results = self._function.outputs
         dtypes = [result.dtype for result in results]
-        found = tf.raw_ops.PartitionedCall(args=inputs, Tout=dtypes, f=self._function)
+        found = tf.raw_ops.PartitionedCall(
+            args=inputs, Tout=dtypes, f=self._function, name=self._name
+        )
         for tensor, result in zip(found, results, strict=True):
             tensor.set_shape(result.shape)
         return list(found)

@@ -10,6 +10,7 @@ from kfac.fisher_blocks.base import as_tuple
 from kfac.registration.layer_table import LayerTable
 from kfac.registration.loss_table import LossTable
 from kfac.registration.subgraph import SubGraph
+from kfac.variables import name_of
 
 
 def check_towers(layers: LayerTable, losses: LossTable) -> None:
@@ -55,14 +56,14 @@ def check_variables(layers: LayerTable, variables: Sequence[Variable]) -> None:
     """
     registered = {v.ref(): v for v in layers.variables}
     wanted = {v.ref(): v for v in variables}
-    missing = [v.op.name for ref, v in wanted.items() if ref not in registered]
+    missing = [name_of(v) for ref, v in wanted.items() if ref not in registered]
     if missing:
         raise ValueError(
             f"K-FAC cannot train {', '.join(missing)}: no layer registered in {layers.scope.name} "
             "has them. Register their layers with register_fully_connected or register_conv2d, or "
             "keep them out of var_list."
         )
-    extra = [v.op.name for ref, v in registered.items() if ref not in wanted]
+    extra = [name_of(v) for ref, v in registered.items() if ref not in wanted]
     if extra:
         raise ValueError(
             "K-FAC was asked to train fewer variables than are registered in "
@@ -86,7 +87,7 @@ def check_uses(layers: LayerTable, subgraph: SubGraph) -> None:
             found, expected = subgraph.variable_uses(param), layers.registered_uses(key)
             if found > expected:
                 raise ValueError(
-                    f"Cannot compute curvature of {param.op.name}: the losses depend on "
+                    f"Cannot compute curvature of {name_of(param)}: the losses depend on "
                     f"{found} uses of it, and {expected:g} are registered in {layers.scope.name}. "
                     "Register all uses, with the register_..._multi method of its layer, or "
                     "the parameter with register_generic."

@@ -30,7 +30,8 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SUA_NAME,
 )
 from kfac.registration.layer_table import LayerTable, as_key
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
+from kfac.variables import name_of
 
 _PADDINGS = ("SAME", "VALID")
 _DATA_FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
@@ -203,7 +204,7 @@ def register_depthwise_conv2d(
     chosen = table.resolve_approximation("depthwise_conv2d", approx, params)
     if isinstance(params, tuple):
         raise ValueError(
-            f"Cannot register depthwise convolution {params[0].op.name!r} with "
+            f"Cannot register depthwise convolution {name_of(params[0])!r} with "
             f"{len(params)} parameters. Pass its filter alone; register a bias by itself, "
             "with register_generic."
         )
@@ -301,7 +302,7 @@ def register_conv2d_multi(
     Raises:
       ValueError: As in `register_conv2d`; or the number of uses is unknown, or differs.
     """
-    params, name = as_key(params), as_tuple(params)[0].op.name
+    params, name = as_key(params), name_of(as_tuple(params)[0])
     table.resolve_approximation("conv2d_multi", approx, params)
     geometry = _geometry(params, 2, padding, data_format, strides, dilations)
     uses = count_uses(inputs, count_uses(outputs, num_uses, 3, name), 3, name)
@@ -323,7 +324,7 @@ def _geometry(
 ) -> ConvGeometry:
     """Checks a convolution's arguments; strides and dilations have entries for all axes."""
     weight = as_tuple(params)[0]
-    layer = weight.op.name
+    layer = name_of(weight)
     if rank not in _DATA_FORMATS or weight.shape.rank != rank + 2:
         raise ValueError(
             f"Cannot register convolution {layer}: its filter has shape {weight.shape}. Accepted "
@@ -367,7 +368,7 @@ def _patch_mask(params: Parameters, mask: Any) -> PatchMask | None:
     numbers, expected = np.asarray(mask, dtype=float), tuple(weight.shape.as_list()[:3])
     if numbers.shape != expected:
         raise ValueError(
-            f"Cannot register convolution {weight.op.name}: patch_mask has shape "
+            f"Cannot register convolution {name_of(weight)}: patch_mask has shape "
             f"{numbers.shape}. Accepted are numbers of shape {expected}, as the filter's."
         )
     return tuple(numbers.ravel().tolist())
@@ -376,7 +377,7 @@ def _patch_mask(params: Parameters, mask: Any) -> PatchMask | None:
 def _check_uncorrelated(params: Parameters, form: ConvForm) -> None:
     if form.uncorrelated and (form.patch_mask or any(form.sampling)):
         raise ValueError(
-            f"Cannot register convolution {as_tuple(params)[0].op.name}: approx='kron_sua' makes "
+            f"Cannot register convolution {name_of(as_tuple(params)[0])}: approx='kron_sua' makes "
             "no patches. Leave out patch_mask, sub_sample_inputs and sub_sample_patches, or use "
             "approx='kron'."
         )

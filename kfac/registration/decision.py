@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kfac._types import Parameters
 from kfac.fisher_blocks.base import as_tuple
+from kfac.variables import name_of
 
 
 class Decision(NamedTuple):
@@ -31,7 +32,7 @@ def decision_lines(decisions: Sequence[Decision]) -> list[str]:
     Args:
       decisions: Decisions of the scanner.
     """
-    return [f"{', '.join(v.op.name for v in as_tuple(d.params))}: {d.text}" for d in decisions]
+    return [f"{', '.join(name_of(v) for v in as_tuple(d.params))}: {d.text}" for d in decisions]
 
 
 def warning_text(decisions: Sequence[Decision]) -> str | None:

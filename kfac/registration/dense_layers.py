@@ -40,7 +40,8 @@ from kfac.registration.approximations import (
     APPROX_KRONECKER_SERIES_2_NAME,
 )
 from kfac.registration.layer_table import LayerTable, as_key
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
+from kfac.variables import name_of
 
 _SERIES = {APPROX_KRONECKER_SERIES_1_NAME: 1, APPROX_KRONECKER_SERIES_2_NAME: 2}
 
@@ -117,7 +118,7 @@ def register_fully_connected_multi(
     Raises:
       ValueError: See the module; or the number of uses is unknown, or differs.
     """
-    params, name = as_key(params), as_tuple(params)[0].op.name
+    params, name = as_key(params), name_of(as_tuple(params)[0])
     chosen = table.resolve_approximation("fully_connected_multi", approx, params)
     uses: Scalar = num_uses
     if unordered:
@@ -164,7 +165,7 @@ def register_generic(
     chosen = table.resolve_approximation("generic", approx, params)
     if chosen == APPROX_DIAGONAL_NAME and isinstance(params, tuple):
         raise ValueError(
-            f"Cannot register layer {params[0].op.name!r}: {len(params)} parameters together "
+            f"Cannot register layer {name_of(params[0])!r}: {len(params)} parameters together "
             "with approx='diagonal'. Register each by itself, or all with approx='full'."
         )
     block = (NaiveFullFB if chosen == APPROX_FULL_NAME else NaiveDiagonalFB)(table, params)
@@ -180,7 +181,7 @@ def _resolve_dense(
     if approx is None and chosen == APPROX_KRONECKER_NAME:
         return APPROX_KRONECKER_IN_DIAG_NAME
     raise ValueError(
-        f"Cannot register layer {as_tuple(params)[0].op.name!r}: approx={chosen!r} and "
+        f"Cannot register layer {name_of(as_tuple(params)[0])!r}: approx={chosen!r} and "
         "dense_inputs=False. Ids need a diagonal input factor: approx='kron_in_diag', "
         "'kron_both_diag' or None."
     )

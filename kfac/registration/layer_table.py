@@ -18,8 +18,8 @@ from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.registration.approximations import DefaultApproximations, check_approximation
 from kfac.registration.loss_table import NONE_YET
-from kfac.registration.reuse import is_reuse
-from kfac.registration.scope import RegistrationScope
+from kfac.registration.scope import RegistrationScope, is_reuse
+from kfac.variables import name_of
 
 v1 = tf.compat.v1
 
@@ -123,7 +123,7 @@ class LayerTable:
         if approx is None:
             of_group = {frozenset(p.ref() for p in group): a for group, a in self._linked.items()}
             approx = of_group.get(frozenset(refs)) or self.defaults.of(kind)
-        return check_approximation(kind, approx, f"register layer {as_tuple(params)[0].op.name!r}")
+        return check_approximation(kind, approx, f"register layer {name_of(as_tuple(params)[0])!r}")
 
     # Registration.
 
@@ -197,7 +197,7 @@ class LayerTable:
                 "need reuse=True, or a variable scope that reuses."
             )
         taken = {p.ref() for p in self.variables}
-        shared = [p.op.name for p in as_tuple(block.params) if p.ref() in taken]
+        shared = [name_of(p) for p in as_tuple(block.params) if p.ref() in taken]
         if shared:
             raise ValueError(
                 f"Cannot register layer {block.name!r} with parameters "
@@ -220,10 +220,19 @@ class LayerTable:
         Raises:
           TypeError: The arguments are not hashable.
         """
-        key = (cls, args)
+        # In the graph of a function Tensors are no keys; their references are.
+        in_function = self.scope.graph.building_function
+        key = (cls, _with_references(args) if in_function else args)
         if key not in self._factors:
             self._factors[key] = cls(*args, name=name, config=self.config)
         return self._factors[key]
+
+
+def _with_references(args: Any) -> Any:
+    """Returns arguments with a reference in place of each Tensor."""
+    if isinstance(args, tuple):
+        return tuple(_with_references(arg) for arg in args)
+    return args.ref() if tf.is_tensor(args) else args
 
 
 def as_key(params: Parameters) -> Parameters:
@@ -233,7 +242,7 @@ def as_key(params: Parameters) -> Parameters:
 
 def parameter_names(params: Parameters) -> str:
     """Returns the names of parameters, for messages."""
-    return "(" + ", ".join(param.op.name for param in as_tuple(params)) + ")"
+    return "(" + ", ".join(name_of(param) for param in as_tuple(params)) + ")"
 
 
 def _tensors(layer: str, inputs: Any, outputs: Any) -> list[Tensor]:

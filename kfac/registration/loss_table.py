@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from kfac._types import Graph, Operation, Scalar, Tensor
 from kfac.linalg.tensor_ops import as_scalar
-from kfac.loss_functions import LossFunction
-from kfac.registration.reuse import is_reuse
-from kfac.registration.scope import RegistrationScope
+from kfac.loss_functions.base import LossFunction
+from kfac.protocols import SHARED
+from kfac.registration.scope import RegistrationScope, is_reuse
 from kfac.registration.subgraph import SubGraph
 from kfac.sampling import fresh_numbers, stateless_seed
 
@@ -112,6 +112,7 @@ class LossTable:
         self.scope = scope
         self._final_subgraph: SubGraph | None = None
         self._entries: dict[str, LossEntry] = {}
+        self._unnamed: list[str] = []
 
     @property
     def entries(self) -> Mapping[str, LossEntry]:
@@ -159,7 +160,7 @@ class LossTable:
         Args:
           name: Name of the loss, or None.
           coeff: Weight of the loss.
-          reuse: As in `kfac.registration.reuse.is_reuse`.
+          reuse: As in `kfac.registration.scope.is_reuse`.
 
         Raises:
           ValueError: A tower is added without a name or with another coefficient, or the
@@ -167,6 +168,8 @@ class LossTable:
           KeyError: The name is unknown under reuse, or taken without it.
         """
         reusing = is_reuse(reuse, name in self._entries)
+        if name is None and reusing and v1.get_collection(SHARED):
+            name = self._next_unnamed()
         if name is None and reusing:
             raise ValueError(
                 "Cannot add a tower to a loss: reuse is True and the loss has no name, so it is "
@@ -195,7 +198,13 @@ class LossTable:
 
     def _unused_name(self) -> str:
         numbered = (f"loss_{i}" for i in range(len(self._entries) + 1))
-        return next(name for name in numbered if name not in self._entries)
+        name = next(name for name in numbered if name not in self._entries)
+        self._unnamed.append(name)
+        return name
+
+    def _next_unnamed(self) -> str | None:
+        """Returns the unnamed loss that is next in a tower: the first with the fewest towers."""
+        return min(self._unnamed, key=lambda name: len(self._entries[name].towers), default=None)
 
     def add(self, loss: LossFunction, coeff: float, seed: int | None) -> None:
         """Adds a tower under `loss.name`, after `resolve_name` has checked it.

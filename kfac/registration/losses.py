@@ -38,7 +38,7 @@ from kfac.loss_functions import (
     OnehotCategoricalLogitsNegativeLogProbLoss,
 )
 from kfac.registration.loss_table import LossTable
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
 
 
 class _Options(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 from kfac.fisher_blocks.base import FisherBlock
 from kfac.registration.layer_table import LayerTable
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
 
 
 def register_block(

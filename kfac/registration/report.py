@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kfac._types import Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
+from kfac.variables import name_of
 
 _UNITS = ("B", "KB", "MB", "GB")
 
@@ -30,7 +31,7 @@ def curvature_report(blocks: Sequence[FisherBlock], found: Sequence[str] = ()) -
 
 
 def _block_lines(block: FisherBlock) -> list[str]:
-    names = ", ".join(param.op.name for param in as_tuple(block.params))
+    names = ", ".join(name_of(param) for param in as_tuple(block.params))
     towers = f"{block.num_registered_towers} tower(s)"
     head = f"{names}: {type(block).__name__}, {block.describe()}, {towers}"
     return [head, *(f"  {_factor_line(factor)}" for factor in block.made_factors)]

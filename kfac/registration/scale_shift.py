@@ -9,7 +9,7 @@ from kfac._types import Parameters, Tensor
 from kfac.fisher_blocks.scale_shift import ScaleAndShiftDiagonalFB, ScaleAndShiftFullFB
 from kfac.registration.approximations import APPROX_FULL_NAME
 from kfac.registration.layer_table import LayerTable, as_key
-from kfac.registration.reuse import VARIABLE_SCOPE
+from kfac.registration.scope import VARIABLE_SCOPE
 
 
 def register_scale_and_shift(

@@ -1,7 +1,8 @@
 """The graph that a model is registered from, and the state of its registration.
 
 The layer table and the loss table of a layer collection share one scope, and ask it before they
-keep anything.
+keep anything. They also ask here if a registration makes a new layer or loss, or adds a tower to a
+registered one.
 """
 
 from typing import final
@@ -11,6 +12,9 @@ import tensorflow as tf
 from kfac._types import Graph, Tensor
 
 v1 = tf.compat.v1
+
+VARIABLE_SCOPE = "VARIABLE_SCOPE"
+"""Value of `reuse` that takes the flag of the current variable scope."""
 
 
 @final
@@ -76,3 +80,31 @@ class RegistrationScope:
                 f"Cannot register {what}: its tensors are in another graph than {self.name}. "
                 "Make one collection per graph, or use kfac.graph_layer_collection()."
             )
+
+
+def is_reuse(reuse: bool | str | None, exists: bool) -> bool:
+    """Resolves a `reuse` argument.
+
+    Args:
+      reuse: True, False, None, AUTO_REUSE or VARIABLE_SCOPE. AUTO_REUSE adds a tower if there is
+        something to add to; VARIABLE_SCOPE takes the flag of the current variable scope; None means
+        False.
+      exists: True if the layer or loss has been registered before.
+
+    Returns:
+      True to add a tower, False to register something new.
+
+    Raises:
+      ValueError: `reuse` is anything else.
+    """
+    flag = v1.get_variable_scope().reuse if reuse == VARIABLE_SCOPE else reuse
+    if flag is None:
+        return False
+    if flag is v1.AUTO_REUSE:
+        return exists
+    if not isinstance(flag, bool):
+        raise ValueError(
+            f"Cannot register for K-FAC: reuse={reuse!r}. Accepted are True, False, "
+            "tf.compat.v1.AUTO_REUSE and kfac.layer_collection.VARIABLE_SCOPE."
+        )
+    return flag

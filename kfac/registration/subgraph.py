@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import Operation, Tensor, Variable
+from kfac.variables import handles_of
 
 _COPIES = frozenset(
     {
@@ -104,15 +105,17 @@ class SubGraph:
 
     def copies(self, variable: Variable) -> list[Tensor]:
         """Returns all tensors that have a variable's numbers, in their order."""
-        handle = variable.op.outputs[0]
-        return [handle, *(_copy(use) for use in self._walk(variable) if _is_copy(use))]
+        return [
+            *handles_of(variable),
+            *(_copy(use) for use in self._walk(variable) if _is_copy(use)),
+        ]
 
     def variable_uses(self, variable: Variable) -> int:
         """Returns the number of op inputs that a variable enters, looking through copies of it."""
         return len(self.uses(variable))
 
     def _walk(self, variable: Variable) -> Iterator[Use]:
-        waiting = [(variable.op.outputs[0], False)]
+        waiting = [(handle, False) for handle in handles_of(variable)]
         while waiting:
             tensor, in_loop = waiting.pop()
             for use in self.consumers(tensor):

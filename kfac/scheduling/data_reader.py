@@ -137,7 +137,7 @@ class IndexedBatchReader:
 
         Args:
           dataset: Tensors [num_examples, ...].
-          num_examples: How many examples there are.
+          num_examples: Number of examples.
 
         Raises:
           ValueError: A Tensor is known to have another number of rows.
@@ -169,7 +169,7 @@ class CachedIndexedReader(_CachingReader):
 
         Args:
           dataset: Tensors [num_examples, ...].
-          num_examples: How many examples there are.
+          num_examples: Number of examples.
 
         Raises:
           ValueError: A Tensor is known to have another number of rows.
@@ -238,8 +238,8 @@ class _Cache:
         """Returns what an earlier run stored, cut to its size, and an op that stores anew.
 
         Args:
-          values: Of the shapes of the variables.
-          size: How many of their rows count.
+          values: Tensors of the shapes of the variables.
+          size: Number of their rows that count.
         """
         old_size = read(self._size)
         previous = [read(variable)[:old_size] for variable in self._variables]

@@ -29,9 +29,9 @@ class OpQueue:
         """Takes the ops.
 
         Args:
-          ops: What to hand out, at least one.
-          seed: Of the order; None draws one that differs from program to program, so that several
-            workers do not all run the same op.
+          ops: Ops to hand out, at least one.
+          seed: Seed of the order; None draws one that differs from program to program, so that
+            several workers do not all run the same op.
 
         Raises:
           ValueError: There are no ops.

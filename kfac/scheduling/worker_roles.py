@@ -120,7 +120,7 @@ class WorkerRole:
         """Returns the numbers of the factors whose inverses this worker computes.
 
         Args:
-          costs: Of each factor's inverses, in any unit, the same on every worker.
+          costs: Costs of each factor's inverses, in any unit, the same on every worker.
         """
         if not self.computes_inverses:
             return []

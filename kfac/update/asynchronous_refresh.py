@@ -67,7 +67,7 @@ class AsynchronousRefresh(RefreshPolicy):
           step: The step.
           estimator: The curvature.
           name: Name for messages.
-          threads: How many threads update it.
+          threads: Number of threads that update it.
         """
         self._step = step
         self._estimator = estimator

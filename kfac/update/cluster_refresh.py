@@ -170,8 +170,10 @@ class ClusterRefresh(RefreshPolicy):
         owned = self._owned(worker)
         if not owned:
             return tf.group(*work)
-        # In lock-step averages that all share only change when all workers wait.
-        with v1.control_dependencies([] if worker.strategy == "shared" else work):
+        # In lock-step, shared averages change only while all workers wait. But a run without a
+        # batch, which finds the end of the input, must not compute inverses, either.
+        losses = self._estimator.layers.loss_colocation_ops.values()
+        with v1.control_dependencies([*losses] if worker.strategy == "shared" else work):
             if paced:
                 is_time = tf.reduce_any(self._invert_steps(owned) <= self._step.read_counter())
                 return tf.group(*work, self._inverses_if(is_time, owned))

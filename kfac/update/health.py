@@ -14,7 +14,6 @@ import tensorflow as tf
 from kfac._types import Scalar, Tensor
 from kfac.curvature.timing import PhaseTimes
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
-from kfac.fisher_blocks.two_factor import TwoFactorBlock
 from kfac.fisher_factors.base import FisherFactor
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE
@@ -36,7 +35,7 @@ def summarize(
       scalars: More values to show, by name.
       blocks: All blocks.
       factors: All factors, those of the blocks among them, with their variables.
-      times: How long the phases took.
+      times: Durations of the phases.
     """
     traces = _read_traces(factors)
     refused = [read(factor.cov_variables[-1]) for factor in factors]
@@ -118,18 +117,9 @@ def _mean_eigenvalue(blocks: Sequence[FisherBlock], factor_traces: Mapping[str, 
       blocks: The blocks.
       factor_traces: Traces of their factors by name.
     """
-    traces = [tf.cast(_trace(block, factor_traces), tf.float64) for block in blocks]
+    traces = [tf.cast(block.trace(factor_traces), tf.float64) for block in blocks]
     sizes = [param.shape.num_elements() for block in blocks for param in as_tuple(block.params)]
     return tf.add_n(traces) / tf.constant(float(sum(sizes)), tf.float64)
-
-
-def _trace(block: FisherBlock, traces: Mapping[str, Tensor]) -> Tensor:
-    """Returns the trace of a block; that of c·A⊗G is c·tr A·tr G."""
-    if not isinstance(block, TwoFactorBlock):
-        return tf.add_n([traces[factor.name] for factor in block.factors])
-    pair = block.input_factor, block.output_factor
-    a, g = (tf.cast(traces[factor.name], tf.float64) for factor in pair)
-    return tensor_ops.as_scalar(block.replications(), tf.float64) * a * g
 
 
 def _trace_of_factor(factor: FisherFactor) -> Tensor:

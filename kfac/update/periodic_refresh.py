@@ -42,7 +42,7 @@ class RefreshPeriods(RefreshSettings):
         Variable [], or a function that returns one of these.
       cov_update_every: Steps between two updates of the averages, ≥ 1.
       num_burnin_steps: Number of runs at the beginning that only update the averages.
-      spread_inverses: Whether each step computes some of the inverses, and not one step all.
+      spread_inverses: True if each step computes some of the inverses, and not one step all.
     """
 
     from_identity = False
@@ -74,7 +74,7 @@ class RefreshPeriods(RefreshSettings):
         return PeriodicRefresh(step, estimator, self)
 
     def separates(self, damping_interval: int) -> bool:
-        """Returns whether inverses may miss a change of a damping that adapts so often.
+        """Returns True if inverses may miss a change of a damping that adapts so often.
 
         Args:
           damping_interval: Steps from one adaptation to the next.
@@ -87,8 +87,8 @@ class _Due(NamedTuple):
     """Parts of a run; each a bool [], or a Python True where it never differs.
 
     Attributes:
-      step: Whether to make a step, or else to burn in.
-      averages: Whether to update the averages.
+      step: True to make a step, False to burn in.
+      averages: True to update the averages.
     """
 
     step: Tensor | bool
@@ -101,7 +101,7 @@ class _Updates(NamedTuple):
     Attributes:
       averages: Updates the averages.
       inverses: Updates the inverses, after the averages. Need not wait for these otherwise.
-      makes_step: Whether the run makes a step; see `StepConditions`.
+      makes_step: True if the run makes a step; see `StepConditions`.
     """
 
     averages: Operation
@@ -119,7 +119,7 @@ class PeriodicRefresh(RefreshPolicy):
         Args:
           step: The step.
           estimator: The curvature.
-          periods: When to update it.
+          periods: Periods of its updates.
         """
         self._step = step
         self._estimator = estimator

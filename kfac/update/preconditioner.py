@@ -9,10 +9,9 @@ from typing import Any
 
 from kfac._types import GradsAndVars, Variable
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
-from kfac.fisher_blocks.two_factor import KroneckerBlock
-from kfac.fisher_factors.matrix import DiagonalFactor
-from kfac.layer_collection import LayerCollection
 from kfac.linalg.vectors import Vector, as_vector
+from kfac.registration.registered_model import RegisteredModel
+from kfac.variables import name_of
 
 
 def in_order(products: GradsAndVars, variables: Sequence[Variable]) -> list[Vector]:
@@ -26,7 +25,7 @@ def in_order(products: GradsAndVars, variables: Sequence[Variable]) -> list[Vect
       ValueError: A variable is missing.
     """
     by_variable = {variable.ref(): product for product, variable in products if product is not None}
-    missing = [variable.op.name for variable in variables if variable.ref() not in by_variable]
+    missing = [name_of(variable) for variable in variables if variable.ref() not in by_variable]
     if missing:
         raise ValueError(
             f"multiply_preconditioner returned no product for {', '.join(missing)}. It must return "
@@ -47,14 +46,14 @@ def as_vectors(
     keep = {
         param.ref()
         for block in blocks
-        if isinstance(block, KroneckerBlock) and isinstance(block.input_factor, DiagonalFactor)
+        if block.multiplies_slices
         for param in as_tuple(block.params)
     }
     return [as_vector(gradient, v, v.ref() in keep) for gradient, v in pairs]
 
 
 def check_gradients(
-    layers: LayerCollection, grads_and_vars: GradsAndVars
+    layers: RegisteredModel, grads_and_vars: GradsAndVars
 ) -> list[tuple[Any, Variable]]:
     """Checks that gradients and registered variables match.
 
@@ -72,7 +71,7 @@ def check_gradients(
     pairs = [(gradient, v) for gradient, v in grads_and_vars if gradient is not None]
     present = {variable.ref() for _, variable in pairs}
     registered = {variable.ref() for variable in layers.registered_variables}
-    uncovered = [v.op.name for _, v in pairs if v.ref() not in registered]
+    uncovered = [name_of(v) for _, v in pairs if v.ref() not in registered]
     if uncovered:
         raise ValueError(
             f"K-FAC cannot train {', '.join(uncovered)}: no layer registered in "
@@ -81,7 +80,7 @@ def check_gradients(
             "(weight, bias)), or train them with another optimizer and leave them out of "
             "var_list."
         )
-    unreached = [v.op.name for v in layers.registered_variables if v.ref() not in present]
+    unreached = [name_of(v) for v in layers.registered_variables if v.ref() not in present]
     if unreached:
         raise ValueError(
             f"K-FAC has no gradient for {', '.join(unreached)}, which are registered in "

@@ -24,6 +24,7 @@ from kfac.curvature.estimation_modes import FISHER
 from kfac.curvature_matrix_vector_products import CurvatureMatrixVectorProductComputer
 from kfac.linalg.vectors import Joined, Vector, inner_product, inner_products, squared_norm
 from kfac.registration.loss_table import RegisteredLosses
+from kfac.workers import summed
 
 v1 = tf.compat.v1
 
@@ -111,7 +112,7 @@ class ExactCurvature:
           losses: The registered losses.
           mat_type: "Fisher" for the Fisher matrix; with anything else it is the GGN.
           batch_size: N, examples over all towers; None means the rows of the first loss's inputs.
-          colocate_gradients_with_ops: Whether derivatives are computed where the forward pass was.
+          colocate_gradients_with_ops: True to compute derivatives where the forward pass was.
         """
         self._losses = losses
         self._mat_type = mat_type
@@ -140,9 +141,11 @@ class ExactCurvature:
         """
         pair = (direction, previous)
         first, second = (self._multiply(variables, vector.parts) for vector in pair)
-        batch_size = tf.cast(self._examples(), dtype)
+        products, batch_size = summed(
+            [self._products_of_images(first, second, dtype), tf.cast(self._examples(), dtype)]
+        )
         return QuadraticModel(
-            curvature=self._products_of_images(first, second, dtype) / batch_size,
+            curvature=products / batch_size,
             squares=_inner_products([direction.whole], [previous.whole], dtype),
             slopes=tf.stack(inner_products(pair, gradients, dtype)),
         )

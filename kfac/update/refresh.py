@@ -32,7 +32,7 @@ class RefreshPolicy(abc.ABC):
         """Returns an op that makes one step, and the updates that belong to it.
 
         A policy tells the step, by `StepConditions`, which updates end before it is computed, which
-        end before the weights change, and whether the run makes a step at all.
+        end before the weights change, and if the run makes a step at all.
 
         Args:
           pairs: (gradient, variable) for every registered variable.

@@ -25,6 +25,7 @@ from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, r
 from kfac.update import health
 from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.preconditioner import as_vectors
+from kfac.variables import CapturedVariable, components_of
 
 v1 = tf.compat.v1
 
@@ -36,7 +37,7 @@ class StepConditions(NamedTuple):
       makes_step: bool [], or a Python bool. When it is false the run changes and counts nothing.
       before: Operations that end before the step is computed.
       beside: Operations that end before the weights change. The step may be computed beside them.
-      summaries_wait: Whether summaries are computed after `before` and other control dependencies.
+      summaries_wait: True if summaries come after `before` and other control dependencies.
     """
 
     makes_step: Tensor | bool = True
@@ -82,8 +83,8 @@ class _Update(NamedTuple):
     Attributes:
       changes: Amounts that are subtracted from the variables.
       state: New values of velocities and of the momentum rule's variables.
-      makes_step: bool [], whether this run makes a step; see `StepConditions`.
-      is_finite: bool [], whether the update is finite.
+      makes_step: bool [], true if this run makes a step; see `StepConditions`.
+      is_finite: bool [], true if the update is finite.
       before: The variables and their values, if it may be taken back.
       prediction: Predicted change of the loss, by which the damping rule judges it.
       keep_change: Returns the assignment that keeps Δq, or nothing.
@@ -162,7 +163,7 @@ class KfacStep:
 
     @property
     def reads_averages(self) -> bool:
-        """Returns whether a step depends on averages directly, not only on stored inverses."""
+        """Returns True if a step depends on averages directly, not only on stored inverses."""
         if self._rules.damping_reads_averages:
             return True
         return not all(factor.keeps_inverses for factor in self._estimator.factors)
@@ -211,7 +212,7 @@ class KfacStep:
 
         Args:
           pairs: (gradient, variable) for every registered variable.
-          conditions: Operations that the step waits for, and whether it is made.
+          conditions: Operations that the step waits for, and if it is made.
           global_step: Incremented by one after the step.
           name: Name of the returned op.
 
@@ -277,10 +278,7 @@ class KfacStep:
         step = self._rules.momentum.step(inputs)
         changes = vectors.scale(step.rate, step.raw)
         checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
-        is_finite = tensor_ops.all_true(
-            [tensor_ops.all_finite(vectors.entries(change)) for change in checked]
-            + [tensor_ops.all_finite(value) for value in _other_values(step)]
-        )
+        is_finite = tensor_ops.all_finite_in([*map(vectors.entries, checked), *_other_values(step)])
         with v1.device(is_finite.device):
             is_made = tf.logical_and(is_finite, makes_step)
         new_velocities = [
@@ -313,7 +311,17 @@ class KfacStep:
         name: str | None,
     ) -> Operation:
         """Changes the weights, then judges the change and notes it."""
-        descent = _DescentThen(self._name, functools.partial(self._finish, update))
+        follow = functools.partial(self._finish, update)
+        if any(isinstance(variable, CapturedVariable) for variable in variables):
+            # TensorFlow's optimizers refuse mirrored variables where all of them are to change.
+            pairs = zip(update.changes, variables, strict=True)
+            changed = [
+                _subtract(component, change)
+                for change, variable in pairs
+                for component in components_of(variable)
+            ]
+            return group(*follow(changed), name=name)
+        descent = _DescentThen(self._name, follow)
         changes = list(zip(update.changes, variables, strict=True))
         return descent.apply_gradients(changes, global_step=global_step, name=name)
 
@@ -356,6 +364,8 @@ class KfacStep:
         return counts
 
     def _summarize(self, waits: bool) -> None:
+        if v1.get_default_graph().building_function:
+            return  # Nobody can fetch a summary op of a function.
         with v1.control_dependencies([] if waits else None):
             counters = {name: read(variable) for name, variable in self._counters.items()}
             del counters["counter"]
@@ -367,6 +377,17 @@ class KfacStep:
             }
             estimator = self._estimator
             health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
+
+
+def _subtract(variable: Variable, change: Vector) -> Operation:
+    """Returns an op that subtracts a change from a resource variable."""
+    with v1.device(variable.device):
+        if isinstance(change, tf.IndexedSlices):
+            return tf.raw_ops.ResourceScatterSub(
+                resource=variable.handle, indices=change.indices, updates=change.values
+            )
+        one = tf.constant(1, change.dtype)
+        return tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=one, delta=change)
 
 
 @typing.final

@@ -67,13 +67,13 @@ def prefetch_to_towers(dataset: tf.data.Dataset) -> tf.data.Dataset:
             f"prefetch_to_towers takes a dataset of features or of (features, labels), got one "
             f"whose batches have {len(spec)} parts. Put several features into a dict."
         )
-    parts = dataset.map(lambda *batch: tuple(_flat(batch if labelled else batch[0])))
+    parts = dataset.map(lambda *batch: tuple(flat_tensors(batch if labelled else batch[0])))
     if any(part.dtype in (tf.variant, tf.resource) for part in parts.element_spec):
         raise TypeError(
             f"prefetch_to_towers cannot send batches of {spec} ahead. They may hold dense, sparse "
             f"and ragged tensors of numbers, booleans and text; use it outside of window()."
         )
-    nothing = tuple(_nothing_like(part) for part in parts.element_spec)
+    nothing = tuple(nothing_like(part) for part in parts.element_spec)
     # The last batch is paired with itself. No step takes the second copy.
     batches = parts.map(lambda *batch: (True, batch))
     batches = batches.concatenate(tf.data.Dataset.from_tensors((False, nothing)))
@@ -112,11 +112,12 @@ def batch_and_ahead(features: Nest, labels: Nest) -> tuple[Batch, Ahead | None]:
     return Batch(features[BATCH], labels[BATCH]), Ahead(ahead, ~features[IS_LAST])
 
 
-def _flat(nest: Nest) -> list[Tensor]:
+def flat_tensors(nest: Nest) -> list[Tensor]:
+    """Returns the tensors of a nest, also those of sparse and ragged ones."""
     return list(tf.nest.flatten(nest, expand_composites=True))
 
 
-def _nothing_like(spec: tf.TensorSpec) -> Tensor:
+def nothing_like(spec: tf.TensorSpec) -> Tensor:
     """Returns a placeholder value for a tensor: zeros, with 0 for each unknown dimension."""
     shape = [] if spec.shape.rank is None else [size or 0 for size in spec.shape]
     return tf.zeros(shape, spec.dtype)

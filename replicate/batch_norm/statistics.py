@@ -25,6 +25,7 @@ from replicate.batch.split import Shard
 from replicate.batch_norm.folds import FoldSearch
 from replicate.batch_norm.variable_copies import VariableCopies, assign_all, read_all
 from replicate.batch_norm.variables_in_turn import VariablesInTurn
+from replicate.protocols import Workers
 from replicate.tower.scopes import TowerScopes
 
 v1 = tf.compat.v1
@@ -130,13 +131,24 @@ class BatchStatistics:
 
         return own
 
-    def merged(self, skipped: Sequence[Tensor] = (), task: str = "") -> Operation | None:
+    def merged(
+        self,
+        skipped: Sequence[Tensor] = (),
+        task: str = "",
+        workers: Workers | None = None,
+        after: Sequence[Operation] = (),
+    ) -> Operation | None:
         """Returns the operation that runs all folds and merges the copies; None without folds.
+
+        With several workers, a statistic becomes the mean of the workers' values, weighted by their
+        rows; with "first", and for integers, the value of the chief's first tower.
 
         Args:
           skipped: Boolean scalars. If any of them is True, the statistics get back the values that
             they had before the step.
           task: Job and task that store these values; "" if the device scopes name none.
+          workers: Other workers whose folds count; None for this process alone.
+          after: Operations after which workers send their statistics.
         """
         folds = [fold for tower in self._folds for fold in tower]
         if not folds:
@@ -146,13 +158,16 @@ class BatchStatistics:
                 folded = v1.group(*folds)
                 is_skipped = tf.reduce_any(tf.stack(skipped)) if skipped else None
             packs = [self._in_towers(pack) for pack in self._packs()]
-            packs = [pack for pack in packs if len(pack) > 1 or skipped]
-            with v1.control_dependencies([folded]):
-                values = self._read(packs)
+            packs = [pack for pack in packs if len(pack) > 1 or skipped or workers]
+            with v1.control_dependencies([folded, *(after if workers else ())]):
+                read = self._read(packs)
+            values = [self._mean_over_towers(pack, read) for pack in packs]
+            if workers is not None:
+                values = self._over_workers(values, workers)
             assigned = [
                 assignment
-                for pack in packs
-                for assignment in self._merge_pack(pack, values, is_skipped, task)
+                for pack, value in zip(packs, values, strict=True)
+                for assignment in self._assigned(pack, value, is_skipped, task, bool(workers))
             ]
             assignments = assign_all(assigned)
             with v1.device(CPU):
@@ -185,28 +200,40 @@ class BatchStatistics:
         values = read_all(variables)
         return {variable.ref(): value for variable, value in zip(variables, values, strict=True)}
 
-    def _merge_pack(
+    def _mean_over_towers(
+        self, towers: Sequence[tuple[Variable, ...]], read: Mapping[Any, Tensor]
+    ) -> Tensor:
+        """Returns the merged values of a pack: [variables, ...]."""
+        values = [_stacked(variables, read) for variables in self._averaged(towers)]
+        with v1.device(towers[0][0].device):
+            return self._weighted_sum(values) if len(values) > 1 else values[0]
+
+    def _over_workers(self, values: Sequence[Tensor], workers: Workers) -> list[Tensor]:
+        """Returns the values of packs, each merged over workers."""
+        is_mean = [self._update_ops != "first" and value.dtype.is_floating for value in values]
+        means = iter(workers.mean([v for v, mean in zip(values, is_mean, strict=True) if mean]))
+        others = [v for v, mean in zip(values, is_mean, strict=True) if not mean]
+        of_chief = iter(workers.of_chief(others))
+        return [next(means) if mean else next(of_chief) for mean in is_mean]
+
+    def _assigned(
         self,
         towers: Sequence[tuple[Variable, ...]],
-        read: Mapping[Any, Tensor],
+        value: Tensor,
         skipped: Tensor | None,
         task: str,
+        has_workers: bool,
     ) -> list[tuple[Variable, Tensor]]:
-        """Computes the merged values of a pack.
-
-        Returns:
-          (variable, value) pairs to assign.
-        """
-        values = [_stacked(variables, read) for variables in self._averaged(towers)]
+        """Returns (variable, value) pairs to assign to the variables of a pack."""
         merged: list[tuple[Variable, Tensor]] = []
         with v1.device(towers[0][0].device):
-            value = self._weighted_sum(values) if len(values) > 1 else values[0]
             if skipped is not None:
                 device = on_task(task, towers[0][0].device)
                 last = self._maker.packed(device, towers[0], "batch_statistics/last")
                 value = tf.where(skipped, last.read_value(), value)
                 merged.append((last, value))
-        changed = towers if len(values) > 1 or skipped is not None else towers[1:]
+        is_mean = len(self._averaged(towers)) > 1
+        changed = towers if is_mean or skipped is not None or has_workers else towers[1:]
         for variables in changed:
             merged += zip(variables, _parts(variables, value), strict=True)
         return merged

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import ModelFn
-from replicate.model_fn import replicate_model_fn
+from replicate.model_fn import replicate_model_fn, with_loss_reduction
 
 Reduction = tf.compat.v1.losses.Reduction
 
@@ -24,13 +24,16 @@ def on_devices(model_fn: ModelFn, head: Any, devices: Sequence[str] | None) -> M
     Args:
       model_fn: A model_fn whose optimizers are made by `resolved_optimizer`.
       head: Its head, whose `loss_reduction` tells if the towers' losses are summed or averaged.
-      devices: Name of a device for each tower; None for the model_fn as it is.
+      devices: Name of a device for each tower; None for a model_fn that builds no towers, unless
+        its Estimator adds them.
 
     Raises:
       TypeError: devices is one string.
       ValueError: A device does not exist.
     """
+    reduction = Reduction.SUM_OVER_BATCH_SIZE
+    if getattr(head, "loss_reduction", None) in _SUMS:
+        reduction = Reduction.SUM
     if devices is None:
-        return model_fn
-    reduction = Reduction.SUM if head.loss_reduction in _SUMS else Reduction.SUM_OVER_BATCH_SIZE
+        return with_loss_reduction(model_fn, reduction)
     return replicate_model_fn(model_fn, reduction, devices, uneven="weighted")

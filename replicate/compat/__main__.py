@@ -1,21 +1,28 @@
-"""python -m replicate.compat [--package=NAME] PROGRAM [ARGUMENTS] runs a program of TensorFlow 1.
+"""python -m replicate.compat [OPTIONS] PROGRAM [ARGUMENTS] runs a program of TensorFlow 1.
 
 The program was written for TensorFlow 1.4 to 1.15, and runs as `python PROGRAM` ran it: its own
 modules see `tf.compat.v1`, `tf.estimator` and `tf.contrib` as tensorflow. Also: -m MODULE
-[ARGUMENTS]. Each --package names an installed package that sees TensorFlow 1, too. Exit codes:
-those of the program; 2 if there is no such program, or if it uses a name that is not here.
+[ARGUMENTS]. Options:
+
+--package=NAME      an installed package that sees TensorFlow 1, too; may be repeated
+--num_towers=N      each Estimator trains on N towers: the first N GPUs, or the CPU for all
+--devices=A,B       the devices of these towers, such as /gpu:0,/gpu:1
+
+Exit codes: those of the program; 2 if there is no such program, if an option is wrong, or if the
+program uses a name that is not here.
 """
 
 import os
 import sys
 import types
 from collections.abc import Sequence
+from typing import Any
 
 from replicate.compat.runner import own_traceback, refuse, run
 from replicate.exit_codes import ExitCode
 
-_USAGE = "Usage: python -m replicate.compat [--package=NAME] PROGRAM.py|-m MODULE [ARGUMENTS]"
-_PACKAGE = "--package="
+_USAGE = "Usage: python -m replicate.compat [OPTIONS] PROGRAM.py|-m MODULE [ARGUMENTS]"
+_OPTIONS = ("package", "num_towers", "devices")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -28,9 +35,10 @@ def main(arguments: Sequence[str]) -> None:
       SystemExit: There is no program, or it ends by itself.
     """
     rest = list(arguments)
-    packages = []
-    while rest and rest[0].startswith(_PACKAGE):
-        packages.append(rest.pop(0).removeprefix(_PACKAGE))
+    options: dict[str, list[str]] = {name: [] for name in _OPTIONS}
+    while rest and (option := _option(rest[0])) is not None:
+        rest.pop(0)
+        options[option[0]].append(option[1])
     if rest and rest[0] in ("-h", "--help"):
         print(__doc__)
         raise SystemExit(ExitCode.DONE)
@@ -44,7 +52,32 @@ def main(arguments: Sequence[str]) -> None:
     if sys.path[0] == os.getcwd() and not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # -m added it.
     sys.excepthook = _show
-    run(rest[0], *rest[1:], module=is_module, packages=packages)
+    run(
+        rest[0],
+        *rest[1:],
+        module=is_module,
+        packages=options["package"],
+        **_towers(options["num_towers"], options["devices"]),
+    )
+
+
+def _option(argument: str) -> tuple[str, str] | None:
+    """Returns name and value of an option of this program, None for another argument."""
+    name, equals, value = argument.removeprefix("--").partition("=")
+    is_option = argument.startswith("--") and equals and name in _OPTIONS
+    return (name, value) if is_option else None
+
+
+def _towers(numbers: Sequence[str], devices: Sequence[str]) -> dict[str, Any]:
+    """Returns the towers as arguments of `run`."""
+    if numbers and devices:
+        refuse(f"--num_towers={numbers[-1]} and --devices={devices[-1]} exclude each other.")
+    if numbers and not (numbers[-1].isdecimal() and int(numbers[-1]) >= 1):
+        refuse(f"--num_towers must be a whole number >= 1, got {numbers[-1]!r}.")
+    named = [name.strip() for name in devices[-1].split(",")] if devices else []
+    if devices and not all(named):
+        refuse(f"--devices must be names with commas between, got {devices[-1]!r}.")
+    return {"num_towers": int(numbers[-1]) if numbers else None, "devices": named}
 
 
 def _show(kind: type[BaseException], error: BaseException, tb: types.TracebackType | None) -> None:

@@ -8,8 +8,12 @@ import json
 import os
 import sys
 import types
+from contextlib import ExitStack
 
-from replicate.compat.runner import CHILD, Program, fill_main, prepare
+from replicate.compat.runner import CHILD, Program, fill_main, prepare, towers_of
+
+_towers = ExitStack()
+"""The towers of the program, which stay while this process lives."""
 
 
 def run_in(main: types.ModuleType) -> None:
@@ -18,9 +22,11 @@ def run_in(main: types.ModuleType) -> None:
     Args:
       main: The module, whose name the program finds in `__name__`.
     """
-    name, is_module, packages = json.loads(os.environ[CHILD])
-    code = prepare(Program(name, is_module, tuple(packages)))
+    name, is_module, packages, num_towers, devices = json.loads(os.environ[CHILD])
+    program = Program(name, is_module, tuple(packages), num_towers, tuple(devices))
+    code = prepare(program)
     fill_main(main, code)
+    _towers.enter_context(towers_of(program))
     exec(code.code, vars(main))  # noqa: S102  # It is the user's program.
 
 

@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from replicate.absent_names import HINTS
-from replicate.compat.absent import OldNameError, absent
+from replicate.compat.absent import OldNameError, absent, is_absent
+from replicate.compat.old_arguments import with_old_arguments
 from replicate.compat.table import (
     CONTRIB,
     ESTIMATOR,
+    MISSING,
     PRIVATE,
     PRIVATE_MODULES,
     Row,
@@ -46,6 +48,8 @@ class OldModule(types.ModuleType):
         self._api = api
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # An import of "*" asks for it.
+            return [each for each in dir(self) if not each.startswith("_")]
         if name.startswith("__"):
             raise AttributeError(f"module {self._path!r} has no attribute {name!r}")
         value = _lookup(f"{self._path}.{name}", self._api)
@@ -53,7 +57,7 @@ class OldModule(types.ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted(_names(self._path))
+        return sorted({*_names(self._path), *_names_of_replacement(self._path, self._api)})
 
 
 @functools.cache
@@ -79,11 +83,20 @@ def _names(path: str) -> Iterable[str]:
     return names_below(path)
 
 
+def _names_of_replacement(path: str, api: str) -> Iterable[str]:
+    """Returns the names of the package that stands for a whole package of TensorFlow 1."""
+    row = row_of(f"{path}.*")
+    if row is None or row.old != f"{path}.*":
+        return ()
+    replacement = _replacement(path, row, api)
+    return () if is_absent(replacement) else dir(replacement)
+
+
 def _lookup(path: str, api: str) -> Any:
     if path == "tensorflow_estimator.estimator":
         return old_module(ESTIMATOR, "replicate")
     row = row_of(path)
-    if is_old_module(path) and (row is None or row.new is None):
+    if is_old_module(path) and (row is None or row.old != path):
         return old_module(path, api)
     if row is not None:
         return _replacement(path, row, api)
@@ -127,9 +140,15 @@ def _replacement(path: str, row: Row, api: str) -> Any:
     if root == "replicate" and path.startswith((ESTIMATOR, PRIVATE)) and "." not in rest:
         root = api
     try:
-        return _found(root, rest)
-    except (AttributeError, ModuleNotFoundError):
+        value = _found(root, rest)
+        return with_old_arguments(value, row.keywords) if row.keywords else value
+    except (AttributeError, ModuleNotFoundError) as error:
+        missing = MISSING.get(getattr(error, "name", None) or "")
+        if isinstance(error, ModuleNotFoundError) and missing:
+            return absent(path, missing)
         hint = HINTS.get(path.rpartition(".")[2]) or HINTS.get(rest.partition(".")[0])
+        if path.startswith(f"{CONTRIB}.") and row.old.endswith(".*"):
+            return absent(path, hint or _NOT_HERE)
         return absent(path, hint or f"There is no {new} here. {row.difference}".rstrip())
 
 

@@ -3,11 +3,14 @@
 Each stands for a part of `replicate.canned` or of the runtime.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+import replicate
 from replicate import v1 as estimator_v1
 from replicate._types import Nest, Spec, Tensor
 from replicate.canned.canned_model import one_part_model_fn
@@ -195,3 +198,28 @@ def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
             f"input_fn must return (features, labels), got {len(result)} values: {result!r}."
         )
     return result[0], result[1], hooks
+
+
+def model_to_estimator(*, use_v2_estimator: bool = False, **arguments: Any) -> Any:
+    """Calls `replicate.model_to_estimator`, as `tf.keras.estimator` of Keras 2 does.
+
+    Args:
+      use_v2_estimator: Ignored: both kinds are the same here.
+      **arguments: As for `replicate.model_to_estimator`.
+    """
+    del use_v2_estimator
+    return replicate.model_to_estimator(**arguments)
+
+
+def fn_args(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns the names of the arguments of a function, without `self` and those that are bound.
+
+    Args:
+      fn: A function, method, object with `__call__`, or `functools.partial`.
+    """
+    if isinstance(fn, functools.partial):
+        free = fn_args(fn.func)[len(fn.args) :]
+        return tuple(name for name in free if name not in fn.keywords)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(fn).parameters.values()
+    return tuple(each.name for each in parameters if each.kind in kinds)

@@ -19,13 +19,14 @@ import sys
 import sysconfig
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, NoReturn
 
 from replicate.compat.absent import OldNameError
 from replicate.compat.installation import install, install_program
 from replicate.compat.tf1_view import TF2, view_builtins
 from replicate.exit_codes import ExitCode
+from replicate.tower.default_towers import DefaultTowers, default_towers
 
 CHILD = "REPLICATE_COMPAT_CHILD"
 """Environment variable that tells child processes which program they belong to, as JSON."""
@@ -43,11 +44,15 @@ class Program(NamedTuple):
       name: Path of the file, or name of the module.
       is_module: True for the name of a module.
       packages: Installed packages that see TensorFlow 1, too.
+      num_towers: Number of towers that each Estimator trains on; None for its own.
+      devices: Device of each of these towers; empty for its own.
     """
 
     name: str
     is_module: bool = False
     packages: tuple[str, ...] = ()
+    num_towers: int | None = None
+    devices: tuple[str, ...] = ()
 
 
 class _Code(NamedTuple):
@@ -77,7 +82,14 @@ class _MainSpec(importlib.machinery.ModuleSpec):
         return self._package
 
 
-def run(program: str, *arguments: str, module: bool = False, packages: Sequence[str] = ()) -> None:
+def run(
+    program: str,
+    *arguments: str,
+    module: bool = False,
+    packages: Sequence[str] = (),
+    num_towers: int | None = None,
+    devices: Sequence[str] = (),
+) -> None:
     """Runs a program of TensorFlow 1, in this process.
 
     In a notebook call it before TensorFlow is imported, so that legacy Keras can be chosen.
@@ -87,12 +99,17 @@ def run(program: str, *arguments: str, module: bool = False, packages: Sequence[
       *arguments: What the program finds in `sys.argv` after its name.
       module: True if `program` is the name of a module, as for `python -m`.
       packages: Installed packages that see TensorFlow 1, as the program's own modules do.
+      num_towers: Number of towers that each Estimator of the program trains on: the first GPUs, or
+        the CPU for all where there is no GPU. None leaves that to the program.
+      devices: Device of each tower instead, such as ["/gpu:0", "/gpu:1"].
 
     Raises:
+      ValueError: num_towers is below 1, or both num_towers and devices are given.
       SystemExit: The program ends by itself, or with code 2: it cannot be found, or uses a name
         that is not here.
     """
-    with _program_in_place(Program(program, module, tuple(packages)), arguments) as (main, code):
+    asked = Program(program, module, tuple(packages), num_towers, tuple(devices))
+    with _program_in_place(asked, arguments) as (main, code), towers_of(asked):
         try:
             exec(code, vars(main))  # noqa: S102  # It is the user's program.
         except OldNameError as error:
@@ -101,6 +118,20 @@ def run(program: str, *arguments: str, module: bool = False, packages: Sequence[
             if _is_of_tensorflow2(error):
                 refuse(f"{error} ({_line_of(error)}). {TF2}")
             raise
+
+
+def towers_of(program: Program) -> AbstractContextManager[None]:
+    """Returns the context in which a program trains on the towers that were asked for.
+
+    Args:
+      program: The program.
+
+    Raises:
+      ValueError: Their number is below 1, or both number and devices are given.
+    """
+    if program.num_towers is None and not program.devices:
+        return nullcontext()
+    return default_towers(DefaultTowers(program.num_towers, program.devices))
 
 
 def own_traceback(tb: types.TracebackType | None) -> types.TracebackType | None:

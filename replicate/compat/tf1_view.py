@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from replicate.compat.absent import absent, error_of_use, is_absent
+from replicate.compat.lost_names import LOST_FROM, with_lost_names
 from replicate.compat.old_modules import is_old_module, old_module
 from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE, row_of
 
@@ -24,6 +25,7 @@ VERSION = "1.15.5"
 """The version that programs find: the last TensorFlow 1."""
 
 _API = "replicate.v1"
+_SLIM = "tf_slim"
 _PARTS = ("core", "lite", "tools", "tsl")
 TF2 = (
     "TensorFlow 1 has no such name: run a program of TensorFlow 2 with `python PROGRAM`, without "
@@ -140,8 +142,16 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
-    """Imports a module as the builtin `__import__` does, and old modules of TensorFlow."""
+    """Imports a module as the builtin `__import__` does, and old modules of TensorFlow.
+
+    NumPy and some modules of Python have the names that they lost.
+    """
     root, _, rest = name.partition(".")
+    if not level and root in LOST_FROM and not (rest and fromlist):
+        builtins.__import__(name, globals, locals, fromlist or (), level)
+        return with_lost_names(root)
+    if root == _SLIM and not level:
+        _repair_slim()
     if level or root != "tensorflow":
         return builtins.__import__(name, globals, locals, fromlist or (), level)
     importlib.import_module("tensorflow")
@@ -153,6 +163,12 @@ def _import(
             # A submodule that is not yet loaded; the import statement reports any other name.
             _try_import(f"{module.__name__}.{each}")
     return module
+
+
+def _repair_slim() -> None:
+    """Makes tf-slim work on current TensorFlow; the import statement reports a missing one."""
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("replicate.compat.contrib.repaired_slim.loading").slim()
 
 
 def _module(path: str) -> Any:

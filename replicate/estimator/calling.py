@@ -7,6 +7,8 @@ Which arguments they receive is the rule of `replicate.calling`. `input_batches.
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
 from replicate import calling
 from replicate._types import ModelFn, Nest
 from replicate.calling import where
@@ -14,11 +16,24 @@ from replicate.errors import ArgumentTypeError
 from replicate.estimator.run_config import RunConfig
 from replicate.spec import EstimatorSpec
 
-_INPUT_ARGUMENTS = ("mode", "params", "config")
 
-
-def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Any:
+def call_input_fn(
+    input_fn: Callable[..., Any],
+    mode: str,
+    params: Any,
+    config: RunConfig,
+    replicas: int | None = None,
+) -> Any:
     """Calls input_fn with those of mode, params and config that it names; returns its result.
+
+    With a strategy of tf.distribute, it may name input_context, too.
+
+    Args:
+      input_fn: The user's function.
+      mode: One of `ModeKeys`.
+      params: The user's parameters.
+      config: The run's settings.
+      replicas: Number of the strategy's devices; None without a strategy.
 
     Raises:
       TypeError: input_fn is not callable or requires other arguments.
@@ -28,8 +43,10 @@ def call_input_fn(input_fn: Callable[..., Any], mode: str, params: Any, config: 
             f"input_fn must be a function that returns a dataset or (features, labels), got "
             f"{input_fn!r}. Pass the function itself, not its result."
         )
-    named = calling.named_arguments("input_fn", input_fn, _INPUT_ARGUMENTS)
     given = {"mode": mode, "params": params, "config": config}
+    if replicas is not None:
+        given["input_context"] = tf.distribute.InputContext(num_replicas_in_sync=replicas)
+    named = calling.named_arguments("input_fn", input_fn, tuple(given))
     return input_fn(**{name: given[name] for name in named})
 
 

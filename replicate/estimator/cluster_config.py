@@ -120,16 +120,20 @@ class ClusterConfig:
         return {} if self._is_evaluator else self.jobs
 
 
-def cluster_config_from_environment() -> ClusterConfig:
+def cluster_config_from_environment(*, first_worker_is_chief: bool = False) -> ClusterConfig:
     """Returns the cluster that the environment variable TF_CONFIG describes, if it is set.
+
+    Args:
+      first_worker_is_chief: As for `parse_cluster_config`.
 
     Raises:
       ClusterConfigError: TF_CONFIG is wrong.
     """
-    return parse_cluster_config(os.environ.get("TF_CONFIG", ""))
+    text = os.environ.get("TF_CONFIG", "")
+    return parse_cluster_config(text, first_worker_is_chief=first_worker_is_chief)
 
 
-def parse_cluster_config(text: str) -> ClusterConfig:
+def parse_cluster_config(text: str, *, first_worker_is_chief: bool = False) -> ClusterConfig:
     """Returns the cluster that a TF_CONFIG describes.
 
     Args:
@@ -137,6 +141,9 @@ def parse_cluster_config(text: str) -> ClusterConfig:
         "session_master" and "eval_session_master". The index of the task may be a number or a
         string. An evaluator may be listed in the cluster, or only have its task. Without a cluster,
         the text stands for a process on its own, and its task, if there is one, is worker 0.
+      first_worker_is_chief: True to take a cluster that lists workers only, as
+        `tf.distribute.MultiWorkerMirroredStrategy` does: worker 0 then is chief 0, worker 1 is
+        worker 0, and so on.
 
     Raises:
       ClusterConfigError: Anything in it is wrong or missing.
@@ -152,11 +159,29 @@ def parse_cluster_config(text: str) -> ClusterConfig:
         return ClusterConfig(**rest)
     if not task:
         raise _error('"task" is missing', "say which task of the cluster this process is")
+    if first_worker_is_chief:
+        cluster, task = _with_chief(cluster, task)
     jobs = _checked_jobs(cluster)
     task_type, task_id = _checked_task(task, jobs)
     _check_who_evaluates(jobs, task_type)
     jobs.pop(TaskType.EVALUATOR, None)
     return ClusterConfig(jobs, task_type, task_id, **rest)
+
+
+def _with_chief(
+    cluster: dict[str, Any], task: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a cluster whose first worker is the chief, if it has no chief, and the task in it."""
+    workers = cluster.get(TaskType.WORKER)
+    if any(job in cluster for job in CHIEFS) or not isinstance(workers, list) or not workers:
+        return cluster, task
+    cluster = {**cluster, TaskType.CHIEF: workers[:1], TaskType.WORKER: workers[1:]}
+    index = _number(task.get("index"))
+    if task.get("type") == TaskType.WORKER and index is not None:
+        is_first = index == 0
+        chief = {"type": TaskType.CHIEF, "index": 0}
+        task = chief if is_first else {**task, "index": index - 1}
+    return cluster, task
 
 
 def _error(found: str, advice: str) -> ClusterConfigError:

@@ -7,6 +7,7 @@ the call; the model directory keeps the results.
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import os
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import ModelFn, Nest, Path, Variable
+from replicate.all_reduce.input import attach_group
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_model_fn, call_receiver_fn, check_model_fn
 from replicate.estimator.checkpoints.fallback import newest_checkpoint, set_aside_damaged
@@ -23,6 +25,8 @@ from replicate.estimator.checkpoints.input_position import is_position_key
 from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_remains
 from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
 from replicate.estimator.checkpoints.retention import remove_unlisted
+from replicate.estimator.cluster.meeting import Meeting
+from replicate.estimator.cluster.worker_group import join_group
 from replicate.estimator.cluster.worker_session import check_trains, training_scope
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
@@ -46,6 +50,7 @@ from replicate.estimator.predicting import (
 from replicate.estimator.random_ops import warn_of_random_ops
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.time_spent import TimeSpent
+from replicate.estimator.towers import towers_of
 from replicate.estimator.train_specs import checked_listeners
 from replicate.estimator.training import LABEL, TrainingRun, TrainRequest, run_training
 from replicate.estimator.warm_start import (
@@ -54,8 +59,10 @@ from replicate.estimator.warm_start import (
     warm_start_settings,
 )
 from replicate.graph_mode import check_no_keras_model, eager_captures_explained
+from replicate.model_fn import replicated_like
 from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
+from replicate.tower.workers import attached_workers
 
 v1 = tf.compat.v1
 
@@ -127,7 +134,7 @@ class Estimator:
         """
         check_model_fn(model_fn, None)
         other = copy.copy(self)
-        other._model_fn = model_fn
+        other._model_fn = replicated_like(model_fn, self._model_fn)
         return other
 
     @property
@@ -441,7 +448,13 @@ class Estimator:
             if run.directory is not None:
                 remove_unlisted(run.directory)
                 remove_remains(run.directory)
+        joined = join_group(self._config)
+        if joined is not None:
+            group, call = joined
+            meeting = Meeting(self._config, group.names, group.rank, call)
+            run = dataclasses.replace(run, meeting=meeting)
         with tf.Graph().as_default(), training_scope(self._config) as scope:
+            attach_group(joined[0] if joined else None)
             if run.request.shows_start:
                 show_start(LABEL, "building the model", self._config.progress)
             inputs, spec = self._build(ModeKeys.TRAIN, input_fn, scope)
@@ -454,9 +467,20 @@ class Estimator:
     ) -> tuple[Inputs, EstimatorSpec]:
         """Builds input and model in the default graph. `scope` is that of `training_scope`."""
         begin_graph(self._config)
-        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config)
+        towers = towers_of(self._model_fn, self._config, mode)
+        batches = len(towers.devices) if towers is not None and towers.one_batch_each else None
+        inputs = build_inputs(input_fn, mode, self._params_with_input(mode), self._config, batches)
         params = self._params_with_input(mode)
-        return inputs, self._build_model(mode, inputs.features, inputs.labels, params, scope)
+        model_fn = self._model_fn if towers is None else towers.replicated(self._model_fn)
+        with attached_workers(inputs.workers):
+            spec = self._build_model(model_fn, mode, inputs.features, inputs.labels, params, scope)
+        if inputs.workers is not None and not inputs.workers.is_used:
+            raise ValueError(
+                "Cannot train with AllReduce: no optimizer of tf.compat.v1.train has applied "
+                "gradients in model_fn, so each worker would train on its own. Use one, in a "
+                "replicate.TowerOptimizer if model_fn is replicated."
+            )
+        return inputs, spec
 
     def _params_with_input(self, mode: str) -> Any:
         """Returns a copy of the params for the input_fn or for the model that gets its batches.
@@ -473,10 +497,13 @@ class Estimator:
         begin_graph(self._config)
         receiver = call_receiver_fn(receiver_fn)
         labels = getattr(receiver, "labels", None)
-        return receiver, self._build_model(mode, receiver.features, labels, self.params)
+        return receiver, self._build_model(
+            self._model_fn, mode, receiver.features, labels, self.params
+        )
 
     def _build_model(
         self,
+        model_fn: ModelFn,
         mode: str,
         features: Nest,
         labels: Nest,
@@ -486,7 +513,7 @@ class Estimator:
         """Builds the model in the default graph. `scope` is that of `training_scope`."""
         with eager_captures_explained("model_fn", "Tensors, variables or Keras layers"):
             spec = build_with_new_names(
-                lambda: call_model_fn(self._model_fn, features, labels, mode, params, self._config),
+                lambda: call_model_fn(model_fn, features, labels, mode, params, self._config),
                 scope,
             )
         if spec.mode != mode:

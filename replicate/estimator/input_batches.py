@@ -12,7 +12,11 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
+from replicate.all_reduce.input import current_group, with_batches_after_the_end
+from replicate.all_reduce.step import WorkerStep
 from replicate.batch.nests import flatten
+from replicate.batch.one_each import one_batch_each
+from replicate.errors import ArgumentTypeError
 from replicate.estimator.calling import call_input_fn
 from replicate.estimator.checkpoints.input_position import SCOPE, InputPosition
 from replicate.estimator.run_config import RunConfig
@@ -32,15 +36,24 @@ class Inputs:
       position: Position in the dataset, which starts the iterator. None outside of training, for
         Tensors, in processes that save nothing, and with save_input_position=False.
       operations: Names of the operations that input_fn made; empty outside of training.
+      workers: Sums over this worker and its peers, each with such an input; None for a process that
+        trains alone.
     """
 
     features: Nest
     labels: Nest
     position: InputPosition | None
     operations: frozenset[str] = frozenset()
+    workers: WorkerStep | None = None
 
 
-def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: RunConfig) -> Inputs:
+def build_inputs(
+    input_fn: Callable[..., Any],
+    mode: str,
+    params: Any,
+    config: RunConfig,
+    batches: int | None = None,
+) -> Inputs:
     """Calls input_fn on the CPU and returns the Tensors of a batch.
 
     Args:
@@ -49,6 +62,8 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
       mode: One of `ModeKeys`. In PREDICT labels are dropped.
       params: Passed on.
       config: Passed on.
+      batches: Number of batches that make one step, one for each tower of a strategy; None without
+        a strategy.
 
     Raises:
       ValueError: input_fn returned nothing, or a tuple that is not (features, labels); or it used
@@ -59,10 +74,17 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
     earlier = _operations() if is_training else frozenset()
     with v1.device("/cpu:0"):
         with eager_captures_explained("input_fn", "Tensors or a dataset"):
-            returned = call_input_fn(input_fn, mode, params, config)
+            returned = call_input_fn(input_fn, mode, params, config, batches)
         _check_dataset(returned)
-        position = None
-        is_counted = is_training and config.save_input_position and config.is_chief
+        if batches is not None and batches > 1:
+            returned = one_batch_each(_dataset(returned, batches), batches)
+        position = has_batch = None
+        group = current_group() if is_training else None
+        counts = config.is_chief or group is not None
+        is_counted = is_training and config.save_input_position and counts
+        is_marked = group is not None and isinstance(returned, tf.data.Dataset)
+        if is_marked:
+            returned = with_batches_after_the_end(returned)
         with v1.name_scope(SCOPE):
             if isinstance(returned, tf.data.Dataset) and is_counted:
                 position = InputPosition(returned)
@@ -71,10 +93,18 @@ def build_inputs(input_fn: Callable[..., Any], mode: str, params: Any, config: R
                 iterator = v1.data.make_initializable_iterator(returned)
                 v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
                 returned = iterator.get_next()
+        if is_marked:
+            has_batch, returned = returned
     features, labels = _features_and_labels(returned, mode)
     _check_leaves(features, labels)
+    workers = None
+    if group is not None:
+        rows = None if batches is not None and batches > 1 else batch_size(features)
+        workers = WorkerStep(group, rows, has_batch)
+        with v1.device("/cpu:0"):
+            features, labels = workers.after_check_of_end((features, labels))
     operations = _operations() - earlier if is_training else earlier
-    return Inputs(features, labels, position, operations)
+    return Inputs(features, labels, position, operations, workers)
 
 
 def batch_size(features: Nest) -> int | Tensor | None:
@@ -113,6 +143,16 @@ def _features_and_labels(returned: Any, mode: str) -> tuple[Nest, Nest]:
             "Put several features into a dict, (dict, labels)."
         )
     return returned[0], returned[1]
+
+
+def _dataset(returned: Any, batches: int) -> tf.data.Dataset:
+    """Returns what input_fn returned, if several batches of it can make one step."""
+    if not isinstance(returned, tf.data.Dataset):
+        raise ArgumentTypeError(
+            f"input_fn must return a tf.data.Dataset to give each of {batches} towers a batch of "
+            f"its own, as a strategy of tf.distribute does; got {returned!r}."
+        )
+    return returned
 
 
 def _check_dataset(returned: Any) -> None:

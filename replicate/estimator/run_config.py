@@ -13,7 +13,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import tensorflow as tf
 
-from replicate.estimator.cluster_config import ClusterConfig
+from replicate.all_reduce.settings import AllReduce
+from replicate.estimator.cluster_config import ClusterConfig, cluster_config_from_environment
 from replicate.estimator.log import log
 from replicate.estimator.run_settings import (
     CHECKS,
@@ -23,6 +24,7 @@ from replicate.estimator.run_settings import (
     checkpoint_intervals,
     default_session_config,
 )
+from replicate.estimator.strategies import all_reduce_of
 
 v1 = tf.compat.v1
 
@@ -86,8 +88,14 @@ class RunConfig:
       keep_checkpoint_every_n_hours: One checkpoint in that many hours is kept for ever.
       log_step_count_steps: Steps between two `global_step/sec` events, each with a line of
         metrics.jsonl; None for neither.
-      train_distribute: Always None, as `eval_distribute` and `experimental_distribute`: strategies
-        of tf.distribute are refused.
+      train_distribute: An `AllReduce` lets the workers of a cluster without parameter servers add
+        up their gradients, as does a MultiWorkerMirroredStrategy. Or a strategy of tf.distribute,
+        which names the devices that the model trains on: a MirroredStrategy, OneDeviceStrategy,
+        CentralStorageStrategy or ParameterServerStrategy. Each device takes a batch of its own from
+        the input, and the model learns by the mean of the devices' gradients. None trains on one
+        device.
+      eval_distribute: A strategy for evaluation.
+      experimental_distribute: A `tf.contrib.distribute.DistributeConfig` with these two settings.
       device_fn: Function from an operation to its device, applied to the whole graph of a training
         run. None puts variables on the parameter servers of the cluster, if it has any. Local
         variables stay where it puts operations without state.
@@ -133,11 +141,11 @@ class RunConfig:
     keep_checkpoint_max = _ReadOnly[int | None]()
     keep_checkpoint_every_n_hours = _ReadOnly[float]()
     log_step_count_steps = _ReadOnly[int | None]()
-    train_distribute = _ReadOnly[None]()
+    train_distribute = _ReadOnly[Any]()
     device_fn = _ReadOnly[Callable[[Any], str] | None]()
     protocol = _ReadOnly[str | None]()
-    eval_distribute = _ReadOnly[None]()
-    experimental_distribute = _ReadOnly[None]()
+    eval_distribute = _ReadOnly[Any]()
+    experimental_distribute = _ReadOnly[Any]()
     experimental_max_worker_delay_secs = _ReadOnly[int | None]()
     session_creation_timeout_secs = _ReadOnly[float]()
     checkpoint_save_graph_def = _ReadOnly[bool]()
@@ -177,11 +185,11 @@ class RunConfig:
         keep_checkpoint_max: int | None = 5,
         keep_checkpoint_every_n_hours: float | None = 10000,
         log_step_count_steps: int | None = 100,
-        train_distribute: None = None,
+        train_distribute: Any = None,
         device_fn: Callable[[Any], str] | None = None,
         protocol: str | None = None,
-        eval_distribute: None = None,
-        experimental_distribute: None = None,
+        eval_distribute: Any = None,
+        experimental_distribute: Any = None,
         experimental_max_worker_delay_secs: int | None = None,
         session_creation_timeout_secs: float | None = 7200,
         checkpoint_save_graph_def: bool = True,
@@ -200,11 +208,13 @@ class RunConfig:
 
         Raises:
           ValueError: A setting is out of range, both checkpoint intervals are given, or a strategy
-            of tf.distribute is.
+            of tf.distribute is not supported.
           ClusterConfigError: TF_CONFIG is wrong.
           TypeError: model_dir, session_config, device_fn or cluster is of the wrong kind.
         """
         given = {name: value for name, value in locals().items() if name in CHECKS}
+        if cluster is None and all_reduce_of(train_distribute) is not None:
+            given["cluster"] = cluster_config_from_environment(first_worker_is_chief=True)
         given.update(checkpoint_intervals(save_checkpoints_steps, save_checkpoints_secs))
         settings = checked_settings(given)
         if session_config is None:
@@ -236,6 +246,14 @@ class RunConfig:
         other = copy.copy(self)
         other._keep(checked)
         return other
+
+    @property
+    def all_reduce(self) -> AllReduce | None:
+        """Settings of the sums over workers; None if this process sums with no other."""
+        cluster: ClusterConfig = vars(self)["_cluster"]
+        settings = all_reduce_of(self.train_distribute)
+        is_one_of_many = cluster.role.trains and cluster.num_worker_replicas > 1
+        return settings if is_one_of_many else None
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the settings by their names."""
@@ -273,6 +291,12 @@ class RunConfig:
         cluster: ClusterConfig = own["_cluster"]
         if "cluster" in settings:
             own.update({f"_{name}": getattr(cluster, name) for name in _PLACE})
+        if all_reduce_of(own["_train_distribute"]) is not None and cluster.num_ps_replicas:
+            raise ValueError(
+                f"RunConfig: train_distribute={own['_train_distribute']!r} needs a cluster without "
+                f"parameter servers, and TF_CONFIG lists {cluster.num_ps_replicas}. Leave one of "
+                "the two out."
+            )
         asked, model_dir = cluster.model_dir, own["_model_dir"]
         if asked is not None and model_dir not in (None, asked):
             raise ValueError(

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.cluster_config import ClusterConfig, cluster_config_from_environment
+from replicate.estimator.strategies import strategy_request
 from replicate.roles import TaskType
 
 v1 = tf.compat.v1
@@ -45,7 +46,7 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
       settings: Values by the name of the setting, a key of `CHECKS`.
 
     Raises:
-      ValueError: A setting is out of range, or belongs to `tf.distribute`.
+      ValueError: A setting is out of range, or a strategy of `tf.distribute` is not supported.
       ClusterConfigError: The cluster is None, and TF_CONFIG is wrong.
       TypeError: model_dir, session_config, device_fn or cluster is of the wrong kind.
     """
@@ -249,14 +250,28 @@ def _cluster(name: str, value: Any) -> ClusterConfig:
     return value
 
 
-def _distribute(name: str, value: Any) -> None:
-    if value is not None:
-        raise ValueError(
-            f"RunConfig: {name} takes a strategy of tf.distribute, which is not supported; got "
-            f"{value!r}. Leave it out. To use several devices, wrap the model_fn: "
-            "Estimator(replicate_model_fn(model_fn), ...), with the optimizer in a TowerOptimizer. "
-            "For several machines, describe the cluster in TF_CONFIG."
+def _strategy(name: str, value: Any) -> Any:
+    strategy_request(name, value)
+    return value
+
+
+def _strategies(name: str, value: Any) -> Any:
+    """Checks a DistributeConfig: fields train_distribute, eval_distribute and remote_cluster."""
+    if value is None:
+        return None
+    if not all(hasattr(value, field) for field in ("train_distribute", "eval_distribute")):
+        raise ArgumentTypeError(
+            f"RunConfig: {name} must be a tf.contrib.distribute.DistributeConfig or None, got "
+            f"{value!r}. Pass train_distribute and eval_distribute instead."
         )
+    if getattr(value, "remote_cluster", None):
+        raise ValueError(
+            f"RunConfig: {name} names the remote_cluster {value.remote_cluster!r}, which is not "
+            "supported. Leave it out, and start each process of the cluster with TF_CONFIG."
+        )
+    strategy_request(f"{name}.train_distribute", value.train_distribute)
+    strategy_request(f"{name}.eval_distribute", value.eval_distribute)
+    return value
 
 
 CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
@@ -269,11 +284,11 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "keep_checkpoint_max": _whole(0),
     "keep_checkpoint_every_n_hours": _positive(_DEFAULT_KEEP_HOURS),
     "log_step_count_steps": _whole(1),
-    "train_distribute": _distribute,
+    "train_distribute": _strategy,
     "device_fn": _device_fn,
     "protocol": _protocol,
-    "eval_distribute": _distribute,
-    "experimental_distribute": _distribute,
+    "eval_distribute": _strategy,
+    "experimental_distribute": _strategies,
     "experimental_max_worker_delay_secs": _whole(0),
     "session_creation_timeout_secs": _positive(math.inf),
     "checkpoint_save_graph_def": _flag,

@@ -37,6 +37,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         keeps_values: bool = True,
         load: Callable[[v1.Session], None] | None = None,
         show_start: Callable[[str], None] | None = None,
+        share: Callable[[v1.Session], None] | None = None,
     ):
         """Stores the parts of a session; makes none yet.
 
@@ -51,6 +52,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
             values, because other processes continue to train them.
           load: Assigns values to variables after the initialisers ran; not called after a load.
           show_start: Called with a text that says where the variables get their values from.
+          share: Called when the variables have their values; gives them to other workers.
         """
         self._keeps_values = keeps_values
         self._target = target
@@ -62,6 +64,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         self._position = position
         self._load = load
         self._show_start = show_start
+        self._share = share
 
     def create_session(self) -> v1.Session:
         """Returns a session in which every variable, table and iterator has its state.
@@ -101,9 +104,11 @@ class RestoringSessionCreator(v1.train.SessionCreator):
                 self._load(session)
         else:
             restore_variables(session, self._saver, checkpoint)
-        _require_ready(session, scaffold.ready_for_local_init_op)
+        require_ready(session, scaffold.ready_for_local_init_op)
+        if self._share is not None:
+            self._share(session)
         session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
-        _require_ready(session, scaffold.ready_op)
+        require_ready(session, scaffold.ready_op)
         if self._position is not None:
             self._begin_input(self._position, session, checkpoint, is_alive)
 
@@ -132,7 +137,7 @@ class RestoringSessionCreator(v1.train.SessionCreator):
         return has_values and self._keeps_values
 
 
-def _require_ready(session: v1.Session, uninitialized: Tensor) -> None:
+def require_ready(session: v1.Session, uninitialized: Tensor) -> None:
     """Raises RuntimeError if the scaffold's check names variables without a value."""
     names = [] if uninitialized is None else list(session.run(uninitialized).ravel())
     if names:

@@ -7,6 +7,7 @@ import tensorflow as tf
 from model_deploy.devices import local_devices
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.run_settings import device_filters
+from replicate.roles import CHIEFS
 
 v1 = tf.compat.v1
 
@@ -35,7 +36,17 @@ def session_options(config: RunConfig) -> Any:
     in_cluster = config.cluster.target is None and config.cluster_spec.jobs
     if in_cluster and config.master and not options.device_filters:
         options.device_filters.extend(device_filters(config.cluster))
+    if config.all_reduce is not None:
+        lead_collectives(options, config)
     return options
+
+
+def lead_collectives(options: v1.ConfigProto, config: RunConfig) -> None:
+    """Names the task that brings the workers of a cluster together: the chief."""
+    job = next(job for job in CHIEFS if job in config.cluster.jobs)
+    options.experimental.collective_group_leader = f"/job:{job}/replica:0/task:0"
+    if config.all_reduce is not None and config.all_reduce.communication == "nccl":
+        options.experimental.collective_nccl = True
 
 
 def restricted_options(config: RunConfig, *devices: str) -> Any:

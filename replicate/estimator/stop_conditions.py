@@ -18,9 +18,10 @@ from replicate.estimator.cluster.watchdog import Watchdog
 from replicate.estimator.end_marker import TrainingEnd, has_ended
 from replicate.estimator.hooks.finite import require_finite_loss
 from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.stop_agreement import StopAgreement
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.signals import Interruption
-from replicate.roles import TaskType
+from replicate.roles import CHIEFS, TaskType
 
 
 class StopConditions:
@@ -32,6 +33,7 @@ class StopConditions:
       has_input_ended: True after the input had no more elements.
       watchdog: Ends the run if another process no longer answers; a hook and a context.
       restarts: Counts the sessions that were lost.
+      agreement: Lets all workers stop after the same step; None if they need not.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class StopConditions:
         config: RunConfig,
         training_end: TrainingEnd | None = None,
         check_writer: Callable[[], Any] = bool,
+        agreement: StopAgreement | None = None,
     ):
         """Stores the sources of the conditions.
 
@@ -51,6 +54,7 @@ class StopConditions:
           training_end: Tells a worker if the chief has ended training; None for the chief.
           check_writer: Called after each step and in each wait; raises ModelDirInUseError if
             another process writes the checkpoints now.
+          agreement: Knows if a signal has asked another worker to end; None without such workers.
         """
         self.readings = readings
         self.config = config
@@ -60,6 +64,7 @@ class StopConditions:
         self._interruption = interruption
         self._training_end = training_end
         self._check_writer = check_writer
+        self.agreement = agreement
         self._user_hooks: list[Any] = []
 
     def wrap_user_hooks(self, hooks: Sequence[Any]) -> list[Any]:
@@ -86,7 +91,8 @@ class StopConditions:
 
     def continues_input(self) -> bool:
         """Returns True if the next run shall read on at the position that this run has reached."""
-        return self.is_interrupted() or (self.config.continue_input and not self.has_input_ended)
+        is_interrupted = self.is_interrupted() or (self.agreement and self.agreement.is_by_signal)
+        return bool(is_interrupted or (self.config.continue_input and not self.has_input_ended))
 
     @contextlib.contextmanager
     def record_end_of_input(self) -> Iterator[None]:
@@ -121,5 +127,7 @@ class StopConditions:
         has_made_step = self.readings.loss is not None
         if self._training_end.is_new() or (has_made_step and has_ended(str(config.model_dir))):
             return True
+        if config.all_reduce is not None:
+            return self._training_end.is_final() and bool(absent_tasks(config, CHIEFS))
         is_final = config.num_ps_replicas > 0 and self._training_end.is_final()
         return is_final and len(absent_tasks(config, [TaskType.PS])) == config.num_ps_replicas

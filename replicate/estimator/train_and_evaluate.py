@@ -71,7 +71,10 @@ def train_and_evaluate(
     rounds = EvaluationRounds(estimator, eval_spec)
     role = config.cluster.role
     if role.trains:
-        if config.master and config.cluster.jobs:
+        if config.all_reduce is not None:  # `Estimator.train` brings the workers together.
+            delay_worker(config, functools.partial(_is_late, estimator, train_spec))
+            _train(estimator, train_spec, eval_spec, rounds)
+        elif config.master and config.cluster.jobs:
             _train_in_cluster(estimator, train_spec, eval_spec, rounds)
         else:
             _train(estimator, train_spec, eval_spec, rounds)

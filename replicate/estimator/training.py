@@ -7,7 +7,7 @@ builds no part of the model. `Estimator.train` calls it in the model's graph.
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,8 +17,10 @@ from replicate.estimator.checkpoints.fallback import newest_checkpoint
 from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
 from replicate.estimator.checkpoints.input_position import InputPosition
 from replicate.estimator.checkpoints.reading import read_variable
+from replicate.estimator.cluster.meeting import Meeting
 from replicate.estimator.cluster.recovery import RecoveringSessionCreator
 from replicate.estimator.cluster.servers import WaitCancelled
+from replicate.estimator.cluster.worker_group import lost_workers_named
 from replicate.estimator.cluster.worker_session import WorkerSessionCreator
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.hooks.event_file import EventFile
@@ -28,9 +30,11 @@ from replicate.estimator.hooks.graph_files import GraphFiles, WrittenGraph
 from replicate.estimator.hooks.profiling import ProfileHook
 from replicate.estimator.hooks.progress import ProgressHook
 from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.same_variables import SameVariablesHook
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.hooks.step_loop import StepLoop
+from replicate.estimator.hooks.stop_agreement import StopAgreement
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
 from replicate.estimator.hooks.time_spent import TimeSpentHook
 from replicate.estimator.input_batches import Inputs, batch_size
@@ -41,6 +45,7 @@ from replicate.estimator.session_options import session_options
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.estimator.stop_conditions import StopConditions
 from replicate.estimator.time_spent import SAVING, TimeSpent
+from replicate.estimator.worker_start import WorkerStart
 from replicate.graph_ops.checks import user_errors
 from replicate.spec import EstimatorSpec
 
@@ -85,6 +90,7 @@ class TrainingRun:
       training_end: Tells a worker if the chief has ended training; None for the chief.
       written: The graph that runs before this one have written; None for no such runs.
       clock: Tells apart what a call takes its time for; None for a new one.
+      meeting: Where workers without parameter servers begin and end together; None for others.
     """
 
     config: RunConfig
@@ -94,6 +100,7 @@ class TrainingRun:
     training_end: TrainingEnd | None = None
     written: WrittenGraph | None = None
     clock: TimeSpent | None = None
+    meeting: Meeting | None = None
 
 
 def run_training(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
@@ -112,6 +119,7 @@ def run_training(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
       CheckpointError: The checkpoint to continue from cannot be loaded, or none can be written.
       ModelDirInUseError: Another process has taken over the model directory.
       ClusterError: Another process of the cluster is lost, or took too long.
+      WorkersDifferError: Workers without parameter servers differ.
       ValueError: A number of steps is given, and nothing in the graph increases the global step; or
         there are listeners, and no checkpoints are saved.
     """
@@ -134,9 +142,9 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     """Trains, and writes checkpoints and event files."""
     config, request, scaffold = run.config, run.request, spec.scaffold
     saver = build_saver(scaffold, config)
-    readings = StepReadings(spec.train_op, spec.loss, batch=(inputs.features, inputs.labels))
+    batch = (inputs.features, inputs.labels)
+    readings = StepReadings(spec.train_op, spec.loss, batch=batch, workers=inputs.workers)
     progress = _progress_hook(inputs, readings, config, request)
-    creator = _chief_session_creator(scaffold, saver, inputs, config, progress)
     writer = EventFile(str(config.model_dir))
     graph_files = _graph_files(inputs, saver, writer, run)
     profiles = _profile_hooks(readings, config)
@@ -148,7 +156,11 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             stack.callback(closable.close)
         interruption = stack.enter_context(interruptions())
         check_writer = run.directory.check_notice if run.directory else bool
-        conditions = StopConditions(interruption, readings, config, check_writer=check_writer)
+        agreement = _agreement(inputs, readings)
+        conditions = StopConditions(
+            interruption, readings, config, check_writer=check_writer, agreement=agreement
+        )
+        creator = _chief_session_creator(spec, saver, inputs, run, progress, conditions)
         hooks = [
             *conditions.wrap_user_hooks(
                 [*request.hooks, *spec.training_hooks, *spec.training_chief_hooks]
@@ -156,6 +168,7 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             times,
             *profiles,
             *_checks_of_step(request),
+            *_checks_of_variables(inputs, readings),
             StopHook(readings, request.steps, request.max_steps),
             run.start,
             progress,
@@ -163,47 +176,97 @@ def _run_chief(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
             *event_hooks(writer, scaffold, readings, config),
             *_checkpoint_hooks(inputs, saver, graph_files, conditions, run, clock),
         ]
-        _run_loop(creator, hooks, conditions, progress, inputs.position)
-    _raise_if_interrupted(interruption, config)
+        _run_loop(creator, hooks, conditions, progress, run, inputs.position)
+    _raise_if_interrupted(conditions, interruption, config)
 
 
 def _run_worker(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
     """Trains the model that the chief of a cluster has initialised, and writes nothing."""
     config, request, scaffold = run.config, run.request, spec.scaffold
-    readings = StepReadings(spec.train_op, spec.loss)
+    readings = StepReadings(spec.train_op, spec.loss, workers=inputs.workers)
     progress = _progress_hook(inputs, readings, config, request)
     with contextlib.closing(progress), interruptions() as interruption:
-        conditions = StopConditions(interruption, readings, config, run.training_end)
-        creator = WorkerSessionCreator(scaffold, config)
+        agreement = _agreement(inputs, readings)
+        conditions = StopConditions(
+            interruption, readings, config, run.training_end, agreement=agreement
+        )
+        start = _worker_start(inputs, run, conditions)
+        creator: v1.train.SessionCreator = (
+            start.worker_creator(scaffold, conditions.should_cancel_wait)
+            if start
+            else WorkerSessionCreator(scaffold, config)
+        )
         hooks = [
             *conditions.wrap_user_hooks([*request.hooks, *spec.training_hooks]),
+            *_checks_of_variables(inputs, readings),
             StopHook(readings, request.steps, request.max_steps),
             run.start,
             progress,
         ]
-        _run_loop(creator, hooks, conditions, progress)
-    _raise_if_interrupted(interruption, config)
+        _run_loop(creator, hooks, conditions, progress, run)
+    _raise_if_interrupted(conditions, interruption, config)
 
 
 def _chief_session_creator(
-    scaffold: v1.train.Scaffold,
+    spec: EstimatorSpec,
     saver: v1.train.Saver,
     inputs: Inputs,
-    config: RunConfig,
+    run: TrainingRun,
     progress: ProgressHook,
-) -> RestoringSessionCreator:
+    conditions: StopConditions,
+) -> v1.train.SessionCreator:
     """Returns the creator of sessions that start at the newest checkpoint."""
+    config = run.config
     model_dir = str(config.model_dir)
-    return RestoringSessionCreator(
-        scaffold,
-        saver,
-        lambda: newest_checkpoint(model_dir),
-        session_options(config),
+    start = _worker_start(inputs, run, conditions)
+
+    def make(share: Callable[[v1.Session], None] | None = None) -> RestoringSessionCreator:
+        return RestoringSessionCreator(
+            spec.scaffold,
+            saver,
+            lambda: newest_checkpoint(model_dir),
+            session_options(config),
+            inputs.position,
+            config.master,
+            keeps_values=bool(config.cluster.jobs) and start is None,
+            show_start=progress.show_start,
+            share=share,
+        )
+
+    return start.chief_creator(make, conditions.should_cancel_wait) if start else make()
+
+
+def _worker_start(
+    inputs: Inputs, run: TrainingRun, conditions: StopConditions
+) -> WorkerStart | None:
+    """Returns the start of a worker without parameter servers, None for other processes."""
+    if inputs.workers is None or run.meeting is None:
+        return None
+    facts = {
+        "number of steps": run.request.steps,
+        "last step": run.request.max_steps,
+        "train_distribute": repr(run.config.all_reduce),
+    }
+    return WorkerStart(
+        inputs.workers.group,
+        run.meeting,
+        run.config,
+        facts,
         inputs.position,
-        config.master,
-        keeps_values=bool(config.cluster.jobs),
-        show_start=progress.show_start,
+        conditions.watchdog.watch_peers,
     )
+
+
+def _agreement(inputs: Inputs, readings: StepReadings) -> StopAgreement | None:
+    return None if inputs.workers is None else StopAgreement(inputs.workers, readings)
+
+
+def _checks_of_variables(inputs: Inputs, readings: StepReadings) -> list[SameVariablesHook]:
+    """Returns the check that workers without parameter servers have the same variables."""
+    workers = inputs.workers
+    if workers is None or not workers.group.settings.check_every:
+        return []
+    return [SameVariablesHook(workers.group, readings)]
 
 
 def _progress_hook(
@@ -284,17 +347,33 @@ def _run_loop(
     hooks: list[Any],
     conditions: StopConditions,
     progress: ProgressHook,
+    run: TrainingRun,
     position: InputPosition | None = None,
 ) -> None:
     """Makes steps until a hook, the end of the input or a stop condition ends the run."""
+    config = conditions.config
     recovering = RecoveringSessionCreator(
         creator,
         conditions.restarts,
-        conditions.config,
+        config,
         conditions.should_cancel_wait,
         progress.show_start,
     )
-    loop = StepLoop(conditions.readings, [*hooks, conditions.watchdog], conditions.check_step)
+    loop = StepLoop(
+        conditions.readings,
+        [*hooks, conditions.watchdog],
+        conditions.check_step,
+        conditions.agreement,
+    )
+
+    @contextlib.contextmanager
+    def failures() -> Iterator[None]:
+        with (
+            conditions.restarts.record_cause(),
+            lost_workers_named(config, conditions.watchdog.lost_peers),
+        ):
+            yield
+
     try:
         with (
             user_errors(),
@@ -302,10 +381,12 @@ def _run_loop(
             v1.train.MonitoredSession(recovering, loop.hooks, STOP_GRACE_SECS) as session,
             conditions.record_end_of_input(),
         ):
-            loop.run(session, conditions.is_interrupted, conditions.restarts.record_cause)
+            loop.run(session, conditions.is_interrupted, failures)
     except WaitCancelled as reason:
         log.info("Training ends without a session. %s", reason)
         return
+    if run.meeting is not None:
+        run.meeting.end()
     if conditions.readings.loss is None and not conditions.is_interrupted():
         resumed_at = 0 if position is None else position.resumed_at
         cause = _cause_of_no_step(conditions, loop.is_done, resumed_at)
@@ -330,8 +411,16 @@ def _cause_of_no_step(conditions: StopConditions, is_done: bool, resumed_at: int
     )
 
 
-def _raise_if_interrupted(interruption: Interruption, config: RunConfig) -> None:
-    """Raises TrainingInterrupted if a signal ended training."""
+def _raise_if_interrupted(
+    conditions: StopConditions, interruption: Interruption, config: RunConfig
+) -> None:
+    """Raises TrainingInterrupted if a signal ended training.
+
+    Raises:
+      ClusterError: A signal has asked another worker to end, and not this one.
+    """
+    if interruption.signum is None and conditions.agreement is not None:
+        conditions.agreement.raise_if_by_signal()
     if interruption.signum is not None:
         saved = newest_checkpoint(str(config.model_dir))
         step = 0 if saved is None else int(read_variable(saved, "global_step"))

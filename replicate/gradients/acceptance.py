@@ -19,6 +19,7 @@ from replicate.gradients.loss_scale import LossScaling, all_finite
 from replicate.gradients.skipping import NonFiniteSkipping
 from replicate.graph_ops.conditional import run_if
 from replicate.graph_ops.finite import Watched, require_finite, watched_all
+from replicate.protocols import Workers
 from replicate.tower.build import TowerGradients
 
 v1 = tf.compat.v1
@@ -28,11 +29,14 @@ class StepAcceptance(abc.ABC):
     """Rule that decides if the gradients of a step may be applied."""
 
     @abc.abstractmethod
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns operations that fail a step which must not be applied.
 
         Args:
           towers: Gradients of each tower.
+          summed: Their sums over towers, and over workers if there are several.
         """
 
     @abc.abstractmethod
@@ -57,26 +61,36 @@ class StepAcceptance(abc.ABC):
 
 
 def step_acceptance(
-    skipping: NonFiniteSkipping | None, scaling: LossScaling | None
+    skipping: NonFiniteSkipping | None, scaling: LossScaling | None, workers: Workers | None = None
 ) -> StepAcceptance:
     """Chooses the rule for an optimizer's settings.
 
     Args:
       skipping: State of `skip_nonfinite`, if that is set.
       scaling: State of the loss scale, if there is one.
+      workers: Workers that decide alike; None for this process alone.
     """
     if skipping is not None:
-        return SkipNonFinite(skipping, scaling)
-    return FailOnNonFinite() if scaling is None else SkipOverflow(scaling)
+        return SkipNonFinite(skipping, scaling, workers)
+    return FailOnNonFinite(workers) if scaling is None else SkipOverflow(scaling)
 
 
 @typing.final
 class FailOnNonFinite(StepAcceptance):
-    """Fails a step with `NonFiniteError` if any tower's gradient is not finite."""
+    """Fails a step with `NonFiniteError` if any tower's gradient is not finite.
 
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    With several workers the sums over all of them decide, which are the same on each.
+    """
+
+    def __init__(self, workers: Workers | None = None):
+        """Takes the other workers, None for this process alone."""
+        self._workers = workers
+
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns the operation that fails the step, if any gradient is watched."""
-        entries = _watched(towers)
+        entries = _watched(towers) if self._workers is None else _watched_sums(summed, "workers")
         if not entries:
             return []
         with v1.name_scope("finite_gradients"):
@@ -102,9 +116,11 @@ class SkipOverflow(StepAcceptance):
         """Takes the state of the loss scale."""
         self._scaling = scaling
 
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns nothing: no step fails."""
-        del towers
+        del towers, summed
         return []
 
     def judge(
@@ -128,14 +144,22 @@ class SkipNonFinite(StepAcceptance):
     skipped without being counted, as long as the scale can shrink.
     """
 
-    def __init__(self, skipping: NonFiniteSkipping, scaling: LossScaling | None):
-        """Takes the state of `skip_nonfinite`, and that of the loss scale if there is one."""
+    def __init__(
+        self,
+        skipping: NonFiniteSkipping,
+        scaling: LossScaling | None,
+        workers: Workers | None = None,
+    ):
+        """Takes the state of `skip_nonfinite`, that of the loss scale, and other workers."""
+        self._workers = workers
         self._skipping = skipping
         self._scaling = scaling
 
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns nothing: evaluating the result of `judge` fails the step."""
-        del towers
+        del towers, summed
         return []
 
     def judge(
@@ -143,11 +167,13 @@ class SkipNonFinite(StepAcceptance):
     ) -> Tensor:
         """Returns True if all losses, gradients and sums are finite, a boolean scalar."""
         entries = _watched(towers)
-        if len(towers) > 1:
+        workers = self._workers
+        if len(towers) > 1 or workers is not None:
             entries += _watched_sums(summed)
         with v1.device(CPU):
             may_overflow = None if self._scaling is None else self._scaling.can_shrink()
-            return self._skipping.judge(entries, may_overflow)
+            agreed = None if workers is None else workers.agreed
+            return self._skipping.judge(entries, may_overflow, agreed)
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
         """Returns an operation that runs `train_op`, then sets the counters and the scale."""
@@ -167,12 +193,14 @@ def _watched(towers: Sequence[TowerGradients]) -> list[Watched]:
     return [entry for tower in towers for entry in tower.watched]
 
 
-def _watched_sums(summed: Sequence[tuple[Gradient, Variable]]) -> list[Watched]:
+def _watched_sums(
+    summed: Sequence[tuple[Gradient, Variable]], over: str = "towers"
+) -> list[Watched]:
     """Watches the sums of gradients, each on its device."""
     by_device: dict[str, list[tuple[Tensor, str]]] = {}
     for gradient, variable in summed:
         values = gradient_values(gradient)
-        description = f"Summed over towers, gradient of {variable.op.name}"
+        description = f"Summed over {over}, gradient of {variable.op.name}"
         by_device.setdefault(values.device, []).append((values, description))
     entries: list[Watched] = []
     for device, described in by_device.items():

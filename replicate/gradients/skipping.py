@@ -5,7 +5,7 @@ the first tensor that was not finite, which the runtime logs. `acceptance` skips
 `batch_norm.statistics` restores the moving averages of batch normalization.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -48,7 +48,12 @@ class NonFiniteSkipping:
             v1.summary.scalar("skipped", self.total)
             v1.summary.scalar("in_a_row", self.in_a_row)
 
-    def judge(self, entries: Sequence[Watched], may_overflow: Tensor | None = None) -> Tensor:
+    def judge(
+        self,
+        entries: Sequence[Watched],
+        may_overflow: Tensor | None = None,
+        agreed: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
         """Returns True if the step may be applied, a boolean scalar.
 
         Adds this object to the collection `SKIPPING`. Evaluating the result raises `NonFiniteError`
@@ -58,8 +63,10 @@ class NonFiniteSkipping:
           entries: Watched losses and gradients of all towers, at least one.
           may_overflow: Boolean scalar, with a loss scale: True if the scale can shrink. Then a
             gradient that is not finite under a finite loss is an overflow, which is not counted.
+          agreed: Function from a vector of booleans to those that all workers agree on.
         """
         finite, self.descriptions = finite_flags(entries)
+        finite = finite if agreed is None else agreed(finite)
         accepted = tf.reduce_all(finite)
         first = first_bad(finite)
         skipped = tf.logical_not(accepted)

@@ -1,5 +1,7 @@
 """One update from the gradients of all towers: sum → judge → accumulate → clip → apply.
 
+With several equal workers the sum goes on over the workers, and all of them judge it alike.
+
 Each stage is an object with one job. `GradientStages.build` calls them in order. `TowerOptimizer`
 makes the stages from its settings.
 """
@@ -7,7 +9,7 @@ makes the stages from its settings.
 import contextlib
 import dataclasses
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +21,7 @@ from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.acceptance import StepAcceptance
 from replicate.gradients.accumulation import GradientAccumulation, GradientsAndVariables
 from replicate.gradients.loss_scale import LossScaling
+from replicate.protocols import Workers
 from replicate.tower.build import REDUCED_GRADIENTS, TowerGradients
 from replicate.tower.shares import UNWEIGHTED, GradientShare
 
@@ -92,14 +95,18 @@ class GradientApplication:
       optimizer: The optimizer.
       global_step: Variable that the optimizer increments once an update.
       name: Name of the operation.
+      others: Other arguments of the optimizer's `apply_gradients`.
     """
 
     optimizer: v1.train.Optimizer
     global_step: Variable | None
     name: str | None
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def apply(self, gradients_and_variables: GradientsAndVariables) -> Operation:
         """Returns the operation that applies the gradients."""
+        given = {"global_step": self.global_step, "name": self.name, **self.others}
+        given = {name: value for name, value in given.items() if value is not None}
         control: Any = contextlib.nullcontext()
         if is_synchronous(self.optimizer):
             # Drops control dependencies: the optimizer's queue runner would run the step again.
@@ -109,9 +116,7 @@ class GradientApplication:
             ]
             control = v1.control_dependencies(None)
         with control:
-            return self.optimizer.apply_gradients(
-                gradients_and_variables, global_step=self.global_step, name=self.name
-            )
+            return self.optimizer.apply_gradients(gradients_and_variables, **given)
 
 
 @typing.final
@@ -125,6 +130,7 @@ class GradientStages:
       accumulation: Adds the gradients to those of earlier steps.
       clipping: Limits the norm of the update's gradients.
       application: Lets the wrapped optimizer apply them.
+      workers: Workers over which the sums go on; None for this process alone.
     """
 
     gradient_sum: GradientSum
@@ -132,6 +138,7 @@ class GradientStages:
     accumulation: GradientAccumulation
     clipping: GradientClipping
     application: GradientApplication
+    workers: Workers | None = None
 
     def build(self, towers: Sequence[TowerGradients]) -> Operation:
         """Returns the operation that makes a training step.
@@ -140,7 +147,15 @@ class GradientStages:
           towers: Gradients of each tower.
         """
         summed = self.gradient_sum.sum(towers)
-        computed = [*_other_ends(towers), *values_of(summed), *self.acceptance.requirements(towers)]
+        computed = [*_other_ends(towers), *values_of(summed)]
+        if self.workers is None:
+            computed += self.acceptance.requirements(towers, summed)
+        else:
+            summed = self.workers.sum_gradients(summed, self.accumulation.average)
+            computed += values_of(summed)
+            # No worker may fail while another one still waits for its gradients.
+            with v1.control_dependencies(computed):
+                computed += self.acceptance.requirements(towers, summed)
         with v1.device(CPU):
             all_computed = v1.group(*computed)
         with v1.control_dependencies([all_computed]):

@@ -43,6 +43,7 @@ from replicate.tower.build import (
     current_build,
 )
 from replicate.tower.shares import UNWEIGHTED, GradientShare, as_gradients
+from replicate.tower.workers import current_workers
 
 v1 = tf.compat.v1
 
@@ -189,6 +190,7 @@ class TowerOptimizer(v1.train.Optimizer):
         grads_and_vars: Iterable[tuple[Gradient | None, Variable]],
         global_step: Variable | None = None,
         name: str | None = None,
+        **others: Any,
     ) -> Operation:
         """Applies the gradients of all towers in the last tower; keeps them in the others.
 
@@ -200,6 +202,7 @@ class TowerOptimizer(v1.train.Optimizer):
           grads_and_vars: (gradient, variable) pairs. A gradient may be None.
           global_step: Variable that is incremented once an update.
           name: Name of the operation.
+          **others: Other named arguments of the wrapped optimizer's `apply_gradients`.
 
         Returns:
           In the last tower, the operation that trains. In other towers, an operation that waits for
@@ -213,8 +216,9 @@ class TowerOptimizer(v1.train.Optimizer):
         check_not_eager("TowerOptimizer.apply_gradients was called with gradients")
         self._check_sync_replicas()
         build = current_build()
-        tower = build.tower if build else None
-        share = build.gradient_share if build else UNWEIGHTED
+        # Outside of the tower, an optimizer around this one has gathered the gradients.
+        tower = build.tower if build and not build.is_outside else None
+        share = build.gradient_share if build and tower else UNWEIGHTED
         reduction: GradientReduction = build.settings.reduction if build else "last"
         gradients = self._tower_gradients(build, tower, share, grads_and_vars)
         skipping = None
@@ -223,11 +227,12 @@ class TowerOptimizer(v1.train.Optimizer):
         stages = self._stages(
             GradientSum(self._pack_bytes, self._scaling, reduction, share),
             skipping,
-            GradientApplication(self.wrapped, global_step, name),
-            average=build is None or tower is None or build.settings.averages_loss,
+            GradientApplication(self.wrapped, global_step, name, others),
+            average=build is None or tower is None or build.averages_loss,
         )
         if build is None or tower is None:
             return stages.build([gradients])
+        _check_graph(build, tower)
         call = len(build.calls[tower.index])
         build.calls[tower.index].append(gradients)
         if not tower.is_last:
@@ -279,12 +284,14 @@ class TowerOptimizer(v1.train.Optimizer):
           average: True if accumulated gradients are averaged, False if they are summed.
         """
         accumulate_statistics = getattr(self.wrapped, "accumulate_statistics", None)
+        workers = current_workers()
         return GradientStages(
             gradient_sum,
-            step_acceptance(skipping, self._scaling),
+            step_acceptance(skipping, self._scaling, workers),
             GradientAccumulation(self._accumulate_steps, average, accumulate_statistics),
             GradientClipping(self._clip_norm),
             application,
+            workers,
         )
 
     def _check_loss_scale(
@@ -301,9 +308,15 @@ class TowerOptimizer(v1.train.Optimizer):
             )
 
     def _check_sync_replicas(self) -> None:
-        """Refuses settings that skip steps of a SyncReplicasOptimizer."""
+        """Refuses what a SyncReplicasOptimizer cannot do: skipped steps, no parameter servers."""
         if not is_synchronous(self.wrapped):
             return
+        if current_workers() is not None:
+            raise ValueError(
+                "TowerOptimizer cannot wrap a SyncReplicasOptimizer with train_distribute="
+                "AllReduce(...): that optimizer sums gradients on parameter servers, and AllReduce "
+                "sums them already. Wrap its inner optimizer instead."
+            )
         settings = {
             "accumulate_steps": (self._accumulate_steps, 1),
             "loss_scale": (self._loss_scale, None),
@@ -316,6 +329,16 @@ class TowerOptimizer(v1.train.Optimizer):
                     f"other workers would wait for the gradients of a worker that leaves out a "
                     f"step. Leave {name} at {default!r}."
                 )
+
+
+def _check_graph(build: TowerBuild, tower: TowerContext) -> None:
+    """Refuses gradients in the graph of a function, which no other tower can read."""
+    if tower.count > 1 and v1.get_default_graph() is not build.graph:
+        raise ValueError(
+            f"Cannot gather gradients: {tower.label} calls apply_gradients inside of a function, "
+            "such as a branch of tf.cond, the body of a tf.while_loop or a tf.function. Call it "
+            "outside, and choose between gradients there."
+        )
 
 
 def _watched(

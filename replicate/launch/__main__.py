@@ -6,6 +6,8 @@ The command runs once for each task, with the task's TF_CONFIG in its environmen
 
   python -m replicate.launch --workers=2 --ps=1 --evaluator -- python -m examples.convnet
 
+  python -m replicate.launch --workers=4 --all_reduce --restart -- python train.py
+
 Without --chief the first worker is the chief. "python" means the Python that runs the launcher.
 Exit codes: 0 done, 2 wrong flags, 130/143 stopped by SIGINT/SIGTERM, else the exit code of the
 first task that failed.
@@ -66,6 +68,12 @@ def define_flags() -> Any:
     flags.DEFINE_integer(
         "ps", 1, "Parameter servers: processes that hold the variables.", 0, **of_launcher
     )
+    flags.DEFINE_bool(
+        "all_reduce",
+        False,
+        "No parameter servers: for RunConfig(train_distribute=replicate.AllReduce()).",
+        **of_launcher,
+    )
     flags.DEFINE_bool("chief", False, "Add a chief to the workers.", **of_launcher)
     flags.DEFINE_bool("evaluator", False, "Add an evaluator.", **of_launcher)
     restart = flags.Flag(
@@ -105,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
         _check_host(values["host"].value, values["expose"].value)
         plan = cluster_plan(
             values["workers"].value,
-            values["ps"].value,
+            _number_of_servers(values),
             chief=values["chief"].value,
             evaluator=values["evaluator"].value,
             host=values["host"].value,
@@ -128,6 +136,22 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # Nobody reads our output any more: keep Python from flushing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+
+
+def _number_of_servers(values: Any) -> int:
+    """Returns the number of parameter servers.
+
+    Raises:
+      ValueError: Some are asked for, and --all_reduce, which has none.
+    """
+    if not values["all_reduce"].value:
+        return int(values["ps"].value)
+    if values["ps"].present and values["ps"].value:
+        raise ValueError(
+            f"--all_reduce trains without parameter servers, and --ps={values['ps'].value} asks "
+            "for some. Leave one of the two out"
+        )
+    return 0
 
 
 def _flags_help(values: Any) -> str:

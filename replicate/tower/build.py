@@ -18,7 +18,7 @@ from model_deploy.devices import DevicePlan, completed
 from model_deploy.reduction import GradientReduction
 from replicate._types import Device, Gradient, Operation, Tensor, Variable
 from replicate.graph_ops.finite import Watched
-from replicate.protocols import PART_OF_LOSS
+from replicate.protocols import PART_OF_LOSS, SHARED
 from replicate.tower.shares import UNWEIGHTED, GradientShare, share_of
 
 v1 = tf.compat.v1
@@ -41,17 +41,22 @@ class TowerSettings:
     Attributes:
       plan: Devices of towers and variables.
       averages_loss: True if a tower's loss is a mean over its shard, which is weighted by its share
-        of the batch. False if losses are summed.
+        of the batch. False if losses are summed. None if that depends on the losses that a
+        `model_fn` makes, see `loss_reductions`.
       summaries: Towers whose summaries are kept.
       xla: True to compile the towers with XLA.
       reduction: Way by which the towers' gradients are summed.
+      wraps_optimizers: True if optimizers that no TowerOptimizer wraps count as wrapped.
+      one_batch_each: True if each tower gets a batch of its own; False if one batch is split.
     """
 
     plan: DevicePlan
-    averages_loss: bool
+    averages_loss: bool | None
     summaries: Summaries = "first"
     xla: bool = False
     reduction: GradientReduction = "last"
+    wraps_optimizers: bool = False
+    one_batch_each: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +129,7 @@ class TowerBuild:
           of_tower: Returns the entries that the current tower has added to a graph collection.
         """
         self.settings = settings
+        self.graph = v1.get_default_graph()
         self.task = task
         self.outside_towers = outside_towers
         """Leaves the scopes of the current tower, as `TowerScopes.outside`."""
@@ -135,6 +141,8 @@ class TowerBuild:
         """For each update that may be skipped: True if it was, a boolean scalar known after it."""
         self.is_outside = False
         """True inside of `outside_towers`."""
+        self.sums_loss = False
+        """True if the last loss that a tower made sums the losses of its examples."""
         self._losses: list[Tensor] = []
         """The losses of the current tower."""
         self._shared: list[Any] = []
@@ -155,7 +163,10 @@ class TowerBuild:
         self._weight = weight
         self._losses = []
         try:
-            with _in_collection(PART_OF_LOSS, self.part_of_loss):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(_in_collection(PART_OF_LOSS, self.part_of_loss))
+                if self.settings.wraps_optimizers:
+                    stack.enter_context(_in_collection(SHARED, self.shared))
                 yield self.tower
         finally:
             self.tower = None
@@ -195,9 +206,15 @@ class TowerBuild:
         return share_of(value, self.gradient_share.share, name)
 
     @property
+    def averages_loss(self) -> bool:
+        """True if a tower's loss is a mean over its shard, as far as is known now."""
+        known = self.settings.averages_loss
+        return not self.sums_loss if known is None else known
+
+    @property
     def gradient_share(self) -> GradientShare:
         """Share of the batch by which the current tower's gradients count."""
-        if self.tower is None or self.tower.count == 1 or not self.settings.averages_loss:
+        if self.tower is None or self.tower.count == 1 or not self.averages_loss:
             return UNWEIGHTED
         return GradientShare(self._weight)
 

@@ -8,8 +8,8 @@ outside of the towers.
 """
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,18 +22,18 @@ Keys = v1.GraphKeys
 class TowerCollections:
     """Hides the towers of one replicated call from each other in the graph's collections."""
 
-    def __init__(self, regularization: Literal["every", "first"], summaries: Summaries = "first"):
+    def __init__(self, regularizes: Callable[[int], bool], summaries: Summaries = "first"):
         """Remembers the entries of the collections before the first tower.
 
         Args:
-          regularization: "every" if each tower adds the regularization losses to its loss, because
-            losses are averaged; "first" if only the first tower does, because losses are summed.
-            The other towers then see zeros.
+          regularizes: Returns True for the number of a tower that adds the regularization losses to
+            its loss: each one if losses are averaged, the first one if they are summed. The others
+            see zeros.
           summaries: Towers whose summaries are kept.
         """
         self._summaries = summaries
         self._separate = [Keys.LOSSES, Keys.UPDATE_OPS, Keys.SUMMARIES]
-        self._hidden_later = [Keys.REGULARIZATION_LOSSES] if regularization == "first" else []
+        self._regularizes = regularizes
         self._ambient = {key: v1.get_collection(key) for key in self._separate}
         self._added: dict[str, list[Any]] = {key: [] for key in self._separate}
         self._start: dict[Any, int] = {}
@@ -42,7 +42,8 @@ class TowerCollections:
     @contextlib.contextmanager
     def tower(self, index: int) -> Iterator[None]:
         """Shows the collections to tower `index` as if it were the only one."""
-        held = {key: v1.get_collection(key) for key in self._hidden_later if index}
+        hidden = [] if self._regularizes(index) else [Keys.REGULARIZATION_LOSSES]
+        held = {key: v1.get_collection(key) for key in hidden}
         for key in self._separate:
             v1.get_collection_ref(key)[:] = self._ambient[key]
         for key, values in held.items():

@@ -45,14 +45,16 @@ class TowerScopes:
           settings: Settings of the call's towers.
         """
         self._settings = settings
-        self.collections = TowerCollections(
-            "every" if settings.averages_loss else "first", settings.summaries
-        )
+        self.collections = TowerCollections(self._regularizes, settings.summaries)
         self.variables = SharedVariables()
         self._placer = VariablePlacer(settings.plan.parameters)
         self._variable_scope = v1.get_variable_scope()
         self._name_scope = v1.get_default_graph().get_name_scope()
         self.build = TowerBuild(settings, current_task(), self.outside, self.collections.of_tower)
+
+    def _regularizes(self, index: int) -> bool:
+        """Returns True if a tower adds the regularization losses to its loss."""
+        return index == 0 or self.build.averages_loss or self._settings.one_batch_each
 
     @contextlib.contextmanager
     def tower(

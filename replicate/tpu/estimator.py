@@ -17,7 +17,7 @@ from replicate.estimator.calling import check_model_fn
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.warm_start import WarmStartSettings
 from replicate.graph_mode import check_no_keras_model
-from replicate.model_fn import replicate_model_fn
+from replicate.model_fn import replicate_model_fn, with_loss_reduction
 from replicate.tpu.config import RunConfig
 from replicate.tpu.model import without_tpu
 from replicate.tpu.params import BATCH_SIZE, BatchSizes, check_params, with_entry
@@ -81,8 +81,8 @@ class TPUEstimator(Estimator):
           embedding_config_spec: None: tables of TPUs are refused.
           export_saved_model_api_version: Not used.
           devices: Device of each tower, such as ["/gpu:0", "/gpu:1"]; None for no towers. The
-            model_fn must wrap its optimizers in CrossShardOptimizer or TowerOptimizer.
-          loss_reduction: With devices, the reduction of the examples' losses in model_fn, as for
+            model_fn need not wrap its optimizers.
+          loss_reduction: On towers, the reduction of the examples' losses in model_fn, as for
             `replicate_model_fn`.
           uneven: With devices, the treatment of a batch that their number does not divide, as for
             `replicate_model_fn`.
@@ -105,7 +105,11 @@ class TPUEstimator(Estimator):
         self._batch_sizes = BatchSizes(train_batch_size, eval_batch_size, predict_batch_size)
         adapted = without_tpu(model_fn, uneven)
         if devices is not None:
-            adapted = replicate_model_fn(adapted, loss_reduction, devices, uneven=uneven)
+            adapted = replicate_model_fn(
+                adapted, loss_reduction, devices, uneven=uneven, wrap_optimizers=True
+            )
+        elif loss_reduction != Reduction.SUM_BY_NONZERO_WEIGHTS:
+            adapted = with_loss_reduction(adapted, loss_reduction)
         super().__init__(adapted, model_dir, _checked_config(config), params, warm_start_from)
 
     def _params_with_input(self, mode: str) -> Any:

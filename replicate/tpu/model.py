@@ -33,7 +33,8 @@ def without_tpu(model_fn: ModelFn, uneven: Uneven) -> ModelFn:
         tower = build.tower if build else None
         if "params" in given:
             params = with_entry(given["params"], "use_tpu", False)
-            if tower is not None and BATCH_SIZE in params:
+            splits = build is not None and not build.settings.one_batch_each
+            if tower is not None and splits and BATCH_SIZE in params:
                 rows = _rows(entry(params, BATCH_SIZE), tower, given.get("mode"), uneven)
                 params = with_entry(params, BATCH_SIZE, rows)
             given["params"] = params

@@ -127,8 +127,10 @@ class CrossShardOptimizer(v1.train.Optimizer):
         build = current_build()
         if build is None or build.tower is None or build.tower.count == 1 or build.is_outside:
             return self._opt
-        if build.settings.averages_loss != (self._reduction == v1.losses.Reduction.MEAN):
-            loss = "averaged" if build.settings.averages_loss else "summed"
+        if build.settings.averages_loss is None:
+            build.sums_loss |= self._reduction == v1.losses.Reduction.SUM
+        elif build.averages_loss != (self._reduction == v1.losses.Reduction.MEAN):
+            loss = "averaged" if build.averages_loss else "summed"
             raise ValueError(
                 f"CrossShardOptimizer(reduction={self._reduction!r}) is used on "
                 f"{build.tower.count} towers whose losses are {loss}. Give the same reduction to "

@@ -315,7 +315,7 @@ def test_a_step_at_which_nothing_is_due_computes_nothing_more(build_mlp, session
             optimizer.compute_gradients(network.losses[0])
         )
     session.run(v1.global_variables_initializer())
-    heavy = ("MatMul", "Cholesky", "Triangular", "Random", "Softmax")
+    heavy = ("MatMul", "PartitionedCall", "Random", "Softmax")  # Inverses are functions.
 
     def work(fetch):
         counts = executed(session, fetch, feed)
@@ -323,7 +323,7 @@ def test_a_step_at_which_nothing_is_due_computes_nothing_more(build_mlp, session
 
     due, off = work(train), work(train)
     assert off == work(only_step)
-    assert any("Cholesky" in kind for kind in due)
+    assert due["PartitionedCall"] > off.get("PartitionedCall", 0)
     assert sum(due.values()) > sum(off.values())
 
 

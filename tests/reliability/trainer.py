@@ -1,12 +1,13 @@
 """A training program whose weights tell how many updates they had, for clusters that lose tasks.
 
-    python trainer.py async|sync|lockstep|average MODEL_DIR STEPS PHASE_STEPS
+    python trainer.py async|sync|lockstep|average|reduce MODEL_DIR STEPS PHASE_STEPS
 
 Trains up to STEPS in the role that TF_CONFIG gives. Each process prints "imported" at its start and
 "step N" after each of its steps, the evaluator "evaluated N". When the step is PHASE_STEPS, 2 *
 PHASE_STEPS ..., it waits for the file MODEL_DIR/go-1, go-2 ..., so that whoever kills tasks has the
 time to. In lockstep every worker sends one gradient for each synchronous step. With average, each
-worker makes two steps of its own for each step, which is then an averaging. Training ends before
+worker makes two steps of its own for each step, which is then an averaging. With reduce, there are
+no parameter servers, and each process prints "saving" when it begins to save. Training ends before
 STEPS when there is a file MODEL_DIR/end. A process waits before it does anything as long as there
 is a file MODEL_DIR/away-TASK-INDEX. With IMPORT_SECS in the environment it first waits for a random
 time up to that, since a fork of a process that has imported TensorFlow would start at once.
@@ -63,6 +64,14 @@ class Report(v1.train.SessionRunHook):
         time.sleep(0.02)
 
 
+class ReportSaving(v1.train.CheckpointSaverListener):
+    """Prints when a save begins, and lets the rest of the test act on that."""
+
+    def before_save(self, session, global_step_value):
+        print(f"saving {global_step_value}", flush=True)
+        time.sleep(0.02)
+
+
 class ReportEvaluation(v1.train.SessionRunHook):
     """Prints the step of what is evaluated."""
 
@@ -91,6 +100,8 @@ def model_fn(features, labels, mode, params, config):
 
 def make_optimizer(mode, config, getter):
     """Returns the optimizer of a way of training, and its hooks."""
+    if mode == "reduce":
+        return replicate.TowerOptimizer(v1.train.MomentumOptimizer(RATE, MOMENTUM)), []
     descent = v1.train.GradientDescentOptimizer(RATE, use_locking=True)
     if mode == "async":
         return descent, []
@@ -125,6 +136,7 @@ def stay_away(folder):
 
 def main(mode, folder, steps, phase_steps):
     stay_away(folder)
+    reduces = replicate.AllReduce(timeout_secs=STEP_TIMEOUT_SECS, check_every=5)
     estimator = replicate.Estimator(
         model_fn,
         model_dir=folder,
@@ -133,6 +145,7 @@ def main(mode, folder, steps, phase_steps):
             session_creation_timeout_secs=TIMEOUT_SECS,
             step_timeout_secs=STEP_TIMEOUT_SECS,
             progress="off",
+            train_distribute=reduces if mode == "reduce" else None,
         ),
         params=mode,
     )
@@ -142,6 +155,7 @@ def main(mode, folder, steps, phase_steps):
             lambda: input_fn().repeat(),
             max_steps=int(steps),
             hooks=[Report(folder, int(steps), int(phase_steps))],
+            saving_listeners=[ReportSaving()] if mode == "reduce" else (),
         ),
         replicate.EvalSpec(
             input_fn,

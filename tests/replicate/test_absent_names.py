@@ -13,7 +13,6 @@ from replicate.absent_names import HINTS, error_for
     [
         ("BoostedTreesClassifier", r"model_fn and pass it to replicate\.Estimator"),
         ("TPUEstimator", r"It is replicate\.tpu\.TPUEstimator"),
-        ("model_to_estimator", r"graph mode: make the Keras layers .* inside a function model_fn"),
         ("experimental", r"replicate\.make_early_stopping_hook"),
         ("build_raw_supervised_input_receiver_fn", r"It is replicate\.export\."),
     ],

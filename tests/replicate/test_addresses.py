@@ -1,3 +1,6 @@
+"""Addresses, links and the role of a process."""
+
+import json
 import subprocess
 import sys
 
@@ -5,6 +8,12 @@ import pytest
 
 from replicate import addresses
 from replicate.addresses import connect, host_and_port, is_listening
+from replicate.estimator.cluster_config import ClusterConfig, parse_cluster_config
+from replicate.launch.plan import cluster_plan
+from replicate.links import leads_out
+from replicate.roles import ALONE, ROLES, Role
+
+CLUSTER = {"worker": ["a:2"], "ps": ["a:3"]}
 
 
 @pytest.mark.parametrize(
@@ -64,3 +73,76 @@ def test_timeout_is_passed_on(monkeypatch):
 def test_module_imports_no_tensorflow():
     program = "import sys, replicate.addresses; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("file", False),
+        ("absent", False),
+        ("inside", False),
+        ("outside", True),
+        ("dangling", True),
+        ("folder/file", True),
+    ],
+)
+def test_only_links_to_elsewhere_lead_out(tmp_path, name, expected):
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "run2").mkdir()
+    (real / "file").touch()
+    (real / "inside").symlink_to(real / "file")
+    (real / "outside").symlink_to(tmp_path / "run2" / "x")
+    (real / "dangling").symlink_to(tmp_path / "nowhere")
+    (real / "folder").symlink_to(tmp_path / "run2")
+    (tmp_path / "rea").symlink_to(real)
+    for folder in (real, tmp_path / "rea"):
+        assert leads_out(folder / name, folder) == expected
+        assert leads_out(f"{folder}/{name}", f"{folder}/") == expected
+
+
+def test_other_file_systems_have_no_links():
+    assert not leads_out("gs://bucket/run/metrics.jsonl", "gs://bucket/run")
+
+
+def role(task_type, **chief):
+    return parse_cluster_config(
+        json.dumps({"cluster": {**CLUSTER, **chief}, "task": {"type": task_type, "index": 0}})
+    ).role
+
+
+@pytest.mark.parametrize(
+    ("task_type", "expected"),
+    [
+        ("chief", Role(trains=True, saves=True)),
+        ("worker", Role(trains=True)),
+        ("ps", Role(keeps_variables=True)),
+        ("evaluator", Role(evaluates=True)),
+    ],
+)
+def test_role_of_a_task_in_a_cluster(task_type, expected):
+    assert role(task_type, chief=["a:1"]) == expected
+
+
+def test_master_evaluates_as_well():
+    assert role("master", master=["a:1"]) == Role(trains=True, saves=True, evaluates=True)
+
+
+@pytest.mark.parametrize("tf_config", ["", "{}", '{"task": {"type": "worker", "index": 0}}'])
+def test_process_without_a_cluster_does_everything(tf_config):
+    config = parse_cluster_config(tf_config)
+    assert config.role == ALONE
+    assert config.is_chief
+
+
+def test_a_program_may_have_its_own_name_for_workers():
+    config = ClusterConfig({"chief": ("a:1",), "trainer": ("a:2",)}, "trainer")
+    assert config.role == ROLES["worker"]
+
+
+def test_launcher_and_its_tasks_agree_on_the_roles():
+    plan = cluster_plan(2, 1, chief=True, evaluator=True)
+    for task in plan.tasks:
+        assert parse_cluster_config(plan.tf_config(task)).role == task.role
+    assert {task.job for task in plan.tasks} == set(ROLES) - {"master"}
+    assert [str(task) for task in plan.tasks if task.role.saves] == ["chief 0"]

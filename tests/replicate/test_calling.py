@@ -1,9 +1,11 @@
-"""Functions receive the arguments that they name."""
+"""Calls of a user's functions, and checks of arguments."""
 
 import functools
+from typing import Literal
 
 import pytest
 
+from replicate.arguments import check_choice
 from replicate.calling import call_model_fn, check_model_fn, named_arguments, takes, where
 
 NAMES = ["config", "features", "labels", "mode", "params"]
@@ -67,5 +69,20 @@ def test_any_keyword_takes_each_known_argument():
 
 def test_errors_name_a_function_with_its_line():
     assert where(call).startswith("call (")
-    assert "test_calling.py:12)" in where(call)
+    assert f"test_calling.py:{call.__code__.co_firstlineno})" in where(call)
     assert where(functools.partial(call)).startswith("functools.partial(")
+
+
+Fruit = Literal["apple", "pear"]
+
+
+def test_a_choice_passes():
+    check_choice("fruit", "pear", Fruit)
+
+
+@pytest.mark.parametrize("value", ["plum", None, 3])
+def test_other_value_is_refused_with_the_choices(value):
+    with pytest.raises(
+        ValueError, match=rf"^fruit must be one of 'apple', 'pear'; got {value!r}\.$"
+    ):
+        check_choice("fruit", value, Fruit)

@@ -1,4 +1,6 @@
-"""Error classes, and the older errors as which programs can catch them."""
+"""Errors and exit codes: names, texts, and which code stands for which error."""
+
+import signal
 
 import pytest
 import tensorflow as tf
@@ -6,6 +8,7 @@ import tensorflow as tf
 import replicate
 from replicate import errors, export
 from replicate.estimator.calling import call_receiver_fn
+from replicate.exit_codes import ExitCode, signal_exit_code
 
 v1 = tf.compat.v1
 
@@ -58,3 +61,26 @@ def train(model_fn, **arguments):
 def test_value_errors_of_tf_estimator_stay_value_errors(graph, call):
     with pytest.raises(ValueError, match=r"must|requires the arguments"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        (ExitCode.DONE, 0),
+        (ExitCode.BUG, 1),
+        (errors.ClusterConfigError.code, 2),
+        (errors.CheckpointError.code, 2),
+        (errors.NonFiniteError.code, 3),
+        (ExitCode.LEFT_TO_DO, 4),
+        (errors.ClusterError.code, 138),
+        (errors.TrainingInterrupted(signal.SIGINT, 5, "").code, 130),
+        (errors.TrainingInterrupted(signal.SIGTERM, 5, "").code, 143),
+    ],
+)
+def test_exit_codes_keep_their_numbers(code, number):
+    assert code == number
+
+
+def test_signal_exit_codes_have_names():
+    assert signal_exit_code(signal.SIGINT) == ExitCode.INTERRUPTED
+    assert signal_exit_code(signal.SIGTERM) == ExitCode.TERMINATED

@@ -1,11 +1,18 @@
-"""`python -m replicate.run` runs a program as Python does, but for TensorFlow's own lines."""
+"""`python -m replicate.run` and `python -m replicate.doctor`."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+import pytest
+
+from replicate import doctor
+
+REPOSITORY = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 import helper
@@ -16,6 +23,7 @@ if __name__ == "__main__":
         print(sys.argv, helper.NAME)
     sys.exit(7)
 """
+ROOT = Path(doctor.__file__).resolve().parents[1]
 
 
 def run(folder, *arguments):
@@ -23,7 +31,7 @@ def run(folder, *arguments):
     return subprocess.run(
         [sys.executable, "-m", "replicate.run", *arguments],
         cwd=folder,
-        env={**environment, "PYTHONPATH": str(ROOT)},
+        env={**environment, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         timeout=100,
@@ -55,3 +63,149 @@ def test_absent_program_is_one_line_and_exit_code_2(tmp_path):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "there is no file 'train.py'" in done.stderr
     assert "Usage: python -m replicate.run" in run(tmp_path).stderr
+
+
+@pytest.fixture
+def say(monkeypatch):
+    """Stands in for the process that tries TensorFlow: a program given as text."""
+    return lambda program: monkeypatch.setattr(doctor, "_TENSORFLOW", program)
+
+
+@pytest.fixture
+def healthy(say):
+    found = {"version": "9.9", "devices": ["cpu"], "cuda": False, "jobs": {}, "task": ["worker", 0]}
+    say(f"print({json.dumps(json.dumps(found))})")
+    return found
+
+
+def wrong(findings):
+    return [f"{finding.label}: {finding.text}" for finding in findings if finding.is_wrong]
+
+
+def test_a_healthy_machine_is_reported(healthy, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor.importlib.metadata, "packages_distributions", dict)
+    monkeypatch.setattr(doctor, "_LITTLE_DISK", 0)
+    assert doctor.main([str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for text in ("python              3.", "9.9, built without CUDA", "nothing is wrong", "numpy"):
+        assert text in printed
+    assert f"{tmp_path}: " in printed
+
+
+def test_no_value_of_the_environment_is_shown_that_is_not_on_the_list(healthy, capsys, monkeypatch):
+    monkeypatch.setenv("MY_PASSWORD", "hush-hush")
+    monkeypatch.setenv("https_proxy", "http://me:hush-hush@proxy")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    doctor.main([])
+    printed = capsys.readouterr().out
+    assert "OMP_NUM_THREADS=3" in printed
+    assert "hush" not in printed
+    assert "MY_PASSWORD" not in printed
+
+
+@pytest.mark.parametrize(
+    ("owners", "text"),
+    [
+        ({"tensorflow": ["tensorflow", "tensorflow-cpu"]}, "overwrite each other's files"),
+        ({"kfac": ["kfac-pytorch", "replicate-model-fn"]}, "installed by kfac-pytorch as well"),
+        ({"replicate": ["replicate"]}, "installed by replicate as well"),
+    ],
+)
+def test_packages_in_each_others_way_are_found(owners, text):
+    assert not wrong(doctor.packages({"tensorflow": ["tensorflow-cpu"]}))
+    (found,) = wrong(doctor.packages(owners))
+    assert text in found
+
+
+def test_another_package_of_the_same_name_is_found(tmp_path):
+    (tmp_path / "kfac").mkdir()
+    (tmp_path / "kfac" / "__init__.py").touch()
+    program = "from replicate import doctor\nprint(*doctor.packages({}), sep='\\n')"
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert f"is imported from {tmp_path}/kfac/__init__.py, not from {ROOT}" in done.stdout
+
+
+def test_a_missing_tensorflow_is_reported(say):
+    say("raise ImportError('no tensorflow here')")
+    (found,) = doctor.tensorflow()
+    assert found.is_wrong
+    assert "no tensorflow here" in found.text
+
+
+@pytest.mark.parametrize("program", ["import os; os.abort()", "import time; time.sleep(60)"])
+def test_a_broken_tensorflow_is_reported(say, program, monkeypatch):
+    monkeypatch.setattr(doctor, "_TENSORFLOW_SECS", 1)
+    say(program)
+    started = time.monotonic()
+    (found,) = doctor.tensorflow()
+    assert found.is_wrong
+    assert time.monotonic() - started < 20
+
+
+def test_the_real_tensorflow_and_a_bad_tf_config_are_looked_at(monkeypatch, run_python):
+    def run(command, env, **_):
+        assert command[:2] == [sys.executable, "-c"]
+        done = run_python(command[2], environment=env)
+        return subprocess.CompletedProcess(command, done.code, done.out, done.err)
+
+    monkeypatch.setattr(doctor.subprocess, "run", run)
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}')
+    found = list(doctor.tensorflow())
+    assert [finding.label for finding in found] == ["tensorflow", "devices", "TF_CONFIG"]
+    assert wrong(found)[0].startswith("TF_CONFIG: Cannot read the cluster from TF_CONFIG")
+    assert "CPU:0" in found[1].text
+
+
+def test_the_addresses_of_a_cluster_are_tried():
+    with socket.socket() as server, socket.socket() as closed:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        closed.bind(("127.0.0.1", 0))
+        taken, free = (f"127.0.0.1:{each.getsockname()[1]}" for each in (server, closed))
+        jobs = {"chief": [taken], "ps": [free]}
+        found = list(doctor.cluster({"jobs": jobs, "task": ["ps", 0]}))
+        assert not wrong(found)
+        assert f"{taken}, something listens" in found[1].text
+        assert f"{free}, nothing listens" in found[2].text
+        assert found[-1].label == "security"
+        found = doctor.cluster({"jobs": jobs, "task": ["chief", 0]})
+        assert wrong(found) == [f"chief 0: {taken}, something listens there"]
+
+
+def test_little_disk_is_reported(monkeypatch, tmp_path):
+    assert doctor.disk(str(tmp_path / "not" / "yet")).text.startswith(f"{tmp_path}: ")
+    monkeypatch.setattr(doctor, "_LITTLE_DISK", 2**80)
+    assert doctor.disk(str(tmp_path)).is_wrong
+
+
+@pytest.mark.parametrize(("flag", "code"), [("--help", 0), ("--nope", 2)])
+def test_flags_are_answered(flag, code, capsys):
+    assert doctor.main([flag]) == code
+    assert ("python -m replicate.doctor" if code == 0 else "no flag --nope") in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("tf_config", "expected"),
+    [
+        ('{"task": {"type": "worker", "index": 0}}', {"jobs": {}, "task": ["worker", 0]}),
+        ("{", {"error": "Cannot read the cluster from TF_CONFIG"}),
+    ],
+)
+def test_question_to_tensorflow_reads_tf_config(monkeypatch, capsys, tf_config, expected):
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    exec(doctor._TENSORFLOW, {})
+    found = json.loads(capsys.readouterr().out)
+    assert found["version"]
+    for key, value in expected.items():
+        assert found[key][: len(value)] == value if key == "error" else found[key] == value

@@ -1,22 +1,19 @@
-"""Interface of the momentum rules, and the common part of rules with a given rate.
+"""Interface of the momentum rules, and the decay of weights that all of them have.
 
 A rule turns gradients and velocities into a step and new velocities. It assigns nothing: the
-optimizer decides whether the step is made. Called by the optimizer.
+optimizer decides if the step is made. Called by the optimizer.
 """
 
 import abc
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from kfac._types import DType, Scalar, Tensor, Variable
-from kfac.linalg import tensor_ops, vectors
-from kfac.linalg.vectors import Vector
-from kfac.schedules import current
-from kfac.state import Assignment
-from kfac.update.norm_constraint import norm_constraint_coefficient
-from kfac.update.weight_decay import add_weight_decay
+from kfac.linalg import tensor_ops
+from kfac.linalg.vectors import Vector, as_dense
+from kfac.state import Assignment, read
 
 
 class StepInputs(NamedTuple):
@@ -29,7 +26,7 @@ class StepInputs(NamedTuple):
       precondition: Returns M⁻¹x for a vector x.
       multiply: Returns Mx for a vector x.
       damping: λ, shape [], of at least float32.
-      model_damping: How much of λ belongs to the model of the loss, shape []: as for a penalty
+      model_damping: Part of λ that belongs to the model of the loss, shape []: as for a penalty
         ½λ'|θ|². The rest of λ is only to keep steps short.
     """
 
@@ -51,7 +48,7 @@ class Step(NamedTuple):
     """One update, before it is made.
 
     Attributes:
-      raw: What is multiplied by the rate and subtracted from the variables.
+      raw: Vector that is multiplied by the rate and subtracted from the variables.
       rate: Shape [].
       velocities: The new velocities; empty for a rule that keeps none.
       model_change: Returns Δq, how much the quadratic model of the loss changes, shape [].
@@ -118,81 +115,28 @@ class Momentum(abc.ABC):
         """
 
 
-class GivenRateMomentum(Momentum):
-    """A rule whose learning rate α and momentum β are given."""
+def add_weight_decay(
+    vectors: Sequence[Vector], variables: Sequence[Variable], coefficient: Scalar | None
+) -> list[Vector]:
+    """Returns x + cθ for each vector x and variable θ; dense, as all weights decay.
 
-    def __init__(
-        self,
-        learning_rate: Scalar,
-        momentum: Scalar | None,
-        norm_constraint: Scalar | None,
-        weight_decay: Scalar | None,
-    ) -> None:
-        """Keeps its arguments.
+    It is added to preconditioned gradients, so that what decays does not depend on the curvature:
+    Zhang, Wang, Xu & Grosse (2019), arXiv:1810.12281. That is not the gradient of |θ|²: see
+    `l2_reg` of the optimizer for a penalty.
 
-        Args:
-          learning_rate: α.
-          momentum: β; None or the number 0 means none, and that no velocities are kept.
-          norm_constraint: c > 0 bounds the squared Fisher norm of a step, or None.
-          weight_decay: Coefficient, or None.
-        """
-        self._learning_rate = learning_rate
-        self._momentum = momentum
-        self._norm_constraint = norm_constraint
-        self._weight_decay = weight_decay
+    Args:
+      vectors: Preconditioned gradients, or velocities made of such.
+      variables: θ, read now.
+      coefficient: c ≥ 0; None means not to decay, and leaves sparse vectors sparse.
+    """
+    if coefficient is None:
+        return list(vectors)
+    return [
+        as_dense(vector)
+        + tensor_ops.as_scalar(coefficient, vector.dtype) * _weights(variable, vector)
+        for vector, variable in zip(vectors, variables, strict=True)
+    ]
 
-    def make_variables(self) -> None:
-        """Does nothing: there are none."""
 
-    @property
-    def learning_rate(self) -> Scalar:
-        """α as it was given."""
-        return current(self._learning_rate)
-
-    @property
-    def momentum(self) -> Scalar:
-        """β as it was given."""
-        return current(self._momentum)
-
-    @property
-    def keeps_velocities(self) -> bool:
-        """True if there is momentum."""
-        is_zero = isinstance(self._momentum, numbers.Real) and math.isclose(self._momentum, 0)
-        return self._momentum is not None and not is_zero
-
-    def _rate(self, inputs: StepInputs) -> Tensor:
-        return tensor_ops.as_scalar(self._learning_rate, inputs.dtype)
-
-    def _with_momentum(self, inputs: StepInputs, new: Sequence[Vector]) -> list[Vector]:
-        """Returns βv + x for a vector x, or x where there is no momentum."""
-        if not self.keeps_velocities:
-            return list(new)
-        momentum = tensor_ops.as_scalar(self._momentum, inputs.dtype)
-        return vectors.add_scaled(new, momentum, inputs.velocities)
-
-    def _preconditioned(self, inputs: StepInputs, given: Sequence[Vector]) -> list[Vector]:
-        """Returns M⁻¹x for a vector x, shortened to the norm constraint."""
-        products = inputs.precondition(given)
-        if self._norm_constraint is None:
-            return products
-        coefficient = norm_constraint_coefficient(
-            vectors.inner_product(products, given, inputs.dtype),
-            self._rate(inputs),
-            tensor_ops.as_scalar(self._norm_constraint, inputs.dtype),
-        )
-        return vectors.scale(coefficient, products)
-
-    def _step(
-        self,
-        inputs: StepInputs,
-        raw: Sequence[Vector],
-        velocities: Sequence[Vector],
-        model_change: Callable[[], Tensor],
-    ) -> Step:
-        return Step(
-            raw=add_weight_decay(raw, inputs.variables, self._weight_decay),
-            rate=self._rate(inputs),
-            velocities=list(velocities) if self.keeps_velocities else [],
-            model_change=model_change,
-            state=[],
-        )
+def _weights(variable: Variable, vector: Vector) -> Vector:
+    return tf.cast(read(variable), vector.dtype)

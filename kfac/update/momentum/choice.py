@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 from kfac._types import DType, Scalar
 from kfac.arguments import check_choice, check_excluded, check_number
-from kfac.update.momentum.adam import AdamMomentum
 from kfac.update.momentum.base import Momentum
+from kfac.update.momentum.given_rate import AdamMomentum, RegularMomentum
 from kfac.update.momentum.qmodel import QuadraticModelMomentum
-from kfac.update.momentum.regular import RegularMomentum
 from kfac.update.quadratic_model import ExactCurvature
 
 
@@ -24,9 +23,9 @@ class MomentumSettings:
       learning_rate: α, or None where the model chooses it.
       momentum: β, or None.
       norm_constraint: c, or None.
-      update_rescale: What the model's step is multiplied by, or None.
+      update_rescale: Factor of the model's step, or None.
       weight_decay: Coefficient, or None.
-      dtype: Of variables.
+      dtype: Dtype of variables.
     """
 
     momentum_type: str

@@ -14,9 +14,8 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops, vectors
 from kfac.state import Assignment, make_variable, read
-from kfac.update.momentum.base import Momentum, Step, StepInputs
+from kfac.update.momentum.base import Momentum, Step, StepInputs, add_weight_decay
 from kfac.update.quadratic_model import ExactCurvature
-from kfac.update.weight_decay import add_weight_decay
 
 
 @typing.final
@@ -41,7 +40,7 @@ class QuadraticModelMomentum(Momentum):
           fixed_momentum: μ; None means that the model chooses it, too.
           update_rescale: Multiplies the change of the weights, but not u; None means 1.
           weight_decay: Coefficient c, or None; d is then M⁻¹g + cθ.
-          dtype: Of the variables that keep α and μ.
+          dtype: Dtype of the variables that keep α and μ.
         """
         self._curvature = curvature
         self._fixed_momentum = fixed_momentum

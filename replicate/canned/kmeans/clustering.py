@@ -1,5 +1,6 @@
 """KMeansClustering: the Estimator of K-means."""
 
+import functools
 import os
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,11 @@ from replicate.canned.kmeans import settings as kmeans
 from replicate.canned.kmeans.centers import CLUSTERS_NAME
 from replicate.canned.kmeans.model import ALL_DISTANCES, CLUSTER_INDEX, SCORE, KMeansModel
 from replicate.estimator import Estimator, RunConfig, WarmStartSettings
-from replicate.model_fn import replicate_model_fn
+from replicate.model_fn import (
+    mark_replicated,
+    replicate_model_fn,
+    with_loss_reduction,
+)
 
 v1 = tf.compat.v1
 
@@ -107,7 +112,10 @@ class KMeansClustering(Estimator):
             feature_columns,
         )
         model_fn: Callable[..., Any] = KMeansModel(settings).model_fn
-        if devices is not None:
+        if devices is None:
+            model_fn = functools.partial(model_fn)
+            with_loss_reduction(model_fn, v1.losses.Reduction.SUM)
+        else:
             model_fn = _on_towers(model_fn, devices)
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
         self._is_squared = not settings.is_cosine
@@ -159,4 +167,4 @@ def _on_towers(model_fn: Callable[..., Any], devices: Sequence[str]) -> Callable
     def kmeans_on_towers(features: Nest, mode: str, config: Any) -> Any:
         return replicated(features, None, mode, None, config)
 
-    return kmeans_on_towers
+    return mark_replicated(kmeans_on_towers)

@@ -16,27 +16,48 @@ Rows of one package of TensorFlow 1 stand in a module of this folder.
 import types
 from collections.abc import Mapping
 
-from replicate.compat.table import contrib, contrib_learn, contrib_sequence, estimator, private
+from replicate.compat.table import (
+    contrib,
+    contrib_arguments,
+    contrib_distribute,
+    contrib_learn,
+    contrib_sequence,
+    contrib_slim,
+    estimator,
+    kfac,
+    private,
+)
+from replicate.compat.table.estimator import V1_DEFAULTS
 from replicate.compat.table.private import PRIVATE_MODULES
-from replicate.compat.table.row import CONTRIB, ESTIMATOR, PRIVATE, Row
+from replicate.compat.table.row import CONTRIB, ESTIMATOR, MISSING, PRIVATE, Row
 
 __all__ = [
     "CONTRIB",
     "ESTIMATOR",
+    "MISSING",
     "PRIVATE",
     "PRIVATE_MODULES",
     "TABLE",
+    "V1_DEFAULTS",
     "Row",
     "names_below",
+    "public_row",
     "row_of",
 ]
 
+_PARTS = (
+    estimator,
+    contrib,
+    contrib_arguments,
+    contrib_distribute,
+    contrib_learn,
+    contrib_sequence,
+    contrib_slim,
+    kfac,
+    private,
+)
 TABLE: Mapping[str, Row] = types.MappingProxyType(
-    {
-        row.old: row
-        for part in (estimator, contrib, contrib_learn, contrib_sequence, private)
-        for row in part.ROWS
-    }
+    {row.old: row for part in _PARTS for row in part.ROWS}
 )
 """All rows by their old names."""
 
@@ -58,3 +79,14 @@ def names_below(package: str) -> frozenset[str]:
     start = f"{package}."
     below = (old[len(start) :].partition(".")[0] for old in TABLE if old.startswith(start))
     return frozenset(below) - {"*"}
+
+
+def public_row(name: str) -> Row | None:
+    """Returns the row of the public name for a name in a private module of tf.estimator.
+
+    Args:
+      name: Last part of the name, such as "Estimator" or "EstimatorV2".
+    """
+    homes = (ESTIMATOR, *(f"{ESTIMATOR}.{each}" for each in ("export", "inputs", "tpu")))
+    rows = (TABLE.get(f"{home}.{name.removesuffix('V2')}") for home in homes)
+    return next((row for row in rows if row is not None and row.new is not None), None)

@@ -7,8 +7,8 @@ from replicate.compat.table.shared_names import (
     LOGIT_FNS,
     STOPPING,
     SUPERVISED,
-    TPU_NAMES,
     WITH_HEAD,
+    tpu_rows,
 )
 
 _OURS = "replicate.compat.contrib"
@@ -280,7 +280,7 @@ _OPT = [
 ]
 
 _TPU = [
-    *same("tf.contrib.tpu", "replicate.tpu", TPU_NAMES, TPU),
+    *tpu_rows("tf.contrib.tpu"),
     Row("tf.contrib.tpu.bfloat16_scope", "replicate.tpu.bfloat16_scope"),
     Row(
         "tf.contrib.tpu.python.tpu.tpu_function.get_tpu_context",

@@ -1,12 +1,17 @@
 """A row of the table of old names, and the texts that several rows have."""
 
 import dataclasses
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Mapping
 
 ESTIMATOR = "tf.estimator"
 CONTRIB = "tf.contrib"
 PRIVATE = "tensorflow_estimator.python.estimator"
 """Where libraries find the private modules of tf.estimator."""
+
+SLIM = "It needs tf-slim: pip install 'replicate-model-fn[contrib]'."
+MISSING: Mapping[str, str] = types.MappingProxyType({"tf_slim": SLIM})
+"""Packages that are not always installed, and the sentence for a name that needs one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,11 +22,16 @@ class Row:
       old: The dotted name in TensorFlow 1. With ".*" at its end, all names of a package.
       new: The dotted name of the replacement, where "tf" is `tf.compat.v1`. None if there is none.
       difference: What is different, or what to use if there is no replacement.
+      page: Page in docs/howto, with or without an anchor, that tells more.
+      keywords: If the replacement has the parameters in another order, or by other names: pairs of
+        the old name and the new one, in the old order.
     """
 
     old: str
     new: str | None
     difference: str = ""
+    page: str = ""
+    keywords: tuple[tuple[str, str], ...] = ()
 
 
 MEAN = "The loss is the mean over the batch in TensorFlow 2, the sum in TensorFlow 1."
@@ -29,13 +39,15 @@ HEAD = (
     "Optimizers are those of tf.compat.v1.train; trainable_variables=None means all of the graph."
 )
 STRATEGY = (
-    "Strategies of tf.distribute are not supported: pass the model_fn to "
-    "replicate.replicate_model_fn, and its optimizer to replicate.TowerOptimizer."
+    "RunConfig takes a MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy or "
+    "ParameterServerStrategy of tf.distribute: each of its devices trains on a batch of its own."
 )
 TPU = "TPUs are not supported: use_tpu must be False."
 
 
-def same(old: str, new: str, names: Iterable[str], difference: str = "") -> list[Row]:
+def same(
+    old: str, new: str, names: Iterable[str], difference: str = "", page: str = ""
+) -> list[Row]:
     """Returns rows of names that are called alike in both packages.
 
     Args:
@@ -43,8 +55,9 @@ def same(old: str, new: str, names: Iterable[str], difference: str = "") -> list
       new: Package of the replacements.
       names: The names.
       difference: Of each row.
+      page: Of each row.
     """
-    return [Row(f"{old}.{name}", f"{new}.{name}", difference) for name in names]
+    return [Row(f"{old}.{name}", f"{new}.{name}", difference, page) for name in names]
 
 
 def modules_of(package: str, modules: Iterable[str]) -> list[Row]:

@@ -129,6 +129,16 @@ class InputPosition:
         elif not (saved.state and self._restore(session, saved)):
             self._read_again(session, saved.elements, saved.seed)
 
+    def begin_after(self, session: v1.Session, elements: int) -> None:
+        """Starts the input after a number of elements, as another process has read of its own.
+
+        Args:
+          session: The session of the training run.
+          elements: Number of elements, ≥ 0.
+        """
+        self._resumed_at = elements
+        self._read_again(session, elements, None)
+
     def begin_again(self, session: v1.Session) -> None:
         """Continues after a session was lost, while the variables on servers kept their values.
 

@@ -97,6 +97,8 @@ def named_inputs(op: Operation) -> dict[str, Tensor]:
 def small_constant(tensor: Tensor) -> np.ndarray | None:
     """Returns the value of a constant that is not large, None for other tensors."""
     is_small = tensor.op.type == "Const" and _fewest_bytes(tensor) <= _DIGESTED_BYTES
+    if is_small and tensor.shape.num_elements() == 0:  # tf.make_ndarray cannot read empty text.
+        return np.zeros(tensor.shape.as_list(), tensor.dtype.as_numpy_dtype)
     # Unlike tf.get_static_value, this leaves it possible to feed the tensor.
     return tf.make_ndarray(tensor.op.get_attr("value")) if is_small else None
 

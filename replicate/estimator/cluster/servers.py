@@ -29,7 +29,11 @@ from replicate.estimator.cluster.disconnection import disconnect_at_the_end
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.session_options import complete_config, restricted_options
+from replicate.estimator.session_options import (
+    complete_config,
+    lead_collectives,
+    restricted_options,
+)
 from replicate.estimator.signals import Interruption, interruptions
 from replicate.exit_codes import signal_exit_code
 from replicate.roles import TRAINERS, TaskType
@@ -91,6 +95,8 @@ def start_server(config: RunConfig) -> v1.train.Server:
     disconnect_at_the_end({host_and_port(each)[1] for each in others})
     options = complete_config(config.session_config)
     del options.device_filters[:]  # These are for sessions; a server serves others, too.
+    if config.all_reduce is not None:
+        lead_collectives(options, config)
     return v1.train.Server(
         config.cluster_spec,
         job_name=task,

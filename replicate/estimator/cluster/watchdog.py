@@ -6,7 +6,7 @@ is lost, in synchronous training, or for a machine that no longer answers. If a 
 watchdog asks the tasks that take part in it, logs those that do not answer, and finally stops
 training with an error that names them. If all tasks answer, it looks for a dead connection to a
 parameter server, and stops training if there is one. After a signal it ends the wait of a
-synchronous step.
+synchronous step. Workers without parameter servers are stopped as soon as one of them is lost.
 """
 
 import contextlib
@@ -21,7 +21,9 @@ from typing import Any
 import tensorflow as tf
 
 from replicate.errors import ClusterError
+from replicate.estimator.cluster.board import has_ended
 from replicate.estimator.cluster.connections import DeadConnection, dead_connection
+from replicate.estimator.cluster.peers import Peers, loss_of
 from replicate.estimator.cluster.servers import absent_tasks, report_dead_connection
 from replicate.estimator.cluster.sync_replicas import is_synchronous
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
@@ -39,6 +41,10 @@ _STANDARD_ERROR = 2
 
 WAKE_SECS = 10
 """Seconds for the training loop to end after its session was closed, before the process ends."""
+
+
+PEER_WAKE_SECS = 3
+"""The same, after the loss of a worker without which no other can go on."""
 
 
 class Watchdog(ScheduledHook):
@@ -63,10 +69,13 @@ class Watchdog(ScheduledHook):
         self._is_interrupted = is_interrupted
         self._release = release
         self._limit = config.step_timeout_secs or config.session_creation_timeout_secs
+        if config.all_reduce is not None:
+            self._limit = min(self._limit, config.all_reduce.timeout_secs)
         jobs = [TaskType.PS]
-        if is_synchronous(v1.get_default_graph()):
+        if is_synchronous(v1.get_default_graph()) or config.all_reduce is not None:
             jobs += TRAINERS
         self._jobs = jobs
+        self._peers = Peers(config)
         self._session: v1.Session = None
         self._beat_at = time.monotonic()
         self._is_over = threading.Event()
@@ -93,12 +102,21 @@ class Watchdog(ScheduledHook):
         self._is_over.set()
         if self._thread.is_alive():
             self._thread.join(POLL_SECS)
+        self._peers.close()
         if self.error is not None and error is not None:
             raise self.error from error
 
     def beat(self) -> None:
         """Records that the training loop is alive: it has made a step, or waits with a limit."""
         self._beat_at = time.monotonic()
+
+    def watch_peers(self) -> None:
+        """Begins to watch the other workers, which are there and do not leave before the end."""
+        self._peers.connect()
+
+    def lost_peers(self) -> list[str]:
+        """Returns the names of the other workers whose process has ended."""
+        return self._peers.lost()
 
     def next_run(self) -> NextRun:
         """Returns never: the loop reports its steps by `beat`."""
@@ -117,6 +135,8 @@ class Watchdog(ScheduledHook):
             if not is_released and self._is_interrupted():
                 is_released = True
                 self._release()
+            if self._has_lost_peers():
+                return
             if self._beat_at != beat_at:
                 beat_at, look_after = self._beat_at, min(LOOK_SECS, self._limit)
             silence = time.monotonic() - beat_at
@@ -125,7 +145,7 @@ class Watchdog(ScheduledHook):
             look_after = silence + LOOK_SECS
             if silence < self._limit:
                 look_after = min(look_after, self._limit)
-            absent = "; ".join(absent_tasks(self._config, self._jobs))
+            absent = self._absent(silence)
             is_late = silence >= self._limit
             dead = dead_connection(self._config) if is_late and not absent else None
             if self._beat_at != beat_at:
@@ -136,8 +156,27 @@ class Watchdog(ScheduledHook):
             if absent:
                 log.warning("No step for %d seconds: waiting for %s.", silence, absent)
 
+    def _has_lost_peers(self) -> bool:
+        """Ends training if another worker is lost, unless all have made their last step."""
+        lost = self._peers.lost()
+        if not lost or (not self._peers.is_chief_lost and has_ended(self._config)):
+            return False
+        self._end(loss_of(self._config, lost), PEER_WAKE_SECS)
+        return True
+
+    def _absent(self, silence: float) -> str:
+        """Returns the names of the tasks that do not answer.
+
+        Args:
+          silence: Seconds without a step. If a collective has not failed in its time limit and some
+            more, it never will.
+        """
+        absent = "; ".join(absent_tasks(self._config, self._jobs))
+        hangs = self._config.all_reduce is not None and silence >= self._limit + LOOK_SECS
+        return absent or ("one of the workers, all of which can be reached" if hangs else "")
+
     def _stop(self, absent: str, dead: DeadConnection | None, silence: float) -> None:
-        """Ends the training loop by closing its session, or ends the process if that fails."""
+        """Ends training because a step hangs."""
         config = self._config
         if dead is None:
             cause = f"there is no answer from {absent}. Start it again, or look for its error"
@@ -145,13 +184,17 @@ class Watchdog(ScheduledHook):
             cause = dead.advice
             if not dead.is_own:
                 report_dead_connection(config.master, config, dead.server)
-        self.error = ClusterError(
+        self._end(
             f"{config.task_type} {config.task_id} has made no step for {silence:.0f} seconds, and "
             f"{cause}; training continues from the newest checkpoint."
         )
+
+    def _end(self, text: str, wake_secs: float = WAKE_SECS) -> None:
+        """Ends the training loop by closing its session, or ends the process if that fails."""
+        self.error = ClusterError(text)
         if self._session is not None:
             self._session.close()
-        if not self._is_over.wait(WAKE_SECS):
+        if not self._is_over.wait(wake_secs):
             with contextlib.suppress(OSError):
                 os.write(_STANDARD_ERROR, f"\nClusterError: {self.error}\n".encode())
             self.error.exit()

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Nest, Operation, Tensor
+from replicate.all_reduce.step import WorkerStep
 from replicate.batch.nests import flatten
 from replicate.gradients.skipping import SKIPPING, NonFiniteSkipping
 
@@ -24,8 +25,9 @@ class StepReadings:
       skipped: Description of the value that was not finite, for each optimizer that skipped the
         last run's step.
       input_secs: Seconds that all runs have waited for their batch; 0 if it was not given.
-      fetch: float64 Tensor [3 + optimizers that may skip a step]. A run that fetches it makes a
-        step; `take` stores its value.
+      wishes: Wishes of the workers to stop, by rank, 0 for none; empty for a process alone.
+      fetch: float64 Tensor [3 + optimizers that may skip a step + workers]. A run that fetches it
+        makes a step; `take` stores its value.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class StepReadings:
         loss: Tensor,
         counter: Tensor | None = None,
         batch: Nest = None,
+        workers: WorkerStep | None = None,
     ):
         """Stores what the readings are made from.
 
@@ -42,13 +45,16 @@ class StepReadings:
           loss: Scalar.
           counter: Counts the steps; None for the global step.
           batch: Tensors of the input, whose wait is measured.
+          workers: Tells the wishes of the workers; None for a process that trains alone.
         """
         self.step = 0
         self.loss: float | None = None
         self.loss_tensor = loss
         self.skipped: list[str] = []
         self.input_secs = 0.0
+        self.wishes: list[float] = []
         self.fetch: Tensor = None
+        self._workers = workers
         self._skipping: list[NonFiniteSkipping] = []
         self._step_op = step_op
         self._counter = counter
@@ -67,6 +73,8 @@ class StepReadings:
                 *(skipping.cause for skipping in self._skipping),
             ]
             numbers = [step, *(tf.cast(tensor, tf.float64) for tensor in read)]
+            if self._workers is not None:
+                numbers += tf.unstack(self._workers.wishes, self._workers.size)
             self.fetch = tf.stack(numbers, name="readings")
 
     def after_create_session(self, session: v1.Session) -> None:
@@ -75,7 +83,9 @@ class StepReadings:
 
     def take(self, values: np.ndarray) -> None:
         """Stores the value of `fetch` after a run."""
-        step, self.loss, waited, *causes = values.tolist()
+        step, self.loss, waited, *others = values.tolist()
+        causes = others[: len(self._skipping)]
+        self.wishes = others[len(self._skipping) :]
         self.step = int(step)
         self.input_secs += waited
         self.skipped = [

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
+from replicate.estimator.hooks.stop_agreement import StopAgreement
 
 v1 = tf.compat.v1
 
@@ -26,6 +27,7 @@ class StepLoop(v1.train.SessionRunHook):
         readings: StepReadings,
         hooks: Iterable[Any],
         check: Callable[[], None] | None = None,
+        agreement: StopAgreement | None = None,
     ):
         """Stores what runs in each step.
 
@@ -33,12 +35,15 @@ class StepLoop(v1.train.SessionRunHook):
           readings: Reads step and loss.
           hooks: Hooks of any kind. The scheduled ones run after the others.
           check: Called after each step, before the scheduled hooks; it may raise an error.
+          agreement: Lets all workers stop after the same step; None for a process that trains
+            alone, or whose peers do not wait for it.
         """
         hooks = list(hooks)
         self._readings = readings
         self._scheduled = [hook for hook in hooks if isinstance(hook, ScheduledHook)]
         self._others = [hook for hook in hooks if not isinstance(hook, ScheduledHook)]
         self._check = check
+        self._agreement = agreement
         self._next = NextRun()
         self._session: v1.Session = None
         self._stopped = False
@@ -99,10 +104,11 @@ class StepLoop(v1.train.SessionRunHook):
 
         def steps(step_context: Any) -> None:
             current = self._session
-            run = current.run if is_plain else step_context.run_with_hooks
             with error_context():
                 while not self._has_ended(session, should_stop) and self._session is current:
-                    self._step(run)
+                    # After a request to stop, TensorFlow's session refuses to call the hooks.
+                    skips_hooks = is_plain or session.should_stop()
+                    self._step(current.run if skips_hooks else step_context.run_with_hooks)
 
         while not self._has_ended(session, should_stop):
             session.run_step_fn(steps)
@@ -111,7 +117,13 @@ class StepLoop(v1.train.SessionRunHook):
         self, session: v1.train.MonitoredSession, should_stop: Callable[[], bool]
     ) -> bool:
         """Returns True if no more step is to be made. Asking a lost session makes a new one."""
-        return bool(self._stopped or session.should_stop() or should_stop())
+        has_signal = should_stop()
+        wants_end = bool(self._stopped or session.should_stop() or has_signal)
+        if self._agreement is None or self.is_done:  # All workers reach the last step together.
+            return wants_end
+        if wants_end and not self._agreement.is_reached:
+            self._agreement.ask(self._session, has_signal)
+        return self._agreement.is_reached
 
     def _step(self, run: Callable[..., Any]) -> None:
         """Makes one step."""

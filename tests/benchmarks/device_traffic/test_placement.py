@@ -1,9 +1,13 @@
 """The rules of placement give the devices that TensorFlow itself chooses."""
 
+import json
+
+import pytest
 import tensorflow as tf
 
 import replicate
-from benchmarks.device_traffic import placement, traffic
+from benchmarks.device_traffic import kernel_registry, placement, traffic
+from benchmarks.device_traffic.gpu_kernels import GpuKernels, Kernel
 from examples import convnet_model
 
 v1 = tf.compat.v1
@@ -104,3 +108,68 @@ def test_free_operations_follow_their_neighbours():
     assert placed[rows.op] == "CPU:0"
     assert placed[constant.op] == "GPU:2"
     assert placed[free.op] == "GPU:0"
+
+
+def find(make):
+    with tf.Graph().as_default():
+        return GpuKernels().find(make())
+
+
+def given(dtype, shape=(2, 2)):
+    return v1.placeholder(dtype, shape)
+
+
+def test_kernel_depends_on_data_types():
+    assert find(lambda: (given(tf.float32) @ given(tf.float32)).op) == Kernel(
+        frozenset(), frozenset()
+    )
+    assert find(lambda: tf.matmul(given(tf.int32), given(tf.int32)).op) is None
+
+
+def test_integers_are_in_the_memory_of_the_cpu():
+    kernel = find(lambda: tf.add(given(tf.int32), given(tf.int32)).op)
+    assert kernel == Kernel(frozenset({0, 1}), frozenset({0}))
+
+
+def test_default_kernels_serve_types_without_their_own():
+    kernel = find(lambda: tf.reduce_sum(given(tf.int32)).op)
+    assert kernel == Kernel(frozenset({0, 1}), frozenset({0}))
+    assert find(lambda: tf.reduce_sum(given(tf.float32)).op) == Kernel(frozenset({1}), frozenset())
+
+
+def test_positions_count_arguments_that_are_lists():
+    kernel = find(lambda: tf.concat([given(tf.float32) for _ in range(3)], axis=0).op)
+    assert kernel.host_inputs == {3}
+
+
+def test_strings_have_no_kernel():
+    assert find(lambda: tf.strings.join(["a", "b"]).op) is None
+
+
+def test_kernels_that_differ_in_one_type_are_joined():
+    kernels = [
+        ({"T": [kind], "out": [out]}, ["y"]) for kind in ("half", "float") for out in ("a", "b")
+    ]
+    others = [({"T": ["int"]}, []), ({}, ["x"])]
+    merged = kernel_registry._merged([*kernels, *others])
+    assert merged == [({"T": ["float", "half"], "out": ["a", "b"]}, ["y"]), *others]
+
+
+def test_registry_is_read():
+    kernels = kernel_registry.gpu_kernels()
+    assert {"types": {}, "host": []} in kernels["NoOp"]
+    assert kernels["Assert"] == [{"types": {}, "host": ["condition", "data"]}]
+
+
+def test_table_is_that_of_a_build_with_cuda(monkeypatch, tmp_path):
+    table = json.loads(kernel_registry.TABLE.read_text(encoding="utf-8"))
+    if tf.test.is_built_with_cuda():
+        assert table["tensorflow"] != tf.__version__ or (
+            table["kernels"] == kernel_registry.gpu_kernels()
+        )
+        return
+    monkeypatch.setattr(kernel_registry, "TABLE", tmp_path / "table.json")
+    with pytest.raises(SystemExit, match="built without CUDA and lacks most GPU kernels"):
+        kernel_registry.main()
+    assert not kernel_registry.TABLE.exists()
+    assert len(table["kernels"]) > 500

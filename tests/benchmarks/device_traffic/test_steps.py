@@ -1,8 +1,13 @@
-"""Tensors that cross between devices in a training step, for three steps on two towers."""
+"""Tensors that cross between devices in a training step, and the tables of them."""
+
+import json
+from pathlib import Path
 
 import pytest
 
-from benchmarks.device_traffic import steps
+from benchmarks.device_traffic import __main__ as device_traffic
+from benchmarks.device_traffic import links, reductions, steps
+from benchmarks.device_traffic.traffic import Crossing, Stray, Traffic
 
 TOWERS = 2
 PARAMETERS = 4 * (5 * 5 * 1 * 16 + 16 + 5 * 5 * 16 * 16 + 16 + 784 * 10 + 10)
@@ -14,6 +19,20 @@ BATCH = steps.BATCH_PER_TOWER * 4 * (28 * 28 + 1)
 CHECKED = 4 * 6
 """Bytes of the sums by which six gradients are checked."""
 LOSS = 4
+TOWER_COUNTS = 4
+SLACK = 1024
+"""Bytes by which parts may differ, since small pieces are not cut off, and of checks."""
+ROOT = Path(__file__).resolve().parents[3]
+MEASURED = Traffic(
+    operations={"CPU:0": 2, "GPU:0": 3},
+    crossings=[
+        Crossing("batch:0", "Split", "CPU:0", "GPU:0", 4000, ("a", "b", "c"), is_wait=False),
+        Crossing("all:0", "All", "GPU:0", "CPU:0", 1, ("switch",), is_wait=True),
+    ],
+    strays=[Stray("text", "AsString", "GPU:0")],
+    rounds=1,
+    transfers=2,
+)
 
 
 def packed(size):
@@ -62,7 +81,7 @@ def test_kfac_sends_gradients_and_packed_sums_once():
     assert found.strays == []
 
 
-def test_new_inverses_add_averages_and_three_rounds():
+def test_new_inverses_add_averages_and_two_rounds():
     usual = steps.traffic("kfac, dense kron", TOWERS, with_inverses=False)
     found = steps.traffic("kfac, dense kron", TOWERS)
     averages = sum(4 * size**2 for size in (785, 65, 10))
@@ -71,16 +90,105 @@ def test_new_inverses_add_averages_and_three_rounds():
     assert 0 <= found.sent("GPU>GPU") - usual.sent("GPU>GPU") - averages < traces
     assert 0 <= found.sent("GPU>CPU") - usual.sent("GPU>CPU") < flags
     assert found.sent("CPU>GPU") == usual.sent("CPU>GPU")
-    # They wait for the averages, for the check of the first attempts, and are waited for.
-    assert found.rounds == usual.rounds + 3
+    # They wait for the averages, and are waited for.
+    assert found.rounds == usual.rounds + 2
     new = {each.name for each in found.waits} - {each.name for each in usual.waits}
-    sizes = [each.bytes for each in found.waits if each.name in new]
-    factors = 4
-    assert sizes.count(1) == factors
-    assert set(sizes) == {0, 1}
+    assert {each.bytes for each in found.waits if each.name in new} == {0}
     assert found.strays == []
 
 
 def test_unknown_step_is_refused():
     with pytest.raises(SystemExit, match=r"no step 'sdg'\. Accepted are sgd, momentum"):
         steps.check_names(["sdg"])
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """Traffic by reduction, with four towers and variables on the CPU."""
+    rows = reductions.measure("convnet", [TOWER_COUNTS], ["local"])
+    return {each.reduction: each for each in rows}
+
+
+@pytest.fixture
+def found(measured):
+    """Links of gradients by reduction."""
+    return {
+        reduction: links.of(each.traffic.crossings, reductions.SCOPE)
+        for reduction, each in measured.items()
+    }
+
+
+def test_transfers_follow_each_other(measured):
+    transfers = {reduction: each.traffic.transfers for reduction, each in measured.items()}
+    assert transfers == {"last": 1, "sharded": 2, "tree": 3}
+
+
+def test_gpus_have_all_kernels_and_do_not_wait(measured):
+    for each in measured.values():
+        assert each.traffic.strays == []
+        assert each.traffic.waits == []
+
+
+def test_all_gradients_go_to_the_cpu_with_last(found):
+    assert found["last"].received("CPU:0") == pytest.approx(TOWER_COUNTS * PARAMETERS, abs=SLACK)
+    assert found["last"].largest == pytest.approx(PARAMETERS, abs=SLACK)
+
+
+@pytest.mark.parametrize(("way", "link"), [("sharded", 4), ("tree", 2)])
+def test_one_sum_goes_to_the_cpu_and_gpus_receive_equal_bytes(found, way, link):
+    assert found[way].received("CPU:0") == pytest.approx(PARAMETERS, abs=SLACK)
+    assert found[way].largest == pytest.approx(PARAMETERS / link, abs=SLACK)
+    for gpu in range(TOWER_COUNTS):
+        assert found[way].received(f"GPU:{gpu}") == pytest.approx(0.75 * PARAMETERS, abs=2 * SLACK)
+
+
+def test_tree_sends_half_as_much_between_halves(found):
+    assert found["tree"].between_halves(TOWER_COUNTS) == pytest.approx(PARAMETERS / 2, abs=SLACK)
+    assert found["sharded"].between_halves(TOWER_COUNTS) == pytest.approx(PARAMETERS, abs=SLACK)
+
+
+def test_row_shows_bytes(measured):
+    row = reductions.row(measured["last"], 1e3)
+    assert row == "| local | 4 | `last` | 234.9 | 58.7 | 234.9 | 0.0 | 58.7 | 0.0 | 1 |"
+    assert row.count("|") == len(reductions.HEADS) + 1
+
+
+def test_lines_show_bytes_and_waits():
+    head, line = device_traffic.lines({"mine": MEASURED})
+    assert head.split()[:3] == ["step", "CPU>GPU,", "kB"]
+    assert line.split() == ["mine", "4.0", "0.0", "0.0", "1", "1", "1"]
+
+
+def test_details_name_tensors():
+    crossing, wait, stray = (" ".join(line.split()) for line in device_traffic.details(MEASURED))
+    assert crossing == "crosses CPU:0 > GPU:0 4000 B Split batch:0 for a, b"
+    assert wait == "wait GPU:0 > CPU:0 1 B All all:0 for switch"
+    assert stray == "no kernel GPU:0 AsString text"
+
+
+def test_links_show_bytes_and_the_largest():
+    link, other, most = (" ".join(line.split()) for line in device_traffic.link_lines(MEASURED))
+    assert (link, other) == ("link CPU:0 > GPU:0 4000 B", "link GPU:0 > CPU:0 1 B")
+    assert most == (
+        "most on a link 4000 B, into a memory 4000 B, out of a memory 4000 B; "
+        "2 transfers one after another"
+    )
+
+
+def test_record_has_links():
+    record = device_traffic.record(MEASURED)
+    assert record["links"][0] == {"source": "CPU:0", "target": "GPU:0", "bytes": 4000}
+    assert record["transfers"] == 2
+
+
+@pytest.mark.slow
+def test_program(tmp_path, run_python):
+    data = tmp_path / "found.json"
+    program = "import runpy; runpy.run_module('benchmarks.device_traffic', run_name='__main__')"
+    options = ["--step=clones", "--towers=2", "--details", f"--json={data}"]
+    done = run_python(program, *options, folder=ROOT, quick=True)
+    assert done.code == 0, done.err
+    found = json.loads(data.read_text())["measured"]["clones"]
+    assert found["rounds"] == 0
+    assert found["sent"]["GPU>GPU"] == 0
+    assert all(each["bytes"] > 1024 for each in found["crossings"])

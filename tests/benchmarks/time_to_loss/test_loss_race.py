@@ -1,3 +1,5 @@
+"""The race to a loss: what is measured, where it begins, and its settings."""
+
 import json
 import math
 import sys
@@ -5,12 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from benchmarks import harness
 from benchmarks.rivals import environments
 from benchmarks.time_to_loss import loss_programs, loss_race, race_settings
-from benchmarks.time_to_loss.race_settings import Problem
+from benchmarks.time_to_loss.initial_weights import CONNECTIONS, INITIALIZERS
+from benchmarks.time_to_loss.race_settings import WEIGHTS, Problem
 from examples import mnist
+
+v1 = tf.compat.v1
+TABLES = {"ours": race_settings.SETTINGS, **race_settings.RIVAL_SETTINGS}
 
 
 @pytest.mark.slow
@@ -131,3 +138,65 @@ def test_grid_of_the_middle_settings():
     whole = loss_race.grid(problem, settings, {"adam", "kfac"})
     assert whole == [{"adam": a, "kfac": a + 3} for a in (1, 2, 3)]
     assert loss_race.grid(problem, settings, {"kfac"}, only_middle=True) == [{"kfac": 5}]
+
+
+def drawn(kind, shape):
+    with tf.Graph().as_default():
+        v1.set_random_seed(1)
+        with v1.variable_scope("", initializer=INITIALIZERS[kind]):
+            weights = v1.get_variable("weights", shape)
+        with v1.Session() as session:
+            session.run(weights.initializer)
+            return session.run(weights)
+
+
+def test_kinds_are_those_of_the_races():
+    assert tuple(INITIALIZERS) == WEIGHTS
+
+
+@pytest.mark.parametrize("inputs", [100, CONNECTIONS, 4])
+def test_sparse_units_have_as_many_normal_weights(inputs):
+    weights = drawn("sparse", [inputs, 400])
+    counts = np.count_nonzero(weights, axis=0)
+    assert set(counts) == {min(CONNECTIONS, inputs)}
+    found = weights[weights != 0]
+    assert (found.mean(), found.std()) == pytest.approx((0, 1), abs=0.1)
+    assert np.count_nonzero(weights, axis=1).min() > 0
+
+
+def test_glorot_weights_are_uniform():
+    weights = drawn("glorot", [100, 50])
+    assert 0.99 * 0.2 < np.abs(weights).max() <= 0.2
+    assert weights.std() == pytest.approx(0.2 / 3**0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_optimizers_choose_among_as_many_settings(name):
+    table = TABLES[name]
+    assert race_settings.BASELINE in table
+    assert table.keys() <= race_settings.BLOCK.keys()
+    counts = {len(set(settings)) for problems in table.values() for settings in problems.values()}
+    assert counts == {3}
+
+
+@pytest.mark.parametrize("name", race_settings.RIVAL_SETTINGS)
+def test_rivals_have_our_adam_and_problems(name):
+    table = race_settings.RIVAL_SETTINGS[name]
+    assert table["adam"] == race_settings.SETTINGS["adam"]
+    models = {race_settings.Problem(model).name for model in environments.RIVALS[name].models}
+    assert models == set.intersection(*map(set, table.values())) & set(race_settings.MODELS)
+
+
+def test_options_cover_every_problem_of_an_optimizer():
+    tables = {**race_settings.RIVAL_SETTINGS["pytorch"], "kfac": race_settings.SETTINGS["kfac"]}
+    for optimizer, options in race_settings.RIVAL_OPTIONS.items():
+        assert options.keys() == tables[optimizer].keys()
+
+
+def test_yardsticks_are_adam_and_sgd():
+    assert race_settings.yardsticks(race_settings.SETTINGS) == {"adam", "momentum"}
+    assert race_settings.yardsticks(TABLES["kfac-jax"]) == {"adam"}
+
+
+def test_every_rival_has_settings():
+    assert list(race_settings.RIVAL_SETTINGS) == environments.with_programs("losses")

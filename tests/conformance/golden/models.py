@@ -172,6 +172,9 @@ def class_loss(layers, logits, labels):
     return tf.reduce_mean(losses)
 
 
+USUAL = {"learning_rate": 0.1, "damping": 0.1, "momentum": 0.5, "estimation_mode": "empirical"}
+
+
 def small_convnet(layers, features, labels):
     """Returns the loss of a convolution and a dense layer."""
     hidden = convolution(layers, features["image"], "conv", 2, "kron", seed=20)
@@ -211,14 +214,7 @@ def kfac_accumulation(features, labels, mode):
     layers = kfac.graph_layer_collection()
     loss = small_convnet(layers, features, labels)
     optimizer = replicate.TowerOptimizer(
-        lambda: kfac.PeriodicInvCovUpdateKfacOpt(
-            invert_every=1,
-            learning_rate=0.1,
-            damping=0.1,
-            momentum=0.5,
-            estimation_mode="empirical",
-            layer_collection=layers,
-        ),
+        lambda: kfac.PeriodicInvCovUpdateKfacOpt(invert_every=1, layer_collection=layers, **USUAL),
         accumulate_steps=2,
     )
     return spec(mode, loss, optimizer)
@@ -259,13 +255,7 @@ def kfac_async(features, labels, mode, runs_in_background=False):
     """K-FAC whose curvature is computed in the background before the checkpoint, never after it."""
     layers = kfac.LayerCollection()
     loss = perceptron(layers, features, labels)
-    optimizer = kfac.AsyncInvCovUpdateKfacOpt(
-        learning_rate=0.1,
-        damping=0.1,
-        momentum=0.5,
-        estimation_mode="empirical",
-        layer_collection=layers,
-    )
+    optimizer = kfac.AsyncInvCovUpdateKfacOpt(layer_collection=layers, **USUAL)
     hooks = [kfac.AsyncUpdateHook(optimizer)] if runs_in_background else []
     return spec(mode, loss, optimizer, hooks)
 
@@ -309,14 +299,7 @@ def kfac_spatially_uncorrelated(features, labels, mode):
     )
     hidden = tf.reduce_mean(tf.tanh(convolved), axis=[1, 2])
     loss = class_loss(layers, dense(layers, hidden, "last", CLASSES), labels)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1,
-        learning_rate=0.1,
-        damping=0.1,
-        momentum=0.5,
-        estimation_mode="empirical",
-        layer_collection=layers,
-    )
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(invert_every=1, layer_collection=layers, **USUAL)
     return spec(mode, loss, optimizer)
 
 
@@ -327,11 +310,8 @@ def kfac_cluster(features, labels, mode):
     optimizer = kfac.ClusterKfacOpt(
         kfac.WorkerRole("shared", num_workers=1, task_index=0),
         invert_every=1,
-        learning_rate=0.1,
-        damping=0.1,
-        momentum=0.5,
-        estimation_mode="empirical",
         layer_collection=layers,
+        **USUAL,
     )
     made = spec(mode, loss, optimizer)
     return made._replace(training_hooks=[optimizer.make_session_run_hook(num_tokens=0)])
@@ -352,14 +332,7 @@ def kfac_sequences(features, labels, mode, approx="kron_series_1"):
         state = tf.tanh(outputs[-1])
     layers.register_fully_connected_multi((weight, bias), inputs, outputs, approx=approx)
     loss = class_loss(layers, dense(layers, state, "last", CLASSES), labels)
-    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
-        invert_every=1,
-        learning_rate=0.1,
-        damping=0.1,
-        momentum=0.5,
-        estimation_mode="empirical",
-        layer_collection=layers,
-    )
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(invert_every=1, layer_collection=layers, **USUAL)
     return spec(mode, loss, optimizer)
 
 

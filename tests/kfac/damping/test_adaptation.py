@@ -10,11 +10,12 @@ import kfac
 from kfac.damping import adaptation
 from kfac.damping.adaptation import AdaptationSettings, AdaptedDamping, DampingSettings
 from kfac.damping.model_change import ModelChange
+from kfac.damping.rule import GivenDamping
 from kfac.damping.training_loss import TrainingLoss
+from kfac.schedules import called_once
 from kfac.state import assign_all, read
 
 v1 = tf.compat.v1
-
 NAN = float("nan")
 
 
@@ -287,3 +288,23 @@ def test_summaries(graph, session):
     found = session.run(descent.rule.summaries)
     assert found["damping"] == 1.0
     assert math.isnan(found["rho"])
+
+
+def test_given_damping_is_what_was_given(graph, session):
+    variable = v1.get_variable("damping", initializer=0.1)
+    assert GivenDamping(variable).damping is variable
+    rule = GivenDamping(called_once(lambda: tf.constant(0.2)))
+    assert session.run(rule.read()) == session.run(rule.damping)
+    assert math.isnan(rule.rho)
+    assert list(rule.summaries) == ["damping"]
+
+
+def test_given_damping_judges_nothing(graph, session):
+    rule = GivenDamping(0.1)
+    rule.make_variables()
+    rule.check_variables([])
+    session.run(rule.before_step(tf.constant(0), lambda: None, dict))
+    prediction = rule.predict(tf.constant(0), tf.constant(True), lambda: None, tf.float32)
+    assert prediction is None
+    assert rule.verdict(prediction, dict) == ([], None)
+    assert v1.global_variables() == rule.variables == []

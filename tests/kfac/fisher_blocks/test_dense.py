@@ -126,6 +126,7 @@ def test_sparse_gradient_of_an_embedding(laboratory):
     params = lab.variable("embedding", [6, 3])
     register(lab, params, ids, g, 1, dense_inputs=False)
     block = lab.instantiate([[g]], exponents=(-1, -0.5))
+    assert block.multiplies_slices
     rows, indices = random.randn(4, 3), np.array([4, 0, 4, 2])
     sparse = tf.IndexedSlices(tf.constant(rows), tf.constant(indices), tf.constant([6, 3]))
     for exponent in (-1, -0.5, 1):
@@ -141,6 +142,7 @@ def test_sparse_gradient_of_a_dense_factor(laboratory):
     params = lab.variable("fc/w", [2, 3])
     register(lab, params, np.ones([12, 2]), np.ones([12, 3]), 1)
     block = lab.instantiate([[np.ones([12, 3])]])
+    assert not block.multiplies_slices
     sparse = tf.IndexedSlices(tf.ones([1, 3], tf.float64), tf.constant([0]), tf.constant([2, 3]))
     with pytest.raises(ValueError, match=r"sparse gradients of layer 'fc/w'.*kron_in_diag"):
         block.multiply_inverse(sparse)

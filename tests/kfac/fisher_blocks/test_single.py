@@ -1,3 +1,5 @@
+"""Blocks of one factor: whole matrices and diagonals, of any parameters and of scale and shift."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,6 +8,7 @@ import kfac
 from kfac.fisher_blocks import FullyConnectedDiagonalFB, SingleFactorBlock
 
 v1 = tf.compat.v1
+SIZES = {1: (9,), 3: (2, 3, 4)}
 
 
 @pytest.fixture(params=["full", "diagonal"])
@@ -94,3 +97,69 @@ def test_tensors_that_do_not_fit_the_parameters(graph):
 def test_is_abstract(graph):
     with pytest.raises(TypeError, match=r"abstract"):
         SingleFactorBlock(kfac.LayerCollection(), v1.get_variable("w", [2]))
+
+
+@pytest.mark.parametrize("towers", [1, 3])
+def test_full(laboratory, towers):
+    random = np.random.RandomState(0)
+    lab = laboratory()
+    params = lab.variable("a", [2, 2]), lab.variable("b", [3])
+    for tower in range(towers):
+        lab.collection.register_generic(params, 4, approx="full", reuse=tower > 0)
+    sources = [[random.randn(2, 2), random.randn(3)] for _ in range(2)]
+    block = lab.instantiate(sources, damping=0.2)
+    flat = [np.concatenate([g.ravel() for g in source]) for source in sources]
+    matrix = sum(np.outer(g, g) for g in flat) / (4 * towers)
+    np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), matrix, rtol=1e-12)
+    v = random.randn(7)
+    expected = np.linalg.solve(matrix + 0.2 * np.eye(7), v)
+    np.testing.assert_allclose(lab.product(block.multiply_inverse, v), expected, rtol=1e-10)
+    assert block.tensors_to_compute_grads() == params
+
+
+def test_diagonal(laboratory):
+    lab = laboratory()
+    lab.collection.register_generic(lab.variable("a", [3]), tf.constant(2))
+    gradient = np.array([1.0, 2.0, -4.0])
+    block = lab.instantiate([[gradient]], damping=0.5)
+    v = np.array([3.0, -1.0, 2.0])
+    expected = v / (gradient**2 / 2 + 0.5)
+    np.testing.assert_allclose(lab.product(block.multiply_inverse, v), expected, rtol=1e-12)
+    assert block.describe() == "diagonal 3"
+
+
+def test_batch_sizes_of_towers_known_at_run_time(laboratory):
+    lab = laboratory()
+    param = lab.variable("a", [1])
+    for tower, size in enumerate((2, tf.constant(4))):
+        lab.collection.register_generic(param, size, reuse=tower > 0)
+    block = lab.instantiate([[np.array([6.0])]])
+    np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), [[6.0]])
+
+
+@pytest.mark.parametrize(
+    ("towers", "approx", "has_shift"),
+    [(1, "full", True), (3, "full", False), (3, "diagonal", True), (1, "diagonal", False)],
+)
+def test_example_gradients(laboratory, towers, approx, has_shift):
+    random = np.random.RandomState(0)
+    x, g = random.randn(2, 9, 4, 3)
+    lab = laboratory()
+    scale, shift = lab.variable("ln/scale", [4, 1]), lab.variable("ln/shift", [3])
+    params = (scale, shift) if has_shift else scale
+    cuts = np.cumsum(SIZES[towers])[:-1]
+    parts = list(zip(np.split(x, cuts), np.split(g, cuts), strict=True))
+    for tower, (a, b) in enumerate(parts):
+        register = lab.collection.register_layer_norm
+        register(params, tf.constant(a), tf.constant(b), approx, tower > 0)
+    block = lab.instantiate([[b for _, b in parts]])
+    r = (x * g).sum(2)
+    if has_shift:
+        r = np.hstack([r, g.sum(1)])
+    matrix = r.T @ r / 9
+    if approx == "diagonal":
+        matrix = np.diag(np.diag(matrix))
+    np.testing.assert_allclose(lab.session.run(block.full_fisher_block()), matrix, atol=1e-12)
+    v = random.randn(len(matrix))
+    expected = np.linalg.solve(matrix + 0.3 * np.eye(len(v)), v)
+    np.testing.assert_allclose(lab.product(block.multiply_inverse, v), expected, rtol=1e-10)

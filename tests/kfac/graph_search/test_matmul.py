@@ -1,5 +1,11 @@
+"""Products of matrices, embeddings and biases that the scanner finds."""
+
+import numpy as np
 import pytest
 import tensorflow as tf
+
+from kfac.graph_search.bias import find_bias
+from kfac.graph_search.tower import Tower
 
 v1 = tf.compat.v1
 
@@ -122,3 +128,151 @@ def test_number_of_steps_and_of_examples_unknown(scan, reason_of):
         ValueError, match=r"w is to be registered as generic.*several unknown sizes"
     ):
         scan(*outputs)
+
+
+def embeddings(model):
+    """Tables that are looked up once, five times per example, and at two places."""
+    once = tf.constant(np.arange(8) % 5)
+    steps = tf.constant(np.arange(40).reshape(8, 5) % 7)
+    outputs = []
+    for name, use_resource in (("resource", True), ("reference", False)):
+        table = model.weight(f"{name}/table", 5, 3, use_resource=use_resource)
+        outputs.append(tf.nn.embedding_lookup(table, once))
+        # What `embedding_lookup` returns is a copy of the rows.
+        rows = outputs[-1].op.inputs[0]
+        model.register("fully_connected", table, once, rows, dense_inputs=False)
+    table = model.weight("gather/table", 5, 3)
+    outputs.append(tf.gather(table, tf.cast(once, tf.int32)))
+    model.register(
+        "fully_connected", table, tf.cast(once, tf.int32), outputs[-1], dense_inputs=False
+    )
+    table = model.weight("steps/table", 7, 3)
+    outputs.append(tf.gather(table, steps))
+    model.register(
+        "fully_connected_multi", table, tf.reshape(steps, [-1]), outputs[-1], 5,
+        dense_inputs=False, unordered=True,
+    )  # fmt: skip
+    table = model.weight("shared/table", 5, 3)
+    pair = [tf.gather(table, once), tf.gather(table, 4 - once)]
+    model.register(
+        "fully_connected_multi", table, [once, pair[1].op.inputs[1]], pair, dense_inputs=False
+    )
+    return [*outputs, pair[0] * pair[1]]
+
+
+def test_embeddings(assert_same_as_by_hand):
+    assert_same_as_by_hand(embeddings)
+
+
+@pytest.mark.parametrize(
+    ("look_up", "reason"),
+    [
+        (lambda t, ids: tf.gather(t, ids, axis=1), "is not looked up by row of a matrix"),
+        (lambda t, ids: tf.gather(tf.reshape(t, [-1]), ids), "is not looked up by row"),
+        (lambda t, ids: tf.gather(t, ids, batch_dims=1), "is not looked up by row"),
+        (lambda t, ids: tf.gather(t, tf.unique(ids[0])[0]), "by ids that were reordered before"),
+        (lambda t, ids: tf.gather_nd(t, ids[:, :1]), "ResourceGatherNd is no known layer"),
+    ],
+)
+def test_lookups_that_are_no_embedding(scan, reason_of, look_up, reason):
+    table = v1.get_variable("table", [4, 4])
+    collection = scan(look_up(table, tf.constant([[0, 1, 2, 3]] * 4)))
+    assert reason in reason_of(collection, "table")
+
+
+def test_ids_of_unknown_shape(scan, reason_of):
+    table, ids = v1.get_variable("table", [4, 4]), v1.placeholder(tf.int32, None)
+    collection = scan(tf.reshape(tf.gather(table, ids), [-1, 4]))
+    assert "by ids of unknown shape" in reason_of(collection, "table")
+
+
+@pytest.fixture
+def used_product(graph):
+    return tf.identity(tf.ones([8, 5, 4]), name="product")
+
+
+@pytest.fixture
+def bias(graph):
+    return v1.get_variable("b", [4])
+
+
+def find(used_product, bias, output, *others, **kwargs):
+    tower = Tower([output, *others], [bias])
+    return find_bias(tower, used_product, 4, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda x, b: x + b,
+        lambda x, b: b + x,
+        tf.nn.bias_add,
+        lambda x, b: x + tf.reshape(b, [1, 1, 4]),
+        lambda x, b: v1.add(x, tf.identity(b)),
+    ],
+)
+def test_direct_addition(used_product, bias, add):
+    total = add(used_product, bias)
+    found = find(used_product, bias, tf.nn.relu(total))
+    assert found.bias is bias
+    assert found.outputs is total
+    assert found.tensors[1] is total
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda x, b: tf.reshape(x, [40, 4]) + b,
+        lambda x, b: tf.nn.bias_add(tf.expand_dims(x, 0), b),
+        lambda x, b: (x + tf.ones([8, 5, 4])) + b,
+        lambda x, b: tf.reshape(x, [40, 2, 2]) + tf.reshape(b, [2, 2]),
+    ],
+)
+def test_gradients_are_taken_before_other_terms_and_shapes(used_product, bias, add):
+    found = find(used_product, bias, add(used_product, bias))
+    assert found.bias is bias
+    assert found.outputs is used_product
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda x, b: tf.nn.relu(x) + b,
+        lambda x, b: tf.ones([8, 5, 4]) + x + b,
+        lambda x, b: (x[:, :1] + tf.ones([8, 5, 4])) + b,
+        lambda x, b: tf.reshape(x, [8, 20]) + tf.tile(b, [5]),
+        lambda x, b: x + tf.reshape(b, [4, 1])[:1],
+        lambda x, b: x * 2.0 + b,
+        lambda x, b: (x + b) * x,
+        lambda x, b: b - x,
+    ],
+)
+def test_what_is_no_bias(used_product, bias, add):
+    assert find(used_product, bias, add(used_product, bias)) is None
+
+
+def test_sum_of_unknown_shape(used_product, bias):
+    reshaped = tf.reshape(used_product, v1.placeholder(tf.int32, None))
+    assert find(used_product, bias, (reshaped + 1.0) + bias) is None
+
+
+def test_product_that_a_loss_takes(used_product, bias):
+    assert find(used_product, bias, used_product + bias, used_product) is None
+
+
+@pytest.mark.parametrize("shape", [[4], [4, 1, 1], [1, 4, 1, 1]])
+def test_channels_first(graph, shape):
+    bias, used_product = v1.get_variable("b", [4]), tf.ones([8, 4, 5, 5])
+    total = (
+        tf.nn.bias_add(used_product, bias, data_format="NCHW")
+        if shape == [4]
+        else used_product + tf.reshape(bias, shape)
+    )
+    assert find(used_product, bias, total, channels_first=True).outputs is total
+    assert find(used_product, bias, total) is None
+
+
+def test_one_number_per_row_is_no_bias_of_channels(graph):
+    bias, used_product = v1.get_variable("b", [4]), tf.ones([8, 4, 4])
+    total = used_product + tf.reshape(bias, [4, 1])
+    assert find(used_product, bias, total) is None

@@ -1,13 +1,34 @@
+"""Registration of what was found: plans, records, and the texts of decisions."""
+
 import pytest
 import tensorflow as tf
 
 import kfac
 from kfac import fisher_blocks, graph_search
-from kfac.graph_search import MatchRecord, RecordType
 from kfac.graph_search.layer_uses import Batch
+from kfac.graph_search.plans import (
+    CountedUses,
+    DensePlan,
+    Folded,
+    GenericPlan,
+    PlannedTensors,
+    SinglePlan,
+)
+from kfac.graph_search.records import (
+    AmbiguousRegistrationError,
+    MatchRecord,
+    RecordType,
+    ensure_sequence,
+    group,
+    names_of,
+    refs,
+)
 from kfac.graph_search.registration import plan_registration
+from kfac.registration.decision import Decision, decision_lines, warning_text
+from kfac.registration.scale_shift import register_scale_and_shift
 
 v1 = tf.compat.v1
+CONV = {"strides": (1, 1, 1, 1), "padding": "SAME"}
 
 
 @pytest.fixture
@@ -110,9 +131,6 @@ def test_layers_that_can_be_used_only_once(collection, kind, shape, data, messag
         graph_search.register_records(collection, matches)
 
 
-CONV = {"strides": (1, 1, 1, 1), "padding": "SAME"}
-
-
 def images(rows, size=5):
     return (v1.placeholder(tf.float32, [rows, size, size, 2]),) * 2
 
@@ -155,3 +173,66 @@ def test_fused_norm_of_two_tensors_is_no_layer(collection):
     twice = records(RecordType.batch_norm, gamma, (x, x), (x, x))
     with pytest.raises(graph_search.records.NotRegistrableError, match=r"and shifts 2 tensors"):
         graph_search.register_records(collection, twice)
+
+
+def test_plans_register_their_layers(graph):
+    layers, tensors = kfac.LayerCollection().layer_table, PlannedTensors()
+    w, gain, scale = (v1.get_variable(n, s) for n, s in (("w", [3, 2]), ("g", [2]), ("s", [3])))
+    x = tf.ones([4, 3])
+    DensePlan(Folded(x, 3), tf.ones([4, 2]), dense_inputs=True).register(layers, w, False, tensors)
+    GenericPlan(4).register(layers, gain, False, tensors)
+    normalized = SinglePlan(register_scale_and_shift, lambda: x + 1, x, {"approx": "diagonal"})
+    normalized.register(layers, scale, False, tensors)
+    assert {key.op.name: block.describe().split()[0] for key, block in layers.blocks.items()} == {
+        "w": "kron",
+        "g": "diagonal",
+        "s": "diagonal",
+    }
+    assert layers.blocks[w].inputs == (x,)
+    assert layers.blocks[scale].inputs[0].op.name.startswith("kfac/scanned/")
+
+
+def test_equal_tensors_are_made_once(graph, session):
+    tensors, x = PlannedTensors(), v1.placeholder_with_default(tf.ones([4, 6, 3]), [None, None, 3])
+    folded = tensors.fold(Folded(x, 3))
+    assert folded.shape.as_list() == [None, 3]
+    assert tensors.fold(Folded(x, 3)) is folded
+    assert tensors.count(2) == 2
+    assert session.run(tensors.count(CountedUses((Folded(x, 3), Folded(x, 3)), 4))) == 12
+
+
+def test_records_have_the_defaults_of_what_is_not_known():
+    record = MatchRecord(RecordType.conv2d, "w", {1, 2})
+    assert (record.data, record.order, record.description) == ({}, 0, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1, (1,)), ((1, 2), (1, 2)), ([1, 2], [1, 2]), ("ab", ("ab",))]
+)
+def test_ensure_sequence(value, expected):
+    assert ensure_sequence(value) == expected
+
+
+def test_ambiguity_is_a_value_error():
+    assert issubclass(AmbiguousRegistrationError, ValueError)
+
+
+def test_groups_are_in_the_order_of_names_and_places(graph):
+    b, a = v1.get_variable("b", [1]), v1.get_variable("a", [1])
+    records = [
+        MatchRecord(RecordType.fully_connected, params, set(), order=order)
+        for params, order in ((b, 2), ((a, b), 3), (b, 1))
+    ]
+    grouped = group(records)
+    assert list(grouped) == [(a, b), b]
+    assert [record.order for record in grouped[b]] == [1, 2]
+    assert names_of((a, b)) == ("a", "b")
+    assert refs((a, b)) == {a.ref(), b.ref()}
+
+
+def test_texts_of_decisions(graph):
+    w, b, gain = (v1.get_variable(name, [1]) for name in ("w", "b", "gain"))
+    layer, lost = Decision((w, b), "dense layer"), Decision(gain, "generic", is_expected=False)
+    assert decision_lines([layer, lost]) == ["w, b: dense layer", "gain: generic"]
+    assert warning_text([layer]) is None
+    assert "that they belong to:\n  gain: generic\nIf they" in warning_text([layer, lost])

@@ -200,7 +200,8 @@ def test_ordinary_inverse_decomposes_once(graph, session):
     nodes = [node for device in metadata.step_stats.dev_stats for node in device.node_stats]
     kinds = [node.timeline_label.rpartition(" = ")[2].partition("(")[0] for node in nodes]
     assert kinds.count("Cholesky") == 1
-    assert not {"PartitionedCall", "SelfAdjointEigV2", "Qr"}.intersection(kinds)
+    assert kinds.count("PartitionedCall") == 1  # The first attempt, without the retries.
+    assert not {"SelfAdjointEigV2", "Qr"}.intersection(kinds)
 
 
 def test_ordinary_inverse_keeps_no_identity(graph, session, largest_constant):

@@ -3,9 +3,9 @@
 import pytest
 import tensorflow as tf
 
-from kfac.registration import approximations, reuse
+from kfac.registration import approximations
 from kfac.registration.approximations import DefaultApproximations, check_approximation
-from kfac.registration.scope import RegistrationScope
+from kfac.registration.scope import VARIABLE_SCOPE, RegistrationScope, is_reuse
 
 v1 = tf.compat.v1
 
@@ -35,23 +35,23 @@ def test_names_of_approximations_are_distinct():
 @pytest.mark.parametrize("flag", [True, False])
 @pytest.mark.parametrize("exists", [True, False])
 def test_plain_flags_hold_for_new_and_existing_layers(graph, flag, exists):
-    assert reuse.is_reuse(flag, exists) is flag
+    assert is_reuse(flag, exists) is flag
 
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_auto_reuse_follows_existence(graph, exists):
-    assert reuse.is_reuse(v1.AUTO_REUSE, exists) is exists
+    assert is_reuse(v1.AUTO_REUSE, exists) is exists
 
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_reuse_of_the_variable_scope(graph, flag):
     with v1.variable_scope("model", reuse=flag):
-        assert reuse.is_reuse(reuse.VARIABLE_SCOPE, exists=False) is flag
+        assert is_reuse(VARIABLE_SCOPE, exists=False) is flag
 
 
 def test_other_reuse_flags_are_refused(graph):
     with pytest.raises(ValueError, match=r"reuse='yes'. Accepted are True, False"):
-        reuse.is_reuse("yes", exists=False)
+        is_reuse("yes", exists=False)
 
 
 def test_closed_registration(graph):

@@ -34,9 +34,13 @@ class Curvature:
             self.inverse_update_vars = variables
 
     def __init__(self, variable, inverses):
-        self.layers = type("Layers", (), {"registered_variables": [variable]})
+        self.batch = v1.placeholder(tf.float32, [], name="batch")
+        losses = {"loss": tf.square(self.batch).op}
+        kept = {"registered_variables": [variable], "loss_colocation_ops": losses}
+        self.layers = type("Layers", (), kept)
         self.factors = [*(self.Factor([variable]) for _ in range(inverses)), self.Factor([])]
         self.inverted = []
+        self.due = []
 
     def has_averages(self):
         return tf.constant(True)
@@ -51,6 +55,7 @@ class Curvature:
 
     def make_inv_update_op(self, due, indices):
         self.inverted.append(tuple(indices))
+        self.due.append(due)
         return tf.no_op()
 
 
@@ -75,6 +80,15 @@ def test_the_step_waits_for_inverses_but_summaries_do_not(build):
     assert not step.conditions.summaries_wait
     assert curvature.inverted == [(0,), (0,)]  # As its owner, and as the chief.
     assert [v.op.name for v in policy.variables] == ["kfac/invert_at"]
+
+
+def test_a_worker_without_a_batch_computes_no_inverses(build, session):
+    """It would race with the end of the run that found the end of the input."""
+    _, _, curvature = build("shared", 2, 0)
+    session.run(v1.global_variables_initializer())
+    assert session.run(curvature.due[0], {curvature.batch: 1.0})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="batch"):
+        session.run(curvature.due[0])
 
 
 @pytest.mark.parametrize(("index", "queued"), [(0, []), (4, [(0,), (1,)])])

@@ -1,3 +1,5 @@
+"""Steps with a curvature that is refreshed, and gradients that do not fit the layers."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,6 +8,12 @@ import kfac
 from kfac.update.refresh import BY_CALLER, RefreshByCaller, RefreshPolicy, RefreshSettings
 
 v1 = tf.compat.v1
+OPTIMIZERS = [
+    kfac.PeriodicInvCovUpdateKfacOpt,
+    kfac.AsyncInvCovUpdateKfacOpt,
+    lambda **kwargs: kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **kwargs),
+]
+DAMPING = 0.3
 
 
 @pytest.fixture
@@ -76,13 +84,6 @@ def test_var_list(owner):
         optimizer.check_var_list([*network.variables, v1.get_variable("scale", [])])
 
 
-OPTIMIZERS = [
-    kfac.PeriodicInvCovUpdateKfacOpt,
-    kfac.AsyncInvCovUpdateKfacOpt,
-    lambda **kwargs: kfac.ClusterKfacOpt(kfac.WorkerRole("shared", 1, 0), **kwargs),
-]
-
-
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_optimizers_of_all_policies_are_kfac_optimizers(graph, kind):
     optimizer = kind(learning_rate=0.1, damping=0.1, layer_collection=kfac.LayerCollection())
@@ -151,3 +152,193 @@ def test_a_subclass_may_override_both_halves_of_minimize(build_mlp, session, row
 def test_a_policy_must_say_how_gradients_are_applied():
     with pytest.raises(TypeError, match="abstract"):
         RefreshPolicy()
+
+
+def test_gradients_of_other_variables(owner):
+    network, optimizer = owner
+    pairs = [(tf.zeros_like(v), v) for v in network.variables]
+    scale = v1.get_variable("scale", [])
+    assert optimizer.check_gradients([*pairs, (None, scale)]) == pairs
+    with pytest.raises(ValueError, match="cannot train scale: no layer"):
+        optimizer.check_gradients([*pairs, (scale, scale)])
+    with pytest.raises(ValueError, match="no gradient for mlp/logits/b"):
+        optimizer.check_gradients(pairs[:3])
+
+
+# Steps before the first inverse.
+def by_hand(network, kind=kfac.KfacOptimizer, **kwargs):
+    settings = {"learning_rate": 0.1, "damping": DAMPING, "estimation_mode": "empirical"}
+    return kind(layer_collection=network.collection, **{**settings, **kwargs})
+
+
+def moves(session, network, train, feed):
+    """Runs a step; returns by how much it moved each variable."""
+    before = session.run(network.variables)
+    session.run(train, feed)
+    return [new - old for old, new in zip(before, session.run(network.variables), strict=True)]
+
+
+def kronecker_eigenvalue(times):
+    return times * (1 + np.sqrt(DAMPING / times)) ** 2
+
+
+@pytest.mark.parametrize(
+    ("conv", "dense", "eigenvalues"),
+    [
+        ("kron", "kron", (kronecker_eigenvalue(16), kronecker_eigenvalue(1))),
+        ("kron_sua", "kron_in_diag", (kronecker_eigenvalue(16), kronecker_eigenvalue(1))),
+        ("diagonal", "ekfac", (1 + DAMPING, 1 + DAMPING)),
+        ("ekfac", "diagonal", (16 + DAMPING, 1 + DAMPING)),
+    ],
+)
+def test_a_step_without_inverses_is_that_of_damped_identity_matrices(
+    build_network, session, batch, conv, dense, eigenvalues
+):
+    layers = kfac.graph_layer_collection()
+    layers.set_default_conv2d_approximation(conv)
+    layers.set_default_fully_connected_approximation(dense)
+    network = build_network(dtype="float64")
+    optimizer = by_hand(network)
+    pairs = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(pairs)
+    feed = network.feed([batch[0]], [batch[1]])
+    session.run(v1.global_variables_initializer())
+    gradients = session.run([gradient for gradient, _ in pairs], feed)
+    found = moves(session, network, train, feed)
+    for move, gradient, eigenvalue in zip(found, gradients, np.repeat(eigenvalues, 2), strict=True):
+        np.testing.assert_allclose(move, -0.1 * gradient / eigenvalue, rtol=1e-9, atol=1e-15)
+    assert session.run([optimizer.counter, optimizer.skipped_steps]) == [1, 0]
+
+
+def test_a_layer_is_an_identity_until_both_its_inverses_are_computed(build_mlp, session, rows):
+    network = build_mlp()
+    optimizer = by_hand(network, momentum=None)
+    averages, inverses = optimizer.make_vars_and_create_op_thunks()
+    averages, inverses = ([make() for make in thunks] for thunks in (averages, inverses))
+    pairs = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(pairs)
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    session.run(averages, feed)
+    session.run(inverses[1:])
+    gradients = session.run([gradient for gradient, _ in pairs], feed)
+    found = moves(session, network, train, feed)
+    for move, gradient in zip(found[:2], gradients[:2], strict=True):
+        expected = -0.1 * gradient / kronecker_eigenvalue(1)
+        np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-15)
+    left, right = session.run([factor.inv_variables[0] for factor in optimizer.factors[2:]])
+    expected = -0.1 * left @ np.vstack(gradients[2:]) @ right
+    np.testing.assert_allclose(np.vstack(found[2:]), expected, rtol=1e-9)
+    session.run(inverses[0])
+    gradients = session.run([gradient for gradient, _ in pairs], feed)
+    left, right = session.run([factor.inv_variables[0] for factor in optimizer.factors[:2]])
+    expected = -0.1 * left @ np.vstack(gradients[:2]) @ right
+    found = moves(session, network, train, feed)
+    np.testing.assert_allclose(np.vstack(found[:2]), expected, rtol=1e-9)
+
+
+def test_a_step_without_inverses_is_judged_by_the_same_matrix(build_mlp, session, rows):
+    network = build_mlp(layers=1)
+    optimizer = by_hand(
+        network,
+        momentum_type="regular",
+        momentum=None,
+        adapt_damping=True,
+        damping_adaptation_interval=1,
+        rejection_rho_threshold=0.0,
+        include_damping_in_qmodel_change=True,
+        loss_fn=network.loss_of,
+        train_batch=network.batch,
+        dtype="float64",
+    )
+    pairs = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(pairs)
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    gradients = session.run([gradient for gradient, _ in pairs], feed)
+    found = moves(session, network, train, feed)
+    size, slope = (
+        sum(np.sum(move * other) for move, other in zip(found, others, strict=True))
+        for others in (found, gradients)
+    )
+    change = kronecker_eigenvalue(1) * size / 2 + slope
+    assert session.run(optimizer.qmodel_change) == pytest.approx(change, rel=1e-9)
+    assert session.run(optimizer.rejected_steps) == 0
+    assert session.run(optimizer.rho) > 0
+
+
+def test_a_step_before_the_background_starts_is_that_of_damped_identity_matrices(
+    build_mlp, session, rows
+):
+    network = build_mlp(layers=1)
+    optimizer = by_hand(network, kfac.AsyncInvCovUpdateKfacOpt)
+    pairs = optimizer.compute_gradients(network.losses[0])
+    train = optimizer.apply_gradients(pairs)
+    feed = network.feed([rows[0]], [rows[1]])
+    session.run(v1.global_variables_initializer())
+    gradients = session.run([gradient for gradient, _ in pairs], feed)
+    found = moves(session, network, train, feed)
+    for move, gradient in zip(found, gradients, strict=True):
+        expected = -0.1 * gradient / kronecker_eigenvalue(1)
+        np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-15)
+
+
+def test_periodic_optimizer_moves_nothing_without_inverses(build_mlp, session, rows):
+    network = build_mlp(layers=1)
+    optimizer = by_hand(network, kfac.PeriodicInvCovUpdateKfacOpt)
+    train = optimizer.minimize(network.losses[0])
+    session.run(v1.global_variables_initializer())
+    # It refuses a batch that is not finite, so that there are no averages to invert.
+    session.run(train, network.feed([np.full_like(rows[0], np.nan)], [rows[1]]))
+    found = moves(session, network, train, network.feed([rows[0]], [rows[1]]))
+    assert not any(move.any() for move in found)
+
+
+# Gradients that do not fit the layers.
+def test_variable_that_no_layer_covers(build_network):
+    network = build_network()
+    scale = v1.get_variable("scale", initializer=1.0)
+    with pytest.raises(ValueError, match=r"cannot train scale: no layer.*register_conv2d"):
+        by_hand(network).minimize(network.losses[0] * scale)
+
+
+def test_uncovered_variable_without_gradient_is_no_error(build_network):
+    network = build_network()
+    v1.get_variable("unused", initializer=1.0)
+    by_hand(network).minimize(network.losses[0])
+
+
+def test_registered_variable_without_gradient(build_network):
+    network = build_network()
+    optimizer = by_hand(network)
+    pairs = optimizer.compute_gradients(network.losses[0])
+    with pytest.raises(ValueError, match=r"no gradient for conv/w, which are registered"):
+        optimizer.apply_gradients([(None, pairs[0][1]), *pairs[1:]])
+    assert not network.collection.is_final
+
+
+def test_var_list_must_be_the_registered_variables(build_network):
+    network = build_network()
+    with pytest.raises(ValueError, match=r"no gradient for fc/w, fc/b"):
+        by_hand(network, var_list=network.variables[:2]).minimize(network.losses[0])
+
+
+def test_layers_without_any_inverse_to_keep(graph, session):
+    """Diagonal blocks only: the summaries of inverses are there, and zero."""
+    w, x = v1.get_variable("w", initializer=tf.ones([2, 3])), tf.eye(2)
+    logits = tf.matmul(x, w)
+    collection = kfac.LayerCollection()
+    collection.register_fully_connected(w, x, logits, approx="diagonal")
+    collection.register_softmax_cross_entropy_loss(logits, targets=tf.constant([0, 1]))
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.1, damping=0.1, layer_collection=collection
+    )
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1], logits=logits)
+    )
+    train = optimizer.minimize(loss)
+    session.run(v1.global_variables_initializer())
+    losses = [session.run([loss, train])[0] for _ in range(5)]
+    assert losses[-1] < losses[0]
+    assert optimizer._estimator.inv_variables == []
+    assert v1.summary.merge_all() is not None

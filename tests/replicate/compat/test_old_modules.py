@@ -43,7 +43,6 @@ def test_contrib_gives_what_there_is():
         ("tpu.initialize_system", "use_tpu must be False"),
         ("linear_optimizer.SDCAOptimizer", "FtrlOptimizer"),
         ("session_bundle.exporter.Exporter", "SavedModel"),
-        ("distribute.MirroredStrategy", "replicate_model_fn"),
         ("cudnn_rnn.CudnnLSTM", "no counterpart"),
     ],
 )

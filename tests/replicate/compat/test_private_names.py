@@ -1,5 +1,7 @@
 """Private names of tf.estimator that libraries use."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -81,3 +83,21 @@ def test_result_of_an_input_fn_is_read(graph):
     assert private.parse_input_fn_result((1, 2)) == (1, 2, [])
     with pytest.raises(ValueError, match="got 3 values"):
         private.parse_input_fn_result((1, 2, 3))
+
+
+def test_keras_models_are_converted_as_keras_2_asks_for_it():
+    with pytest.raises(ValueError, match="keras_model or keras_model_path, got neither"):
+        private.model_to_estimator(keras_model=None, use_v2_estimator=True)
+
+
+def test_arguments_of_functions_are_named():
+    class Model:
+        def __call__(self, features, labels=None, **rest):
+            pass
+
+        def method(self, mode):
+            pass
+
+    assert private.fn_args(Model()) == ("features", "labels")
+    assert private.fn_args(Model().method) == ("mode",)
+    assert private.fn_args(functools.partial(lambda a, b, c: a, 1, b=2)) == ("c",)

@@ -113,6 +113,42 @@ def test_program_runs_with_its_modules_flags_exit_code_and_children(tmp_path):
     assert "child (5, 'train', '1.15.5', '__mp_main__', 'Placeholder')\n" in output
 
 
+TOWERS = """
+import multiprocessing
+import numpy as np
+import tensorflow as tf
+
+calls = []
+
+def model_fn(features, labels, mode):
+    calls.append(tf.get_default_graph().get_name_scope())
+    weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())
+    loss = tf.reduce_mean(weight * features)
+    optimizer = tf.train.GradientDescentOptimizer(1.0)
+    train_op = optimizer.minimize(loss, tf.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+def train(folder):
+    del calls[:]
+    estimator = tf.estimator.Estimator(model_fn, folder)
+    estimator.train(lambda: tf.data.Dataset.from_tensors(np.float32([1, 2, 3])), steps=1)
+    return calls, float(estimator.get_variable_value("weight"))
+
+if __name__ == "__main__":
+    print(train("here"))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(train, ("child",)))
+"""
+
+
+@pytest.mark.parametrize("option", ["--num_towers=3", "--devices=/cpu:0,/cpu:0,/cpu:0"])
+def test_estimators_train_on_the_towers_that_are_asked_for(option, tmp_path):
+    (tmp_path / "program.py").write_text(TOWERS)
+    code, output, errors = run(tmp_path, option, "program.py")
+    assert code == 0, errors
+    assert output == "(['', 'tower_1', 'tower_2'], -2.0)\n" * 2
+
+
 MODULE = """
 import tensorflow.compat.v1 as tf
 from . import part
@@ -193,6 +229,13 @@ def test_signal_ends_the_program_as_python_does(tmp_path):
         (["nothing.py"], "there is no file 'nothing.py'"),
         (["-m", "no_such_module.part"], "there is no module 'no_such_module.part'"),
         (["--flag", "a.py"], "no flag --flag is known"),
+        (["--num_towers=0", "a.py"], "--num_towers must be a whole number >= 1, got '0'"),
+        (["--num_towers=two", "a.py"], "--num_towers must be a whole number >= 1, got 'two'"),
+        (["--devices=/cpu:0,", "a.py"], "--devices must be names with commas between, got"),
+        (
+            ["--num_towers=2", "--devices=/cpu:0", "a.py"],
+            "--num_towers=2 and --devices=/cpu:0 exclude each other",
+        ),
     ],
 )
 def test_wrong_command_lines_are_refused(arguments, message, tmp_path):

@@ -3,6 +3,7 @@
 import importlib
 import sys
 import types
+from importlib.util import find_spec
 
 import pytest
 import tensorflow as tf
@@ -14,6 +15,7 @@ from replicate.compat.old_modules import OldModule
 from replicate.compat.tf1_view import tensorflow1, view_builtins
 
 VIEW = tensorflow1()
+needs_slim = pytest.mark.skipif(find_spec("tf_slim") is None, reason="needs tf-slim")
 
 
 def run(source):
@@ -95,37 +97,42 @@ def test_imports_of_what_is_not_there_fail(source):
         run(source)
 
 
-def test_submodules_of_an_optional_package_are_found(tmp_path, monkeypatch):
-    (tmp_path / "tf_slim" / "nets").mkdir(parents=True)
-    (tmp_path / "tf_slim" / "__init__.py").write_text("conv2d = 'conv2d'")
-    (tmp_path / "tf_slim" / "nets" / "__init__.py").write_text("")
-    (tmp_path / "tf_slim" / "nets" / "vgg.py").write_text("vgg_16 = 'vgg_16'")
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tf_slim"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(VIEW, "contrib", OldModule("tf.contrib", "replicate.v1"))
+@needs_slim
+def test_modules_below_contrib_are_found():
     names = run(
         """
 import tensorflow.contrib.slim as slim
 from tensorflow.contrib.slim.nets import vgg
-from tensorflow.contrib.slim.python.slim import queues
+from tensorflow.contrib.slim.python.slim import queues, nothing
+from tensorflow.contrib.framework.python.ops import arg_scope, variables
+from tensorflow.contrib.layers.python.layers.layers import conv2d
+from tensorflow.contrib.training.python.training.hparam import HParams
 """
     )
-    assert (names.slim.conv2d, names.vgg.vgg_16) == ("conv2d", "vgg_16")
-    with pytest.raises(
-        AttributeError, match=r"tf\.contrib\.slim\.python\.slim\.queues\.run cannot"
-    ):
-        names.queues.run()
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tf_slim"]:
-        del sys.modules[name]
+    assert names.conv2d is names.slim.conv2d
+    assert names.arg_scope is names.slim.arg_scope
+    assert names.variables.get_variables is names.slim.get_variables
+    assert callable(names.vgg.vgg_16)
+    assert names.HParams(a=1).a == 1
+    assert callable(names.queues.QueueRunners)
+    with pytest.raises(AttributeError, match=r"tf\.contrib\.slim\.nothing\.run cannot"):
+        names.nothing.run()
+
+
+@needs_slim
+def test_tf_slim_is_repaired_for_a_program_that_imports_it():
+    names = run("import tf_slim as slim\nfrom tensorflow.contrib.slim import batch_norm")
+    assert names.slim.batch_norm is names.batch_norm
+    assert names.slim.learning.ops.IndexedSlices is tf.IndexedSlices
 
 
 def test_optional_package_that_is_missing_is_named_when_used(monkeypatch):
     monkeypatch.setitem(sys.modules, "tf_slim", None)
-    monkeypatch.setattr(VIEW, "contrib", OldModule("tf.contrib", "replicate.v1"))
-    names = run("import tensorflow.contrib.slim as slim")
-    with pytest.raises(AttributeError, match=r"slim\.conv2d cannot be used.*pip install tf-slim"):
-        names.slim.conv2d(1, 2)
+    name = OldModule("tf.contrib.slim", "replicate.v1").conv2d
+    with pytest.raises(
+        AttributeError, match=r"slim\.conv2d cannot be used.*pip install 'replicate.*\[contrib\]'"
+    ):
+        name(1, 2)
 
 
 def test_other_modules_see_the_real_one():

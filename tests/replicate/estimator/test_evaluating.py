@@ -1,3 +1,6 @@
+"""Evaluation, metrics that are added to it, and prediction."""
+
+import functools
 import json
 
 import numpy as np
@@ -5,10 +8,19 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from replicate import Estimator, RunConfig
+from replicate.estimator.added_metrics import add_metrics
 from replicate.estimator.evaluating import run_evaluation, write_results
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.input_batches import Inputs
-from replicate.estimator.run_config import RunConfig
+from replicate.estimator.predicting import (
+    batches,
+    endless_input,
+    examples,
+    open_prediction_session,
+    select,
+)
+from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
@@ -127,3 +139,179 @@ def test_results_written_within_a_second_are_all_kept(tmp_path):
     for step in (1, 2):
         write_results(str(tmp_path), {"loss": 1.0, "global_step": step}, EventFiles())
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
+
+
+def model_fn(features, labels, mode):
+    outputs = 2 * features
+    loss = tf.reduce_mean(outputs)
+    step = v1.assign_add(v1.train.get_global_step(), 1) if mode == ModeKeys.TRAIN else None
+    mae = v1.metrics.mean_absolute_error(labels, outputs)
+    return EstimatorSpec(mode, outputs, loss, step, {"mae": mae, "mean": v1.metrics.mean(outputs)})
+
+
+def squared(labels, predictions):
+    return {"mse": v1.metrics.mean_squared_error(labels, predictions)}
+
+
+def squared_and_config(features, config, predictions):
+    assert config.progress == "off"
+    return {"mean": v1.metrics.mean(features), "largest": v1.metrics.mean(predictions)}
+
+
+@pytest.fixture
+def make(tmp_path):
+    def estimator(model_fn):
+        return Estimator(model_fn, str(tmp_path), RunConfig(progress="off"), params=None)
+
+    return estimator
+
+
+def with_added(linear, estimator, metric_fn):
+    results = add_metrics(estimator, metric_fn).evaluate(
+        lambda: tf.data.Dataset.from_tensors((linear.Y, linear.X[:, :1]))
+    )
+    return results, 2 * linear.Y - linear.X[:, :1]
+
+
+def test_metrics_are_added(linear, make):
+    results, errors = with_added(linear, make(model_fn), squared)
+    assert results["mse"] == pytest.approx(np.mean(np.square(errors)), rel=1e-5)
+    assert results["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
+
+
+def test_towers_are_measured_over_the_whole_batch(linear, make):
+    devices = ["/cpu:0", "/cpu:1", "/cpu:2"]
+    results, errors = with_added(
+        linear, make(replicate_model_fn(model_fn, devices=devices)), squared
+    )
+    assert results["mse"] == pytest.approx(np.mean(np.square(errors)), rel=1e-5)
+    assert results["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
+
+
+def test_keras_metrics_are_added(linear, make, mean_metric):
+    def metric_fn(labels, predictions):
+        return {"largest": mean_metric(labels), "mean": mean_metric(predictions)}
+
+    estimator = make(replicate_model_fn(model_fn, devices=["/cpu:0", "/cpu:1"]))
+    results, _ = with_added(linear, estimator, metric_fn)
+    assert results["largest"] == pytest.approx(np.mean(linear.X[:, :1]), rel=1e-5)
+    assert results["mean"] == pytest.approx(np.mean(2 * linear.Y), rel=1e-5)
+
+
+def test_metric_of_the_same_name_is_replaced(linear, make):
+    results, _ = with_added(linear, make(model_fn), squared_and_config)
+    assert results["mean"] == pytest.approx(np.mean(linear.Y), rel=1e-5)
+    assert results["largest"] == pytest.approx(np.mean(2 * linear.Y), rel=1e-5)
+
+
+def test_params_model_dir_and_the_other_modes_stay(linear, tmp_path):
+    estimator = linear.make_estimator(tmp_path, params={"rate": 0.01})
+    added = add_metrics(estimator, functools.partial(lambda features, config: None))
+    added.train(linear.input_fn, steps=2)
+    assert (added.model_dir, added.params) == (estimator.model_dir, {"rate": 0.01})
+    assert estimator.get_variable_value("global_step") == 2
+    assert len(list(added.predict(linear.once_input_fn))) == linear.ROWS
+    assert "mae" in added.evaluate(linear.once_input_fn)
+
+
+def test_wrong_metric_functions(make):
+    with pytest.raises(ValueError, match=r"takes the arguments \['logits'\], but receives only"):
+        add_metrics(make(model_fn), lambda logits, labels: {})
+    with pytest.raises(TypeError, match="metric_fn must be a function, got 3"):
+        add_metrics(make(model_fn), 3)
+
+
+def test_batches_until_the_input_ends():
+    with tf.Graph().as_default() as graph:
+        iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(5).batch(2))
+        v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+        spec = EstimatorSpec(ModeKeys.PREDICT, predictions=iterator.get_next())
+        session = open_prediction_session(spec, None, RunConfig())
+    found = [values.tolist() for values in batches(session, graph, spec.predictions)]
+    assert found == [[0, 1], [2, 3], [4]]
+
+
+def numbers():
+    return tf.data.Dataset.range(3).batch(1)
+
+
+def fed():
+    return tf.data.Dataset.from_tensors(v1.placeholder(tf.int64, [1])).repeat()
+
+
+def queued():
+    queue = v1.FIFOQueue(1, tf.int64, [[1]])
+    v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue([[1]])]))
+    return queue.dequeue()
+
+
+@pytest.mark.parametrize(
+    ("make_input", "is_endless"),
+    [
+        (lambda: tf.constant([1, 2]), True),
+        (lambda: numbers().repeat(), True),
+        (lambda: tf.data.Dataset.zip((numbers().repeat(), numbers().repeat())), True),
+        (numbers, False),
+        (lambda: numbers().repeat(2), False),
+        (lambda: numbers().repeat().take(2), False),
+        (lambda: tf.data.Dataset.zip((numbers().repeat(), numbers())), False),
+        (fed, False),
+        (queued, False),
+        (lambda: v1.data.make_one_shot_iterator(numbers().repeat()).get_next(), False),
+        (lambda: tf.numpy_function(lambda: np.ones(1), [], tf.float64), False),
+    ],
+)
+def test_endless_input_gives_a_warning(make_input, is_endless, caplog):
+    with tf.Graph().as_default() as graph:
+        made = make_input()
+        scaffold = None
+        if isinstance(made, tf.data.Dataset):
+            iterator = v1.data.make_initializable_iterator(made)
+            holders = [op.outputs[0] for op in graph.get_operations() if op.type == "Placeholder"]
+            feed = {holder: [7] for holder in holders}
+            scaffold = v1.train.Scaffold(
+                init_op=iterator.initializer, init_feed_dict=feed, local_init_op=tf.no_op()
+            )
+            made = iterator.get_next()
+        predictions = {str(number): each for number, each in enumerate(tf.nest.flatten(made))}
+        spec = EstimatorSpec(ModeKeys.PREDICT, predictions, scaffold=scaffold)
+        condition = endless_input()
+        session = open_prediction_session(spec, None, RunConfig())
+    found = batches(session, graph, predictions, condition)
+    next(found)
+    found.close()
+    assert ("predict never ends by itself" in caplog.text) == is_endless
+
+
+def test_select():
+    predictions = {"a": 1, "b": 2}
+    assert select(predictions, None) is predictions
+    assert select(predictions, "a") == {"a": 1}
+    assert select(predictions, ["b", "a"]) == predictions
+
+
+@pytest.mark.parametrize(
+    ("predictions", "text"),
+    [({"a": 1}, r"\['c'\]: the model's predictions are \['a'\]"), (1, "are a single Tensor")],
+)
+def test_select_of_unknown_keys_is_an_error(predictions, text):
+    with pytest.raises(ValueError, match=text):
+        select(predictions, ["c"])
+
+
+def test_examples_of_a_dict():
+    rows = list(examples({"a": np.array([1, 2]), "b": np.array([[3], [4]])}))
+    assert rows == [{"a": 1, "b": [3]}, {"a": 2, "b": [4]}]
+
+
+def test_examples_of_an_array():
+    assert list(examples(np.array([1, 2]))) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"a": np.zeros(2), "b": np.zeros(3)}, {"a": np.zeros(2), "b": np.float32(1)}, np.float32(1)],
+)
+def test_values_without_a_common_batch(values):
+    with pytest.raises(ValueError, match="must all have the batch as their first dimension"):
+        list(examples(values))

@@ -1,5 +1,6 @@
 import math
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -65,10 +66,36 @@ def test_zero_switches_summaries_and_checkpoints_off():
     assert checked_settings({"save_checkpoints_secs": 0}) == {"save_checkpoints_secs": 0}
 
 
-@pytest.mark.parametrize("name", ["train_distribute", "eval_distribute", "experimental_distribute"])
-def test_strategies_are_refused_with_a_pointer_to_replicate_model_fn(name):
-    with pytest.raises(ValueError, match=rf"{name} takes .*replicate_model_fn\(model_fn\)"):
+@pytest.mark.parametrize("name", ["train_distribute", "eval_distribute"])
+def test_strategies_that_are_not_supported_are_refused(name):
+    with pytest.raises(ValueError, match=rf"RunConfig: {name} must be a MirroredStrategy"):
         checked_settings({name: object()})
+
+
+class DistributeConfig(NamedTuple):
+    train_distribute: object = None
+    eval_distribute: object = None
+    remote_cluster: object = None
+
+
+def test_a_distribute_config_holds_both_strategies():
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    both = DistributeConfig(strategy, strategy)
+    assert checked_settings({"experimental_distribute": both})["experimental_distribute"] is both
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (object(), TypeError, "must be a tf.contrib.distribute.DistributeConfig or None, got <ob"),
+        (DistributeConfig(remote_cluster={"worker": []}), ValueError, "names the remote_cluster "),
+        (DistributeConfig(3), ValueError, "experimental_distribute.train_distribute must be a Mir"),
+        (DistributeConfig(None, 3), ValueError, "experimental_distribute.eval_distribute must be"),
+    ],
+)
+def test_other_distribute_configs_are_refused(value, error, text):
+    with pytest.raises(error, match=text):
+        checked_settings({"experimental_distribute": value})
 
 
 def test_one_interval_at_most():

@@ -1,11 +1,21 @@
+"""Graphs and sessions of a run: options, seeds, and what is freed at the end."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import replicate
+from replicate import RunConfig
 from replicate.errors import CheckpointError
+from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.iterator_release import release_iterators
+from replicate.estimator.new_graph import begin_graph
+from replicate.estimator.random_ops import stateful_random_ops, warn_of_random_ops
 from replicate.estimator.session import RestoringSessionCreator
+from replicate.estimator.session_options import complete_config, restricted_options, session_options
 
 v1 = tf.compat.v1
+JOBS = {"chief": ("a:1",), "worker": ("a:2", "a:3"), "ps": ("a:4", "a:5")}
 
 
 @pytest.fixture
@@ -134,3 +144,171 @@ def test_input_of_variables_that_live_on_a_server(model, has_begun, find_checkpo
             target=server.target,
         ).create_session()
     assert position.calls == [expected]
+
+
+def config(**settings):
+    return RunConfig(cluster=ClusterConfig(JOBS, "worker", 1), **settings)
+
+
+def test_complete_config_keeps_the_options_of_the_user():
+    given = v1.ConfigProto(device_count={"CPU": 3}, inter_op_parallelism_threads=2)
+    completed = complete_config(given)
+    assert completed == given
+    assert completed is not given
+    assert complete_config(None).allow_soft_placement
+    assert not complete_config(v1.ConfigProto()).allow_soft_placement
+
+
+def test_a_session_talks_to_parameter_servers_only():
+    assert list(session_options(config()).device_filters) == ["/job:ps", "/job:worker/task:1"]
+    assert list(session_options(RunConfig()).device_filters) == []
+    given = config(session_config=v1.ConfigProto(allow_soft_placement=True))
+    assert list(session_options(given).device_filters) == ["/job:ps", "/job:worker/task:1"]
+    own = config(session_config=v1.ConfigProto(device_filters=["/job:x"]))
+    assert list(session_options(own).device_filters) == ["/job:x"]
+    elsewhere = RunConfig(cluster=ClusterConfig(JOBS, "worker", 1, target="grpc://b:1"))
+    assert list(session_options(elsewhere).device_filters) == [], "its jobs may have other names"
+
+
+def test_options_connect_to_the_given_devices_only():
+    given = v1.ConfigProto(inter_op_parallelism_threads=2, device_filters=["/job:worker"])
+    options = restricted_options(RunConfig(session_config=given), "/job:ps/task:0")
+    assert options.inter_op_parallelism_threads == 2
+    assert list(options.device_filters) == ["/job:ps/task:0"]
+    assert list(given.device_filters) == ["/job:worker"]
+
+
+def test_global_step_is_on_the_cpu_of_its_parameter_server(graph):
+    setter = v1.train.replica_device_setter(ps_tasks=2, worker_device="/job:worker/task:1")
+    with v1.device(setter):
+        begin_graph(RunConfig())
+    assert v1.train.get_global_step().device == "/job:ps/task:0/device:CPU:0"
+
+
+def test_seed_is_that_of_the_config(graph):
+    begin_graph(RunConfig(tf_random_seed=7))
+    assert graph.seed == 7
+    assert not v1.train.get_global_step().device.startswith("/job")
+
+
+def minimized(loss):
+    optimizer = v1.train.GradientDescentOptimizer(0.1)
+    return optimizer.minimize(loss, v1.train.get_or_create_global_step())
+
+
+def weights():
+    return v1.get_variable("w", [3], initializer=v1.random_normal_initializer())
+
+
+def test_dropout_is_found_and_initializers_are_not(graph):
+    loss = tf.reduce_sum(tf.nn.dropout(weights(), rate=0.5, name="drop"))
+    (name,) = stateful_random_ops(minimized(loss))
+    assert name.startswith("drop/")
+    assert name.endswith("RandomUniform")
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: tf.random.shuffle(tf.ones([3])) * weights(),
+        lambda: tf.random.normal([3]) * weights(),
+        lambda: tf.random.truncated_normal([3]) * weights(),
+        lambda: tf.random.gamma([3], 2.0) * weights(),
+        lambda: tf.cast(tf.random.categorical(tf.ones([1, 2]), 3), tf.float32) * weights(),
+    ],
+)
+def test_kinds_of_stateful_operations(graph, draw):
+    assert len(stateful_random_ops(minimized(tf.reduce_sum(draw())))) >= 1
+
+
+def test_stateless_operations_and_generators_are_not_found(graph):
+    step = v1.train.create_global_step()
+    kept = tf.nn.experimental.stateless_dropout(weights(), rate=0.5, seed=replicate.step_seed(1))
+    seed = tf.stack([0, tf.cast(step.read_value(), tf.int32)])
+    noise = tf.random.stateless_normal([3], seed) + tf.random.stateless_uniform([3], seed)
+    assert not warn_of_random_ops(minimized(tf.reduce_sum(kept * noise)))
+
+
+def test_operations_that_a_step_does_not_run_are_not_found(graph):
+    tf.random.normal([3], name="unused")
+    dataset = tf.data.Dataset.from_tensors(np.float32(1)).map(lambda x: x + tf.random.normal([]))
+    iterator = v1.data.make_initializable_iterator(dataset)
+    assert stateful_random_ops(minimized(tf.reduce_sum(weights() * iterator.get_next()))) == []
+
+
+def test_operations_behind_a_control_dependency_are_found(graph):
+    with tf.control_dependencies([tf.random.normal([3], name="noise")]):
+        train_op = minimized(tf.reduce_sum(weights()))
+    assert stateful_random_ops(train_op)[0].startswith("noise/")
+
+
+def test_operations_in_a_branch_and_in_a_function_are_found(graph):
+    @tf.function
+    def noisy(x):
+        return x + tf.random.uniform([3], name="inner")
+
+    is_noisy = v1.placeholder_with_default(True, [])
+    weight = weights()
+    outputs = tf.cond(is_noisy, lambda: noisy(weight), lambda: tf.identity(weight), name="branch")
+    (name, *_) = stateful_random_ops(tf.reduce_sum(outputs))
+    assert name.startswith("branch")
+    assert "RandomUniform" in name
+
+
+def test_warning_names_the_operations_and_the_remedy(graph, caplog):
+    noise = [tf.random.normal([3], name=f"noise{i}") for i in range(7)]
+    assert warn_of_random_ops(minimized(tf.reduce_sum(weights() * tf.add_n(noise))))
+    assert "noise0/RandomStandardNormal, noise1/" in caplog.text
+    assert "noise4/RandomStandardNormal and 2 more." in caplog.text
+    assert "seed=replicate.step_seed(1)" in caplog.text
+
+
+@pytest.fixture
+def session(graph):
+    with v1.Session() as made:
+        yield made
+
+
+def test_all_iterators_are_empty_afterwards(graph, session):
+    numbers = tf.data.Dataset.range(9).map(lambda x: {"x": x, "y": tf.sparse.eye(2)})
+    words = tf.data.Dataset.from_tensors("word").repeat()
+    iterators = [v1.data.make_initializable_iterator(each) for each in (numbers, words)]
+    elements = [iterator.get_next() for iterator in iterators]
+    release = release_iterators()
+    session.run([iterator.initializer for iterator in iterators])
+    assert session.run(elements[0]["x"]) == 0
+    assert session.run(elements[1]) == b"word"
+    session.run(release)
+    for element in (elements[0]["x"], elements[1]):
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(element)
+
+
+def test_pipeline_is_not_read(graph, session):
+    read = []
+
+    def generate():
+        read.append(1)
+        yield 1.0
+
+    made = tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec([], tf.float32))
+    iterator = v1.data.make_initializable_iterator(made)
+    session.run(release_iterators())
+    assert read == []
+    with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(iterator.get_next())
+
+
+def test_release_is_on_the_device_of_the_iterator(graph):
+    with v1.device("/job:worker/task:1/cpu:0"):
+        v1.data.make_initializable_iterator(tf.data.Dataset.range(3))
+    before = set(graph.get_operations())
+    with v1.device("/job:ps/task:0/cpu:0"):
+        release_iterators()
+    added = [op for op in graph.get_operations() if op not in before and op.type != "NoOp"]
+    assert {op.device for op in added} == {"/job:worker/task:1/device:CPU:0"}
+    assert {op.type for op in added} == {"Const", "TakeDataset", "MakeIterator"}
+
+
+def test_graph_without_iterators_has_nothing_to_release(graph, session):
+    session.run(release_iterators())

@@ -1,10 +1,22 @@
+"""Curves, their panels and pictures."""
+
 import math
 
 import pytest
+import tensorflow as tf
 
-from replicate.report.curves import Curve
-from replicate.report.panels import BATCH, Panel
+from replicate.report.curves import Curve, read_curves
+from replicate.report.panels import (
+    BATCH,
+    Panel,
+    comparison_panels,
+    kfac_panels,
+    label,
+    main_panels,
+)
 from replicate.report.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, plot
+
+v1 = tf.compat.v1
 
 
 def test_curves_fill_the_frame():
@@ -70,3 +82,112 @@ def test_an_evaluation_has_its_colour_with_and_without_training():
     many = plot(Panel("x", {str(i): curve for i in range(30)}))
     assert len(many.series) == 21
     assert many.notes == ["9 more curves are not drawn."]
+
+
+def test_training_and_evaluations_are_read(model_dir):
+    runs = read_curves(model_dir)
+    assert list(runs) == ["training", "eval_test"]
+    assert runs["training"]["loss"][:2] == ((1, 6, 11), (2.0, 0.5, 0.0625))
+    assert {tag: curve[:2] for tag, curve in runs["eval_test"].items()} == {
+        "loss": ((6, 11), (0.75, 0.875)),
+        "accuracy": ((6, 11), (0.5, 0.625)),
+    }
+
+
+def test_repeated_steps_count_once(tmp_path):
+    with tf.Graph().as_default():
+        writer = v1.summary.FileWriter(str(tmp_path))
+    for start, values in ((1, (1.0, 2.0, 3.0)), (3, (4.0, 5.0))):
+        writer.add_session_log(v1.SessionLog(status=v1.SessionLog.START), start)
+        for step, value in enumerate(values, start):
+            scalar = v1.Summary.Value(tag="loss", simple_value=value)
+            writer.add_summary(v1.Summary(value=[scalar]), step)
+    writer.close()
+    assert read_curves(tmp_path)["training"]["loss"][:2] == ((1, 2, 3, 4), (1.0, 2.0, 4.0, 5.0))
+
+
+def test_a_truncated_file_is_read_up_to_its_last_whole_event(model_dir, tmp_path):
+    (path,) = (model_dir / "eval_test").glob("*tfevents*")
+    (tmp_path / path.name).write_bytes(path.read_bytes()[:-5])
+    assert read_curves(tmp_path)["training"]["accuracy"][:2] == ((6,), (0.5,))
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 99])
+def test_damaged_files_have_no_curves(tmp_path, content):
+    (tmp_path / "events.out.tfevents.1.x").write_bytes(content)
+    assert read_curves(tmp_path) == {}
+
+
+def test_event_that_is_no_event_is_refused(tmp_path):
+    with tf.io.TFRecordWriter(str(tmp_path / "events.out.tfevents.1.x")) as writer:
+        writer.write(b"\xff")
+    with pytest.raises(ValueError, match=f"cannot read the event files in {tmp_path}: one is dam"):
+        read_curves(tmp_path)
+
+
+def test_a_folder_without_events_has_no_runs(tmp_path):
+    assert read_curves(tmp_path) == {}
+
+
+def test_folders_and_files_that_lead_out_are_left_out(model_dir, tmp_path):
+    (tmp_path / "eval_test").symlink_to(model_dir / "eval_test")
+    (tmp_path / "eval").mkdir()
+    (events,) = (model_dir / "eval_test").iterdir()
+    (tmp_path / "eval" / events.name).symlink_to(events)
+    assert read_curves(tmp_path) == {}
+
+
+def test_main_panels_are_loss_metrics_and_speed_in_order(untimed_runs):
+    loss, accuracy, speed = main_panels(untimed_runs)
+    assert (loss.title, list(loss.curves), loss.is_log) == (
+        "loss",
+        ["training batch", "test"],
+        True,
+    )
+    assert accuracy == Panel("accuracy", {"test": Curve((6, 11), (0.5, 0.625))})
+    assert speed.title == "steps per second"
+
+
+@pytest.mark.parametrize(
+    ("values", "is_log"),
+    [((1.0, 0.01), True), ((1.0, 0.5), False), ((1.0, 0.0), False), ((float("nan"), 1.0), False)],
+)
+def test_a_loss_that_spans_decades_is_logarithmic(values, is_log):
+    [panel] = main_panels({"training": {"loss": Curve((1, 2), values)}})
+    assert panel.is_log is is_log
+
+
+def test_main_panels_are_at_most_twelve():
+    curve = Curve((1,), (1.0,))
+    panels = main_panels({"training": {f"tag{number}": curve for number in range(40)}})
+    assert len(panels) == 12
+    assert len(main_panels({"training": dict.fromkeys(map(str, range(40)), curve)}, None)) == 40
+
+
+def test_kfac_panels_leave_out_counters_at_zero(untimed_runs):
+    runs = untimed_runs
+    damping, condition, counters = kfac_panels(runs)
+    assert damping == Panel("damping", {"damping": Curve((1, 11), (0.25, 0.125))}, is_log=True)
+    assert list(condition.curves) == ["w/input", "w/output"]
+    assert list(counters.curves) == ["skipped steps"]
+    assert kfac_panels({"eval_test": runs["eval_test"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [("training", "training batch"), ("eval", "evaluation"), ("eval_test", "test")],
+)
+def test_label_of_a_run(run, words):
+    assert label(run) == words
+
+
+def test_comparison_panels_begin_with_losses_of_evaluations(untimed_runs):
+    runs = untimed_runs
+    panels = comparison_panels({"a": runs, "b": {"eval_test": runs["eval_test"]}})
+    assert [(panel.title, list(panel.curves)) for panel in panels] == [
+        ("loss, test", ["a", "b"]),
+        ("accuracy, test", ["a", "b"]),
+        ("loss, training batch", ["a"]),
+        ("steps per second", ["a"]),
+    ]
+    assert [panel.is_log for panel in panels] == [False, False, True, False]

@@ -1,7 +1,16 @@
-import json
+"""Points of curves, by steps and by times, and where the time went."""
 
+import json
+import math
+
+import numpy as np
 import pytest
 
+from replicate.report.best import best, direction
+from replicate.report.curves import Curve, read_curves
+from replicate.report.elapsed import Elapsed, elapsed
+from replicate.report.thinning import MOST_POINTS, thinned
+from replicate.report.ticks import duration, linear_ticks, log_ticks, short, time_ticks
 from replicate.report.times import UNKNOWN, read_times
 
 WRITTEN = {
@@ -50,3 +59,163 @@ def test_no_file_and_a_link_tell_nothing(tmp_path):
 def test_steps_without_time_have_no_time_per_step(tmp_path):
     (tmp_path / "time.json").write_text(json.dumps({**WRITTEN, "steps": 0}))
     assert read_times(tmp_path).per_step is None
+
+
+def test_pauses_between_runs_do_not_count(timed_dir):
+    curves = read_curves(timed_dir)
+    assert curves["training"]["loss"].seconds == (0.0, 10.0, 10.0, 30.0)
+    assert curves["eval"]["loss"].seconds == (4.0, 10.0, 30.0)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 30])
+def test_an_incomplete_file_counts_up_to_its_last_whole_event(timed_dir, kept):
+    last = max(timed_dir.glob("*tfevents*"))
+    whole = last.read_bytes()
+    last.write_bytes(whole + whole[:kept])
+    assert elapsed(timed_dir).spans == ((1000.0, 1010.0), (5000.0, 5020.0))
+    last.write_bytes(whole[:-1])
+    assert elapsed(timed_dir).spans[-1] == (5000.0, 5000.0)
+
+
+def test_files_of_several_writers_are_one_span(timed_dir):
+    spans = elapsed(timed_dir).spans
+    (timed_dir / "a.tfevents").write_bytes(max(timed_dir.glob("events*")).read_bytes())
+    assert elapsed(timed_dir).spans == spans
+
+
+def test_a_time_outside_of_all_spans_counts_what_came_before():
+    clock = Elapsed(((10.0, 20.0), (30.0, 40.0)))
+    assert [clock.at(time) for time in (0, 15, 25, 35, 99)] == [0, 5, 10, 15, 20]
+    assert [clock.at(float(time)) for time in ("nan", "inf", "-inf")] == [0, 20, 0]
+
+
+def test_impossible_times_do_not_count(timed_dir, write_timed):
+    write_timed(timed_dir, "loss", (1005.0, 1, 4.0), (math.nan, 2, 3.0), (1e300, 3, 2.0))
+    assert elapsed(timed_dir).spans == ((1000.0, 1010.0), (5000.0, 5020.0))
+
+
+def test_files_without_events_have_no_time(tmp_path):
+    (tmp_path / "a.tfevents").write_bytes(b"")
+    (tmp_path / "b.tfevents").write_bytes(bytes(100))
+    assert elapsed(tmp_path).spans == ()
+
+
+@pytest.mark.parametrize(
+    ("tag", "side"),
+    [
+        ("loss", "low"),
+        ("average_loss", "low"),
+        ("head/mean_error", "low"),
+        ("Accuracy", "high"),
+        ("auc_precision_recall", "high"),
+        ("label/mean", None),
+        ("glossary", None),
+    ],
+)
+def test_good_side_of_a_metric(tag, side):
+    assert direction(tag) == side
+
+
+def test_best_result_is_the_first_of_equal_ones():
+    curve = Curve((1, 2, 3, 4), (0.5, math.nan, 0.25, 0.25))
+    assert best("loss", curve) == (0.25, 3)
+    assert best("accuracy", curve) == (0.5, 1)
+    assert best("label/mean", curve) == (0.25, 4)
+    assert best("loss", Curve((1,), (math.inf,))) is None
+
+
+def test_short_curves_stay():
+    curve = Curve(tuple(range(MOST_POINTS)), (0.5,) * MOST_POINTS)
+    assert thinned(curve) is curve
+
+
+def test_long_curves_keep_lows_highs_and_ends():
+    values = np.random.RandomState(0).randn(12345)
+    values[[777, 7777]] = 99.0, -99.0
+    curve = Curve(tuple(range(12345)), tuple(values), tuple(map(float, range(12345))))
+    steps, found, seconds = thinned(curve)
+    assert seconds == tuple(map(float, steps))
+    assert len(steps) <= MOST_POINTS
+    assert list(steps) == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 12344)
+    assert (found[steps.index(777)], found[steps.index(7777)]) == (99.0, -99.0)
+    assert all(values[step] == value for step, value in zip(steps, found, strict=True))
+
+
+def test_a_long_gap_stays_a_gap():
+    values = [1.0] * 1000
+    values[300:600] = [math.nan] * 300
+    steps, found, _ = thinned(Curve(tuple(range(1000)), tuple(values)), 100)
+    inside = [value for step, value in zip(steps, found, strict=True) if 310 <= step < 590]
+    assert inside
+    assert all(map(math.isnan, inside))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0.81, 1.0, [0.85, 0.9, 0.95, 1]),
+        (-3e38, 3e38, [-2e38, 0, 2e38]),
+        (-7.0, 12.0, [-5, 0, 5, 10]),
+    ],
+)
+def test_linear_ticks_are_round(low, high, ticks):
+    np.testing.assert_allclose(linear_ticks(low, high, 5), ticks, atol=1e-12)
+
+
+def test_ticks_of_steps_are_whole():
+    assert linear_ticks(1, 3, 5, whole=True) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.02, 30.0, [0.1, 1, 10]),
+        (1e-10, 1.0, [1e-10, 1e-7, 1e-4, 1e-1]),
+        (0.015, 0.06, [0.02, 0.05]),
+        (0.021, 0.024, [0.021, 0.0215, 0.022, 0.0225, 0.023, 0.0235, 0.024]),
+    ],
+)
+def test_log_ticks_are_powers_of_ten_if_there_are_enough(low, high, ticks):
+    np.testing.assert_allclose(log_ticks(low, high, 5 if low != 0.021 else 6), ticks)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.25, "0.25"), (1500, "1.5k"), (2e6, "2M"), (-5e9, "-5G"), (1e-5, "1e-05"), (3e38, "3e+38")],
+)
+def test_short_text_of_a_number(value, text):
+    assert short(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.0123, "12.3 ms"),
+        (3.456, "3.46 s"),
+        (59.96, "1 min"),
+        (125, "2 min 5 s"),
+        (3599.9, "1 h"),
+        (7260, "2 h 1 min"),
+        (86399.9, "1 d"),
+        (300000, "3 d 11 h"),
+    ],
+)
+def test_durations_have_two_units(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("end", "texts"),
+    [
+        (0.5, ["0 s", "100 ms", "200 ms", "300 ms", "400 ms", "500 ms"]),
+        (70, ["0 s", "15 s", "30 s", "45 s", "1 min"]),
+        (4000, ["0 s", "15 min", "30 min", "45 min", "1 h"]),
+        (30000, ["0 s", "2 h", "4 h", "6 h", "8 h"]),
+        (1e6, ["0 s", "5 d", "10 d"]),
+    ],
+)
+def test_ticks_of_times_are_round(end, texts):
+    assert [duration(tick) for tick in time_ticks(0, end, 5)] == texts

@@ -1,5 +1,12 @@
+"""Names in checkpoints, state that one may lack, and errors of the disk."""
+
+from pathlib import Path
+
+import pytest
 import tensorflow as tf
 
+from replicate import TowerOptimizer
+from replicate.errors import CheckpointError
 from replicate.model_average import ModelAverageCustomGetter
 from replicate.saved.checkpoint_names import (
     add_former_names,
@@ -8,6 +15,8 @@ from replicate.saved.checkpoint_names import (
     saved_objects,
     saved_variables,
 )
+from replicate.saved.disk_errors import disk_errors, disk_reason
+from replicate.saved.optional_state import allow_missing_state, optional_states
 
 v1 = tf.compat.v1
 
@@ -65,3 +74,114 @@ def test_former_names_are_kept_with_the_variable(graph):
     assert former_names() == {}
     add_former_names(variable, ["before", "long_ago"])
     assert former_names() == {"now": ("before", "long_ago")}
+
+
+def test_states_are_those_of_the_finished_graph(graph):
+    weight = v1.get_variable("w", initializer=[1.0])
+    adam, descent = v1.train.AdamOptimizer(), v1.train.GradientDescentOptimizer(0.1)
+    for optimizer in (adam, descent, adam, TowerOptimizer(adam)):
+        allow_missing_state(optimizer)
+    assert optional_states() == []
+    for optimizer in (adam, descent):
+        optimizer.minimize(tf.reduce_sum(weight), var_list=[weight])
+    (state,) = optional_states()
+    assert state.owner == "Adam"
+    assert {each.op.name for each in state.variables} == {
+        "beta1_power",
+        "beta2_power",
+        "w/Adam",
+        "w/Adam_1",
+    }
+    with tf.Graph().as_default():
+        assert optional_states() == []
+
+
+def write_with_python(path):
+    path.write_text("x")
+
+
+def write_with_tensorflow(path):
+    with tf.io.gfile.GFile(str(path), "w") as file:
+        file.write("x")
+
+
+WRITERS = [write_with_python, write_with_tensorflow]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_python_and_tensorflow_give_the_same_line(tmp_path, write):
+    path = tmp_path / "absent" / "file"
+    with (
+        pytest.raises(CheckpointError) as caught,
+        disk_errors("Cannot save x", "Look at the disk."),
+    ):
+        write(path)
+    assert str(caught.value) == (
+        f"Cannot save x: {path}: No such file or directory. Look at the disk."
+    )
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_full_disk(write):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with pytest.raises((OSError, tf.errors.ResourceExhaustedError)) as caught:
+        write(Path("/dev/full"))
+    assert disk_reason(caught.value).endswith("No space left on device")
+
+
+def test_message_of_an_operation_has_its_file(graph, tmp_path):
+    (tmp_path / "file").write_text("")
+    saved = tf.raw_ops.SaveV2(
+        prefix=f"{tmp_path}/file/a", tensor_names=["a"], shape_and_slices=[""], tensors=[[1.0]]
+    )
+    with tf.compat.v1.Session() as session, pytest.raises(tf.errors.OpError) as caught:
+        session.run(saved)
+    reason = disk_reason(caught.value)
+    assert reason.startswith(f"{tmp_path}/file")
+    assert reason.endswith("Not a directory")
+
+
+def test_directory_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(tf.errors.FailedPreconditionError) as caught:
+        tf.io.gfile.makedirs(f"{tmp_path}/file/a")
+    assert disk_reason(caught.value) == f"{tmp_path}/file: not a directory"
+
+
+def test_directory_that_is_missed_by_a_saver(graph, tmp_path):
+    tf.compat.v1.get_variable("w", [])
+    saver = tf.compat.v1.train.Saver()
+    (tmp_path / "file").write_text("")
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        with pytest.raises(ValueError, match="Parent directory") as caught:
+            saver.save(session, f"{tmp_path}/file/a/model.ckpt")
+    assert disk_reason(caught.value).endswith("Not a directory")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("No space left on device"),
+        OSError("no number"),
+        tf.errors.UnavailableError(None, None, "connect to 127.0.0.1: Connection refused"),
+        tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor"),
+        tf.errors.OutOfRangeError(None, None, "End of sequence"),
+    ],
+)
+def test_other_errors_pass(error):
+    assert disk_reason(error) is None
+    with pytest.raises(type(error)) as caught, disk_errors("Cannot save x"):
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "kind", [tf.errors.OutOfRangeError, tf.errors.AbortedError, tf.errors.UnknownError]
+)
+def test_faults_with_another_meaning_for_a_session_are_translated(kind):
+    text = "/disk/a; File too large\n\t [[node save/SaveV2]]"
+    line = r"^Cannot save: /disk/a: File too large\.$"
+    with pytest.raises(CheckpointError, match=line), disk_errors("Cannot save"):
+        raise kind(None, None, text)

@@ -97,7 +97,7 @@ def test_a_cluster_config_is_used():
         ({"evaluation_master": 3}, TypeError, r"evaluation_master must be the address .*got 3\."),
         ({"cluster": 3}, TypeError, r"cluster must be a replicate\.tpu\.TPUClusterR.*got 3\."),
         ({"tpu_config": 3}, TypeError, r"tpu_config must be a replicate\.tpu\.TPUConfig, got 3\."),
-        ({"train_distribute": 3}, ValueError, r"train_distribute takes a strategy"),
+        ({"train_distribute": 3}, ValueError, r"train_distribute must be a MirroredStrategy"),
     ],
 )
 def test_wrong_settings_are_refused(settings, error, text):

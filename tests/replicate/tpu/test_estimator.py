@@ -324,7 +324,11 @@ def test_errors_of_a_model_fn_name_the_users_function(tmp_path):
         list(estimator.predict(input_fn))
 
 
-def test_a_plain_optimizer_on_towers_is_refused(tmp_path):
-    estimator = make(plain_model_fn, tmp_path, devices=TWO)
-    with pytest.raises(ValueError, match="Please wrap optimizers with TowerOptimizer"):
-        estimator.train(input_fn, steps=1)
+def test_a_plain_optimizer_trains_on_towers_as_on_one_device(tmp_path):
+    one = make(plain_model_fn, tmp_path / "one").train(input_fn, steps=3)
+    two = make(plain_model_fn, tmp_path / "two", devices=TWO).train(input_fn, steps=3)
+    assert one.get_variable_names() == two.get_variable_names()
+    for name in one.get_variable_names():
+        np.testing.assert_allclose(
+            one.get_variable_value(name), two.get_variable_value(name), rtol=1e-6
+        )

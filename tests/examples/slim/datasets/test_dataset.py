@@ -1,12 +1,15 @@
-"""Every dataset reads each image once, in shares, in an order that has a seed."""
+"""Datasets: by name, in splits, each image once, small arrays in the graph."""
 
 import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from examples.slim.datasets import arrays, factory, splits
 from examples.slim.datasets.dataset import Reading
 
+v1 = tf.compat.v1
 TRAINING = Reading(training=True, seed=3, num_readers=2, shuffle_buffer=4)
 
 
@@ -53,3 +56,54 @@ def test_processes_train_on_shares_of_their_own(known, write):
         seen.append(set(write.read(dataset, share, 20)[1]))
     assert seen[0] | seen[1] == set(range(9))
     assert not seen[0] & seen[1]
+
+
+def dataset(images, labels):
+    return arrays.array_dataset("mine", "train", images, labels, 5, {"image": "", "label": ""})
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_small_arrays_are_in_the_graph_and_large_ones_are_not(write, monkeypatch, is_large):
+    images = np.arange(2 * 64, dtype=np.uint8).reshape(2, 8, 8, 1)
+    monkeypatch.setattr(arrays, "IN_GRAPH_BYTES", 127 if is_large else 128)
+    made = dataset(images, np.array([4, 2]))
+    assert made.runs_python == is_large
+    found, labels = write.read(made, Reading(training=False))
+    np.testing.assert_array_equal(found, images)
+    assert labels == [4, 2]
+    with tf.Graph().as_default() as graph:
+        image, label = made.decode(tf.constant(1, tf.int64))
+        assert (image.shape, image.dtype, label.dtype) == ((8, 8, 1), tf.uint8, tf.int64)
+        assert ("Const" in {op.type for op in graph.get_operations()}) is True
+        assert (graph.as_graph_def().ByteSize() > 1000) or is_large
+
+
+def test_accepts_existing_splits(tmp_path):
+    splits.check_split("mine", "test", ["train", "test"])
+    splits.check_no_pattern("mine", None)
+    assert splits.required_folder("mine", str(tmp_path)) == str(tmp_path)
+
+
+def test_a_folder_must_be_given_and_exist(tmp_path):
+    for nothing in (None, ""):
+        with pytest.raises(ValueError, match="mine needs the folder of its files: set --dataset_d"):
+            splits.required_folder("mine", nothing)
+    with pytest.raises(ValueError, match=r"there is no folder '.*none'"):
+        splits.required_folder("mine", str(tmp_path / "none"))
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="'flowers'; known are cifar10, digits, imagenet, mnist, "):
+        factory.get_dataset("flowers", "train", None)
+
+
+@pytest.mark.parametrize("name", sorted(set(factory.DATASETS) - {"digits"}))
+def test_files_are_needed(name):
+    with pytest.raises(ValueError, match=f"{name} needs the folder of its files"):
+        factory.get_dataset(name, "train", None)
+
+
+def test_pattern_is_handed_on(tmp_path, rows, write):
+    write.write_tfrecords(tmp_path, *rows, split="mine")
+    dataset = factory.get_dataset("tfrecords", "train", str(tmp_path), "mine-*")
+    assert dataset.num_samples == 9

@@ -1,4 +1,6 @@
-"""Metrics of the small network: those of NumPy, whatever the clones and the batches."""
+"""Metrics of the small network against NumPy, and the checkpoints that are evaluated."""
+
+import threading
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import tensorflow as tf
 
 import model_deploy
 import replicate
-from examples.slim.image_classifier import clones, evaluation
+from examples.slim.image_classifier import checkpoints, clones, evaluation
 
 v1 = tf.compat.v1
 
@@ -60,3 +62,42 @@ def test_metrics_are_exact(tmp_path, batch, checkpoint, num_clones, batch_size, 
     assert results["Recall_5"] == pytest.approx(in_five, abs=1e-6)
     assert results["global_step"] == 12
     assert list(tmp_path.glob("eval/eval/events.*"))
+
+
+def save(folder, step):
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.get_variable("w", [])
+        session.run(v1.global_variables_initializer())
+        return v1.train.Saver().save(session, str(folder / "model.ckpt"), step)
+
+
+def test_newest(tmp_path):
+    first, second = save(tmp_path, 1), save(tmp_path, 2)
+    assert checkpoints.newest(str(tmp_path)) == second
+    assert checkpoints.newest(first) == first
+
+
+def test_nothing_there(tmp_path):
+    for path in (tmp_path, tmp_path / "model.ckpt-1"):
+        with pytest.raises(ValueError, match=f"There is no checkpoint at {path}. Correct --check"):
+            checkpoints.newest(str(path))
+
+
+def test_following_yields_new_ones_until_none_comes(tmp_path):
+    first = save(tmp_path, 1)
+    found = checkpoints.following(str(tmp_path), 0.01, 1.5)
+    assert next(found) == first
+    later = threading.Timer(0.1, save, [tmp_path, 2])
+    later.start()
+    assert next(found).endswith("model.ckpt-2")
+    later.join()
+    assert list(found) == []
+
+
+def test_path_that_cannot_be_read_is_refused(monkeypatch):
+    def fail(path):
+        raise tf.errors.UnavailableError(None, None, "no such bucket")
+
+    monkeypatch.setattr(v1.train, "checkpoint_exists", fail)
+    with pytest.raises(ValueError, match="Cannot read --checkpoint_path=a/b: no such bucket"):
+        checkpoints.newest("a/b")

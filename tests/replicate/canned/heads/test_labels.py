@@ -1,12 +1,32 @@
+"""Labels, weights of examples and reductions of losses: numbers against NumPy, and errors."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from model_deploy import device_plan
+from replicate.canned.heads.checks import checked, same_shape, with_last_axis
 from replicate.canned.heads.labels import ONE_ID, checked_logits, dense_labels, in_range
+from replicate.canned.heads.reductions import (
+    SUM_OVER_BATCH_SIZE,
+    call_loss_fn,
+    check_loss_fn,
+    old_reduction,
+    reduced_loss,
+    total_regularization,
+)
+from replicate.canned.heads.weights import check_weight_column, example_weights
 from replicate.graph_ops.checks import user_errors
+from replicate.tower.build import TowerSettings
+from replicate.tower.scopes import tower_scopes
 
 v1 = tf.compat.v1
 ADVICE = "Do this."
+LOGITS = tf.zeros([2, 3])
+LOSSES = np.array([[1.0, 5.0], [4.0, 2.0], [9.0, 3.0]], np.float32)
+WEIGHTS = np.array([[1.0], [0.0], [3.0]], np.float32)
+TOTAL = 6 + 36.0
+
 InvalidArgument = tf.errors.InvalidArgumentError
 
 
@@ -89,3 +109,190 @@ def test_labels_out_of_range_fail_in_a_graph(graph):
     labels = in_range(tf.constant([0, 7]), 2, "Head", "Do.")
     with v1.Session() as session, pytest.raises(InvalidArgument, match="largest_label: 7"):
         session.run(labels)
+
+
+def weights(value, column="w", logits=LOGITS, per_logit=False):
+    return example_weights({"w": value}, column, logits, per_logit, "Head")
+
+
+def test_no_column_gives_weight_one():
+    assert example_weights(None, None, LOGITS, False, "Head").numpy() == 1.0
+
+
+@pytest.mark.parametrize("value", [[1, 2], [[1.0], [2.0]], np.array([1, 2], np.uint8)])
+def test_weights_get_a_last_axis(value):
+    made = weights(value)
+    assert made.dtype == tf.float32
+    assert made.numpy().tolist() == [[1.0], [2.0]]
+
+
+def test_weights_of_sequences():
+    assert weights(tf.ones([2, 4]), logits=tf.zeros([2, 4, 3])).shape == [2, 4, 1]
+
+
+def test_weights_for_each_logit():
+    assert weights(tf.ones([2, 3]), per_logit=True).shape == [2, 3]
+    with pytest.raises(ValueError, match=r"weights of shape \(2, 3\), logits of shape \(2, 3\)"):
+        weights(tf.ones([2, 3]))
+
+
+def test_numeric_column_normalizes():
+    column = tf.feature_column.numeric_column("w", normalizer_fn=lambda w: w * 10)
+    assert weights([1.0, 2.0], column).numpy().tolist() == [[10.0], [20.0]]
+
+
+def test_other_columns_are_refused():
+    column = tf.feature_column.categorical_column_with_identity("w", 3)
+    with pytest.raises(
+        TypeError, match=r"make Head: weight_column must be the key .* got Identity"
+    ):
+        check_weight_column(column, "Head")
+    for accepted in (None, "w", tf.feature_column.numeric_column("w")):
+        check_weight_column(accepted, "Head")
+
+
+def test_missing_feature_is_named():
+    with pytest.raises(KeyError, match=r"of Head: the features lack its weight_column 'w', they"):
+        example_weights({"x": 1}, "w", LOGITS, False, "Head")
+    with pytest.raises(
+        ValueError, match="features must be a dict with the weights as 'w', got None"
+    ):
+        example_weights(None, "w", LOGITS, False, "Head")
+
+
+def test_values_that_are_no_weights_are_refused():
+    with pytest.raises(ValueError, match="feature 'w' is of type string"):
+        weights(["1", "2"])
+    with pytest.raises(ValueError, match="feature 'w' is a SparseTensor"):
+        weights(tf.sparse.from_dense([1.0, 0.0]))
+
+
+def test_wrong_shape_fails_in_a_graph(graph):
+    given = v1.placeholder(tf.float32, None)
+    made = weights(given, logits=tf.zeros([2, 3]))
+    text = r"of Head, feature 'w', do .* weights_shape: \[3\], logits_shape: \[2 3\]"
+    with v1.Session() as session:
+        assert session.run(made, {given: [[1], [2]]}).tolist() == [[1], [2]]
+        with pytest.raises(ValueError, match=text), user_errors():
+            session.run(made, {given: [1, 2, 3]})
+
+
+def test_eager_check_fails_at_once():
+    value = tf.constant([1, 2])
+    assert checked(value, tf.constant(True), "Bad.", {}) is value
+    with pytest.raises(ValueError, match=r"^Bad\. Received shape: \[2\]\.$"):
+        checked(value, tf.constant(False), "Bad.", {"shape": tf.shape(value)})
+
+
+def test_check_in_a_graph_fails_when_it_runs(graph):
+    condition = v1.placeholder(tf.bool, [])
+    error = "Bad 'name' of {}."
+    value = checked(tf.constant([1, 2]), condition, error, {"shape": tf.constant([7])})
+    with v1.Session() as session:
+        assert session.run(value, {condition: True}).tolist() == [1, 2]
+        text = r"^Bad 'name' of { }\. Received shape: \[7\]\.$"
+        with pytest.raises(ValueError, match=text), user_errors():
+            session.run(value, {condition: False})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [([2, 1], [2, 1], True), ([2, 1], [2, 3], False), ([2], [2, 2], False), ([3, 1], [3], False)],
+)
+def test_same_shape(first, second, expected):
+    assert bool(same_shape(tf.constant(first), tf.constant(second))) is expected
+
+
+def test_axis_is_added_to_rank_one_less():
+    logits = tf.zeros([2, 3, 4])
+    assert with_last_axis(tf.zeros([2, 3]), logits).shape == [2, 3, 1]
+    assert with_last_axis(tf.zeros([2]), logits).shape == [2]
+    assert with_last_axis(tf.zeros([2, 3, 1]), logits).shape == [2, 3, 1]
+
+
+Old = v1.losses.Reduction
+
+
+@pytest.mark.parametrize(
+    ("reduction", "expected"),
+    [
+        ("sum", TOTAL),
+        (Old.SUM, TOTAL),
+        (SUM_OVER_BATCH_SIZE, TOTAL / 6),
+        ("auto", TOTAL / 6),
+        (tf.losses.Reduction.SUM_OVER_BATCH_SIZE, TOTAL / 6),
+        (Old.SUM_OVER_BATCH_SIZE, TOTAL / 6),
+        (Old.MEAN, TOTAL / 8),
+        (Old.SUM_BY_NONZERO_WEIGHTS, TOTAL / 4),
+    ],
+)
+def test_reductions_of_both_generations(reduction, expected):
+    loss = reduced_loss(tf.constant(LOSSES), tf.constant(WEIGHTS), reduction)
+    assert float(loss) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("reduction", [Old.MEAN, Old.SUM_BY_NONZERO_WEIGHTS])
+def test_loss_of_zero_weights_is_zero(reduction):
+    assert float(reduced_loss(tf.constant(LOSSES), tf.zeros([3, 1]), reduction)) == 0
+
+
+@pytest.mark.parametrize("reduction", ["none", "median", None])
+def test_unusable_reduction_is_refused(reduction):
+    with pytest.raises(ValueError, match=rf"loss_reduction is {reduction!r}\. Accepted are \['sum"):
+        old_reduction(reduction)
+
+
+def test_loss_fn_must_name_labels_and_logits():
+    check_loss_fn(lambda labels, logits, features, loss_reduction: 0, "Head")
+    with pytest.raises(TypeError, match="make Head: loss_fn must be a function"):
+        check_loss_fn("squared", "Head")
+    with pytest.raises(
+        ValueError, match="no parameter 'logits', its parameters are \\['labels'\\]"
+    ):
+        check_loss_fn(lambda labels: 0, "Head")
+    with pytest.raises(ValueError, match=r"has the parameters \['alpha'\], but gets only"):
+        check_loss_fn(lambda labels, logits, alpha: 0, "Head")
+
+
+def test_loss_fn_gets_what_it_names():
+    seen = {}
+
+    def loss_fn(labels, logits, features, loss_reduction):
+        seen.update(features=features, loss_reduction=loss_reduction)
+        return tf.cast(labels, tf.float64) - tf.cast(logits, tf.float64)
+
+    logits = tf.constant([[1.0], [2.0]])
+    losses = call_loss_fn(loss_fn, tf.constant([[5], [5]]), logits, {"x": 1}, "sum", 1, "Head")
+    assert losses.dtype == tf.float32
+    assert losses.numpy().tolist() == [[4.0], [3.0]]
+    assert seen == {"features": {"x": 1}, "loss_reduction": "sum"}
+
+
+def reduced(labels, logits):
+    return tf.reduce_mean(logits - labels)
+
+
+def test_loss_fn_that_reduces_is_refused_eagerly():
+    with pytest.raises(
+        ValueError,
+        match=r"loss_fn of Head must .*loss_shape: \[\], logits_shape: \[2 1\]",
+    ):
+        call_loss_fn(reduced, tf.zeros([2, 1]), tf.ones([2, 1]), None, "sum", 1, "Head")
+
+
+def test_loss_fn_that_reduces_fails_in_a_graph(graph):
+    losses = call_loss_fn(reduced, tf.zeros([2, 1]), tf.ones([2, 1]), None, "sum", 1, "Head")
+    with v1.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="loss_fn of"):
+        session.run(losses)
+
+
+def test_regularization_is_added_once_to_losses_that_are_summed(graph):
+    plan = device_plan(["/cpu:0", "/cpu:1"])
+    for averages_loss, expected in ((True, [3.5, 3.5]), (False, [3.5, 0])):
+        totals = []
+        with tower_scopes(TowerSettings(plan, averages_loss)) as scopes:
+            for index in range(2):
+                with scopes.tower(index, 0.5):
+                    totals.append(total_regularization([tf.constant(1.0), tf.constant(2.5)]))
+        with v1.Session() as session:
+            assert session.run(totals) == expected

@@ -1,9 +1,14 @@
+"""Heads in training: train ops, what one task's head returns, and what K-FAC is told."""
+
 from unittest import mock
 
 import pytest
 import tensorflow as tf
 
-from replicate.canned.heads import RegressionHead
+from replicate import BinaryClassHead, MultiClassHead, RegressionHead
+from replicate.canned.heads.curvature import CurvatureLoss
+from replicate.canned.heads.measures import mean
+from replicate.canned.heads.task import Examples, Task, average_loss
 from replicate.canned.heads.train_ops import make_train_op, write_summaries
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.model_fn import replicate_model_fn
@@ -123,3 +128,59 @@ def test_variables_of_an_optimizer_have_the_same_name_in_any_scope(model):
         train_op(v1.train.AdamOptimizer(), loss=model[3])
     names = {variable.op.name for variable in v1.global_variables()}
     assert {"training/beta1_power", "a/Adam"} < names
+
+
+def test_a_task_must_be_completed():
+    with pytest.raises(TypeError, match="abstract"):
+        Task(where="Head", logits_dimension=1)
+
+
+def test_average_loss_takes_the_losses():
+    metric = average_loss(mean())
+    assert metric.key == "average_loss"
+    assert metric.values(Examples(labels=1, predictions={}, losses=2)) == [2]
+
+
+def test_properties_are_those_that_were_given():
+    head = MultiClassHead(4, loss_reduction="weighted_mean", name="kind")
+    assert (head.name, head.logits_dimension, head.loss_reduction) == ("kind", 4, "weighted_mean")
+    assert BinaryClassHead().name is None
+    assert RegressionHead(3).logits_dimension == 3
+
+
+def test_average_loss_divides_by_the_weights():
+    head = RegressionHead(weight_column="w", loss_reduction="sum")
+    assert float(head.average_loss([0, 0], [[1.0], [2.0]], {"w": [1, 3]})) == (1 + 12) / 4
+
+
+def test_logits_are_checked():
+    with pytest.raises(ValueError, match="Cannot use the logits in RegressionHead 'r'"):
+        RegressionHead(2, name="r").predictions([[1.0]])
+
+
+def test_metrics_of_another_head_are_refused():
+    head, other = BinaryClassHead(), MultiClassHead(3)
+    with pytest.raises(ValueError, match=r"of BinaryClassHead: \['precision'.*are missing among"):
+        head.update_metrics(other.metrics(), {}, [[1.0]], [1])
+    losses = [tf.constant(1.0)]
+    with pytest.raises(ValueError, match=r"\['regularization_loss'\] are missing"):
+        head.update_metrics(head.metrics(), {}, [[1.0]], [1], regularization_losses=losses)
+
+
+def test_regularization_is_averaged_over_batches(evaluated):
+    losses = [tf.constant(1.0), tf.constant(2.5)]
+    batch = ([1.0], [[1.0]], {})
+    found = evaluated(RegressionHead(), batch, batch, regularization_losses=losses)
+    assert found["regularization_loss"] == 3.5
+
+
+def test_scaling_multiplies_the_coefficient():
+    loss = CurvatureLoss("categorical", "logits", "weights", 0.5, "age")
+    scaled = loss.scaled(3.0)
+    assert (scaled.coefficient, loss.coefficient) == (1.5, 0.5)
+    assert (scaled.kind, scaled.logits, scaled.weights, scaled.name) == (
+        "categorical",
+        "logits",
+        "weights",
+        "age",
+    )

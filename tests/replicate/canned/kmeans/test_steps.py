@@ -1,10 +1,12 @@
-"""Moves of the centers against NumPy."""
+"""Centers of K-means: first choice, distances and moves, against NumPy."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from replicate.canned.kmeans.centers import assign_all, create_clusters, create_trained_variables
+from replicate.canned.kmeans.distances import all_distances, nearest_centers, normalized_for
+from replicate.canned.kmeans.initialization import build_initialization
 from replicate.canned.kmeans.settings import KMeansSettings
 from replicate.canned.kmeans.steps import CenterMoves, cluster_sums
 
@@ -14,6 +16,9 @@ CENTERS = RANDOM.normal(size=[3, 2]).astype(np.float32)
 BATCHES = RANDOM.normal(size=[5, 6, 2]).astype(np.float32)
 INDICES = np.array([0, 2, 2, 0, 2, 2])  # Center 1 has no points.
 HAS = [np.equal(INDICES, k) for k in range(3)]
+THREE_POINTS = RANDOM.normal(size=[7, 3]).astype(np.float32)
+TWO_CENTERS = RANDOM.normal(size=[4, 3]).astype(np.float32)
+POINTS = np.random.default_rng(0).normal(size=[50, 2]).astype(np.float32)
 
 
 def unit(rows):
@@ -87,3 +92,191 @@ def test_centers_move_after_each_iteration_of_two_steps(graph, metric):
             centers = unit(moving) if metric == "cosine" else moving
             counts = np.zeros([3, 1])
         np.testing.assert_allclose(got[number], centers, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"use_mini_batch": False}, {}),
+        ({}, {"Variable": np.ones(3, np.int64)}),
+        (
+            {"steps_per_iteration": 7},
+            {
+                "Variable": np.zeros(3, np.int64),
+                "clusters_updated": np.zeros(0, np.float32),
+                "update_in_steps": np.int64(7),
+            },
+        ),
+    ],
+)
+def test_variables_have_the_names_of_tf_estimator(graph, changes, expected):
+    clusters = create_clusters()
+    create_trained_variables(clusters, KMeansSettings(3, **changes))
+    expected = {**expected, "clusters": np.zeros(0, np.float32), "initialized": np.False_}
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        got = {each.op.name: session.run(each) for each in v1.trainable_variables()}
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(got[name], value, err_msg=name)
+        assert got[name].dtype == value.dtype
+
+
+def test_both_copies_take_any_number_of_centers(graph):
+    clusters = create_clusters()
+    variables = create_trained_variables(clusters, KMeansSettings(3, steps_per_iteration=2))
+    rows = v1.placeholder(tf.float32, [None, 2])
+    assign = assign_all(variables, clusters, rows)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for centers in (np.ones([1, 2]), np.ones([3, 2])):
+            session.run(assign, {rows: centers})
+            for copy in (clusters, variables.moving):
+                np.testing.assert_array_equal(session.run(copy), centers)
+
+
+def test_later_tower_gets_the_same_variables(graph):
+    settings = KMeansSettings(3, steps_per_iteration=2)
+    clusters = create_clusters()
+    variables = create_trained_variables(clusters, settings)
+    with v1.variable_scope("", reuse=True):
+        assert create_clusters() is clusters
+        assert create_trained_variables(clusters, settings).counts is variables.counts
+
+
+def squared(points, centers):
+    return ((points[:, None] - centers) ** 2).sum(-1)
+
+
+def cosine(points, centers):
+    return 1 - unit(points) @ unit(centers).T
+
+
+def evaluated(settings, points, centers):
+    points, centers = (normalized_for(settings, tf.constant(rows)) for rows in (points, centers))
+    nearest = nearest_centers(points, centers, settings)
+    with v1.Session() as session:
+        return session.run(
+            [all_distances(points, centers, settings), nearest.indices, nearest.distances]
+        )
+
+
+@pytest.mark.parametrize(
+    ("metric", "formula"), [("squared_euclidean", squared), ("cosine", cosine)]
+)
+def test_distances_against_numpy(graph, metric, formula):
+    every, indices, distances = evaluated(
+        KMeansSettings(3, distance_metric=metric), THREE_POINTS, TWO_CENTERS
+    )
+    expected = formula(THREE_POINTS, TWO_CENTERS)
+    np.testing.assert_allclose(every, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(indices, expected.argmin(axis=1))
+    assert indices.dtype == np.int64
+    np.testing.assert_allclose(distances, expected.min(axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_distance_to_itself_is_never_negative(graph):
+    far = 1000 + 0.1 * THREE_POINTS
+    every, _, distances = evaluated(KMeansSettings(7), far, far)
+    assert min(every.min(), distances.min()) >= 0
+    assert distances.max() < 1
+
+
+def test_batch_without_points_has_no_distances(graph):
+    every, indices, distances = evaluated(KMeansSettings(3), THREE_POINTS[:0], TWO_CENTERS)
+    assert every.shape == (0, 4)
+    assert indices.shape == distances.shape == (0,)
+
+
+def chosen(batches, graph_seed=1, **changes):
+    """Chooses centers of batches in turn; returns the centers after each."""
+    settings = KMeansSettings(**{"num_clusters": 3, **changes})
+    with tf.Graph().as_default():
+        v1.set_random_seed(graph_seed)
+        points = v1.placeholder(tf.float32, [None, 2])
+        clusters = create_clusters()
+        variables = create_trained_variables(clusters, settings)
+        operations = build_initialization(points, clusters, variables, settings)
+        got = []
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            assert session.run(operations.shape).tolist() == [0]
+            for batch in batches:
+                session.run(operations.choose, {points: batch})
+                got.append(session.run(clusters))
+                assert session.run(operations.shape).tolist() == list(got[-1].shape)
+                np.testing.assert_array_equal(session.run(variables.moving), got[-1])
+            assert not session.run(operations.is_done)
+            session.run(operations.finish)
+            assert session.run(operations.is_done)
+        return got
+
+
+def rows_in(rows, points):
+    return all((np.abs(points - row).max(axis=1) < 1e-6).any() for row in rows)
+
+
+def test_random_centers_are_points_of_the_batch():
+    (centers,) = chosen([POINTS], num_clusters=10, steps_per_iteration=2)
+    assert centers.shape == (10, 2)
+    assert rows_in(centers, POINTS)
+    assert len(np.unique(centers, axis=0)) > 3
+
+
+def test_small_batches_are_taken_whole_until_there_are_enough():
+    first, second, third = chosen([POINTS[:4], POINTS[4:8], POINTS[8:]], num_clusters=10)
+    np.testing.assert_array_equal(first, POINTS[:4])
+    np.testing.assert_array_equal(second, POINTS[:8])
+    np.testing.assert_array_equal(third[:8], POINTS[:8])
+    assert third.shape == (10, 2)
+    assert rows_in(third[8:], POINTS[8:])
+
+
+def test_seed_chooses_the_rows_and_falls_back_to_that_of_the_graph():
+    for initial in ("random", "kmeans_plus_plus"):
+
+        def centers(graph_seed, seed, initial=initial):
+            changes = {"num_clusters": 10, "initial_clusters": initial, "seed": seed}
+            return chosen([POINTS], graph_seed, **changes)[0]
+
+        np.testing.assert_array_equal(centers(1, None), centers(1, 1))
+        assert not np.array_equal(centers(1, None), centers(2, None))
+        assert not np.array_equal(centers(1, 1), centers(1, 2))
+        assert centers(None, None).shape == (10, 2)
+
+
+@pytest.mark.parametrize("metric", ["squared_euclidean", "cosine"])
+def test_kmeans_plus_plus_takes_points_that_are_far_apart(metric):
+    directions = unit(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], np.float32))
+    points = np.repeat(100 * directions, 20, axis=0) + 0.1 * POINTS[np.arange(60) % 50]
+    (centers,) = chosen([points], initial_clusters="kmeans_plus_plus", distance_metric=metric)
+    expected = unit(points) if metric == "cosine" else points
+    assert rows_in(centers, expected)
+    nearest = (unit(centers) @ directions.T).argmax(axis=1)
+    assert sorted(nearest) == [0, 1, 2]
+
+
+def test_kmeans_plus_plus_refuses_a_batch_that_is_too_small():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Return a larger first batch"):
+        chosen([POINTS[:2]], initial_clusters="kmeans_plus_plus")
+
+
+@pytest.mark.parametrize("metric", ["squared_euclidean", "cosine"])
+def test_given_centers_are_taken_as_they_are(metric):
+    given = POINTS[:3]
+    (centers,) = chosen([POINTS], initial_clusters=given, distance_metric=metric)
+    np.testing.assert_allclose(centers, unit(given) if metric == "cosine" else given, rtol=1e-6)
+
+
+def test_function_gets_the_points_and_the_number_of_missing_centers():
+    missing = []
+
+    def choose(inputs, k):
+        (points,) = inputs
+        missing.append(k)
+        return points[: tf.minimum(k, 2)]
+
+    first, second = chosen([POINTS[:9], POINTS[9:]], initial_clusters=choose)
+    np.testing.assert_array_equal(first, POINTS[:2])
+    np.testing.assert_array_equal(second, POINTS[[0, 1, 9]])
+    assert len(missing) == 1

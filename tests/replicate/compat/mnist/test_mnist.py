@@ -86,10 +86,11 @@ def test_open_files(folder, tmp_path):
 def test_network_in_four_steps():
     images = (IMAGES.reshape(12, 784) / 255).astype("f4")
     with tf.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(1)
         logits = mnist.inference(images, 8, 6)
         loss = mnist.loss(logits, LABELS.astype("i4"))
         correct = mnist.evaluation(logits, LABELS.astype("i4"))
-        step = mnist.training(loss, 0.1)
+        step = mnist.training(loss, 0.01)
         names = [each.op.name for each in v1.trainable_variables()]
         assert names[:2] == ["hidden1/weights", "hidden1/biases"]
         assert names[4:] == ["softmax_linear/weights", "softmax_linear/biases"]

@@ -1,4 +1,8 @@
+"""The position in the input: kept in files beside a checkpoint, and found again."""
+
+import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,9 +10,23 @@ import tensorflow as tf
 
 import replicate
 from replicate.estimator.checkpoints.input_position import InputPosition, is_position_key
-from replicate.estimator.checkpoints.position_file import read_position, write_position
+from replicate.estimator.checkpoints.pipeline_record import (
+    PipelineRecord,
+    RecordedOp,
+    describe_difference,
+    record_pipeline,
+)
+from replicate.estimator.checkpoints.position_file import (
+    SavedPosition,
+    read_position,
+    remove_position,
+    write_position,
+)
 
 v1 = tf.compat.v1
+CHECKS = ("crc32", "checkpoint")
+RECORD = PipelineRecord("int64", (RecordedOp("RangeDataset", {"stop": "10"}),))
+POSITION = SavedPosition(7, 3, 2**61 + 1, RECORD, b"a\nb\x00")
 
 Dataset = tf.data.Dataset
 
@@ -183,3 +201,162 @@ def test_input_starts_from_the_beginning_without_a_position(tmp_path, caplog):
 )
 def test_is_position_key(key, expected):
     assert is_position_key(key) is expected
+
+
+def test_written_position_is_read(tmp_path):
+    checkpoint = f"{tmp_path}/model.ckpt-7"
+    assert read_position(checkpoint) is None
+    write_position(checkpoint, SavedPosition(1, 0, None, RECORD))
+    write_position(checkpoint, POSITION)
+    assert read_position(checkpoint) == POSITION
+    assert [path.name for path in tmp_path.iterdir()] == ["model.ckpt-7.input_position"]
+
+
+def test_position_is_removed_once_or_twice(tmp_path):
+    write_position(f"{tmp_path}/c", POSITION)
+    remove_position(f"{tmp_path}/c")
+    remove_position(f"{tmp_path}/c")
+    assert read_position(f"{tmp_path}/c") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-1],
+        lambda content: content[:-1] + b"?",
+        lambda content: b"garbage",
+        lambda content: b"[]\n",
+        lambda content: content.replace(b'"format": 1', b'"format": 2'),
+        lambda content: content.replace(b'"elements": 7', b'"elements": 9'),
+    ],
+)
+def test_damaged_file_is_an_error(tmp_path, damage):
+    write_position(f"{tmp_path}/c", POSITION)
+    path = tmp_path / "c.input_position"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"Cannot read .*c\.input_position: it is damaged, or"):
+        read_position(f"{tmp_path}/c")
+
+
+def without_checks(path):
+    """Rewrites a file as version 0.2.0 did; returns its numbers and the rest of it."""
+    line, _, rest = path.read_bytes().partition(b"\n")
+    numbers = {name: v for name, v in json.loads(line).items() if name not in CHECKS}
+    path.write_bytes(json.dumps(numbers).encode() + b"\n" + rest)
+    return numbers, rest
+
+
+def test_file_of_the_first_release_is_read(tmp_path):
+    write_position(f"{tmp_path}/c", POSITION)
+    without_checks(tmp_path / "c.input_position")
+    assert read_position(f"{tmp_path}/c") == POSITION
+
+
+@pytest.mark.parametrize("elements", [-1, 2, 2**63, 10**400, "7", None])
+def test_impossible_number_of_elements_is_an_error(tmp_path, elements):
+    write_position(f"{tmp_path}/c", POSITION)
+    path = tmp_path / "c.input_position"
+    numbers, rest = without_checks(path)
+    path.write_bytes(json.dumps({**numbers, "elements": elements}).encode() + b"\n" + rest)
+    with pytest.raises(ValueError, match=r"Cannot read .*c\.input_position: it is damaged, or"):
+        read_position(f"{tmp_path}/c")
+
+
+@pytest.mark.parametrize("put", [Path.mkdir, lambda path: path.symlink_to(path.name)])
+def test_directory_and_circle_of_links_are_errors(tmp_path, put):
+    put(tmp_path / "c.input_position")
+    with pytest.raises(ValueError, match=r"Cannot read .*c\.input_position: it is no file"):
+        read_position(f"{tmp_path}/c")
+
+
+def test_position_of_another_checkpoint_is_an_error(tmp_path):
+    write_position(f"{tmp_path}/c-1", POSITION)
+    (tmp_path / "c-1.input_position").rename(tmp_path / "c-2.input_position")
+    with pytest.raises(ValueError, match=r"Cannot read .*c-2\.input_position.*belongs to c-1"):
+        read_position(f"{tmp_path}/c-2")
+
+
+def record(dataset_fn, ops_before=0):
+    """Records a dataset of a graph of its own."""
+    with tf.Graph().as_default():
+        v1.set_random_seed(1)
+        for _ in range(ops_before):
+            v1.no_op()
+        return record_pipeline(dataset_fn())
+
+
+def pipeline(batch=32, seed=5, add=1, drop=False):
+    numbers = Dataset.range(100).map(lambda x: x + add)
+    return numbers.shuffle(50, seed=seed).batch(batch, drop_remainder=drop)
+
+
+def with_table():
+    keys = tf.constant(["a", "b"])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, [1, 2]), 0)
+    return Dataset.from_tensor_slices(["a", "b"]).map(table.lookup)
+
+
+def with_function_of_python():
+    return Dataset.range(3).map(
+        lambda x: tf.numpy_function(lambda y: y, [x], tf.int64, stateful=False)
+    )
+
+
+def nested():
+    return Dataset.range(3).interleave(lambda x: Dataset.range(x).map(lambda y: y + 1))
+
+
+@pytest.mark.parametrize("dataset_fn", [pipeline, with_table, with_function_of_python, nested])
+def test_same_pipeline_has_the_same_record(dataset_fn):
+    first, second = record(dataset_fn), record(dataset_fn, ops_before=3)
+    assert describe_difference(first, second) == ""
+    assert PipelineRecord.from_json(json.loads(json.dumps(first.as_json()))) == second
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (lambda: pipeline(batch=64), "batch_size of BatchDatasetV2 32 -> 64"),
+        (lambda: pipeline(drop=True), "drop_remainder of BatchDatasetV2 False -> True"),
+        (lambda: pipeline(seed=6), r"e of SelectV2 5 -> 6"),
+        (lambda: pipeline(add=2), r"f of MapDataset function \w+ -> function \w+"),
+        (lambda: pipeline().repeat(), "RepeatDataset was added"),
+        (lambda: Dataset.range(100).batch(32), r"MapDataset -> BatchDatasetV2|was removed"),
+        (nested, "-> InterleaveDataset"),
+    ],
+)
+def test_difference_is_described(changed, text):
+    assert_found(text, describe_difference(record(pipeline), record(changed)))
+
+
+def assert_found(pattern, text):
+    with pytest.raises(AssertionError, match=pattern):
+        raise AssertionError(text)
+
+
+def test_record_depends_on_nested_functions():
+    def other():
+        return Dataset.range(3).interleave(lambda x: Dataset.range(x).map(lambda y: y + 2))
+
+    assert "InterleaveDataset function" in describe_difference(record(nested), record(other))
+
+
+def test_record_depends_on_file_names():
+    first, second = (
+        record(lambda name=name: tf.data.TFRecordDataset([f"{name}/{i}" for i in range(40)]))
+        for name in ("day1", "day2")
+    )
+    assert "string[40]" in describe_difference(first, second)
+
+
+def test_large_arrays_are_recorded_by_shape_and_not_copied():
+    zeros = np.zeros([1 << 18, 2], np.float32)
+    made = record(lambda: Dataset.from_tensor_slices(zeros))
+    assert made.ops[0].settings["components"] == "float32[262144, 2]"
+    assert len(json.dumps(made.as_json())) < 1000
+
+
+def test_record_depends_on_the_element_spec():
+    flat = record(lambda: Dataset.from_tensor_slices((1.0 * np.arange(2), np.arange(2))))
+    named = record(lambda: Dataset.from_tensor_slices({"a": 1.0 * np.arange(2), "b": np.arange(2)}))
+    assert describe_difference(flat, named).startswith("elements (TensorSpec")

@@ -1,16 +1,26 @@
-"""Failed saves: the one error for faults of the disk, and what it leaves."""
+"""Failed saves: the check of free space, and the one error for faults of the disk."""
 
 import errno
 import os
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from replicate.errors import CheckpointError, SaveError
+from replicate.estimator.checkpoints import free_space
 from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
+from replicate.estimator.checkpoints.free_space import (
+    SMALL_FILES_BYTES,
+    check_free_space,
+    free_bytes,
+    saved_bytes,
+)
 from replicate.estimator.checkpoints.save_errors import save_errors
 from replicate.estimator.checkpoints.state_file import write_state
 
+v1 = tf.compat.v1
 FULL = "/disk/a; No space left on device"
 
 
@@ -97,3 +107,84 @@ def test_a_checkpoint_in_the_state_file_stays(files, tmp_path):
     with pytest.raises(SaveError), save_errors(path, files):
         raise tf.errors.ResourceExhaustedError(None, None, FULL)
     assert {each.name for each in tmp_path.iterdir()} == {"checkpoint", "model.ckpt-3.index"}
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """Sets the free bytes of every disk."""
+    return lambda count: monkeypatch.setattr(free_space, "free_bytes", lambda folder: count)
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_size_of_the_tensors_is_that_of_the_data_file(graph, tmp_path, sharded):
+    with v1.device("/cpu:1"):
+        v1.get_variable("a", [10, 5], tf.float64)
+    v1.get_variable("b", [7], tf.float16)
+    v1.get_variable("not_saved", [1000])
+    saver = v1.train.Saver(v1.global_variables()[:2], sharded=sharded)
+    assert saved_bytes(graph, saver) == 10 * 5 * 8 + 7 * 2
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        saver.save(session, f"{tmp_path}/a", write_meta_graph=False)
+    assert sum(path.stat().st_size for path in tmp_path.glob("a.data-*")) == 414
+
+
+def test_texts_and_open_shapes_have_no_known_size(graph):
+    v1.get_variable("text", initializer=np.array(["a", "b"]), dtype=tf.string)
+    v1.get_variable("open", initializer=v1.placeholder(tf.float32, [None]), validate_shape=False)
+    assert saved_bytes(graph, v1.train.Saver()) == 0
+    with tf.Graph().as_default() as empty:
+        assert saved_bytes(empty, v1.train.Saver(allow_empty=True)) == 0
+
+
+@pytest.mark.parametrize(("spare", "fails"), [(0, False), (-1, True)])
+def test_first_save_needs_the_tensors(graph, tmp_path, free, spare, fails):
+    v1.get_variable("a", [1000])
+    saver = v1.train.Saver()
+    free(4000 + SMALL_FILES_BYTES + spare)
+    checkpoint = f"{tmp_path}/model.ckpt-3"
+    if not fails:
+        check_free_space(checkpoint, graph, saver, None)
+        return
+    text = f"Cannot save {checkpoint}: it needs 20,384 bytes, and {tmp_path} has 20,383 bytes free"
+    with pytest.raises(SaveError, match=text):
+        check_free_space(checkpoint, graph, saver, None)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("spare", "fails"), [(0, False), (-1, True)])
+def test_later_saves_need_what_the_last_checkpoint_took(graph, tmp_path, free, spare, fails):
+    for name, size in (("index", 30), ("data-00000-of-00001", 5000), ("meta", 4096), ("other", 9)):
+        (tmp_path / f"model.ckpt-1.{name}").write_bytes(bytes(size))
+    free(4 * 4096 + SMALL_FILES_BYTES + spare)
+    arguments = (f"{tmp_path}/model.ckpt-3", graph, None, f"{tmp_path}/model.ckpt-1")
+    if not fails:
+        check_free_space(*arguments)
+        return
+    with pytest.raises(SaveError, match="needs 32,768 bytes"):
+        check_free_space(*arguments)
+
+
+def test_free_space_of_this_disk(tmp_path):
+    stat = os.statvfs(tmp_path)
+    assert 0 <= free_bytes(str(tmp_path)) <= stat.f_blocks * stat.f_frsize
+
+
+def test_reserved_blocks_count_for_root_only(monkeypatch):
+    disk = SimpleNamespace(f_frsize=4096, f_blocks=100, f_bfree=7, f_bavail=2)
+    monkeypatch.setattr(os, "statvfs", lambda folder: disk)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert free_bytes("/a") == 7 * 4096
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert free_bytes("/a") == 2 * 4096
+
+
+@pytest.mark.parametrize("folder", ["gs://bucket/a", "ram://a", "/absent/folder"])
+def test_other_file_systems_are_not_checked(folder):
+    assert free_bytes(folder) is None
+    check_free_space(f"{folder}/model.ckpt-1", None, None, None)
+
+
+def test_file_systems_that_count_no_blocks_are_not_checked(monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_blocks=0))
+    assert free_bytes("/a") is None

@@ -1,5 +1,8 @@
+"""Lines about progress: the start, the pace, the time that is left."""
+
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -10,12 +13,27 @@ import termios
 import pytest
 import tensorflow as tf
 
+from model_deploy import device_plan
+from replicate.estimator import RunConfig
+from replicate.estimator.cluster_config import ClusterConfig
+from replicate.estimator.hooks.pace import Pace
 from replicate.estimator.hooks.progress import ProgressHook, show_start
 from replicate.estimator.hooks.readings import StepReadings
+from replicate.estimator.hooks.start import StartHook
 from replicate.estimator.hooks.step_loop import StepLoop
 from replicate.estimator.hooks.stopping import StopHook
+from replicate.tower.recorded_plan import record_plan
 
 v1 = tf.compat.v1
+RATE = r"[\d.]+[kM]?"
+SHOWN = """\
+towers          1: TensorFlow's choice
+variables on    TensorFlow's choice
+consolidation   TensorFlow's choice
+variable  shape  parameters  bytes
+w         2x3             6     24
+1 variable, 6 parameters, 0.00 MiB
+"""
 
 
 class Terminal(io.StringIO):
@@ -50,9 +68,6 @@ class Steps:
 @pytest.fixture
 def steps(graph):
     return Steps()
-
-
-RATE = r"[\d.]+[kM]?"
 
 
 def test_a_line_per_interval_without_a_terminal(steps):
@@ -183,3 +198,98 @@ def test_building_is_a_line_unless_progress_is_off():
     assert stream.getvalue() == ""
     show_start("train", "building the model", "auto", stream)
     assert stream.getvalue() == "train  starting: building the model\n"
+
+
+def paced(*marks):
+    """A pace whose first step ended at time 0, after marks of (seconds, step)."""
+    pace = Pace()
+    pace.begin(1, 0.0)
+    for time, step in marks:
+        pace.update(step, time)
+    return pace
+
+
+def test_rate_is_that_since_the_last_update():
+    pace = paced((5.0, 11))
+    assert pace.update(31, 10.0) == 4.0
+
+
+def test_time_left_is_unknown_until_two_rates_agree():
+    assert paced((5.0, 11)).secs_until(100) is None
+    assert paced((5.0, 3), (10.0, 23)).secs_until(100) is None
+    assert paced((5.0, 11), (10.0, 21)).secs_until(101) == pytest.approx(40.0)
+
+
+def test_time_left_stays_known_when_the_rate_changes():
+    pace = paced((5.0, 11), (10.0, 21), (15.0, 22))
+    assert pace.secs_until(43) == pytest.approx(15.0)
+
+
+def test_unsteady_rates_count_after_half_a_minute():
+    pace = paced((1.0, 2), (29.0, 100))
+    assert pace.secs_until(199) is None
+    pace.update(100, 30.0)
+    assert pace.secs_until(199) == pytest.approx(30.0)
+
+
+def test_time_left_follows_the_rate_of_the_last_minute():
+    pace = paced(*((time, 1 + 10 * time) for time in range(10, 200, 10)))
+    assert pace.secs_until(pace.step + 100) == pytest.approx(10.0)
+    for number in range(1, 7):
+        pace.update(pace.step + 10, 190.0 + 10 * number)
+    assert pace.secs_until(pace.step + 10) == pytest.approx(10.0)
+
+
+def test_nothing_is_left_at_the_end_even_without_a_rate():
+    assert paced().secs_until(1) == 0.0
+    assert paced((5.0, 9)).secs_until(8) == 0.0
+
+
+def test_no_progress_gives_no_time():
+    assert paced((20.0, 1), (40.0, 1)).secs_until(100) is None
+
+
+@pytest.fixture
+def model(graph):
+    v1.get_variable("w", [2, 3])
+    v1.get_variable("other", [2, 3], trainable=False)
+
+
+def test_devices_and_variables_are_shown_once_until_they_change(model, tmp_path, capsys):
+    hook = StartHook(RunConfig(str(tmp_path), progress="log"), {"rate": 1})
+    hook.begin()
+    hook.begin()
+    assert capsys.readouterr() == ("", SHOWN)
+    record_plan(device_plan(["/cpu:0"]))
+    hook.begin()
+    assert capsys.readouterr().err.startswith("towers          1: /device:CPU:0\n")
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["devices"]["towers"] == ["/device:CPU:0"]
+    assert record["params"] == {"rate": 1}
+
+
+def test_without_progress_there_is_a_record_and_a_line_in_the_log(model, tmp_path, capsys, caplog):
+    with caplog.at_level("INFO", logger="absl"):
+        StartHook(RunConfig(str(tmp_path), progress="off"), {}).begin()
+    assert capsys.readouterr().err == ""
+    assert [row["variable"] for row in json.loads((tmp_path / "run.json").read_text())["variables"]]
+    assert caplog.messages == [
+        "Training. Towers: 1: TensorFlow's choice. Variables on: TensorFlow's choice. "
+        "Consolidation: TensorFlow's choice."
+    ]
+
+
+def test_a_worker_only_logs(model, tmp_path, capsys):
+    jobs = {"chief": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",)}
+    config = RunConfig(str(tmp_path), progress="log", cluster=ClusterConfig(jobs, "worker"))
+    StartHook(config, {}).begin()
+    assert capsys.readouterr().err == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_variables_has_no_table(graph, tmp_path, capsys):
+    StartHook(RunConfig(str(tmp_path), progress="log"), {}).begin()
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "variables on    none",
+        "consolidation   TensorFlow's choice",
+    ]

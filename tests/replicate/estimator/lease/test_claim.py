@@ -1,4 +1,8 @@
+"""Claims of a model directory, and the holder: its record, and the identity of its process."""
+
+import dataclasses
 import os
+import subprocess
 import threading
 import time
 
@@ -8,10 +12,13 @@ from replicate.errors import ModelDirInUseError
 from replicate.estimator.lease import claim, writer_lease
 from replicate.estimator.lease.claim import LeaseObserver, claim_lease, is_held
 from replicate.estimator.lease.lease_folder import make_folder, newest_number, write_content
-from replicate.estimator.lease.lease_record import LeaseRecord
-from replicate.estimator.lease.process_identity import this_process
+from replicate.estimator.lease.lease_record import LeaseRecord, parse_record
+from replicate.estimator.lease.process_identity import ProcessIdentity, has_ended, this_process
 
 ELSEWHERE = this_process()._replace(host="node9", boot="of node9")
+RECORD = LeaseRecord(
+    7, "abc", ProcessIdentity("node5", 123, "b", "n", "99"), "2026-11-21 10:00:00 UTC", 4, 8
+)
 
 
 @pytest.fixture
@@ -176,3 +183,55 @@ def test_the_clock_of_the_holder_does_not_matter(path, hold, monkeypatch):
 
 def claim_after(path, observer):
     observer.has_run_out(1, claim.read_content(path, 1))
+
+
+def test_a_record_is_read_as_it_was_written():
+    assert parse_record(RECORD.content()) == RECORD
+    released = dataclasses.replace(RECORD, is_released=True)
+    assert parse_record(released.content()) == released
+
+
+@pytest.mark.parametrize("content", [None, b"", RECORD.content()[:-5], b"[]", b"{}", b"\xff"])
+def test_a_part_of_a_record_is_none(content):
+    assert parse_record(content) is None
+
+
+def test_the_description_names_the_holder_and_the_age():
+    assert RECORD.describe() == (
+        "process 123 on host node5 (lease 7, taken 2026-11-21 10:00:00 UTC by the clock of that "
+        "host, held for 8 s)"
+    )
+
+
+def identity(pid):
+    """Identity of another process on this host."""
+    with open(f"/proc/{pid}/stat") as file:
+        return this_process()._replace(pid=pid, started=file.read().rpartition(")")[2].split()[19])
+
+
+def test_the_calling_process_runs():
+    assert this_process() == identity(os.getpid())
+    assert not has_ended(this_process())
+
+
+def test_a_killed_process_has_ended_before_and_after_its_parent_asks_for_it():
+    with subprocess.Popen(["sleep", "60"]) as child:
+        found = identity(child.pid)
+        assert not has_ended(found)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert has_ended(found)
+        child.wait()
+    assert has_ended(found)
+
+
+def test_a_later_process_of_the_same_number_is_another_one():
+    assert has_ended(this_process()._replace(started="1"))
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"boot": "another"}, {"namespace": "pid:[1]"}, {"boot": "", "namespace": ""}, {"started": ""}],
+)
+def test_nothing_is_known_of_processes_elsewhere(elsewhere):
+    assert not has_ended(this_process()._replace(pid=2**22 + 1, **elsewhere))

@@ -1,0 +1,90 @@
+"""Statistics and inverses over several equal workers: sums of moments, and a share of the inverses.
+
+Called by the estimator and by accumulation. Moments cross between workers as packed triangles where
+they are symmetric. Each worker computes the inverses that it owns, and zeros stand for the others
+in a sum that gives all of them to all workers. So every worker has the same inverses to the bit,
+also where their processors round differently.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from kfac._types import Tensor
+from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes, updated_inverses
+from kfac.protocols import Workers
+from kfac.state import Change
+from kfac.workers import current_workers, owners, summed
+
+v1 = tf.compat.v1
+
+
+def batch_moments(
+    factors: Sequence[FisherFactor],
+    devices: Sequence[str],
+    substitutes: Substitutes | None,
+) -> list[Moment]:
+    """Returns the moment of each factor, over the batches of all workers.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's moment.
+      substitutes: Tensors to use instead of those that the factors were made with.
+    """
+    moments, sent = [], []
+    for factor, device in zip(factors, devices, strict=True):
+        with v1.device(device):
+            moments.append(factor.batch_moment(substitutes))
+    if current_workers() is None:
+        return moments
+    for factor, moment, device in zip(factors, moments, devices, strict=True):
+        with v1.device(device):
+            sent += [factor.packed(moment.total), tf.cast(moment.count, tf.float64)]
+    sums = iter(summed(sent))
+    totals = []
+    for factor, device in zip(factors, devices, strict=True):
+        with v1.device(device):
+            totals.append(Moment(factor.unpacked(next(sums)), next(sums)))
+    return totals
+
+
+def inverses(factors: Sequence[FisherFactor], devices: Sequence[str]) -> list[Change]:
+    """Computes all registered functions of some factors, divided over the workers by cost.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's computation.
+
+    Returns:
+      The changes of their `inverse_update_vars`, factor after factor.
+    """
+    workers = current_workers()
+    if workers is None:
+        return updated_inverses(factors, devices)
+    chosen = owners([factor.inverse_cost for factor in factors], workers.size)
+    own = [index for index, owner in enumerate(chosen) if owner == workers.rank]
+    others = [index for index, owner in enumerate(chosen) if owner != workers.rank]
+    changes: dict[int, list[Change]] = {}
+    for indices in (own, others):
+        found = iter(updated_inverses([factors[i] for i in indices], [devices[i] for i in indices]))
+        for index in indices:
+            changes[index] = [next(found) for _ in factors[index].inverse_update_vars]
+    return _from_owners(changes, set(own), workers)
+
+
+def _from_owners(changes: dict[int, list[Change]], own: set[int], workers: Workers) -> list[Change]:
+    """Returns the changes with the values of their owners. Values of others are not computed."""
+    flat = [(index in own, change) for index in sorted(changes) for change in changes[index]]
+    sent = [_own_value(is_own, change) for is_own, change in flat]
+    return [
+        change._replace(value=value)
+        for (_, change), value in zip(flat, workers.sum(sent), strict=True)
+    ]
+
+
+def _own_value(is_own: bool, change: Change) -> Tensor:
+    variable = change.variable
+    with v1.device(change.value.device):
+        if is_own:
+            return tf.ensure_shape(change.value, variable.shape)
+        return tf.zeros(variable.shape, variable.dtype.base_dtype)

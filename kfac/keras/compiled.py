@@ -1,0 +1,55 @@
+"""The model that an optimizer was compiled with.
+
+Keras gives an optimizer the variables of its model, and not the model. The model is that object on
+the call stack whose `optimizer` this one is: Keras calls `build` and `apply_gradients` from its
+methods. Called by the optimizers of `kfac.keras`.
+"""
+
+import inspect
+from typing import Any
+
+from absl import logging
+
+
+def model_of(optimizer: Any) -> Any:
+    """Returns the model whose method is calling the optimizer, or None.
+
+    Args:
+      optimizer: The optimizer that a model was compiled with.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if caller is not optimizer and getattr(caller, "optimizer", None) is optimizer:
+            return caller
+        frame = frame.f_back
+    return None
+
+
+def turn_off_xla(model: Any) -> None:
+    """Sets a model's `jit_compile` to False, and says so in the log.
+
+    Args:
+      model: A Keras model, before its training function is made; or None.
+    """
+    if getattr(model, "jit_compile", False):
+        model.jit_compile = False
+        logging.get_absl_logger().info(
+            "K-FAC turns jit_compile off for model %r: XLA does not compile its conditional "
+            "updates of statistics and inverses.",
+            model.name,
+        )
+
+
+def check_no_xla(model: Any) -> None:
+    """Checks that a model's training function is not compiled by XLA.
+
+    Raises:
+      ValueError: It is.
+    """
+    if getattr(model, "jit_compile", False):
+        raise ValueError(
+            f"K-FAC cannot train model {model.name!r}, which XLA compiles, in Keras 3 by default "
+            "where there is a GPU: XLA does not compile conditional updates. Pass "
+            "jit_compile=False to compile."
+        )

@@ -1,0 +1,198 @@
+"""Builds one K-FAC step in the graph of a training function.
+
+    gradients and loss of this step → losses → layers → the graph's optimizer → the step's ops
+
+Each trace of the function builds all of it anew, with the same variables. Called by
+`kfac.keras.training`.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac.adaptive import adaptive
+from kfac.arguments import check_period
+from kfac.config import CurvatureConfig
+from kfac.curvature.faster_gradients import faster_gradients
+from kfac.keras.layers import Approximations, check_approximations, register_layers
+from kfac.keras.losses import register_losses
+from kfac.layer_collection import LayerCollection, graph_layer_collection
+from kfac.linalg.vectors import as_dense
+from kfac.periodic import PeriodicInvCovUpdateKfacOpt
+from kfac.state import Assignment, assign_all, make_counter, make_variable, read, run_if
+from kfac.variables import name_of
+
+v1 = tf.compat.v1
+
+
+_FOUND = {
+    "layer_collection": "makes a collection for each graph, and finds layers and losses in it",
+    "loss": "finds the loss in the graph of the training step",
+    "loss_fn": "computes the loss after a step from the graph of the training step",
+    "loss_weights": "finds the weights of losses in the graph of the training step",
+    "prev_train_batch": "has the batch in the graph of the training step",
+    "seed": "draws targets by the number of the step, so that each run draws the same",
+    "train_batch": "has the batch in the graph of the training step",
+    "var_list": "trains the variables that it is given gradients of",
+}
+"""Arguments of tensorflow/kfac's optimizers that are not needed, and the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StepSettings:
+    """What does not change while a model is trained.
+
+    Attributes:
+      adaptive: Whether learning rate, momentum and damping come from the model of the loss.
+      fisher_approx: Approximations by a layer's name or class, or one for all.
+      unknown_layers: "error" or "diagonal".
+      batch_size: Examples in one replica's batch; None means the rows of what the model predicts.
+      accumulation_steps: Batches whose gradients and statistics make one step; None means one.
+      config: Settings of all factors; None means the defaults.
+      arguments: Further arguments of the graph's optimizer.
+    """
+
+    adaptive: bool
+    fisher_approx: Approximations
+    unknown_layers: str
+    batch_size: int | None
+    accumulation_steps: int | None
+    config: CurvatureConfig | None
+    arguments: Mapping[str, Any]
+
+
+class Hyperparameters(NamedTuple):
+    """What may change from step to step: numbers, Tensors or Variables.
+
+    Attributes:
+      learning_rate: α; of no effect with adaptive settings.
+      damping: λ.
+      momentum: β, or None.
+      weight_decay: Share of a weight that decays in a step, over the learning rate; or None.
+      norm_constraint: Bound of the squared Fisher norm of a step, or None.
+    """
+
+    learning_rate: Scalar | None
+    damping: Scalar
+    momentum: Scalar | None
+    weight_decay: Scalar | None
+    norm_constraint: Scalar | None
+
+
+class Batch(NamedTuple):
+    """What is trained in this step.
+
+    Attributes:
+      gradients: Gradient of each variable, over all replicas.
+      variables: The variables, as the graph sees them.
+      losses: The loss of each replica, shape []; their sum is minimized.
+      model: The Keras model, or None if it is not known.
+    """
+
+    gradients: Sequence[Tensor]
+    variables: Sequence[Variable]
+    losses: Sequence[Tensor]
+    model: Any
+
+
+def check_settings(settings: StepSettings, hyperparameters: Hyperparameters) -> None:
+    """Checks all arguments before anything is trained.
+
+    Raises:
+      ValueError: A number is out of its range, or two arguments exclude each other.
+      TypeError: An argument is unknown.
+    """
+    check_approximations(settings.fisher_approx, settings.unknown_layers)
+    found = [name for name in _FOUND if name in settings.arguments]
+    if found:
+        raise TypeError(
+            f"Kfac has no argument {found[0]}: it {_FOUND[found[0]]}. Leave {found[0]} out."
+        )
+    if settings.accumulation_steps is not None:
+        check_period("gradient_accumulation_steps", settings.accumulation_steps)
+        if settings.adaptive or settings.arguments.get("adapt_damping"):
+            raise ValueError(
+                "Cannot set up K-FAC: gradient_accumulation_steps="
+                f"{settings.accumulation_steps} does not go with a damping that adapts, which "
+                "compares losses of one batch. Leave out one of both."
+            )
+    with tf.Graph().as_default():
+        _make_optimizer(settings, hyperparameters, LayerCollection())
+
+
+def build_step(settings: StepSettings, hyperparameters: Hyperparameters, batch: Batch) -> Tensor:
+    """Builds one step; a `tf.function` runs it without being told.
+
+    Returns:
+      bool [], whether this run makes a step, or adds to the sums for a later one.
+
+    Raises:
+      ValueError: No loss or layer is known, or as in `KfacOptimizer.apply_gradients`.
+    """
+    layers = graph_layer_collection(config=settings.config)
+    if not layers.losses:
+        register_losses(layers, batch.losses, batch.variables, settings.batch_size)
+    register_layers(
+        layers,
+        batch.variables,
+        settings.fisher_approx,
+        settings.unknown_layers,
+        settings.batch_size,
+        batch.model,
+    )
+    optimizer = _make_optimizer(settings, hyperparameters, layers)
+    optimizer.set_loss(tf.add_n(batch.losses))
+    pairs = faster_gradients(list(zip(batch.gradients, batch.variables, strict=True)))
+    if settings.accumulation_steps is None:
+        optimizer.apply_gradients(pairs)
+        return tf.constant(True)
+    return _accumulate(optimizer, pairs, settings.accumulation_steps)
+
+
+def _accumulate(optimizer: PeriodicInvCovUpdateKfacOpt, pairs: GradsAndVars, steps: int) -> Tensor:
+    """Adds gradients and statistics to sums; makes a step of them each `steps` runs."""
+    variables = [variable for _, variable in pairs]
+    sums = [
+        make_variable(f"{name_of(v)}/gradient_sum", v.shape, v.dtype.base_dtype) for v in variables
+    ]
+    counter = make_counter("accumulated_batches")
+    added = optimizer.accumulate_statistics()
+    totals = [read(s) + as_dense(g) for s, (g, _) in zip(sums, pairs, strict=True)]
+    number = read(counter) + 1
+    is_last = tf.equal(number, steps)
+
+    def step() -> Operation:
+        means = [total / tf.constant(steps, total.dtype) for total in totals]
+        return optimizer.apply_gradients(list(zip(means, variables, strict=True)))
+
+    with v1.control_dependencies([added]):
+        done = run_if(is_last, step)
+    with v1.control_dependencies([done]):
+        left = [tf.where(is_last, tf.zeros_like(total), total) for total in totals]
+        kept = [Assignment(*pair) for pair in zip(sums, left, strict=True)]
+        assign_all([*kept, Assignment(counter, tf.where(is_last, tf.zeros_like(number), number))])
+    return is_last
+
+
+def _make_optimizer(
+    settings: StepSettings, hyperparameters: Hyperparameters, layers: LayerCollection
+) -> PeriodicInvCovUpdateKfacOpt:
+    given = hyperparameters
+    arguments = {
+        **settings.arguments,
+        "damping": given.damping,
+        "norm_constraint": given.norm_constraint,
+    }
+    if given.weight_decay is not None:
+        arguments |= {"use_weight_decay": True, "weight_decay_coeff": given.weight_decay}
+    if settings.adaptive:
+        return adaptive(layers, **arguments)
+    return PeriodicInvCovUpdateKfacOpt(
+        learning_rate=given.learning_rate,
+        momentum=given.momentum,
+        layer_collection=layers,
+        **arguments,
+    )

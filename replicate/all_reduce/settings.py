@@ -1,0 +1,66 @@
+"""AllReduce: the settings of training on many machines without parameter servers."""
+
+import dataclasses
+import math
+from typing import Literal, TypeAlias, final, get_args
+
+Communication: TypeAlias = Literal["auto", "ring", "nccl"]
+"""Way in which TensorFlow's collectives send: its own choice, a ring over gRPC, or NCCL."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class AllReduce:
+    """Settings of workers that each have all variables and add up their gradients in every step.
+
+    Pass it as `RunConfig(train_distribute=replicate.AllReduce())`, with a TF_CONFIG that lists the
+    workers and no parameter server. Without a cluster, or in a cluster of one, nothing is sent.
+
+    Attributes:
+      communication: "ring" sends over gRPC from the memory of the CPU. "nccl" sends from GPU to
+        GPU, by NCCL; each worker then needs one. "auto" leaves the choice to TensorFlow.
+      pack_bytes: Most bytes of a pack of gradients that is sent at once, ≥ 1; None sends each
+        gradient by itself.
+      timeout_secs: Seconds that a step waits for the slowest worker, > 0. Saving a checkpoint must
+        take less.
+      check_every: Steps between two checks that all workers have the same variables, ≥ 0; 0 for
+        none.
+    """
+
+    communication: Communication = "auto"
+    pack_bytes: int | None = 8 << 20
+    timeout_secs: float = 600.0
+    check_every: int = 100
+
+    def __post_init__(self) -> None:
+        """Checks the settings.
+
+        Raises:
+          ValueError: A setting is out of range.
+        """
+        choices = get_args(Communication)
+        if self.communication not in choices:
+            raise ValueError(
+                f"AllReduce: communication must be one of {list(choices)}, got "
+                f"{self.communication!r}."
+            )
+        if self.pack_bytes is not None and not _is_whole(self.pack_bytes, 1):
+            raise ValueError(
+                f"AllReduce: pack_bytes must be a whole number ≥ 1, or None not to pack; got "
+                f"{self.pack_bytes!r}."
+            )
+        secs = self.timeout_secs
+        if not isinstance(secs, int | float) or not 0 < secs < math.inf:
+            raise ValueError(
+                f"AllReduce: timeout_secs must be a finite number > 0, got {secs!r}. A step that "
+                "waits for ever would hang when a worker is lost."
+            )
+        if not _is_whole(self.check_every, 0):
+            raise ValueError(
+                f"AllReduce: check_every must be a whole number ≥ 0, got {self.check_every!r}. "
+                "0 stands for no checks."
+            )
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -1,0 +1,257 @@
+"""WorkerStep: sums over all workers in one training step.
+
+Each step begins with a small report of each worker to all: the rows of its batch, and if it wants
+to stop. The reports give each worker its share of the batch. A worker whose input has ended sends a
+batch without weight until the input of all has ended; then the step fails as at the end of an
+input, on all workers alike.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import tensorflow as tf
+
+from model_deploy.devices import CPU
+from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.all_reduce.group import WorkerGroup
+from replicate.all_reduce.packs import sent_in_packs, shaped_as
+from replicate.graph_ops.conditional import run_if, run_unless
+
+v1 = tf.compat.v1
+
+END_SCOPE = "all_inputs_have_ended"
+"""Name scope of the operation that ends training when the inputs of all workers have ended."""
+
+_PADDING = -1
+"""Index of a row that only makes the rows of all workers equal in number."""
+
+
+@final
+class WorkerStep:
+    """Sums over workers, in the graph of one of them.
+
+    Attributes:
+      group: The workers.
+      is_used: True once gradients were summed over the workers.
+    """
+
+    def __init__(self, group: WorkerGroup, rows: Any = None, has_batch: Tensor | None = None):
+        """Adds nothing to the graph yet.
+
+        Args:
+          group: The workers.
+          rows: Rows of this worker's batch, an int or an integer scalar; None if that is unknown,
+            and all workers have the same.
+          has_batch: Boolean scalar, False in steps in which this worker's input has ended; None if
+            it never ends.
+        """
+        self.group = group
+        self.is_used = False
+        self._rows = 1 if rows is None else rows
+        self._has_batch = has_batch
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+        return self.group.size
+
+    @property
+    def rank(self) -> int:
+        """Number of this worker; the chief has 0."""
+        return self.group.rank
+
+    @functools.cached_property
+    def wish(self) -> Variable:
+        """Local variable, int64 []: above 0 if this worker wants to stop after a step."""
+        with _outside(), v1.device(CPU):
+            return v1.Variable(
+                tf.constant(0, tf.int64),
+                trainable=False,
+                collections=[v1.GraphKeys.LOCAL_VARIABLES],
+                use_resource=True,
+                name="wish_to_stop",
+            )
+
+    @property
+    def wishes(self) -> Tensor:
+        """Each worker's `wish`, by rank, as it was at the beginning of the step: float64 [n]."""
+        return self._reports[:, 1]
+
+    def after_check_of_end(self, batch: Any) -> Any:
+        """Returns a batch that is not there in the step in which the inputs of all have ended.
+
+        A worker that has a batch does not wait for the reports of the others.
+
+        Args:
+          batch: Nest of this worker's Tensors.
+        """
+        if self._has_batch is None:
+            return batch
+        reports = self._reports
+
+        def wait() -> Operation:
+            with v1.control_dependencies([reports]):
+                return tf.no_op()
+
+        with v1.name_scope("end_of_input"), v1.device(CPU):
+            checked = run_unless(self._has_batch, wait)
+            with v1.control_dependencies([checked]):
+                return tf.nest.map_structure(
+                    lambda leaf: tf.identity(leaf) if isinstance(leaf, tf.Tensor) else leaf,
+                    batch,
+                    expand_composites=True,
+                )
+
+    def share(self, averages: bool) -> Tensor:
+        """Returns the factor of this worker's loss and gradients in the sum, float64 [].
+
+        Args:
+          averages: True if losses are means over rows; then the shares of all workers add up to 1.
+            False if losses are summed: the share is 1, or 0 without a batch.
+        """
+        return self._mean_share if averages else self._has_weight
+
+    def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns sums over all workers, each as on one worker, sent in packs.
+
+        Args:
+          tensors: Tensors of number types and known shapes, already weighted.
+        """
+        return sent_in_packs(tensors, self.group.settings.pack_bytes, self.group.sum)
+
+    def mean(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns means over all workers, weighted by their rows.
+
+        Args:
+          tensors: Floating-point tensors of known shapes.
+        """
+        return self._weighted(tensors, self._mean_share)
+
+    def of_chief(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns the chief's values, also in steps in which the chief has no batch.
+
+        Args:
+          tensors: Tensors of number types and known shapes.
+        """
+        with v1.device(CPU):
+            return [self.group.broadcast(tensor) for tensor in tensors]
+
+    def total(self, loss: Tensor, averages: bool) -> Tensor:
+        """Returns the loss of the batches of all workers.
+
+        Args:
+          loss: This worker's loss, [].
+          averages: As for `share`.
+        """
+        (total,) = self._weighted([tf.reshape(loss, [])], self.share(averages))
+        return total
+
+    def sum_gradients(
+        self, gradients_and_variables: Sequence[tuple[Gradient, Variable]], averages: bool
+    ) -> list[tuple[Gradient, Variable]]:
+        """Sums gradients over all workers, weighted by their shares.
+
+        Sparse gradients stay sparse: the rows of all workers are gathered.
+
+        Args:
+          gradients_and_variables: Gradients of this worker's batch.
+          averages: As for `share`.
+
+        Raises:
+          ValueError: The shape of a variable is not known.
+        """
+        self.is_used = True
+        share = self.share(averages)
+        # Made here, since an optimizer may ask for it in a branch of a condition only.
+        self.share(averages=False)
+        with v1.name_scope("all_reduce"):
+            dense = [
+                (place, shaped_as(gradient, variable))
+                for place, (gradient, variable) in enumerate(gradients_and_variables)
+                if not isinstance(gradient, tf.IndexedSlices)
+            ]
+            sums: dict[int, Gradient] = dict(
+                zip(
+                    [place for place, _ in dense],
+                    self._weighted([gradient for _, gradient in dense], share),
+                    strict=True,
+                )
+            )
+            for place, (gradient, _) in enumerate(gradients_and_variables):
+                if isinstance(gradient, tf.IndexedSlices):
+                    sums[place] = self._gathered(gradient, share)
+        return [(sums[place], pair[1]) for place, pair in enumerate(gradients_and_variables)]
+
+    def agreed(self, flags: Tensor) -> Tensor:
+        """Returns which flags are True on all workers that have a batch.
+
+        Args:
+          flags: Booleans [flags].
+        """
+        with v1.device(CPU), v1.name_scope("agreed"):
+            counts = tf.logical_and(tf.logical_not(flags), self._has_weight > 0)
+            return tf.equal(self.group.largest(tf.cast(counts, tf.int32)), 0)
+
+    @functools.cached_property
+    def _reports(self) -> Tensor:
+        """Weight and wish of each worker: float64 [n, 2]. Fails if no worker has a batch."""
+        wish = self.wish
+        with _outside(), v1.device(CPU), v1.name_scope("worker_reports"):
+            weight = tf.cast(self._rows, tf.float64)
+            if self._has_batch is not None:
+                weight = tf.where(self._has_batch, weight, tf.zeros_like(weight))
+            report = tf.stack([weight, tf.cast(wish.read_value(), tf.float64)])
+            reports = self.group.of_each(report)
+            ended = tf.equal(tf.reduce_sum(reports[:, 0]), 0)
+            with v1.control_dependencies([run_if(ended, _end_of_input)]):
+                return tf.identity(reports)
+
+    @functools.cached_property
+    def _mean_share(self) -> Tensor:
+        reports = self._reports
+        with _outside(), v1.device(CPU), v1.name_scope("worker_share"):
+            return reports[self.rank, 0] / tf.reduce_sum(reports[:, 0])
+
+    @functools.cached_property
+    def _has_weight(self) -> Tensor:
+        reports = self._reports
+        with _outside(), v1.device(CPU), v1.name_scope("worker_has_batch"):
+            return tf.cast(reports[self.rank, 0] > 0, tf.float64)
+
+    def _weighted(self, tensors: Sequence[Tensor], share: Tensor) -> list[Tensor]:
+        def send(pack: Tensor) -> Tensor:
+            # The gradients of a batch without weight may be NaN. Its share 0 makes them 0.
+            return self.group.sum(tf.math.multiply_no_nan(pack, tf.cast(share, pack.dtype)))
+
+        return sent_in_packs(tensors, self.group.settings.pack_bytes, send)
+
+    def _gathered(self, slices: tf.IndexedSlices, share: Tensor) -> tf.IndexedSlices:
+        """Returns the rows of all workers. Rows of workers without a batch are left out."""
+        with v1.device(slices.values.device):
+            values = tf.math.multiply_no_nan(slices.values, tf.cast(share, slices.values.dtype))
+            padding_index = tf.constant(_PADDING, slices.indices.dtype)
+            indices = tf.where(share > 0, slices.indices, padding_index)
+        with v1.device(CPU):
+            all_indices, all_values = self.group.concatenated([indices, values], [_PADDING, 0])
+            is_row = all_indices >= 0
+            return tf.IndexedSlices(
+                tf.boolean_mask(all_values, is_row),
+                tf.boolean_mask(all_indices, is_row),
+                slices.dense_shape,
+            )
+
+
+def _end_of_input() -> Operation:
+    """Returns an operation that fails as at the end of an input."""
+    with v1.name_scope(END_SCOPE):
+        nothing = tf.data.Dataset.range(0)
+        return v1.data.make_one_shot_iterator(nothing).get_next().op
+
+
+@contextlib.contextmanager
+def _outside() -> Iterator[None]:
+    """Leaves names and control dependencies of the place where an operation is first needed."""
+    with v1.control_dependencies(None), v1.name_scope(None):
+        yield

@@ -1,0 +1,1 @@
+"""tf-slim, with what is broken in it on current TensorFlow put right."""

@@ -1,0 +1,104 @@
+"""Peers: the other workers of a cluster without parameter servers, and the loss of one of them.
+
+Owns one idle connection to the server of each peer. The system closes it at once when the peer's
+process ends, whatever ended it, and a process that was started again does not open it anew. So a
+loss is noticed, and named, even if TensorFlow waits for the peer.
+"""
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Sequence
+from typing import final
+
+from replicate.addresses import connect
+from replicate.estimator.run_config import RunConfig
+from replicate.roles import CHIEFS, TRAINERS
+
+CONNECT_SECS = 10.0
+"""Seconds in which a peer that has just been there must answer."""
+
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_SETTINGS_TAKEN = bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
+"""Answer to the server's own greeting: without it, gRPC closes the connection after a minute."""
+
+
+@final
+class Peers:
+    """Connections to the other workers."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """Connects to nothing yet.
+
+        Args:
+          config: Settings of this process.
+        """
+        self._config = config
+        self._lock = threading.Lock()
+        self._lines: dict[socket.socket, str] = {}
+        self._lost: list[str] = []
+
+    def connect(self) -> None:
+        """Connects to all peers, whose servers run."""
+        config = self._config
+        own = (config.task_type, config.task_id)
+        with self._lock:
+            for job in TRAINERS:
+                for index, address in enumerate(config.cluster.jobs.get(job, ())):
+                    if (job, index) != own:
+                        self._connect(f"{job} {index} at {address!r}", address)
+
+    def lost(self) -> list[str]:
+        """Returns the names of the peers whose process has ended since `connect`."""
+        with self._lock:
+            readable = select.select(list(self._lines), [], [], 0)[0] if self._lines else []
+            for line in readable:
+                if not _is_open(line):
+                    self._lost.append(self._lines.pop(line))
+                    line.close()
+            return list(self._lost)
+
+    @property
+    def is_chief_lost(self) -> bool:
+        """True if the chief is among the lost peers."""
+        return any(name.split()[0] in CHIEFS for name in self.lost())
+
+    def close(self) -> None:
+        """Closes the connections."""
+        with self._lock:
+            for line in self._lines:
+                line.close()
+            self._lines.clear()
+
+    def _connect(self, name: str, address: str) -> None:
+        try:
+            line = connect(address, CONNECT_SECS)
+            line.sendall(_HTTP2_GREETING)
+            if not line.recv(4096):
+                raise ConnectionError("The server has closed the connection.")
+            line.sendall(_SETTINGS_TAKEN)
+            line.setblocking(False)
+        except OSError:
+            self._lost.append(name)
+        else:
+            self._lines[line] = name
+
+
+def _is_open(line: socket.socket) -> bool:
+    """Returns True unless the other end is gone; drops what it has sent."""
+    with contextlib.suppress(BlockingIOError):
+        try:
+            return bool(line.recv(4096))
+        except ConnectionError:
+            return False
+    return True
+
+
+def loss_of(config: RunConfig, names: Sequence[str]) -> str:
+    """Returns the text of the error about lost workers."""
+    return (
+        f"{config.task_type} {config.task_id} ends because a step cannot be completed: there is no "
+        f"answer from {'; '.join(names)}. Start all workers again, or look for its error; training "
+        "continues from the newest checkpoint."
+    )

@@ -1,0 +1,155 @@
+"""Sessions of workers that train without parameter servers.
+
+Owns the order in which such a worker starts: it meets the others, gets its variables from the chief
+and starts its input where the chief's starts.
+"""
+
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any, final
+
+import tensorflow as tf
+
+from replicate._types import Graph
+from replicate.all_reduce.group import WorkerGroup
+from replicate.all_reduce.initial_values import InitialValues
+from replicate.estimator.checkpoints.input_position import InputPosition
+from replicate.estimator.cluster.meeting import Facts, Meeting
+from replicate.estimator.cluster.server_session import ServerSession
+from replicate.estimator.cluster.worker_group import lost_workers_named
+from replicate.estimator.run_config import RunConfig
+from replicate.estimator.session import RestoringSessionCreator, require_ready
+from replicate.estimator.session_options import session_options
+
+v1 = tf.compat.v1
+
+
+@final
+class WorkerStart:
+    """The start of one worker, up to a session that is ready for the first step."""
+
+    def __init__(
+        self,
+        group: WorkerGroup,
+        meeting: Meeting,
+        config: RunConfig,
+        facts: Facts,
+        position: InputPosition | None,
+        watch_peers: Callable[[], None],
+    ):
+        """Stores the parts.
+
+        Args:
+          group: The workers.
+          meeting: Brings them together.
+          config: Settings of this process.
+          facts: Settings that must be equal in all workers.
+          position: Input of this worker; None if it always starts at the beginning.
+          watch_peers: Called when all workers are there.
+        """
+        self._group = group
+        self._meeting = meeting
+        self._config = config
+        self._facts = facts
+        self._position = position
+        self._watch_peers = watch_peers
+        self._graph: Graph = v1.get_default_graph()
+
+    def chief_creator(
+        self,
+        make: Callable[[Callable[[v1.Session], None]], RestoringSessionCreator],
+        should_cancel: Callable[[], bool],
+    ) -> v1.train.SessionCreator:
+        """Returns the creator of the chief's session.
+
+        Args:
+          make: Makes the creator of a session that calls a function when its variables have values.
+          should_cancel: Called in each wait; True cancels it.
+        """
+        return _Creator(self, lambda values: make(values.copy).create_session(), should_cancel)
+
+    def worker_creator(
+        self, scaffold: v1.train.Scaffold, should_cancel: Callable[[], bool]
+    ) -> v1.train.SessionCreator:
+        """Returns the creator of the session of another worker.
+
+        Args:
+          scaffold: Checks and local initialisers of the default graph.
+          should_cancel: Called in each wait; True cancels it.
+        """
+        return _Creator(self, lambda values: self._receiving(scaffold, values), should_cancel)
+
+    def create(
+        self, make: Callable[[InitialValues], v1.Session], should_cancel: Callable[[], bool]
+    ) -> v1.Session:
+        """Meets the other workers, and returns a session with the chief's variables.
+
+        Args:
+          make: Makes the session.
+          should_cancel: Called in each wait; True cancels it.
+
+        Raises:
+          ClusterError: A worker is absent or lost.
+          WorkersDifferError: A worker is about to train something else.
+          WaitCancelled: `should_cancel` returned True.
+        """
+        with self._graph.as_default():
+            values = InitialValues(self._group)
+            self._meeting.begin({**self._facts, **_graph_facts(self._group)}, should_cancel)
+            self._watch_peers()
+            with lost_workers_named(self._config):
+                session = make(values)
+                position = self._position
+                is_chief = self._group.is_chief
+                resumed_at = position.resumed_at if position and is_chief else 0
+                elements = values.elements(session, resumed_at)
+                if position is not None and not is_chief:
+                    position.begin_after(session, elements)
+        return session
+
+    def _receiving(self, scaffold: v1.train.Scaffold, values: InitialValues) -> v1.Session:
+        scaffold.finalize()
+        config = self._config
+        options = session_options(config)
+        session = ServerSession(config.master, graph=self._graph, config=options)
+        try:
+            values.copy(session)
+            require_ready(session, scaffold.ready_for_local_init_op)
+            session.run(scaffold.local_init_op, feed_dict=scaffold.local_init_feed_dict)
+            require_ready(session, scaffold.ready_op)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+
+@final
+class _Creator(v1.train.SessionCreator):
+    """Creator of the only session of a worker."""
+
+    def __init__(
+        self,
+        start: WorkerStart,
+        make: Callable[[InitialValues], v1.Session],
+        should_cancel: Callable[[], bool],
+    ):
+        self._start = start
+        self._make = make
+        self._should_cancel = should_cancel
+
+    def create_session(self) -> v1.Session:
+        """Returns a session that is ready to train."""
+        return self._start.create(self._make, self._should_cancel)
+
+
+def _graph_facts(group: WorkerGroup) -> dict[str, Any]:
+    """Returns the versions, the variables and the collectives of the default graph."""
+    return {
+        "version of replicate": importlib.metadata.version("replicate-model-fn"),
+        "version of TensorFlow": tf.__version__,
+        "variable": [
+            f"{variable.op.name} {variable.shape} {variable.dtype.base_dtype.name}"
+            for variable in v1.global_variables()
+        ],
+        "collective": list(group.records),
+    }

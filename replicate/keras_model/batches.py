@@ -1,0 +1,127 @@
+"""Batches of an input_fn as a Keras model takes them: inputs, and values by output."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from replicate._types import Nest, Tensor
+
+_WITH_WEIGHTS = frozenset({"features", "sample_weights"})
+
+
+class ModelInput(NamedTuple):
+    """Features of a batch.
+
+    Attributes:
+      inputs: In the structure that the model is called with.
+      weights: Weights of the examples: a Tensor, a dict or a sequence by output; None if all are 1.
+    """
+
+    inputs: Nest
+    weights: Nest | None
+
+
+def model_input(features: Nest, names: Sequence[str]) -> ModelInput:
+    """Returns the inputs of a model, and the weights of the examples.
+
+    Args:
+      features: A Tensor for a model with one input; a dict by the names of the inputs, or a tuple
+        in their order. Or {"features": any of these, "sample_weights": weights}.
+      names: Names of the model's inputs; empty for a model that takes the features as they are.
+
+    Raises:
+      ValueError: Inputs are missing, or their number differs.
+    """
+    weights = None
+    if isinstance(features, Mapping) and frozenset(features) == _WITH_WEIGHTS:
+        features, weights = features["features"], features["sample_weights"]
+    return ModelInput(_inputs(features, names), weights)
+
+
+def by_output(value: Nest | None, names: Sequence[str], what: str) -> list[Any]:
+    """Returns one value for each output, None where there is none.
+
+    Args:
+      value: One value for a model with one output; a dict by the names of the outputs, or a
+        sequence in their order.
+      names: Names of the outputs.
+      what: Name of the values, for errors.
+
+    Raises:
+      ValueError: A dict names an unknown output, or the number of values differs.
+    """
+    if value is None:
+        return [None] * len(names)
+    if isinstance(value, Mapping):
+        unknown = sorted(set(value) - set(names))
+        if unknown:
+            raise ValueError(
+                f"Keras model: {what} are given for {unknown}, but the outputs are {list(names)}. "
+                "Name them as the outputs."
+            )
+        return [value.get(name) for name in names]
+    if len(names) == 1 and not isinstance(value, (list, tuple)):
+        return [value]
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if len(values) != len(names):
+        raise ValueError(
+            f"Keras model: {len(values)} {what} for {len(names)} outputs {list(names)}. Give one "
+            "for each, in a list or in a dict by the names of the outputs."
+        )
+    return values
+
+
+def repeated(value: Any, names: Sequence[str]) -> Any:
+    """Returns a single value as one for each output; None, dicts and sequences unchanged.
+
+    Args:
+      value: Value for all outputs, or values by output.
+      names: Names of the outputs.
+    """
+    if value is None or isinstance(value, (Mapping, list, tuple)):
+        return value
+    return [value] * len(names)
+
+
+def named_outputs(outputs: Nest, names: Sequence[str]) -> dict[str, Tensor]:
+    """Returns the outputs of a model's call by their names.
+
+    Args:
+      outputs: Tensor, dict or sequence of Tensors.
+      names: Names of the outputs; empty to name them by their keys, or "output_1" and so on.
+    """
+    flat = tf.nest.flatten(outputs)
+    if len(names) != len(flat):
+        has_keys = isinstance(outputs, Mapping) and len(outputs) == len(flat)
+        names = sorted(outputs) if has_keys else [f"output_{n + 1}" for n in range(len(flat))]
+    return dict(zip(names, flat, strict=True))
+
+
+def _inputs(features: Nest, names: Sequence[str]) -> Nest:
+    if not names:
+        return features
+    if isinstance(features, Mapping):
+        return _unpacked([_named(features, name, names) for name in names])
+    values = list(features) if isinstance(features, (list, tuple)) else [features]
+    if len(values) != len(names):
+        raise ValueError(
+            f"Keras model: {len(values)} features for {len(names)} inputs {list(names)}. Return a "
+            "dict by the names of the inputs from input_fn, or a tuple in their order."
+        )
+    return _unpacked(values)
+
+
+def _named(features: Mapping[str, Any], name: str, names: Sequence[str]) -> Any:
+    if name in features:
+        return features[name]
+    if len(names) == len(features) == 1:
+        return next(iter(features.values()))
+    raise ValueError(
+        f"Keras model: there is no feature for the input {name!r}. The inputs are {list(names)}, "
+        f"the features {sorted(features)}. Name the features as the inputs."
+    )
+
+
+def _unpacked(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,86 @@
+"""The benchmark of checkpoints: its programs and its output."""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.checkpoint_time import __main__ as checkpoint_time
+from benchmarks.checkpoint_time import checkpoint_programs as programs
+
+v1 = tf.compat.v1
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_lines_compare_rounds():
+    save = {"replicate": [1.0, 3.0, 2.0], "plain Saver": [1.0, 2.0, 2.0]}
+    found = {"times": {"save": save}, "variables": 1200, "numbers": 3}
+    head, _, line = checkpoint_time.lines("lenet", 2, found)
+    assert "1,200 variables" in head
+    assert line.startswith("save")
+    assert line.endswith("1.00 [1.00, 1.50]")
+
+
+@pytest.mark.slow
+def test_program(tmp_path):
+    data, picture = tmp_path / "found.json", tmp_path / "found.png"
+    options = ["--network=lenet", "--side=8", "--rounds=2", f"--checkpoints={tmp_path}"]
+    outputs = [f"--json={data}", f"--picture={picture}"]
+    command = [sys.executable, "-m", "benchmarks.checkpoint_time", *options, *outputs]
+    subprocess.run(command, cwd=ROOT, check=True)
+    times = json.loads(data.read_text())["measured"]["times"]
+    assert list(times) == list(checkpoint_time.OPERATIONS)
+    assert all(len(seconds) == 2 for ways in times.values() for seconds in ways.values())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "found.png"]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A LeNet of a sixteenth of its width."""
+    make = programs.factory.get_network_fn
+
+    def narrow(*args, **kwargs):
+        return functools.partial(make(*args, **kwargs), depth_multiplier=1 / 16)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs.factory, "get_network_fn", narrow)
+        return programs.Trained("lenet", side=8, towers=2)
+
+
+@pytest.mark.parametrize("make", [programs.EstimatorWay, programs.PlainWay])
+def test_restore_recovers_all_variables(trained, make, tmp_path):
+    with trained.graph.as_default():
+        way = make(trained, str(tmp_path))
+        variables = v1.global_variables()
+        step = trained.advance()
+        saved = trained.session.run(variables)
+        way.save()
+        assert Path(v1.train.latest_checkpoint(str(tmp_path))).name == f"model.ckpt-{step}"
+        for restore in (way.restore, way.find_and_restore):
+            trained.session.run([v1.assign(x, tf.zeros_like(x)) for x in variables])
+            restore()
+            for found, expected in zip(trained.session.run(variables), saved, strict=True):
+                np.testing.assert_array_equal(found, expected)
+
+
+def test_both_ways_save_the_same_variables_and_keep_one_checkpoint(trained, tmp_path):
+    listed = []
+    with trained.graph.as_default():
+        for name, make in (("a", programs.EstimatorWay), ("b", programs.PlainWay)):
+            folder = tmp_path / name
+            folder.mkdir()
+            way = make(trained, str(folder))
+            trained.advance()
+            way.save()
+            (index,) = folder.glob("*.index")
+            reader = tf.train.load_checkpoint(str(index.with_suffix("")))
+            listed.append(reader.get_variable_to_shape_map())
+    assert listed[0] == listed[1]
+    assert len(listed[0]) == trained.variable_count
+    assert sum(np.prod(shape) for shape in listed[0].values()) == trained.number_count
+    assert any("cov" in name for name in listed[0])

@@ -1,0 +1,103 @@
+"""The benchmark of a K-FAC step: its programs, its counts of operations, and its output."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.kfac_step import MODELS, operation_counts, step_programs
+from benchmarks.kfac_step import __main__ as kfac_step
+
+v1 = tf.compat.v1
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_table():
+    counts = kfac_step.Operations(1e9, 8.7e9), kfac_step.Operations(1e9, 2.5e9)
+    times = [0.01, 0.02, 0.03], [0.02, 0.05, 0.03]
+    _, line = kfac_step.table([kfac_step.Measurement("convnet", *times, *counts)])
+    assert "2.00 [1.00, 2.50]" in line
+    assert line.split("]")[-1].split() == ["1.00,", "8.70:", "8.70", "1.00,", "2.50:", "2.50"]
+
+
+@pytest.mark.slow
+def test_program(tmp_path):
+    path = tmp_path / "found.json"
+    command = [sys.executable, "-m", "benchmarks.kfac_step", f"--json={path}", "--model=convnet"]
+    subprocess.run([*command, "--batch_size=2", "--repeats=1", "--profile"], cwd=ROOT, check=True)
+    (found,) = json.loads(path.read_text())["measured"]
+    assert found["model"] == "convnet"
+    assert len(found["kfac"]) == len(found["momentum"]) == 1
+
+
+def test_help_does_not_import_tensorflow():
+    code = "import sys, benchmarks.kfac_step.__main__; print('tensorflow' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert result.stdout == "False\n"
+
+
+def operations_of(fetches, feeds):
+    metadata = v1.RunMetadata()
+    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
+    with v1.Session() as session:
+        session.run(fetches, feeds, options=options, run_metadata=metadata)
+    return operation_counts.executed_operations(metadata)
+
+
+def test_counts_matrix_products(graph):
+    x, y = (v1.placeholder(tf.float32, shape) for shape in ([3, 4], [3, 5]))
+    batch = tf.stack([x, 2 * x])
+    products = [tf.matmul(x, y, transpose_a=True), tf.matmul(batch, batch, transpose_b=True)]
+    found = operations_of(products, {x: np.ones([3, 4]), y: np.ones([3, 5])})
+    assert found == 2 * 4 * 3 * 5 + 2 * 2 * 3 * 4 * 3
+
+
+def test_counts_convolution_and_its_gradients(graph):
+    x, w = (v1.placeholder(tf.float32, shape) for shape in ([2, 6, 7, 3], [3, 3, 3, 4]))
+    outputs = tf.nn.conv2d(x, w, 1, "SAME")
+    gradients = v1.gradients(tf.reduce_sum(outputs**2), [x, w])
+    found = operations_of(gradients, {x: np.ones([2, 6, 7, 3]), w: np.ones([3, 3, 3, 4])})
+    assert found == 3 * 2 * (2 * 6 * 7 * 4) * (3 * 3 * 3)
+
+
+def test_ignores_ops_that_do_not_run(graph):
+    x = v1.placeholder(tf.float32, [3, 3])
+    either = tf.cond(x[0, 0] > 0, lambda: tf.matmul(x, x), lambda: x)
+    assert operations_of(either, {x: np.zeros([3, 3])}) == 0
+    assert operations_of(either, {x: np.ones([3, 3])}) == 54
+
+
+def test_textbook_operations_of_one_layer():
+    counts = operation_counts.textbook_operations(
+        [operation_counts.LayerSize(3, 2, locations=4)], batch_size=5, invert_every=10
+    )
+    assert counts == {
+        "forward": 240,
+        "backward": 480,
+        "second backward": 240,
+        "covariances": 520,
+        "preconditioning": 60,
+        "inverses": pytest.approx(3.5),
+    }
+    assert operation_counts.momentum_operations(counts) == 720
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_layer_sizes_match_registered_blocks(model):
+    build = {
+        "convnet": step_programs.build_convnet,
+        "autoencoder": step_programs.build_autoencoder,
+    }[model]
+    with tf.Graph().as_default():
+        _, layers = build(tf.zeros([2, 28, 28, 1]))
+        layers.finalize()
+        found = [block.matrix_shape for block in layers.get_blocks()]
+    sizes = step_programs.layer_sizes(model)
+    assert found == [(size.inputs, size.outputs) for size in sizes]
+    assert [size.is_first for size in sizes] == [True] + [False] * (len(sizes) - 1)

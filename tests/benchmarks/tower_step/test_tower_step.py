@@ -1,0 +1,79 @@
+"""The ways of training that are timed against each other make the same steps."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.tower_step import __main__ as tower_step
+from benchmarks.tower_step import tower_models, tower_programs
+
+ROOT = Path(__file__).resolve().parents[3]
+DEVICES = ["/cpu:0", "/cpu:1"]
+MODELS = [
+    tower_models.ConvNet(8, 16),
+    tower_models.Mlp(16),
+    tower_models.Embedding(rows=50, width=4, words=3, batch_size=16),
+]
+
+
+def test_lines_compare_with_other_ways():
+    times = {way: [0.002, 0.004] for way in tower_step.WAYS} | {"by hand": [0.004, 0.004]}
+    first, ours, by_hand, *_, largest = tower_step.lines(
+        "MLP", 2, {"times": times, "largest_tensor": {"replicated": 1.5e6}}
+    )
+    assert first == "MLP, towers: 2"
+    assert ours.split() == ["replicated", "3.00", "[2.00,", "4.00]", "ms"]
+    assert by_hand.endswith("ours / this 0.75 [0.50, 1.00]")
+    assert largest.endswith("1.5 MB, the largest tensor")
+
+
+@pytest.mark.slow
+def test_program(tmp_path):
+    data, picture = tmp_path / "found.json", tmp_path / "found.png"
+    options = ["--model=embedding", "--towers=2", "--rounds=2", "--block=2", "--batch_size=8"]
+    outputs = [f"--json={data}", f"--picture={picture}"]
+    command = [sys.executable, "-m", "benchmarks.tower_step", *options, *outputs]
+    subprocess.run(command, cwd=ROOT, check=True)
+    found = json.loads(data.read_text())["measured"]["embedding\n2 towers"]
+    assert list(found["times"]) == list(tower_step.WAYS)
+    assert found["largest_tensor"]["replicated"] < found["largest_tensor"]["by hand"]
+    assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_all_ways_train_equally(model):
+    builds = (tower_programs.one_tower, tower_programs.by_hand, tower_programs.replicated)
+    programs = [tower_programs.GraphProgram(model, DEVICES, build) for build in builds]
+    for program in programs:
+        program.run(3)
+    expected = programs[0].parameters()
+    assert all((a != b).any() for a, b in zip(expected, model.parameters.values(), strict=True))
+    for program in programs[1:]:
+        for found, value in zip(program.parameters(), expected, strict=True):
+            np.testing.assert_allclose(found, value, rtol=0, atol=2e-6 * np.abs(value).max())
+
+
+def test_mirrored_strategy_trains_equally():  # once: a process can only have one such strategy
+    model = MODELS[2]
+    mirrored = tower_programs.MirroredProgram(model, DEVICES)
+    program = tower_programs.GraphProgram(model, DEVICES, tower_programs.one_tower)
+    for each in (mirrored, program):
+        each.run(3)
+    for found, value in zip(mirrored.parameters(), program.parameters(), strict=True):
+        np.testing.assert_allclose(found, value, rtol=0, atol=2e-6 * np.abs(value).max())
+
+
+def test_replicated_keeps_table_gradients_sparse():
+    model = tower_models.Embedding(rows=10_000, width=4, words=3, batch_size=16)
+    table = model.parameters["table"].nbytes
+    sizes = []
+    for build in (tower_programs.replicated, tower_programs.by_hand):
+        program = tower_programs.GraphProgram(model, DEVICES, build)
+        program.run(2)
+        sizes.append(program.largest_tensor())
+    assert sizes[0] < table / 10
+    assert sizes[1] >= table

@@ -1,0 +1,147 @@
+"""Files for clusters: the SLURM script, beside stand-ins of its commands, and the manifest."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from replicate.estimator.cluster_config import parse_cluster_config
+
+SCRIPT = pathlib.Path(__file__).parents[3] / "examples" / "cluster" / "slurm.sh"
+STANDINS = {
+    "scontrol": 'if [ "$1" = show ]; then printf "%s\\n" a1 a2 a3 a4; else echo "$@" >>calls; fi',
+    # Runs the command of each task, one after the other.
+    "srun": 'shift; for SLURM_PROCID in 0 1 2 3; do export SLURM_PROCID; "$@" || exit; done',
+    "program": 'printf "%s\\n" "$TF_CONFIG" "$*" >>printed; exit ${CODE:-0}',
+}
+MANIFEST = SCRIPT.with_name("tfjob.yaml")
+ALL_REDUCE = SCRIPT.with_name("tfjob_all_reduce.yaml")
+
+
+@pytest.fixture
+def run(tmp_path):
+    for name, text in STANDINS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def run_script(*arguments, **environment):
+        done = subprocess.run(
+            ["bash", str(SCRIPT), *arguments],
+            cwd=tmp_path,
+            env={
+                "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                "PYTHON": "program",
+                "SLURM_JOB_NODELIST": "a[1-4]",
+                "SLURM_JOB_ID": "17",
+                **environment,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done, (tmp_path / "printed").read_text().splitlines()
+
+    return run_script
+
+
+def test_syntax():
+    subprocess.run(["bash", "-n", str(SCRIPT)], check=True)
+
+
+def test_each_task_gets_its_role_and_the_arguments(run):
+    done, printed = run("--train_steps=7", "--title=two words")
+    assert done.returncode == 0, done.stderr
+    roles = []
+    for text, arguments in zip(printed[::2], printed[1::2], strict=True):
+        assert json.loads(text)["cluster"] == {
+            "ps": ["a1:2222"],
+            "chief": ["a2:2222"],
+            "worker": ["a3:2222", "a4:2222"],
+        }
+        config = parse_cluster_config(text)
+        roles.append((config.task_type, config.task_id))
+        assert arguments.startswith("-m examples.convnet --mode=distributed_sync_replicas")
+        assert arguments.endswith("--train_steps=7 --title=two words")
+    assert roles == [("ps", 0), ("chief", 0), ("worker", 0), ("worker", 1)]
+
+
+def test_all_reduce_has_no_parameter_server(run):
+    done, printed = run(MODE="all_reduce")
+    assert done.returncode == 0, done.stderr
+    roles = []
+    for text, arguments in zip(printed[::2], printed[1::2], strict=True):
+        assert json.loads(text)["cluster"] == {
+            "chief": ["a1:2222"],
+            "worker": ["a2:2222", "a3:2222", "a4:2222"],
+        }
+        config = parse_cluster_config(text)
+        roles.append((config.task_type, config.task_id))
+        assert arguments.startswith("-m examples.convnet --mode=all_reduce --model_dir=")
+    assert roles == [("chief", 0), ("worker", 0), ("worker", 1), ("worker", 2)]
+
+
+@pytest.mark.parametrize(("code", "requeued"), [(143, True), (138, True), (2, False), (3, False)])
+def test_resumable_job_is_queued_again(run, tmp_path, code, requeued):
+    done, _ = run(CODE=str(code))
+    assert done.returncode == code
+    assert (tmp_path / "calls").exists() == requeued
+    if requeued:
+        assert (tmp_path / "calls").read_text() == "requeue 17\n"
+
+
+def test_flags_of_the_script(run, run_program):
+    _, printed = run()
+    flags = [word for word in printed[1].split() if word.startswith("--")]
+    done = run_program("convnet", *flags, "--batch_size=0")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "batch_size" in done.err
+
+
+yaml = pytest.importorskip("yaml")
+
+
+@pytest.fixture
+def replicas():
+    job = yaml.safe_load(MANIFEST.read_text())
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
+    return job["spec"]["tfReplicaSpecs"]
+
+
+def test_each_kind_of_task_restarts_by_exit_code(replicas):
+    assert {kind: spec["replicas"] for kind, spec in replicas.items()} == {
+        "Chief": 1,
+        "Worker": 2,
+        "PS": 1,
+        "Evaluator": 1,
+    }
+    assert {spec["restartPolicy"] for spec in replicas.values()} == {"ExitCode"}
+
+
+def test_containers_have_the_names_of_the_operator(replicas):
+    for spec in replicas.values():
+        (container,) = spec["template"]["spec"]["containers"]
+        assert container["name"] == "tensorflow"
+        assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
+        volumes = {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+
+
+def test_flags_of_the_manifest(replicas, run_program):
+    (container,) = replicas["Chief"]["template"]["spec"]["containers"]
+    assert container["command"][:3] == ["python", "-m", "examples.convnet"]
+    done = run_program("convnet", *container["command"][3:], "--batch_size=0")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "batch_size" in done.err
+
+
+def test_the_manifest_without_parameter_servers_differs_in_nothing_else(replicas):
+    others = yaml.safe_load(ALL_REDUCE.read_text())["spec"]["tfReplicaSpecs"]
+    assert set(replicas) - set(others) == {"PS"}
+    commands = [
+        kinds["Chief"]["template"]["spec"]["containers"][0].pop("command")
+        for kinds in (replicas, others)
+    ]
+    assert others["Chief"] == replicas["Chief"]
+    assert [word for word in commands[1] if word not in commands[0]] == ["--mode=all_reduce"]

@@ -1,0 +1,98 @@
+"""The same steps as the graph-mode optimizer, on the same weights and batches."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+
+v1 = tf.compat.v1
+
+
+def images(either, rows):
+    random = np.random.RandomState(0)
+    x = random.randn(rows, 6, 6, 1).astype(np.float32)
+    return x, np.argmax(x.reshape([rows, -1])[:, :3], axis=1)
+
+
+def conv_model(either):
+    layers = either.keras.layers
+    return either.seeded(
+        either.keras.Sequential(
+            [
+                layers.Input((6, 6, 1)),
+                layers.Conv2D(4, 3, activation="relu"),
+                layers.BatchNormalization(),
+                layers.MaxPooling2D(),
+                layers.Flatten(),
+                layers.Dense(3),
+            ]
+        )
+    )
+
+
+def vectors(either, rows):
+    return either.examples(rows)
+
+
+def dense_model(either):
+    return either.dense_model()
+
+
+def in_a_graph(either, make_model, x, y, weights, size, **settings):
+    """Returns the loss before each step, of the optimizer for graphs."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        features = v1.placeholder(tf.float32, [None, *x.shape[1:]])
+        labels = v1.placeholder(tf.int64, [None])
+        model = make_model(either)
+        logits = model(features, training=True)
+        variables = [getattr(v, "_value", v) for v in model.trainable_variables]
+        loss = tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        )
+        layers = kfac.LayerCollection()
+        layers.register_categorical_predictive_distribution(logits, targets=labels, name="loss_0")
+        layers.auto_register_layers(variables)
+        step = kfac.PeriodicInvCovUpdateKfacOpt(layer_collection=layers, **settings).minimize(
+            loss, var_list=variables
+        )
+        session.run(v1.global_variables_initializer())
+        for variable, value in zip(variables, weights, strict=True):
+            session.run(variable.assign(value))
+        return np.array(
+            [
+                session.run([loss, step], {features: x[i : i + size], labels: y[i : i + size]})[0]
+                for i in range(0, len(x), size)
+            ]
+        )
+
+
+@pytest.mark.parametrize(
+    ("make_model", "data", "settings"),
+    [
+        (conv_model, images, {"invert_every": 5}),
+        pytest.param(
+            dense_model,
+            vectors,
+            {"invert_every": 3, "cov_update_every": 2, "num_burnin_steps": 2},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            dense_model,
+            vectors,
+            {"momentum_type": "regular", "norm_constraint": 1e-2, "spread_inverses": True},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["conv", "periods", "constraint"],
+)
+def test_twenty_steps_equal_those_of_graph_mode(both, make_model, data, settings):
+    x, y = data(both, 20 * 16)
+    model = make_model(both)
+    weights = [v.numpy() for v in model.trainable_variables]
+    settings = {"learning_rate": 0.02, "damping": 0.02, **settings}
+    model.compile(optimizer=both.Kfac(**settings), loss=both.cross_entropy())
+    losses = both.fit(model, x, y)
+    expected = in_a_graph(both, make_model, x, y, weights, 16, **settings)
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-5)
+    assert np.std(losses) > 0.01

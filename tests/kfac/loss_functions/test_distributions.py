@@ -1,0 +1,325 @@
+"""Losses of each distribution: Fisher and GGN factors against NumPy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.loss_functions import (
+    CategoricalLogitsNegativeLogProbLoss,
+    MultiBernoulliNegativeLogProbLoss,
+    NormalMeanNegativeLogProbLoss,
+    NormalMeanVarianceNegativeLogProbLoss,
+    OnehotCategoricalLogitsNegativeLogProbLoss,
+)
+from kfac.loss_functions.normal import standard_normal
+
+v1 = tf.compat.v1
+MEAN, TARGETS = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[3.0, 1.0], [4.0, 2.0]])
+RANDOM = np.random.RandomState(0)
+VARIANCE = np.exp(RANDOM.randn(2, 2))
+VECTOR = RANDOM.randn(2, 2), RANDOM.randn(2, 2)
+WEIGHTS = np.array([0.5, 3.0])
+
+
+def bits(logits, targets=None, **kwargs):
+    return MultiBernoulliNegativeLogProbLoss(tf.constant(logits), targets, **kwargs)
+
+
+def test_value(graph, session):
+    logits = np.random.RandomState(0).randn(4, 3)
+    targets = np.random.RandomState(1).randint(0, 2, [4, 3])
+    p = 1 / (1 + np.exp(-logits))
+    expected = -np.log(np.where(targets, p, 1 - p)).sum()
+    found = session.run(bits(logits, tf.constant(targets)).evaluate())
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_large_logits(graph, session):
+    loss = bits([[60.0, -60.0]], tf.constant([[1.0, 1.0]]))
+    value, fisher = session.run([loss.evaluate(), loss.multiply_fisher(tf.ones([1, 2]))])
+    np.testing.assert_allclose(value, 60.0)
+    np.testing.assert_allclose(fisher, [[np.exp(-60.0)] * 2], rtol=1e-5)
+
+
+def test_weights_of_entries(graph, session):
+    weights = tf.constant([[1.0, 0.0], [0.5, 2.0]])
+    value = session.run(bits(np.zeros([2, 2], "f"), tf.ones([2, 2]), weights=weights).evaluate())
+    np.testing.assert_allclose(value, 3.5 * np.log(2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_samples_of_bits(graph, session, dtype):
+    logits = tf.cast(tf.tile([[-2.0, 0.0, 1.0]], [20_000, 1]), dtype)
+    sample = MultiBernoulliNegativeLogProbLoss(logits).sample(tf.constant([1, 2]))
+    assert sample.dtype == dtype
+    found = session.run(tf.cast(sample, tf.float32))
+    assert set(np.unique(found)) == {0, 1}
+    # Standard deviation at most 0.0036.
+    np.testing.assert_allclose(found.mean(0), 1 / (1 + np.exp([2.0, 0.0, -1.0])), atol=0.015)
+
+
+def test_equal_seeds_give_equal_bits(graph, session):
+    loss = bits(np.zeros([50, 4], "f"))
+    a, b, c = session.run([loss.sample(seed) for seed in ([1, 2], [1, 2], [1, 3])])
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).any()
+
+
+def test_targets_of_another_shape(graph):
+    with pytest.raises(ValueError, match=r"targets have shape \(2,\), its inputs \(2, 1\)"):
+        bits(np.zeros([2, 1]), tf.constant([0, 1])).evaluate()
+
+
+def test_products_of_confident_bits(graph, session):
+    logits = np.array([[17.0, -30.0]])
+    loss = MultiBernoulliNegativeLogProbLoss(tf.constant(logits, tf.float32))
+    vector = tf.constant([[3.0, -2.0]])
+    small = np.exp(-abs(logits))
+    variance = small / (1 + small) ** 2
+    products = [loss.multiply_fisher, loss.multiply_fisher_factor]
+    found = session.run([product(vector) for product in products])
+    np.testing.assert_allclose(found[0], variance * [[3.0, -2.0]], rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.sqrt(variance) * [[3.0, -2.0]], rtol=1e-5)
+
+
+def softmax(z):
+    e = np.exp(z - z.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def classes(logits, targets=None):
+    return CategoricalLogitsNegativeLogProbLoss(tf.constant(logits), targets)
+
+
+def make_onehot(logits, targets=None):
+    return OnehotCategoricalLogitsNegativeLogProbLoss(tf.constant(logits), targets)
+
+
+@pytest.mark.parametrize("targets", [[0, 1], np.array([0.0, 1.0])])
+def test_known_value_of_a_class(graph, session, targets):
+    loss = classes([[1.0, 2.0], [3.0, 4.0]], tf.constant(targets))
+    np.testing.assert_allclose(session.run(loss.evaluate()), 1.6265233, rtol=1e-7)
+
+
+def test_known_value_of_one_hot_targets(graph, session):
+    loss = make_onehot([[1.0, 2.0], [3.0, 4.0]], tf.constant([[1, 0], [0, 1]]))
+    np.testing.assert_allclose(session.run(loss.evaluate()), 1.6265233, rtol=1e-7)
+
+
+def test_probabilities_as_targets(graph, session):
+    logits, targets = np.random.RandomState(0).randn(2, 4, 3)
+    value = session.run(make_onehot(logits, tf.constant(softmax(targets))).evaluate())
+    np.testing.assert_allclose(value, -(softmax(targets) * np.log(softmax(logits))).sum())
+
+
+def test_targets_of_higher_rank_broadcast(graph, session):
+    value = session.run(classes([[1.0, 2.0], [3.0, 4.0]], tf.zeros([2, 2])).evaluate())
+    expected = -np.log(softmax(np.array([[1.0, 2], [3, 4]])))[:, 0].sum() * 2
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+
+
+def test_one_hot_targets_of_another_shape(graph):
+    with pytest.raises(ValueError, match=r"targets have shape \(2,\), its inputs \(2, 2\)"):
+        make_onehot([[1.0, 2.0], [3.0, 4.0]], tf.constant([0, 1])).evaluate()
+
+
+def test_gradient_is_probability_minus_one_hot(graph, session):
+    logits = np.random.RandomState(0).randn(4, 3)
+    loss = classes(logits, tf.constant([0, 2, 1, 2]))
+    gradient = session.run(v1.gradients(loss.evaluate(), loss.inputs)[0])
+    np.testing.assert_allclose(gradient, softmax(logits) - np.eye(3)[[0, 2, 1, 2]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make_loss", "targets"),
+    [(classes, [1]), (make_onehot, [[0.0, 1.0, 0.0]])],
+    ids=["ids", "one-hot"],
+)
+def test_masked_classes_do_not_spoil_the_loss(graph, session, make_loss, targets):
+    loss = make_loss([[0.0, 0.0, -np.inf]], tf.constant(targets))
+    value, gradient = session.run([loss.evaluate(), v1.gradients(loss.evaluate(), loss.inputs)[0]])
+    np.testing.assert_allclose(value, np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(gradient, [[0.5, -0.5, 0.0]], atol=1e-6)
+
+
+def test_equal_seeds_give_equal_classes(graph, session):
+    loss = classes(np.zeros([50, 4], "f"))
+    a, b, c = session.run([loss.sample(seed) for seed in ([1, 2], [1, 2], [1, 3])])
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).any()
+    assert a.shape == (50,)
+
+
+def test_samples_of_more_axes(graph, session):
+    assert session.run(classes(np.zeros([2, 3, 4], "f")).sample([0, 0])).shape == (2, 3)
+
+
+def test_samples_are_the_same_as_vectors(graph, session):
+    logits = np.random.RandomState(0).randn(2, 30, 4)
+    ids, vectors = session.run([classes(logits).sample([1, 2]), make_onehot(logits).sample([1, 2])])
+    np.testing.assert_array_equal(vectors, np.eye(4)[ids])
+
+
+def test_product_broadcasts_over_leading_axes(graph, session):
+    logits, vectors = np.array([1.0, 2.0, 0.0]), np.random.RandomState(0).randn(5, 2, 3)
+    p = softmax(logits)
+    expected = vectors @ (np.diag(p) - np.outer(p, p))
+    loss = classes(logits)
+    np.testing.assert_allclose(
+        session.run(loss.multiply_fisher(tf.constant(vectors))), expected, rtol=1e-10
+    )
+    single = session.run(loss.multiply_fisher(tf.constant(vectors[0, 0])))
+    np.testing.assert_allclose(single, expected[0, 0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("gap", [17.0, 40.0])
+@pytest.mark.parametrize("make_loss", [classes, make_onehot])
+def test_products_of_a_confident_class(graph, session, make_loss, gap):
+    """Small differences of large numbers would have no correct digit in float32."""
+    logits = np.array([[gap, 0.0, 1.0], [0.5, gap, gap]])
+    vector = np.array([[3.0, -2.0, 1.0], [1.0, 2.0, -1.0]])
+    loss = make_loss(logits.astype(np.float32))
+    p = softmax(logits)
+    # Written so that the digits of float64 suffice: 1 − p as the sum of the other probabilities.
+    others = p @ (1 - np.eye(3))
+    matrix = -p[:, :, None] * p[:, None, :]
+    factor = -p[:, :, None] * np.sqrt(p)[:, None, :]
+    for k in range(3):
+        matrix[:, k, k] = p[:, k] * others[:, k]
+        factor[:, k, k] = np.sqrt(p[:, k]) * others[:, k]
+    given = tf.constant(vector, tf.float32)
+    found = session.run(
+        [
+            loss.multiply_fisher(given),
+            loss.multiply_fisher_factor(given),
+            loss.multiply_fisher_factor_transpose(given),
+            loss.multiply_fisher(tf.constant(vector[0], tf.float32))[0],
+        ]
+    )
+    products = ("nij,nj->ni", "nij,nj->ni", "nji,nj->ni")
+    for product, form, of in zip(found, products, (matrix, factor, factor), strict=False):
+        np.testing.assert_allclose(product, np.einsum(form, of, vector), rtol=1e-5)
+    np.testing.assert_allclose(found[3], found[0][0])
+
+
+def make_pair(mean=MEAN, variance=VARIANCE, targets=TARGETS, **kwargs):
+    return NormalMeanVarianceNegativeLogProbLoss(
+        tf.constant(mean), tf.constant(variance), tf.constant(targets), **kwargs
+    )
+
+
+def as_constants(pair):
+    return tuple(tf.constant(part) for part in pair)
+
+
+# The variance is given.
+def test_known_value_of_a_normal_distribution(graph, session):
+    loss = NormalMeanNegativeLogProbLoss(tf.constant(MEAN), 4.0, tf.constant(TARGETS))
+    np.testing.assert_allclose(session.run(loss.evaluate()), 7.6983433, rtol=1e-7)
+
+
+def test_default_is_the_squared_error(graph, session):
+    loss = NormalMeanNegativeLogProbLoss(tf.constant(MEAN), targets=tf.constant(TARGETS))
+    value, gradient = session.run([loss.evaluate(), v1.gradients(loss.evaluate(), loss.inputs)[0]])
+    np.testing.assert_allclose(value, ((TARGETS - MEAN) ** 2).sum() + 4 * np.log(np.pi) / 2)
+    np.testing.assert_allclose(gradient, 2 * (MEAN - TARGETS))
+
+
+def test_samples_of_a_normal_distribution(graph, session):
+    loss = NormalMeanNegativeLogProbLoss(tf.constant(np.tile([1.0, -2.0], [20_000, 1])), 4.0)
+    found = session.run(loss.sample([1, 2]))
+    # Standard deviations are 0.014 and 0.04.
+    np.testing.assert_allclose(found.mean(0), [1.0, -2.0], atol=0.06)
+    np.testing.assert_allclose(found.var(0), [4.0, 4.0], atol=0.16)
+    again, other = session.run([loss.sample([1, 2]), loss.sample([1, 3])])
+    np.testing.assert_array_equal(found, again)
+    assert (found != other).any()
+
+
+@pytest.mark.parametrize("var", [0, -1.0, float("nan"), float("inf")])
+def test_variance_must_be_positive(graph, var):
+    with pytest.raises(ValueError, match=r"loss 'price': var=.* It must be > 0"):
+        NormalMeanNegativeLogProbLoss(tf.constant(MEAN), var, name="price")
+
+
+def test_variance_must_be_a_number(graph):
+    with pytest.raises(TypeError, match=r"loss 'price': var=.*register the mean and the variance"):
+        NormalMeanNegativeLogProbLoss(tf.constant(MEAN), tf.constant(1.0), name="price")
+
+
+def test_targets_that_would_broadcast(graph):
+    loss = NormalMeanNegativeLogProbLoss(tf.zeros([4, 1]), targets=tf.zeros([4]), name="price")
+    with pytest.raises(ValueError, match=r"loss 'price': its targets have shape \(4,\)"):
+        loss.evaluate()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_noise_in_every_precision(graph, session, dtype):
+    noise = standard_normal([20_000], tf.as_dtype(dtype), tf.constant([1, 2]))
+    assert noise.dtype == dtype
+    found = session.run(tf.cast(noise, tf.float64))
+    np.testing.assert_allclose([found.mean(), found.std()], [0, 1], atol=0.03)
+
+
+# The variance is predicted.
+def test_value_of_a_predicted_variance(graph, session):
+    expected = (TARGETS - MEAN) ** 2 / (2 * VARIANCE) + np.log(2 * np.pi * VARIANCE) / 2
+    np.testing.assert_allclose(session.run(make_pair().evaluate()), expected.sum(), rtol=1e-12)
+    weighted = session.run(make_pair(weights=tf.constant(WEIGHTS)).evaluate())
+    np.testing.assert_allclose(weighted, (expected.sum(1) * WEIGHTS).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["unweighted", "weighted"])
+def test_products_of_a_predicted_variance(graph, session, weights):
+    loss = make_pair(weights=None if weights is None else tf.constant(weights))
+    scale = 1.0 if weights is None else weights[:, None]
+    expected = scale * VECTOR[0] / VARIANCE, scale * VECTOR[1] / (2 * VARIANCE**2)
+    inner = loss.multiply_fisher_factor_transpose(as_constants(VECTOR))
+    assert inner.shape == (2, 4)
+    twice = loss.multiply_fisher_factor(inner)
+    for found in session.run([loss.multiply_fisher(as_constants(VECTOR)), twice]):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_unit_vectors_of_a_predicted_variance(graph, session):
+    columns = session.run(
+        [make_pair().multiply_fisher_factor_replicated_one_hot([k]) for k in range(4)]
+    )
+    matrix = np.stack([np.concatenate(column, axis=-1) for column in columns], axis=-1)
+    for example, variance in zip(matrix, VARIANCE, strict=True):
+        expected = np.concatenate([1 / np.sqrt(variance), 1 / (np.sqrt(2) * variance)])
+        np.testing.assert_allclose(example, np.diag(expected), rtol=1e-12)
+
+
+def test_sampled_gradients_estimate_the_fisher_matrix(graph, session):
+    draws = 80_000
+    mean, variance = np.tile([1.0], [draws, 1]), np.tile([2.0], [draws, 1])
+    loss = make_pair(mean, variance, mean)
+    gradients = v1.gradients(loss.evaluate_on_sample([1, 2]), loss.inputs)
+    gradients = np.concatenate(session.run(gradients), axis=1)
+    found = gradients.T @ gradients / draws
+    # The standard deviation of the entries is at most 0.003.
+    np.testing.assert_allclose(found, [[0.5, 0.0], [0.0, 0.125]], atol=0.012)
+
+
+def test_inner_shape_has_both_parts(graph, session):
+    mean, variance = (v1.placeholder(tf.float64, [None, 2]) for _ in range(2))
+    loss = NormalMeanVarianceNegativeLogProbLoss(mean, variance)
+    assert loss.fisher_factor_inner_static_shape.as_list() == [None, 4]
+    shape = session.run(loss.fisher_factor_inner_shape, {mean: np.zeros([7, 2])})
+    assert tuple(shape) == (7, 4)
+
+
+def test_gauss_newton_products_are_refused(graph):
+    loss = make_pair(name="price")
+    calls = [
+        lambda: loss.multiply_ggn(as_constants(VECTOR)),
+        lambda: loss.multiply_ggn_factor(tf.zeros([2, 4])),
+        lambda: loss.multiply_ggn_factor_transpose(as_constants(VECTOR)),
+        lambda: loss.multiply_ggn_factor_replicated_one_hot([0]),
+        lambda: loss.ggn_factor_inner_shape,
+        lambda: loss.ggn_factor_inner_static_shape,
+    ]
+    for call in calls:
+        with pytest.raises(NotImplementedError, match=r"Loss 'price'.*not convex.*'exact'"):
+            call()

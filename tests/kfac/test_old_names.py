@@ -1,0 +1,267 @@
+"""Names and hooks of tensorflow/kfac: those that work, and errors that say what replaces others."""
+
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+from kfac.moved_names import ATTRIBUTES, REPLACEMENTS, refuse_import
+from kfac.old_hooks import OLD_HOOKS
+
+v1 = tf.compat.v1
+CLASSES = {
+    "CurvatureMatrixVectorProductComputer": kfac.CurvatureMatrixVectorProductComputer,
+    "FisherBlock": kfac.fisher_blocks.FisherBlock,
+    "FisherEstimator": kfac.estimator.FisherEstimator,
+    "FisherFactor": kfac.fisher_factors.FisherFactor,
+    "KfacOptimizer": kfac.KfacOptimizer,
+    "LayerCollection": kfac.LayerCollection,
+    "LossFunction": kfac.loss_functions.LossFunction,
+}
+MEMBERS = [(cls, name) for cls, names in ATTRIBUTES.items() for name in names]
+PAIRS = [(module, name) for module, names in REPLACEMENTS.items() for name in names]
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "howto" / "from_tensorflow_kfac.md"
+KINDS = {
+    "plain": (kfac.KfacOptimizer, {}),
+    "periodic": (kfac.PeriodicInvCovUpdateKfacOpt, {"invert_every": 1}),
+    "async": (kfac.AsyncInvCovUpdateKfacOpt, {}),
+    "cluster": (
+        kfac.ClusterKfacOpt,
+        {"worker": kfac.WorkerRole("shared", num_workers=1, task_index=0)},
+    ),
+}
+MOMENTA = {
+    "regular": {"learning_rate": 0.2, "momentum": 0.8},
+    "adam": {"learning_rate": 0.2, "momentum": 0.8},
+    "qmodel": {"learning_rate": None, "momentum": None},
+}
+
+
+@pytest.mark.parametrize(("module", "name"), PAIRS)
+def test_error_names_the_replacement(module, name):
+    place = importlib.import_module(module)
+    told = f"module {module!r} has no attribute {name!r}, which tensorflow/kfac had. Use "
+    with pytest.raises(AttributeError, match=re.escape(told + REPLACEMENTS[module][name])):
+        getattr(place, name)
+    assert not hasattr(place, name)
+    assert name not in place.__dict__
+
+
+def test_an_import_of_a_moved_name_has_the_replacement_too():
+    told = "cannot import name 'PI_OFF_NAME' from 'kfac.fisher_blocks', which tensorflow/kfac had."
+    with pytest.raises(ImportError, match=re.escape(told)) as failed:
+        from kfac.fisher_blocks import PI_OFF_NAME  # noqa: F401, PLC0415
+    assert failed.value.name == "kfac.fisher_blocks"
+
+
+@pytest.mark.parametrize("name", ["examples", "python"])
+def test_packages_of_old_are_refused(name):
+    told = f"there is no module 'kfac.{name}', which tensorflow/kfac had. Use "
+    with pytest.raises(ImportError, match=re.escape(told + REPLACEMENTS["kfac"][name])):
+        importlib.import_module(f"kfac.{name}")
+    with pytest.raises(ImportError, match=re.escape(told)):
+        refuse_import(f"kfac.{name}")
+
+
+@pytest.mark.parametrize(("module", "name"), PAIRS)
+def test_replacement_exists(module, name):
+    text = REPLACEMENTS[module][name]
+    for path in re.findall(r"kfac(?:\.\w+)+", text):
+        if path != "kfac.md":
+            owner, _, last = path.rpartition(".")
+            assert hasattr(importlib.import_module(owner), last), path
+    fields = {field.name for field in dataclasses.fields(kfac.CurvatureConfig)}
+    assert set(re.findall(r"CurvatureConfig\((\w+)=", text)) <= fields
+
+
+@pytest.mark.parametrize(("module", "name"), PAIRS)
+def test_name_is_in_the_table_of_the_docs(module, name):
+    if name != "python":
+        assert name in DOCS.read_text()
+
+
+@pytest.mark.parametrize("module", REPLACEMENTS)
+def test_other_names_are_as_unknown_as_ever(module):
+    place = importlib.import_module(module)
+    with pytest.raises(AttributeError, match=rf"^module '{module}' has no attribute 'nonsense'$"):
+        _ = place.nonsense
+    with pytest.raises(ImportError):
+        importlib.import_module(f"{module}.nonsense")
+
+
+def object_of(cls):
+    """An object of a class, or if that is abstract of a class below it, without its constructor."""
+    below = type("Below", (CLASSES[cls],), {})
+    below.__abstractmethods__ = frozenset()
+    return object.__new__(below)
+
+
+@pytest.mark.parametrize(("cls", "name"), MEMBERS)
+def test_error_names_the_attribute_that_replaces(cls, name):
+    old = object_of(cls)
+    told = f"'Below' object has no attribute {name!r}, which tensorflow/kfac had. Use "
+    with pytest.raises(AttributeError, match=re.escape(told + ATTRIBUTES[cls][name])):
+        getattr(old, name)
+    assert not hasattr(old, name)
+    assert name in DOCS.read_text()
+
+
+@pytest.mark.parametrize(("cls", "name"), MEMBERS)
+def test_attribute_that_replaces_exists(cls, name):
+    text = ATTRIBUTES[cls][name]
+    first = re.match(r"[a-z]\w+", text).group()
+    if first not in {"nothing", "the"}:
+        assert hasattr(CLASSES[cls], first), first
+    for member in re.findall(r"as its (\w+)", text):
+        assert member in kfac.estimator.CurvatureOps._fields
+
+
+@pytest.mark.parametrize("cls", ATTRIBUTES)
+def test_other_attributes_are_as_unknown_as_ever(cls):
+    with pytest.raises(AttributeError, match=r"^'Below' object has no attribute 'nonsense'$"):
+        _ = object_of(cls).nonsense
+
+
+def test_what_a_property_raises_is_not_hidden():
+    with pytest.raises(AttributeError, match="_estimator"):
+        _ = object_of("KfacOptimizer").factors
+
+
+def test_optimizers_that_update_by_themselves_tell_it_too():
+    with pytest.raises(AttributeError, match=r"'cov_update_op'.* Use make_ops_and_vars\(\)"):
+        _ = object.__new__(kfac.PeriodicInvCovUpdateKfacOpt).cov_update_op
+
+
+def test_misspelt_name_gets_a_suggestion():
+    with pytest.raises(AttributeError, match=r"'KfacOptimiser'\. Did you mean kfac\.KfacOp"):
+        kfac.KfacOptimiser  # noqa: B018
+    with pytest.raises(ImportError, match=r"'KfacOptimiser' from 'kfac'\. Did you mean kfac"):
+        from kfac import KfacOptimiser  # noqa: F401, PLC0415
+
+
+def test_only_public_names_are_listed():
+    assert dir(kfac) == sorted(kfac.__all__)
+
+
+def arguments(network, momentum_type="adam", **kwargs):
+    settings = {"damping": 0.3, "estimation_mode": "empirical", **MOMENTA[momentum_type]}
+    layers = {"layer_collection": network.collection, "momentum_type": momentum_type}
+    return {**settings, **layers, **kwargs}
+
+
+def overriding(kind, name, method):
+    """A subclass of an optimizer with a method."""
+    return type("Mine", (kind,), {name: method})
+
+
+@pytest.mark.parametrize("name", ["multiply_preconditioner", "_multiply_preconditioner"])
+@pytest.mark.parametrize("momentum_type", MOMENTA)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_step_calls_the_method_of_a_subclass(build_mlp, kind, momentum_type, name):
+    network, calls = build_mlp(layers=1), []
+    kind, more = KINDS[kind]
+
+    def method(self, vecs_and_vars):
+        calls.append([v for _, v in vecs_and_vars])
+        return getattr(kind, name)(self, vecs_and_vars)
+
+    optimizer = overriding(kind, name, method)(**more, **arguments(network, momentum_type))
+    optimizer.minimize(network.losses[0], v1.train.get_or_create_global_step())
+    assert calls == [network.variables]
+
+
+@pytest.mark.parametrize("adapt", [False, True])
+@pytest.mark.parametrize("name", ["multiply_preconditioner", "_multiply_preconditioner"])
+def test_steps_are_made_of_its_products(build_mlp, rows, name, adapt):
+    """A correction by the mean gradient w, as of M + w wᵀ.
+
+    (M + w wᵀ)⁻¹x = M⁻¹x − M⁻¹w (w·M⁻¹x) / (1 + w·M⁻¹w). With x = w it is M⁻¹w / (1 + w·M⁻¹w).
+    """
+
+    def corrected(self, vecs_and_vars):
+        inherited = getattr(super(type(self), self), name)
+        by_variable = dict(zip(map(id, self.registered_variables), self.params_stats, strict=True))
+        mean = [(by_variable[id(v)], v) for _, v in vecs_and_vars]
+        product, of_mean = inherited(vecs_and_vars), inherited(mean)
+        share = kfac.utils.ip_p(mean, product) / (1.0 + kfac.utils.ip_p(mean, of_mean))
+        return kfac.utils.sum_p(product, kfac.utils.sprod_p(-share, of_mean))
+
+    plain = kfac.PeriodicInvCovUpdateKfacOpt
+    moves = []
+    for kind in (plain, overriding(plain, name, corrected)):
+        with tf.Graph().as_default(), v1.Session() as session:
+            network = build_mlp()
+            batch = {"train_batch": network.batch, "loss_fn": network.loss_of}
+            more = {"adapt_damping": True, **batch} if adapt else {}
+            stats = {"compute_params_stats": True, "batch_size": 12}
+            given = {**arguments(network, "adam"), "momentum": None, **stats, **more}
+            optimizer = kind(invert_every=1, **given)
+            pairs = optimizer.compute_gradients(network.losses[0])
+            train = optimizer.apply_gradients(pairs)
+            feed = network.feed([rows[0]], [rows[1]])
+            session.run(v1.global_variables_initializer())
+            before, gradients = session.run([network.variables, [g for g, _ in pairs]], feed)
+            session.run(train, feed)
+            after = session.run(network.variables)
+            changes = [np.ravel(a - b) for a, b in zip(after, before, strict=True)]
+            moves.append(np.concatenate(changes))
+    gradient = np.concatenate([np.ravel(g) for g in gradients])
+    expected = moves[0] / (1 - gradient @ moves[0] / 0.2)
+    np.testing.assert_allclose(moves[1], expected, rtol=1e-8)
+
+
+def test_it_may_be_called_outside_of_a_step(build_mlp, session, rows):
+    network = build_mlp(layers=1)
+    optimizer = kfac.KfacOptimizer(**arguments(network))
+    vector = [(tf.ones_like(v), v) for v in network.variables]
+    products = [product for product, _ in optimizer.multiply_preconditioner(vector)]
+    session.run(v1.global_variables_initializer())
+    eigenvalue = (1 + np.sqrt(0.3)) ** 2
+    for product in session.run(products):
+        np.testing.assert_allclose(product, np.full(product.shape, 1 / eigenvalue))
+
+
+def test_a_product_that_is_missing(build_mlp):
+    network = build_mlp(layers=1)
+    kind = overriding(kfac.KfacOptimizer, "multiply_preconditioner", lambda self, pairs: pairs[1:])
+    with pytest.raises(ValueError, match=r"no product for mlp/logits/w. It must return a pair"):
+        kind(**arguments(network)).minimize(network.losses[0])
+
+
+@pytest.mark.parametrize("name", OLD_HOOKS)
+def test_methods_that_nobody_calls_are_refused(build_mlp, name):
+    network = build_mlp(layers=1)
+    mixin = type("Mixin", (), {name: lambda self, *args: None})
+    told = f"Cannot make the optimizer Mine: .*: Mixin.{name} (use {OLD_HOOKS[name]}). Accepted"
+    for kind, more in KINDS.values():
+        mine = type("Mine", (mixin, kind), {})
+        with pytest.raises(TypeError, match=re.escape(told).replace(r"\.\*", ".*")):
+            mine(**more, **arguments(network))
+    assert name in DOCS.read_text()
+
+
+def test_methods_that_are_called_are_accepted(build_mlp):
+    network = build_mlp(layers=1)
+    names = ("minimize", "compute_gradients", "apply_gradients", "variables", "helper")
+    methods = {name: lambda self, *args: None for name in names}
+    for kind, more in KINDS.values():
+        type("Mine", (kind,), methods)(**more, **arguments(network))
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "general"),
+    [
+        (kfac.fisher_blocks.KroneckerBlock, "multiply_inverse", "multiply_function"),
+        (kfac.fisher_blocks.SingleFactorBlock, "register_matpower", "register"),
+        (kfac.fisher_factors.MatrixFactor, "get_cholesky", "operator"),
+    ],
+)
+def test_blocks_and_factors_refuse_methods_for_a_single_function(base, method, general):
+    message = rf"class Corrected: it overrides {method}, .* Override .*\b{general}\(function"
+    with pytest.raises(TypeError, match=message):
+        type("Corrected", (base,), {method: lambda *args: None})

@@ -1,0 +1,131 @@
+"""Momentum with a given rate: of both kinds, with norm constraint and decay of weights."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kfac.schedules import called_once
+from kfac.update.momentum import AdamMomentum, RegularMomentum
+from kfac.update.momentum.base import add_weight_decay
+from kfac.update.momentum.given_rate import norm_constraint_coefficient
+
+v1 = tf.compat.v1
+
+
+@pytest.mark.parametrize("decay", [None, 0.1])
+def test_velocities_are_preconditioned(
+    run_step, gradients, velocities, damped, quadratic_change, decay
+):
+    raw, rate, new, change = run_step(RegularMomentum(0.2, 0.9, None, decay))
+    of_weights = 0.0 if decay is None else decay
+    for r, n, g, v, m in zip(raw, new, gradients, velocities, damped, strict=True):
+        np.testing.assert_allclose(n, 0.9 * v + g / m, rtol=1e-14)
+        np.testing.assert_allclose(r, n + of_weights, rtol=1e-14)
+    assert rate == 0.2
+    update = [-0.2 * n for n in new]
+    assert change == pytest.approx(quadratic_change(update, surplus=0.4), rel=1e-12)
+
+
+def test_gradient_is_constrained_before_momentum(run_step, gradients, velocities, damped):
+    raw, *_ = run_step(RegularMomentum(0.2, 0.9, 0.01, None))
+    inner = sum(np.sum(g * g / m) for g, m in zip(gradients, damped, strict=True))
+    short = np.sqrt(0.01 / (0.04 * inner))
+    assert short < 1
+    for r, g, v, m in zip(raw, gradients, velocities, damped, strict=True):
+        np.testing.assert_allclose(r, 0.9 * v + short * g / m, rtol=1e-14)
+
+
+@pytest.mark.parametrize("decay", [None, 0.1])
+def test_velocities_are_gradients(run_step, gradients, velocities, damped, quadratic_change, decay):
+    raw, rate, new, change = run_step(AdamMomentum(0.2, 0.9, None, decay))
+    of_weights = 0.0 if decay is None else decay
+    for r, n, g, v, m in zip(raw, new, gradients, velocities, damped, strict=True):
+        np.testing.assert_allclose(n, 0.9 * v + g, rtol=1e-14)
+        np.testing.assert_allclose(r, n / m + of_weights, rtol=1e-14)
+    assert rate == 0.2
+    update = [-0.2 * n / m for n, m in zip(new, damped, strict=True)]
+    assert change == pytest.approx(quadratic_change(update), rel=1e-12)
+
+
+def test_step_is_constrained(run_step, damped):
+    raw, rate, new, _ = run_step(AdamMomentum(0.2, 0.9, 0.01, None))
+    size = sum(np.sum(m * r * r) for r, m in zip(raw, damped, strict=True))
+    assert rate**2 * size == pytest.approx(0.01, rel=1e-12)
+    short = raw[0] / (new[0] / damped[0])
+    np.testing.assert_allclose(short, short[0])
+
+
+@pytest.mark.parametrize("momentum", [None, 0, 0.0])
+def test_without_momentum_there_are_no_velocities(inputs, session, momentum, damped, gradients):
+    rule = AdamMomentum(0.1, momentum, None, None)
+    assert not rule.keeps_velocities
+    step = rule.step(inputs._replace(velocities=[]))
+    assert step.velocities == []
+    raw = session.run(step.raw)
+    for r, g, m in zip(raw, gradients, damped, strict=True):
+        assert r == pytest.approx(g / m)
+
+
+def test_momentum_that_is_not_a_number_needs_velocities(graph):
+    assert RegularMomentum(0.1, tf.constant(0.0), None, None).keeps_velocities
+
+
+def test_settings_are_shown_as_they_were_given(graph):
+    rate = tf.constant(0.1)
+    rule = RegularMomentum(called_once(lambda: rate), 0.9, None, None)
+    assert (rule.learning_rate, rule.momentum) == (rate, 0.9)
+    assert (rule.variables, rule.summaries) == ([], {})
+
+
+def test_rows_stay_rows_without_momentum(graph, inputs):
+    row = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
+    alone = inputs._replace(
+        gradients=[row], velocities=[], precondition=list, damping=tf.constant(0.5)
+    )
+    for rule in (AdamMomentum(0.1, None, 1.0, None), RegularMomentum(0.1, None, 1.0, None)):
+        assert isinstance(rule.step(alone).raw[0], tf.IndexedSlices)
+
+
+def coefficient(*arguments):
+    with v1.Session() as session:
+        return session.run(norm_constraint_coefficient(*map(tf.constant, arguments)))
+
+
+def test_long_step_is_cut_to_the_constraint(graph):
+    # Two pairs of 2x2 matrices: the sum of g·d is 174.
+    g = [np.array([[1.0, 2], [3, 4]]), np.array([[5.0, 6], [7, 8]])]
+    d = [np.array([[2.0, 4], [6, 8]]), np.array([[1.0, 2], [3, 4]])]
+    squared = 174.0
+    d[1] *= (squared - np.sum(g[0] * d[0])) / np.sum(g[1] * d[1])
+    factor = coefficient(squared, 0.1, 0.5)
+    rescaled = sum(
+        np.sum(a * (factor * 0.1) * (factor * 0.1) * b) for a, b in zip(g, d, strict=True)
+    )
+    np.testing.assert_allclose(rescaled, 0.5, rtol=1e-6)
+
+
+def test_short_step_is_left_alone(graph):
+    assert coefficient(174.0, 0.1, 10.0) == 1.0
+
+
+@pytest.mark.parametrize("squared", [0.0, -1.0])
+def test_no_step_is_not_a_division_by_zero(graph, squared):
+    assert coefficient(squared, 0.1, 0.5) == 1.0
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_all_weights_decay(graph, session, use_resource):
+    with v1.variable_scope("", use_resource=use_resource):
+        dense = v1.get_variable("dense", initializer=tf.constant([1.0, -2.0], tf.float64))
+        table = v1.get_variable("table", initializer=tf.constant([[1.0], [2.0], [4.0]]))
+    row = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
+    vectors = [tf.constant([3.0, 3.0], tf.float64), row]
+    session.run(v1.global_variables_initializer())
+    found = session.run(add_weight_decay(vectors, [dense, table], lambda: 0.1))
+    np.testing.assert_allclose(found[0], [3.1, 2.8], rtol=1e-15)
+    np.testing.assert_allclose(found[1], [[0.1], [5.2], [0.4]], rtol=1e-6)
+
+
+def test_without_decay_vectors_stay_what_they_are(graph):
+    row = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
+    assert add_weight_decay([row], [v1.get_variable("table", [3, 1])], None) == [row]

@@ -1,0 +1,319 @@
+"""Columns: their tensors, tables and shapes, their order, and those that a model cannot take."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from replicate.canned.columns.column_cache import ColumnCache, MissingFeatureError
+from replicate.canned.columns.column_kinds import dense_columns, linear_columns, scope_name
+from replicate.canned.columns.column_lookup import look_up
+from replicate.canned.columns.column_state import ColumnState
+from replicate.canned.columns.column_tensors import ColumnTensors
+from replicate.canned.columns.input_layer import input_layer
+from replicate.canned.columns.linear_model import linear_model
+from replicate.errors import ArgumentTypeError
+from replicate.estimator.warm_start import WarmStartSettings, apply_warm_start
+from replicate.graph_ops.checks import user_errors
+
+v1 = tf.compat.v1
+TABLE = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+COLUMN = tf.feature_column.numeric_column("c")
+SHARED = np.array([[1, 2], [3, 4]], np.float32)
+KEYS = ("city", "job")
+FEATURES = {"city": [0, 1], "job": [1, 1]}
+
+fc = tf.feature_column
+
+IDS = fc.categorical_column_with_identity("id", 3)
+
+
+def test_dense_value_is_a_row_per_example(graph):
+    tensors = ColumnTensors({"x": np.ones([2, 2, 3])})
+    value = tensors.dense(fc.numeric_column("x", [2, 3]))
+    assert value.values.shape.as_list() == [2, 6]
+    assert value.layers == []
+
+
+def test_column_with_max_norm_is_looked_up_by_tensorflow(graph):
+    column = fc.embedding_column(
+        IDS, 1, initializer=v1.constant_initializer([[3.0], [0.5], [-2.0]]), max_norm=1.0
+    )
+    tensors = ColumnTensors({"id": [0, 1, 2]})
+    tensors.create_variables(column)
+    value = tensors.dense(column)
+    assert value.layers == []
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_allclose(session.run(value.values), [[1], [0.5], [-1]])
+
+
+def test_weights_start_at_zero(graph):
+    weights = ColumnTensors({"id": [1]}).create_weights(IDS, 3, 2)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_array_equal(session.run(weights), np.zeros([3, 2]))
+
+
+def test_missing_ids_name_the_column(graph):
+    with pytest.raises(ValueError, match="Cannot compute feature column 'id': features has no"):
+        ColumnTensors({}).ids_and_weights(IDS)
+
+
+def test_other_number_of_values_than_the_column_has_is_refused(graph):
+    column = fc.numeric_column("x", [2])
+    text = r"column 'x': it takes 2 values for each example\..* Received shape "
+    with pytest.raises(ValueError, match=text + r"\(4, 1\)\.$"):
+        ColumnTensors({"x": np.ones([4, 1])}).dense(column)
+    given = v1.placeholder(tf.float32, [None, None])
+    value = ColumnTensors({"x": given}).dense(column).values
+    with v1.Session() as session:
+        assert session.run(value, {given: [[1, 2]]}).tolist() == [[1, 2]]
+        with pytest.raises(ValueError, match=text + r"\[4 1\]\.$"), user_errors():
+            session.run(value, {given: np.ones([4, 1])})
+
+
+def test_strings_for_a_numeric_column_are_refused(graph):
+    column = fc.bucketized_column(fc.numeric_column("x"), [0.0])
+    with pytest.raises(ValueError, match="column 'x': it takes numbers, but feature 'x' is of"):
+        ColumnTensors({"x": [["1"]]}).dense(column)
+
+
+def pair(ids, weights=None):
+    return SimpleNamespace(id_tensor=ids, weight_tensor=weights)
+
+
+def test_gathered_rows_have_the_gradient_of_combined_ones(graph):
+    table = v1.get_variable("table", initializer=TABLE)
+    ids = tf.SparseTensor([[0, 0], [2, 0], [3, 0]], tf.constant([1, 0, 1], tf.int64), [4, 1])
+    shape = v1.placeholder_with_default(np.array([4, 1]), [2])
+    unknown = tf.SparseTensor(ids.indices, ids.values, shape)
+    factors = np.arange(8, dtype=np.float32).reshape(4, 2)
+    results = []
+    for each in (ids, unknown):
+        rows = look_up(table, pair(each), "mean")
+        gradient = tf.convert_to_tensor(tf.gradients(rows.values * factors, table)[0])
+        results.append((rows.values, gradient))
+        assert (rows.layer is None) == (each is unknown)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for values, gradient in session.run(results):
+            np.testing.assert_allclose(values, [[3, 4], [0, 0], [1, 2], [3, 4]])
+            np.testing.assert_allclose(gradient, [[4, 5], [6, 8], [0, 0]])
+
+
+def test_ids_of_a_sequence_are_combined(graph):
+    ids = tf.SparseTensor([[0, 0, 0], [0, 1, 0]], tf.constant([0, 2], tf.int64), [2, 2, 1])
+    rows = look_up(tf.Variable(TABLE), pair(ids), "sum")
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_allclose(session.run(rows.values), [[6, 8], [0, 0]])
+
+
+def test_variable_is_that_of_the_scope_and_found_again(graph):
+    state = ColumnState()
+    with v1.variable_scope("scope"):
+        made = state.create_variable(COLUMN, "weights", [2, 1], trainable=False, initializer=None)
+    assert made.op.name == "scope/weights"
+    assert state.get_variable(COLUMN, "weights") is made
+    assert v1.trainable_variables() == []
+
+
+def test_table_is_found_again():
+    state, table = ColumnState(), object()
+    assert not state.has_resource(COLUMN, "lookup")
+    state.add_resource(COLUMN, "lookup", table)
+    assert state.get_resource(COLUMN, "lookup") is table
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("get_variable", "variable"), ("get_resource", "lookup table")]
+)
+def test_error_for_absent_state_names_the_column(method, kind):
+    with pytest.raises(ValueError, match=f"Feature column 'c' has no {kind} 'w'"):
+        getattr(ColumnState(), method)(COLUMN, "w")
+
+
+class Doubling:
+    """A column that doubles a feature and counts its calls."""
+
+    calls = 0
+
+    def transform_feature(self, cache, state):
+        self.calls += 1
+        return 2 * cache.get("x", state)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([1.0, 2.0], [[1], [2]]),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (lambda: v1.placeholder_with_default([5.0, 6.0], None), [[5], [6]]),
+        (lambda: v1.placeholder_with_default([[5.0], [6.0]], None), [[5], [6]]),
+        (lambda: tf.sparse.from_dense([1, 0, 2]), [[1], [0], [2]]),
+        (v1.SparseTensorValue([[1, 0]], [7], [2, 2]), [[0, 0], [7, 0]]),
+        (lambda: tf.ragged.constant([[1], [2, 3]]), [[1, 0], [2, 3]]),
+    ],
+    ids=["list", "array", "vector", "matrix", "sparse vector", "sparse value", "ragged"],
+)
+def test_feature_has_an_axis_besides_the_batch(graph, value, expected):
+    found = ColumnCache({"x": value() if callable(value) else value}).get("x", None)
+    dense = tf.sparse.to_dense(found) if isinstance(found, tf.SparseTensor) else found
+    with v1.Session() as session:
+        np.testing.assert_array_equal(session.run(dense), expected)
+
+
+def test_column_is_computed_once(graph):
+    column, cache = Doubling(), ColumnCache({"x": [1.0]})
+    assert cache.get(column, None) is cache.get(column, None, training=True)
+    assert column.calls == 1
+
+
+def test_missing_feature_lists_the_others(graph):
+    with pytest.raises(MissingFeatureError, match=r"features has no 'y'; it has \['x'\]") as caught:
+        ColumnCache({"x": [1.0]}).get("y", None)
+    assert caught.value.key == "y"
+
+
+def test_scalar_feature_is_refused(graph):
+    with pytest.raises(ValueError, match="Feature 'x' must have an axis of examples"):
+        ColumnCache({"x": 1.0}).get("x", None)
+
+
+def test_features_must_be_a_dict():
+    with pytest.raises(ValueError, match="features must be a dict with a Tensor for each key"):
+        ColumnCache(np.ones(3))
+
+
+X = fc.numeric_column("x")
+
+WORD = fc.categorical_column_with_vocabulary_list("word", ["a", "b"])
+
+STEPS = fc.sequence_categorical_column_with_identity("steps", 3)
+
+
+def test_columns_are_ordered_by_name():
+    columns = [X, fc.indicator_column(WORD), fc.bucketized_column(fc.numeric_column("a"), [0.0])]
+    for choose in (dense_columns, linear_columns):
+        names = [column.name for column in choose("feature_columns", iter(columns))]
+        assert names == ["a_bucketized", "word_indicator", "x"]
+    assert linear_columns("feature_columns", [WORD]) == (WORD,)
+
+
+def test_one_column_is_a_list_of_one():
+    assert dense_columns("feature_columns", X) == (X,)
+
+
+@pytest.mark.parametrize("choose", [dense_columns, linear_columns])
+@pytest.mark.parametrize(
+    ("columns", "kind", "text"),
+    [
+        ([], ValueError, "columns must hold at least one feature column"),
+        ({"x": X}, ValueError, "columns must be a list of feature columns, got {'x'"),
+        (["x"], ArgumentTypeError, "columns must hold feature columns, got 'x'"),
+        ([X, X], ValueError, r"different names, got \['x'\] more than once"),
+        ([fc.sequence_numeric_column("s")], ValueError, "the sequence column 's' of columns"),
+        ([fc.embedding_column(STEPS, 2)], ValueError, "the sequence column 'steps_embedding'"),
+    ],
+)
+def test_unusable_columns_are_refused(choose, columns, kind, text):
+    with pytest.raises(kind, match=text):
+        choose("columns", columns)
+
+
+def test_network_refuses_categorical_columns():
+    with pytest.raises(ValueError, match=r"categorical column 'word' .*embedding_column or"):
+        dense_columns("feature_columns", [X, WORD])
+    with pytest.raises(ValueError, match="sequence column 'steps' of feature_columns"):
+        dense_columns("feature_columns", [STEPS])
+
+
+def test_linear_model_takes_sequences_of_ids():
+    assert linear_columns("feature_columns", [STEPS]) == (STEPS,)
+
+
+def test_scope_name_has_no_spaces():
+    assert scope_name(fc.numeric_column("hours per week")) == "hours_per_week"
+
+
+def columns(make):
+    ids = [fc.categorical_column_with_identity(key, 2) for key in KEYS]
+    return make(ids, 2, initializer=v1.ones_initializer())
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """Writes a table under a name, and returns the path of the checkpoint."""
+
+    def save(name):
+        with tf.Graph().as_default(), v1.Session() as session:
+            v1.get_variable(name, initializer=SHARED)
+            session.run(v1.global_variables_initializer())
+            return v1.train.Saver().save(session, str(tmp_path_factory.mktemp("old") / "model"))
+
+    return save
+
+
+MAKERS = [fc.shared_embeddings, v1.feature_column.shared_embedding_columns]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "city_job_shared_embedding",
+        "dnn/city_job_shared_embedding",
+        "dnn/input_layer/city_job_shared_embedding/embedding_weights",
+    ],
+)
+def test_network_takes_a_table_of_any_name(make, name, checkpoint, graph):
+    with v1.variable_scope("dnn"):
+        layer = input_layer(FEATURES, columns(make))
+    apply_warm_start(WarmStartSettings(checkpoint(name)))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_array_equal(session.run(layer.values), [[1, 2, 3, 4], [3, 4, 3, 4]])
+
+
+def test_linear_model_takes_a_table_without_scope(checkpoint, graph):
+    with v1.variable_scope("linear"):
+        linear_model(FEATURES, columns(fc.shared_embeddings), 1, "sum")
+    settings = WarmStartSettings(
+        checkpoint("city_job_shared_embedding"), vars_to_warm_start=".*shared_embedding:0"
+    )
+    apply_warm_start(settings)
+    (table,) = v1.get_collection(v1.GraphKeys.GLOBAL_VARIABLES, "linear/city_job_shared_embedding")
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        np.testing.assert_array_equal(session.run(table), SHARED)
+
+
+@pytest.mark.parametrize(("make", "parts"), zip(MAKERS, [2, None], strict=True))
+def test_towers_share_the_tables(make, parts, train_steps, tmp_path):
+    batch = {"city": np.array([0, 1, 1, 0]), "job": np.array([1, 1, 0, 0])}, np.array([0, 1, 1, 0])
+    found = []
+    for devices in (None, ["/cpu:0", "/cpu:1"]):
+        with tf.Graph().as_default():
+            shared = columns(make)
+        estimator = replicate.DNNClassifier(
+            [],
+            shared,
+            str(tmp_path),
+            optimizer=v1.train.GradientDescentOptimizer(0.1),
+            input_layer_partitioner=parts and v1.fixed_size_partitioner(parts),
+            devices=devices,
+        )
+        kernel = {"dnn/logits/kernel": np.ones([4, 1], np.float32)}
+        done = train_steps(estimator, *batch, steps=2, initial=kernel)
+        found.append(done)
+    assert sorted(found[0].variables) == sorted(found[1].variables)
+    tables = [name for name in found[0].variables if "city_job_shared_embedding" in name]
+    assert len(tables) == (parts or 1)
+    for name in tables:
+        np.testing.assert_allclose(
+            found[1].variables[name], found[0].variables[name], rtol=1e-5, err_msg=name
+        )
+        assert not np.allclose(found[0].variables[name], 1)

@@ -1,0 +1,110 @@
+"""Names that Python and NumPy lost: programs of TensorFlow 1 find them, other modules do not."""
+
+import collections.abc
+import math
+
+import numpy as np
+import pytest
+
+from replicate.compat.lost_names import LOST_FROM, getargspec, with_lost_names
+from replicate.compat.tf1_view import view_builtins
+
+
+def run(source):
+    """Runs the source of a module that sees TensorFlow 1, and returns its names."""
+    names = {"__builtins__": view_builtins(), "__name__": "program", "__package__": ""}
+    exec(compile(source, "program.py", "exec"), names)
+    return names
+
+
+def test_every_form_of_import_finds_them():
+    names = run(
+        """
+import collections
+import numpy
+import numpy as np
+import numpy.linalg
+import numpy.random as draws
+from collections import Mapping, OrderedDict
+from fractions import gcd
+from inspect import getargspec
+from numpy import product
+from numpy.linalg import norm
+from time import clock
+
+values = np.array([1, 2, 3]).astype(np.float)
+flags = np.zeros([2], np.bool)
+total = product(values)
+is_mapping = isinstance({}, collections.Mapping) and issubclass(OrderedDict, Mapping)
+spec = getargspec(lambda a, b=2, *c, **d: None)
+divisor = gcd(12, 18)
+now = clock()
+mean = numpy.mean(values)
+length = norm(values) + numpy.linalg.norm(values)
+"""
+    )
+    assert names["values"].dtype == np.float64
+    assert names["flags"].dtype == np.bool_
+    assert (names["total"], names["divisor"], names["mean"]) == (6.0, 6, 2.0)
+    assert names["is_mapping"]
+    assert names["spec"] == (["a", "b"], "c", "d", (2,))
+    assert names["length"] == pytest.approx(2 * math.sqrt(14))
+    assert names["now"] >= 0
+    assert names["draws"] is np.random
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Inf", math.inf),
+        ("NINF", -math.inf),
+        ("float_", np.float64),
+        ("complex_", np.complex128),
+        ("string_", np.bytes_),
+        ("unicode_", np.str_),
+        ("alltrue", np.all),
+        ("row_stack", np.vstack),
+        ("object", object),
+        ("VisibleDeprecationWarning", np.exceptions.VisibleDeprecationWarning)
+        if hasattr(np, "exceptions")
+        else ("rank", np.ndim),
+    ],
+)
+def test_names_of_numpy(name, value):
+    found = getattr(with_lost_names("numpy"), name)
+    assert found == value or (np.array([[1, 0]]) == found([[1, 0]])).all()
+
+
+def test_other_values_of_numpy():
+    module = with_lost_names("numpy")
+    assert module.asscalar(np.array([3.0])) == 3.0
+    assert math.isnan(module.NaN)
+    np.testing.assert_array_equal(module.in1d([1, 2], [2]), [False, True])
+
+
+def test_names_that_exist_stay():
+    for name in sorted(LOST_FROM - {"cgi"}):
+        module = __import__(name)
+        view = with_lost_names(name)
+        names = set(vars(module)) - {"__getattr__"}
+        assert all(getattr(view, each) is getattr(module, each) for each in names)
+    assert not hasattr(collections, "Mapping")
+
+
+def test_names_that_a_program_sets_are_set_for_all(monkeypatch):
+    view = with_lost_names("time")
+    monkeypatch.setattr(view, "of_a_program", 1, raising=False)
+    assert __import__("time").of_a_program == view.of_a_program == 1
+    monkeypatch.delattr(__import__("time"), "of_a_program")
+
+
+def test_unknown_name_is_pythons_own_error():
+    with pytest.raises(AttributeError, match="'numpy' has no attribute 'nothing'"):
+        _ = with_lost_names("numpy").nothing
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        run("from collections import nothing")
+
+
+def test_getargspec_refuses_names_only():
+    with pytest.raises(ValueError, match=r"keyword-only arguments \['b'\]"):
+        getargspec(lambda a, *, b: None)

@@ -1,0 +1,424 @@
+"""Optimizers that no one wrapped: N towers train as one does."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+import replicate
+from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
+from replicate.gradients.gathering import gathered_optimizers
+from replicate.gradients.tower_optimizer import TowerOptimizer
+from replicate.graph_ops.checks import user_errors
+
+v1 = tf.compat.v1
+Optimizer = v1.train.Optimizer
+
+ROWS = np.random.default_rng(0).normal(size=[40, 3]).astype("f4")
+LABELS = np.tanh(ROWS @ np.array([1.0, -2.0, 0.5], "f4"))
+BATCHES = (7, 8, 5, 1)
+TWO = ["/cpu:0", "/cpu:0"]
+THREE = ["/cpu:0", "/cpu:1", "/cpu:2"]
+
+
+class Momentum(Optimizer):
+    """A program's own optimizer, by the methods that subclasses have to write."""
+
+    def __init__(self, rate, decay):
+        super().__init__(use_locking=False, name="Own")
+        self._settings = rate, decay
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            self._zeros_slot(variable, "velocity", self._name)
+
+    def _resource_apply_sparse(self, grad, handle, indices):
+        dense = tf.IndexedSlices(grad, indices, handle.shape)
+        return self._resource_apply_dense(tf.convert_to_tensor(dense), handle)
+
+    def _resource_apply_dense(self, grad, handle):
+        rate, decay = self._settings
+        velocity = self.get_slot(handle, "velocity")
+        with v1.control_dependencies([velocity.assign(decay * velocity + grad)]):
+            return handle.assign_sub(rate * velocity.read_value()).op
+
+
+class DecayByHand(Optimizer):
+    """Overrides apply_gradients, assigns by hand and leaves the global step to the program."""
+
+    def __init__(self, rate):
+        super().__init__(False, "DecayByHand")
+        self._rate = rate
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+        assignments = []
+        for gradient, variable in grads_and_vars:
+            mean = v1.get_variable(
+                f"{variable.op.name}/mean", variable.shape, trainable=False, initializer=tf.zeros
+            )
+            next_mean = 0.9 * mean + 0.1 * tf.convert_to_tensor(gradient)
+            update = next_mean + 0.01 * variable
+            assignments += [variable.assign(variable - self._rate * update), mean.assign(next_mean)]
+        return v1.group(*assignments, name=name)
+
+
+class Halved(v1.train.GradientDescentOptimizer):
+    """Changes the gradients and calls the method of its base class."""
+
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        halves = [(tf.convert_to_tensor(g) / 2.0, variable) for g, variable in grads_and_vars]
+        return super().apply_gradients(halves, *args, **kwargs)
+
+
+def network(features):
+    hidden = tf.tanh(features @ v1.get_variable("hidden", [3, 4], initializer=constant(0.3)))
+    table = v1.get_variable("table", [5, 4], initializer=constant(0.2))
+    rows = tf.cast(tf.math.floormod(features[:, 0] * 3.0, 5.0), tf.int32)
+    output = v1.get_variable("output", [4], initializer=constant(0.5))
+    return tf.linalg.matvec(hidden + tf.nn.embedding_lookup(table, rows), output)
+
+
+def constant(scale):
+    def initializer(shape, dtype=tf.float32, partition_info=None):
+        return tf.constant(scale * np.cos(np.arange(np.prod(shape))).reshape(shape), dtype)
+
+    return initializer
+
+
+def squared_error(features, labels):
+    return tf.reduce_mean(tf.square(network(features) - labels))
+
+
+def minimize(optimizer):
+    def train(features, labels):
+        loss = squared_error(features, labels)
+        return loss, optimizer().minimize(loss, v1.train.get_global_step())
+
+    return train
+
+
+def by_hand(features, labels):
+    loss = squared_error(features, labels)
+    variables = v1.trainable_variables()
+    gradients, _ = tf.clip_by_global_norm(tf.gradients(loss, variables), 1e3)
+    optimizer = DecayByHand(0.1)
+    train_op = optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    step = v1.train.get_global_step()
+    return loss, tf.group(train_op, [step.assign(step + 1)])
+
+
+def two_optimizers(features, labels):
+    loss = squared_error(features, labels)
+    hidden = [v for v in v1.trainable_variables() if v.op.name in ("hidden", "table")]
+    output = [v for v in v1.trainable_variables() if v.op.name == "output"]
+    pairs = v1.train.AdamOptimizer(0.1).compute_gradients(-0.5 * loss, output)
+    adversary = v1.train.AdamOptimizer(0.1, name="Adversary").apply_gradients(pairs)
+    step = v1.train.get_global_step()
+    train_op = v1.train.MomentumOptimizer(0.1, 0.9).minimize(loss, step, var_list=hidden)
+    return loss, tf.group(adversary, train_op)
+
+
+def defined_inside(features, labels):
+    class Inside(DecayByHand):
+        pass
+
+    loss = squared_error(features, labels)
+    return loss, Inside(0.1).minimize(loss)
+
+
+def keyword_of_its_own(features, labels):
+    class Scaled(v1.train.GradientDescentOptimizer):
+        def apply_gradients(self, grads_and_vars, global_step=None, scale=1.0):
+            scaled = [(scale * tf.convert_to_tensor(g), var) for g, var in grads_and_vars]
+            return super().apply_gradients(scaled, global_step)
+
+    loss = squared_error(features, labels)
+    optimizer = Scaled(0.1)
+    return loss, optimizer.apply_gradients(optimizer.compute_gradients(loss), scale=0.5)
+
+
+def second_order(features, labels, make_collection=kfac.LayerCollection, name=None):
+    collection = make_collection()
+    weights = v1.get_variable("weights", [3, 1], initializer=constant(0.3))
+    outputs = features @ weights
+    collection.register_fully_connected(weights, features, outputs)
+    collection.register_normal_predictive_distribution(outputs, name=name)
+    loss = tf.reduce_mean(tf.square(outputs[:, 0] - labels)) / 2.0
+    optimizer = kfac.PeriodicInvCovUpdateKfacOpt(
+        learning_rate=0.1,
+        cov_ema_decay=0.9,
+        damping=0.1,
+        layer_collection=collection,
+        momentum=0.5,
+        cov_update_every=1,
+        invert_every=1,
+        estimation_mode="exact",
+    )
+    return loss, optimizer.minimize(loss, v1.train.get_global_step())
+
+
+def second_order_for_towers(features, labels):
+    return second_order(features, labels, kfac.graph_layer_collection, "output")
+
+
+OPTIMIZERS = {
+    "sgd": minimize(lambda: v1.train.GradientDescentOptimizer(0.1)),
+    "momentum": minimize(lambda: v1.train.MomentumOptimizer(0.1, 0.9)),
+    "adam": minimize(lambda: v1.train.AdamOptimizer(0.1)),
+    "own subclass": minimize(lambda: Momentum(0.1, 0.9)),
+    "override": minimize(lambda: DecayByHand(0.1)),
+    "super": minimize(lambda: Halved(0.1)),
+    "wrapped before": minimize(lambda: TowerOptimizer(v1.train.AdamOptimizer(0.1))),
+    "by hand": by_hand,
+    "two optimizers": two_optimizers,
+    "defined inside": defined_inside,
+    "keyword of its own": keyword_of_its_own,
+    "second order": second_order,
+    "second order for towers": second_order_for_towers,
+}
+
+
+def spec_of(train):
+    def model_fn(features, labels, mode):
+        loss, train_op = train(features, labels)
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
+
+
+def trained(train, devices, batches=BATCHES, wrap=True, reduction=None):
+    """Trains on a few batches; returns the losses and all variables by their names."""
+    model_fn = replicate.replicate_model_fn(
+        spec_of(train), reduction, devices, uneven="weighted", wrap_optimizers=wrap
+    )
+    with tf.Graph().as_default(), user_errors():
+        v1.train.create_global_step()
+        features = v1.placeholder(tf.float32, [None, 3])
+        labels = v1.placeholder(tf.float32, [None])
+        spec = model_fn(features, labels, "train")
+        losses, start = [], 0
+        with v1.Session() as session:
+            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            for rows in batches:
+                part = slice(start, start + rows)
+                feed = {features: ROWS[part], labels: LABELS[part]}
+                losses.append(session.run([spec.loss, spec.train_op], feed)[0])
+                start += rows
+            values = {v.op.name: session.run(v) for v in v1.global_variables()}
+    return losses, values
+
+
+def assert_same(found, expected, tolerance=1e-6):
+    np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=tolerance)
+    assert found[1].keys() == expected[1].keys()
+    for name, value in expected[1].items():
+        np.testing.assert_allclose(found[1][name], value, rtol=0, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_two_towers_train_as_one(name):
+    one = trained(OPTIMIZERS[name], ["/cpu:0"])
+    assert_same(trained(OPTIMIZERS[name], TWO), one)
+    assert max(one[0]) > min(one[0])
+
+
+def test_three_devices_train_as_one():
+    assert_same(trained(OPTIMIZERS["adam"], THREE), trained(OPTIMIZERS["adam"], ["/cpu:0"]), 2e-6)
+
+
+def clipped(features, labels):
+    loss = squared_error(features, labels)
+    optimizer = v1.train.GradientDescentOptimizer(1.0)
+    gradients, variables = zip(*optimizer.compute_gradients(loss), strict=True)
+    gradients, _ = tf.clip_by_global_norm(gradients, 0.01)
+    return loss, optimizer.apply_gradients(
+        zip(gradients, variables, strict=True), v1.train.get_global_step()
+    )
+
+
+def test_gradients_are_clipped_in_each_tower():
+    (_, before), (_, after) = (trained(clipped, TWO, batches) for batches in ([], [8]))
+    halves = [
+        trained(clipped, ["/cpu:0"], [4])[1],
+        trained(lambda x, y: clipped(x[4:], y[4:]), ["/cpu:0"], [8])[1],
+    ]
+    for name in ("hidden", "table", "output"):
+        steps = [half[name] - before[name] for half in halves]
+        np.testing.assert_allclose(after[name] - before[name], np.mean(steps, 0), atol=1e-7)
+    norm = np.sqrt(sum(np.sum((after[n] - before[n]) ** 2) for n in ("hidden", "table", "output")))
+    assert 0.005 < norm < 0.01
+
+
+def regularized(reduction):
+    def train(features, labels):
+        with v1.variable_scope("", regularizer=lambda weights: 0.1 * tf.reduce_sum(weights**2)):
+            outputs = network(features)
+        v1.losses.mean_squared_error(labels, outputs, reduction=reduction)
+        loss = v1.losses.get_total_loss()
+        return loss, v1.train.GradientDescentOptimizer(0.05).minimize(loss)
+
+    return train
+
+
+@pytest.mark.parametrize("reduction", ["SUM", "SUM_BY_NONZERO_WEIGHTS"])
+def test_the_reduction_of_the_models_losses_is_found(reduction):
+    train = regularized(getattr(v1.losses.Reduction, reduction))
+    assert_same(trained(train, TWO), trained(train, ["/cpu:0"]), 2e-6)
+
+
+def norm_of_batch(features, labels):
+    mean = v1.get_variable("moving_mean", [3], initializer=tf.zeros, trainable=False)
+    update = mean.assign(0.9 * mean + 0.1 * tf.reduce_mean(features, 0))
+    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
+    loss = squared_error(features - tf.stop_gradient(mean), labels)
+    with v1.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
+        return loss, v1.train.AdamOptimizer(0.1).minimize(loss)
+
+
+def test_moving_averages_are_those_of_the_whole_batch():
+    one, two = (trained(norm_of_batch, devices, [8])[1] for devices in (["/cpu:0"], TWO))
+    np.testing.assert_allclose(two["moving_mean"], one["moving_mean"], atol=1e-7)
+
+
+def test_synchronous_replicas_apply_the_sum_over_towers(graph):
+    step = v1.train.create_global_step()
+
+    def model_fn(features, labels, mode):
+        loss = squared_error(features, labels)
+        optimizer = v1.train.SyncReplicasOptimizer(
+            v1.train.GradientDescentOptimizer(0.1), replicas_to_aggregate=1, total_num_replicas=1
+        )
+        train_op = optimizer.minimize(loss, step)
+        hooks = [SyncReplicasHook(optimizer, is_chief=True, num_tokens=0)]
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
+
+    replicated = replicate.replicate_model_fn(model_fn, devices=TWO, wrap_optimizers=True)
+    spec = replicated(tf.constant(ROWS[:8]), tf.constant(LABELS[:8]), "train")
+    with v1.train.MonitoredTrainingSession(hooks=list(spec.training_hooks)) as session:
+        session.run(spec.train_op)
+        found = {v.op.name: session.run(v) for v in v1.trainable_variables()}
+    _, expected = trained(OPTIMIZERS["sgd"], ["/cpu:0"], [8])
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6)
+
+
+def test_nothing_is_left_behind(graph):
+    before = dict(vars(Optimizer)), dict(vars(v1.losses))
+
+    def fail(features, labels, mode):
+        v1.losses.mean_squared_error(labels, network(features))
+        assert "__getattribute__" in vars(Optimizer)
+        raise KeyError("in the model")
+
+    model_fn = replicate.replicate_model_fn(fail, None, TWO, wrap_optimizers=True)
+    with pytest.raises(KeyError, match="in the model"):
+        model_fn(tf.constant(ROWS), tf.constant(LABELS), "train")
+    trained(OPTIMIZERS["adam"], TWO, [4])
+    assert (dict(vars(Optimizer)), dict(vars(v1.losses))) == before
+
+
+def test_other_graphs_and_threads_are_not_gathered():
+    found = []
+
+    def elsewhere():
+        with tf.Graph().as_default():
+            weight = v1.get_variable("w", initializer=3.0)
+            train_op = v1.train.GradientDescentOptimizer(1.0).minimize(weight)
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                session.run(train_op)
+                found.append(session.run(weight))
+
+    def train(features, labels):
+        elsewhere()
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        return OPTIMIZERS["sgd"](features, labels)
+
+    assert_same(trained(train, TWO, [8]), trained(OPTIMIZERS["sgd"], ["/cpu:0"], [8]))
+    assert found == [2.0] * 4
+
+
+def test_contexts_may_overlap():
+    first, second = gathered_optimizers(), gathered_optimizers()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert "__getattribute__" in vars(Optimizer)
+    second.__exit__(None, None, None)
+    assert "__getattribute__" not in vars(Optimizer)
+
+
+def test_a_wrapper_of_a_tower_optimizer_is_gathered_once():
+    class Wrapper(Optimizer):
+        def __init__(self):
+            super().__init__(False, "Wrapper")
+            self._inner = TowerOptimizer(v1.train.AdamOptimizer(0.1))
+
+        def compute_gradients(self, *args, **kwargs):
+            return self._inner.compute_gradients(*args, **kwargs)
+
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            return self._inner.apply_gradients(grads_and_vars, global_step, name)
+
+    assert_same(trained(minimize(Wrapper), TWO), trained(OPTIMIZERS["adam"], ["/cpu:0"]))
+
+
+def assigned(features, labels):
+    weight = v1.get_variable("w", initializer=3.0)
+    return tf.reduce_mean(features) * weight, weight.assign_sub(0.1)
+
+
+def test_a_train_op_without_an_optimizer_is_refused():
+    with pytest.raises(ValueError, match=r"Cannot train on 2 towers: .* no optimizer of tf\.comp"):
+        trained(assigned, TWO, [])
+    assert trained(assigned, ["/cpu:0"], [4])[1]["w"] == np.float32(2.9)
+
+
+def test_optimizers_are_gathered_only_if_that_is_asked_for():
+    with pytest.raises(ValueError, match="Please wrap optimizers with TowerOptimizer"):
+        trained(OPTIMIZERS["adam"], TWO, [], wrap=False)
+
+
+def in_a_branch(features, labels):
+    loss = squared_error(features, labels)
+    optimizer = v1.train.GradientDescentOptimizer(0.1)
+    pairs = optimizer.compute_gradients(loss)
+    return loss, tf.cond(loss > 0.0, lambda: optimizer.apply_gradients(pairs), tf.no_op)
+
+
+def test_gradients_in_a_function_are_refused():
+    with pytest.raises(ValueError, match=r"tower 0 \(/device:CPU:0\) calls apply_gradients inside"):
+        trained(in_a_branch, TWO, [])
+    assert max(trained(in_a_branch, ["/cpu:0"], [4])[0]) > 0
+
+
+def test_different_numbers_of_calls_are_refused():
+    calls = []
+
+    def train(features, labels):
+        calls.append(1)
+        loss, train_op = OPTIMIZERS["sgd"](features, labels)
+        if len(calls) > 1:
+            train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+        return loss, train_op
+
+    with pytest.raises(ValueError, match="Towers disagree: each call of model_fn"):
+        trained(train, TWO, [])
+
+
+def test_nested_towers_are_refused():
+    inner = replicate.replicate_model_fn(spec_of(OPTIMIZERS["sgd"]), devices=TWO)
+
+    def model_fn(features, labels, mode):
+        return inner(features, labels, mode)
+
+    outer = replicate.replicate_model_fn(model_fn, devices=TWO, wrap_optimizers=True)
+    with (
+        tf.Graph().as_default(),
+        pytest.raises(ValueError, match=r"Cannot build 2 towers inside of tower 0"),
+    ):
+        outer(tf.constant(ROWS), tf.constant(LABELS), "train")

@@ -1,0 +1,278 @@
+"""Small helpers on graphs: conditions, descriptions, checks of values."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate import errors
+from replicate.errors import NonFiniteError
+from replicate.graph_ops import checks as step_checks
+from replicate.graph_ops.checks import user_errors
+from replicate.graph_ops.conditional import run_if, run_unless
+from replicate.graph_ops.described import DescribedOperations
+from replicate.graph_ops.finite import finite_flags, require_finite, watched, watched_all
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(params=["v2", "v1"])
+def behavior(request):
+    """TensorFlow as it is, and with the control flow that `disable_v2_behavior` brings back."""
+    if request.param == "v1":
+        v1.disable_control_flow_v2()
+    yield
+    v1.enable_control_flow_v2()
+
+
+def run(op, wanted, values, fetch=()):
+    """Runs `op` with each value of the placeholder; returns the variables after each run."""
+    history = []
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for value in values:
+            fetched = session.run([op, *fetch], {wanted: value})[1:]
+            history.append((session.run({v.op.name: v for v in v1.global_variables()}), fetched))
+    return history
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_optimizer_applies_only_in_steps_that_meet_the_condition(graph, behavior, use_resource):
+    wanted = v1.placeholder(tf.bool, [])
+    with v1.variable_scope("", use_resource=use_resource):
+        weights = v1.get_variable("w", initializer=[1.0, 2.0])
+    optimizer = v1.train.AdamOptimizer(0.1)
+    pairs = optimizer.compute_gradients(tf.reduce_sum(weights**2))
+    op = run_if(wanted, lambda: optimizer.apply_gradients(pairs))
+    history = run(op, wanted, [True, False, False, True])
+    moved = [
+        any((history[i][0][name] != history[i - 1][0][name]).any() for name in history[i][0])
+        for i in (1, 2, 3)
+    ]
+    assert moved == [False, False, True]
+    np.testing.assert_allclose(history[0][0]["w"], [0.9, 1.9], rtol=1e-6)
+
+
+def test_conditions_nest(graph):
+    outer, inner = (v1.placeholder_with_default(True, []) for _ in range(2))
+    count = v1.get_variable("count", initializer=0)
+    op = run_if(outer, lambda: run_if(inner, lambda: v1.assign_add(count, 1).op))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for feed in ({outer: False}, {inner: False}, {outer: False, inner: False}):
+            session.run(op, feed)
+        assert session.run(count) == 0
+        session.run(op)
+        assert session.run(count) == 1
+
+
+def test_operation_keeps_control_dependencies_in_order(graph):
+    wanted = v1.placeholder(tf.bool, [])
+    a, b = (v1.get_variable(name, initializer=1.0) for name in "ab")
+    with v1.control_dependencies([v1.assign_add(a, 1.0)]):
+        op = run_if(wanted, lambda: v1.assign(b, 10.0 * a.read_value()).op)
+    with v1.control_dependencies([op]):
+        last = b.read_value() + a.read_value()
+    history = run(op, wanted, [False, True, False], [last])
+    assert [fetched for _, fetched in history] == [[3.0], [33.0], [34.0]]
+
+
+def test_summaries_are_empty_where_nothing_ran(graph):
+    wanted = v1.placeholder(tf.bool, [])
+    value = v1.get_variable("value", initializer=3.0)
+
+    def make():
+        v1.summary.scalar("seen", value)
+        return v1.assign_add(value, 1.0).op
+
+    v1.summary.scalar("always", value)
+    op = run_if(wanted, make)
+    history = run(op, wanted, [True, False], [v1.summary.merge_all()])
+    tags = [
+        [entry.tag for entry in v1.Summary.FromString(fetched[0]).value] for _, fetched in history
+    ]
+    assert tags == [["always", "seen"], ["always"]]
+
+
+def test_variables_made_inside_belong_to_the_graph(graph):
+    wanted = v1.placeholder(tf.bool, [])
+
+    def make():
+        return v1.assign_add(v1.get_variable("made", initializer=1.0), 1.0).op
+
+    history = run(run_if(wanted, make), wanted, [False, True])
+    assert [values for values, _ in history] == [{"made": 1.0}, {"made": 2.0}]
+
+
+def test_unless_runs_in_the_other_steps(graph, behavior):
+    wanted = v1.placeholder(tf.bool, [])
+    count = v1.get_variable("count", initializer=0)
+    op = run_unless(wanted, lambda: count.assign_add(1).op)
+    history = run(op, wanted, [True, False, False, True])
+    assert [values["count"] for values, _ in history] == [0, 1, 2, 2]
+
+
+def test_conditions_are_on_the_cpu_and_operations_where_they_were(graph):
+    made = []
+    with v1.device("/device:GPU:1"):
+        wanted = v1.placeholder_with_default(True, [])
+        before = set(graph.get_operations())
+        run_if(wanted, lambda: made.append(v1.no_op()) or made[0])
+    plumbing = set(graph.get_operations()) - before - set(made)
+    assert {operation.device for operation in plumbing} == {"/device:CPU:0"}
+    assert made[0].device == "/device:GPU:1"
+
+
+def test_inputs_come_from_the_graph_and_from_each_other(graph):
+    first, second = tf.constant([1.0, 2.0]), tf.constant([10.0, 20.0])
+    operations = DescribedOperations()
+    total = operations.add("AddV2", "total", [first, second], T=tf.float32)
+    doubled = operations.add("AddV2", "doubled", [total, total], T=tf.float32)
+    again = operations.add("AddV2", "again", [doubled, first], T=tf.float32)
+    made = operations.make([f"{again}:0", total])
+    assert made[1].type == "AddV2"
+    with v1.Session() as session:
+        np.testing.assert_array_equal(session.run(made[0]), [23.0, 46.0])
+
+
+def test_results_are_selected_by_number(graph):
+    operations = DescribedOperations()
+    inputs = [tf.constant(5.0), tf.constant(value=True)]
+    switch = operations.add("Switch", "switch", inputs, T=tf.float32)
+    taken = operations.add("Identity", "taken", [f"{switch}:1"], T=tf.float32)
+    with v1.Session() as session:
+        assert session.run(operations.make([f"{taken}:0"])) == [5.0]
+
+
+def test_scopes_apply(graph):
+    before = tf.constant(0.0, name="before")
+    operations = DescribedOperations()
+    first = operations.add("NoOp", "first", device="/device:CPU:1")
+    second = operations.add("Identity", "second", [before], after=first, T=tf.float32)
+    scopes = v1.name_scope("scope"), v1.device("/job:worker/device:CPU:0")
+    with scopes[0], scopes[1], v1.control_dependencies([before]):
+        made_first, made_second = operations.make([first, second])
+    assert (made_first.name, made_second.name) == ("scope/first", "scope/second")
+    assert made_first.device == "/job:worker/device:CPU:1"
+    assert made_second.device == "/job:worker/device:CPU:0"
+    assert made_first.control_inputs == [before.op]
+    assert made_first in made_second.control_inputs
+
+
+def test_taken_names_get_a_number(graph):
+    tf.no_op(name="scope/same")
+    for expected in ("scope/same_1", "scope/same_2"):
+        operations = DescribedOperations()
+        operations.add("NoOp", "same")
+        with v1.name_scope("scope/"):
+            (made,) = operations.make(["same"])
+        assert made.name == expected
+    assert tf.no_op(name="scope/same").name == "scope/same_3"
+
+
+def test_attributes_of_each_kind(graph):
+    operations = DescribedOperations()
+    shape = tf.TensorShape([2, None])
+    operations.add("VarHandleOp", "h", dtype=tf.float32, shape=shape, shared_name="state")
+    operations.add("Pack", "pack", [tf.constant(1), tf.constant(2)], T=tf.int32, N=2)
+    handle, packed = operations.make(["h", "pack:0"])
+    assert handle.get_attr("dtype") == tf.float32
+    assert tf.TensorShape(handle.get_attr("shape")).as_list() == [2, None]
+    assert handle.get_attr("shared_name") == b"state"
+    assert packed.shape == [2]
+
+
+def entries_of(dtype):
+    """Two gradients and a loss, all of them fed, the second gradient on another device."""
+    feeds = [v1.placeholder(dtype, shape) for shape in ([2, 2], [3], [])]
+    with v1.device("/cpu:1"):
+        second = watched(feeds[1], "The gradient of b")
+    found = [watched(feeds[0], "The gradient of a"), second]
+    return feeds, [*found, watched(feeds[2], "The loss", is_loss=True)]
+
+
+def session():
+    return v1.Session(config=v1.ConfigProto(device_count={"CPU": 2}))
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_flags_mark_tensors_that_are_not_finite(graph, dtype, bad):
+    feeds, entries = entries_of(dtype)
+    flags, descriptions = finite_flags(entries)
+    assert descriptions == ("The loss", "The gradient of a", "The gradient of b")
+    largest = 6e4 if dtype == tf.float16 else 1e18
+    fine = [np.full([2, 2], largest), np.zeros([3]), -1.0]
+    with session() as s:
+        assert s.run(flags, dict(zip(feeds, fine, strict=True))).tolist() == [True] * 3
+        one_bad = [fine[0], [0.0, bad, 1.0], fine[2]]
+        assert s.run(flags, dict(zip(feeds, one_bad, strict=True))).tolist() == [True, True, False]
+        both = [[[bad, 0.0], [-bad, 0.0]], fine[1], bad]
+        assert s.run(flags, dict(zip(feeds, both, strict=True))).tolist() == [False, False, True]
+
+
+def test_types_may_differ(graph):
+    entries = [watched(tf.constant(1e200, tf.float64), "a"), watched(tf.constant(np.nan), "b")]
+    flags, descriptions = finite_flags(entries)
+    with session() as s:
+        found = dict(zip(descriptions, s.run(flags), strict=True))
+    assert found == {"a": True, "b": False}
+
+
+def test_many_gradients_keep_their_descriptions(graph):
+    shapes = {"a": [2, 2], "b": [3], "c": [], "d": [3], "e": [2], "f": None, "g": [3], "h": [None]}
+    shapes |= {"i": [3], "j": [2], "k": [3, 1]}
+    feeds = {name: v1.placeholder(tf.float32, shape) for name, shape in shapes.items()}
+    (entry,) = watched_all((feed, name) for name, feed in feeds.items())
+    flags, descriptions = finite_flags([entry])
+    assert sorted(descriptions) == list(shapes)
+    fine = {feed: np.ones(shapes[name] or []) for name, feed in feeds.items() if name != "h"}
+    fine[feeds["h"]] = np.ones([4])
+    with session() as s:
+        assert s.run(flags, fine).all()
+        for name, feed in feeds.items():
+            bad = s.run(flags, {**fine, feed: np.full_like(fine[feed], np.nan)})
+            assert [name] == [
+                told for told, flag in zip(descriptions, bad, strict=True) if not flag
+            ]
+
+
+@pytest.mark.parametrize(("loss", "named"), [(1.0, "The gradient of a"), (np.inf, "The loss")])
+def test_failure_names_the_first_loss_or_gradient(graph, loss, named):
+    feeds, entries = entries_of(tf.float32)
+    required = require_finite(entries)
+    fine, bad = [np.ones([2, 2]), np.ones([3]), 1.0], [np.full([2, 2], np.nan), np.ones([3]), loss]
+    text = f"{named} is NaN or infinite; no variable was changed in this step. Look"
+    with session() as s, user_errors():
+        s.run(required, dict(zip(feeds, fine, strict=True)))
+        with pytest.raises(NonFiniteError, match="^" + re.escape(text)), user_errors():
+            s.run(required, dict(zip(feeds, bad, strict=True)))
+
+
+def run_checked(fetch, feed=None):
+    with v1.Session() as session, step_checks.user_errors():
+        return session.run(fetch, feed)
+
+
+def test_batch_check_fails_with_its_text(graph):
+    rows = v1.placeholder(tf.int32, [])
+    check = step_checks.batch_check(rows > 2, "Cannot use {} rows of {}.", rows, tf.constant(9))
+    run_checked(check, {rows: 3})
+    with pytest.raises(ValueError, match=r"^Cannot use 1 rows of 9\.$"):
+        run_checked(check, {rows: 1})
+
+
+def test_failure_has_the_text_of_its_step(graph):
+    name = v1.placeholder(tf.string, [])
+    failure = step_checks.failure_unless(
+        tf.not_equal(name, "ok"), tf.strings.join([name, " ≥ 'x'\n"])
+    )
+    run_checked(failure, {name: "bad"})
+    with pytest.raises(errors.NonFiniteError, match=r"^ok ≥ 'x'\n$"):
+        run_checked(failure, {name: "ok"})
+
+
+def test_other_errors_pass_unchanged(graph):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not ours"):
+        run_checked(v1.debugging.Assert(tf.constant(False), ["not ours"]))

@@ -1,0 +1,82 @@
+"""Code cells of a notebook are one module; everything else in it stays."""
+
+import json
+
+import pytest
+
+from replicate.migrate.command import rewrite_files
+from replicate.migrate.notebooks import NotebookError, cell_line, read_notebook
+
+CELLS = [
+    ("markdown", "# tf.contrib.slim"),
+    ("code", "%matplotlib inline\n!pip install tensorflow==1.15\nimport tensorflow as tf"),
+    ("code", "%%bash\nimport tensorflow as tf"),
+    (
+        "code",
+        "files = !ls\ntf.estimator?\nif files:\n    %time x = 1\nmode = tf.estimator.ModeKeys.EVAL",
+    ),
+    ("code", "print 'Python 2'"),
+    ("code", "text = '''\n% tf.estimator\n'''\ntf.contrib.gan.gan_model(tf.nn.relu)\n"),
+]
+NEW = [
+    "%matplotlib inline\n!pip install tensorflow==1.15\nimport tensorflow.compat.v1 as tf\n"
+    "import replicate\n\ntf.disable_v2_behavior()",
+    CELLS[2][1],
+    CELLS[3][1].replace("= tf.estimator", "= replicate"),
+    *(text for _, text in CELLS[4:]),
+]
+
+
+def notebook(indent, ascii_only, end, as_text=False):
+    cells = [
+        {"cell_type": kind, "source": text if as_text else text.splitlines(keepends=True), "é": 0}
+        for kind, text in CELLS
+    ]
+    found = {"metadata": {}, "cells": cells, "nbformat": 4}
+    return json.dumps(found, indent=indent, ensure_ascii=ascii_only) + end
+
+
+@pytest.mark.parametrize(
+    "form", [(1, False, "\n"), (2, True, ""), (None, False, "\n"), (4, False, "", True)]
+)
+def test_cells_change_and_the_rest_stays(tmp_path, form):
+    raw = notebook(*form)
+    path = tmp_path / "a.ipynb"
+    path.write_text(raw)
+    (result,) = rewrite_files([path])
+    old, new = json.loads(raw), json.loads(result.new.text)
+    codes = ["".join(each["source"]) for each in new["cells"][1:]]
+    assert codes == NEW
+    for before, after in zip(old["cells"], new["cells"], strict=True):
+        after["source"] = before["source"]
+    assert json.dumps(new) == json.dumps(old)
+    is_other = sum(
+        a != b for a, b in zip(raw.split("\n"), result.new.text.split("\n"), strict=False)
+    )
+    assert form[0] is None or is_other < len(raw.split("\n"))
+    assert [each[:2] for each in result.left] == [
+        ("cell 5:4:1", "tf.contrib.gan.gan_model"),
+        ("cell 4", ""),
+    ]
+    assert result.left[1][2].startswith("The cell is not Python (Missing parentheses")
+    path.write_text(result.new.text)
+    assert rewrite_files([path])[0].new.text == result.new.text
+
+
+def test_notebook_without_changes_stays_byte_for_byte(tmp_path):
+    path = tmp_path / "a.ipynb"
+    path.write_text('{"cells": [ {"cell_type":"code", "source":[ "x = 1" ]} ] }')
+    (result,) = rewrite_files([path])
+    assert result.new == result.old
+
+
+@pytest.mark.parametrize("raw", ["{", "[]", '{"cells": 3}', '{"worksheets": []}'])
+def test_other_files_are_refused(raw):
+    with pytest.raises(NotebookError, match="it is no notebook of version 4: "):
+        read_notebook(raw)
+
+
+def test_lines_of_cells():
+    module = read_notebook(notebook(1, False, "")).module
+    line = module.split("\n").index("text = '''") + 1
+    assert cell_line(module, line + 2) == (5, 3)

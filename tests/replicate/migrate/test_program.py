@@ -1,0 +1,102 @@
+"""First lines of programs, which modules do not get."""
+
+import textwrap
+
+import pytest
+
+from replicate.migrate.module import Module
+from replicate.migrate.program import Needs, Programs, first_lines
+
+MAIN = "import tensorflow as tf\nif __name__ == '__main__':\n    tf.app.run()\n"
+KERAS = 'os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # before TensorFlow is imported'
+
+
+def needs(name="main", **texts):
+    modules = {name: Module(text) for name, text in texts.items()}
+    found = Programs(modules).needs(name)
+    return found.switch, found.legacy_keras
+
+
+@pytest.mark.parametrize(
+    ("text", "is_program"),
+    [
+        (MAIN, True),
+        ("import tensorflow as tf\ntf.estimator.Estimator(f).train(g)", True),
+        ("import tensorflow as tf\nfor x in y: tf.add(x, 1)", True),
+        ("import tensorflow as tf\ndef f(): return tf.add(1, 2)", False),
+        ("import tensorflow as tf\ntf.logging.set_verbosity(tf.logging.INFO)", False),
+        ("import tensorflow as tf\ntf.app.flags.DEFINE_string('a', '', '')", False),
+        ("import numpy as np\nif __name__ == '__main__': f()", False),
+        ("import tensorflow.compat.v1 as tf\nif __name__ == '__main__': tf.app.run()", False),
+        (f"{MAIN}tf.disable_v2_behavior()", False),
+    ],
+)
+def test_programs_switch_and_modules_do_not(text, is_program):
+    assert needs(main=text) == (is_program, False)
+
+
+@pytest.mark.parametrize(
+    "use", ["tf.layers.dense", "tf.keras.Model", "tf.nn.rnn_cell.GRUCell", "tf.contrib.slim.conv2d"]
+)
+def test_layers_and_cells_need_legacy_keras(use):
+    assert needs(main=f"{MAIN}x = {use}") == (True, True)
+
+
+def test_modules_of_a_program_count_and_are_no_programs():
+    texts = {
+        "a.main": "from a.nets import net\nif __name__ == '__main__': net.run()",
+        "a.nets.net": "from . import base",
+        "a.nets.base": "import tensorflow as tf\ntf.layers.dense(x)",
+        "b.other": "import tensorflow as tf\ntf.layers.dense(x)",
+    }
+    assert needs("a.main", **texts) == (True, True)
+    assert needs("a.nets.base", **texts) == (False, False)
+    assert needs("b.other", **texts) == (True, True)
+
+
+def test_line_that_is_there_is_not_added():
+    text = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{MAIN}x = tf.layers.dense"
+    assert needs(main=text) == (True, False)
+
+
+def with_lines(text, legacy_keras=True):
+    module = Module(textwrap.dedent(text).lstrip("\n"))
+    edits = list(first_lines(module, Needs(True, legacy_keras), []))
+    new = module.source.edited(edits)
+    compile(new, "new", "exec")
+    return new
+
+
+def test_lines_stand_below_python_s_own_imports_and_below_all_imports():
+    new = with_lines(
+        '''
+        """Doc."""
+        from __future__ import print_function
+        import sys
+        # Others.
+        import tensorflow as tf
+        import numpy as np
+        x = 1
+        '''
+    )
+    assert new == (
+        '"""Doc."""\nfrom __future__ import print_function\nimport sys\nimport os\n\n'
+        f"{KERAS}\n\n# Others.\nimport tensorflow as tf\nimport numpy as np\n\n"
+        "tf.disable_v2_behavior()\n\nx = 1\n"
+    )
+
+
+def test_lines_of_a_program_without_own_imports_of_python():
+    new = with_lines("# Licence\n\n# Dependencies\nimport tensorflow as t\n\nx = t.a")
+    assert new == (
+        f"# Licence\n\nimport os\n\n{KERAS}\n\n# Dependencies\nimport tensorflow as t\n\n"
+        "t.disable_v2_behavior()\n\nx = t.a"
+    )
+
+
+def test_program_that_imports_tensorflow_in_a_module_only():
+    new = with_lines("import os\n\nimport model\n\nmodel.run()\n", legacy_keras=False)
+    assert new == (
+        "import os\n\nimport model\nimport tensorflow.compat.v1 as tf\n\n"
+        "tf.disable_v2_behavior()\n\nmodel.run()\n"
+    )
