@@ -1,0 +1,22 @@
+"""Packages of tf.contrib as attributes of one module, as migrated programs use them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from replicate.compat import contrib
+
+
+def test_a_package_is_imported_when_it_is_asked_for():
+    code = "from replicate.compat import contrib; print(contrib.distribute.DistributeConfig())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert done.stdout.startswith("DistributeConfig(train_distribute=None")
+
+
+@pytest.mark.parametrize("name", ["nothing", "_private"])
+def test_a_name_that_is_no_package_is_missing(name):
+    with pytest.raises(AttributeError, match=f"contrib' has no attribute '{name}'"):
+        getattr(contrib, name)
