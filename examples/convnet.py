@@ -9,7 +9,9 @@ A second run continues from the last checkpoint. Ctrl-C saves a checkpoint and s
 
     estimator                   replicate.Estimator, on towers. If TF_CONFIG names a cluster, this
                                 process takes its role there; workers do not wait for others.
-    distributed_sync_replicas   the same cluster, with one step for all workers together;
+    all_reduce                  a cluster without parameter servers: all workers add up their
+                                gradients in each step.
+    distributed_sync_replicas   a cluster with parameter servers, one step for all workers together;
                                 --op_strategy selects the workers that update K-FAC's curvature.
     single_machine, multitower  a plain graph with a loop, on one device or several.
 
@@ -22,14 +24,15 @@ from absl import flags
 from examples import cli, mnist
 
 LEARNING_RATES = {"kfac": 0.01, "momentum": 0.05, "adam": 0.01}
-MODES = ["estimator", "distributed_sync_replicas", "single_machine", "multitower"]
+MODES = ["estimator", "all_reduce", "distributed_sync_replicas", "single_machine", "multitower"]
+_WITH_ESTIMATOR = ["estimator", "all_reduce", "distributed_sync_replicas"]
 MODES_OF_FLAGS = {
     "op_strategy": ["distributed_sync_replicas"],
     "kfac_updates": ["single_machine", "multitower"],
-    "progress": ["estimator", "distributed_sync_replicas"],
-    "profile_steps": ["estimator", "distributed_sync_replicas"],
+    "progress": _WITH_ESTIMATOR,
+    "profile_steps": _WITH_ESTIMATOR,
     "dry_run": ["estimator"],
-    "steal": ["estimator", "distributed_sync_replicas"],
+    "steal": _WITH_ESTIMATOR,
 }
 FLAGS_OF_KFAC = [
     "damping",
@@ -73,13 +76,20 @@ def main() -> None:
 
     cli.import_tensorflow()
     from examples import convnet_model, training  # noqa: PLC0415
-    from examples.convnet_modes import multitower, single_machine, sync_replicas  # noqa: PLC0415
+    from examples.convnet_modes import (  # noqa: PLC0415
+        all_reduce,
+        multitower,
+        single_machine,
+        sync_replicas,
+    )
 
     title = f"ConvNet on {data.name}, {FLAGS.optimizer}"
     if FLAGS.mode == "single_machine":
         single_machine.run(data, settings, params)
     elif FLAGS.mode == "multitower":
         multitower.run(data, settings, params)
+    elif FLAGS.mode == "all_reduce":
+        all_reduce.run(data, settings, params, title)
     elif FLAGS.mode == "distributed_sync_replicas":
         sync_replicas.run(data, settings, params, title)
     else:

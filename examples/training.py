@@ -38,6 +38,7 @@ def run(
     settings: RunSettings,
     params: Params,
     title: str,
+    train_distribute: replicate.AllReduce | None = None,
 ) -> replicate.Estimator:
     """Trains a model_fn on towers, evaluates it on the way, prints and draws the results.
 
@@ -50,6 +51,7 @@ def run(
       settings: Settings of the run.
       params: Of the model_fn.
       title: Of the picture of the curves; the number of towers is added.
+      train_distribute: Lets the workers of a cluster without parameter servers train together.
 
     Returns:
       The trained Estimator.
@@ -57,7 +59,7 @@ def run(
     with cli.bad_input():
         plan = plan_towers(settings.num_towers, settings.devices)
         check_batch_size(settings.batch_size, plan)
-        estimator = make_estimator(model_fn, plan, settings, params)
+        estimator = make_estimator(model_fn, plan, settings, params, train_distribute)
     if settings.dry_run:
         dry_run(model_fn, plan, data, settings, params)
         sys.exit(0)
@@ -175,6 +177,7 @@ def make_estimator(
     plan: model_deploy.DevicePlan,
     settings: RunSettings,
     params: Params,
+    train_distribute: replicate.AllReduce | None = None,
 ) -> replicate.Estimator:
     """Makes the Estimator of a model_fn on the towers of a plan.
 
@@ -183,6 +186,7 @@ def make_estimator(
       plan: Devices of the towers.
       settings: Settings of the run.
       params: Of the model_fn.
+      train_distribute: As for `run`.
 
     Raises:
       ValueError: TF_CONFIG is set, and wrong.
@@ -194,6 +198,7 @@ def make_estimator(
         profile_steps=settings.profile_steps,
         continue_input=True,  # A second run reads on where the first one stopped.
         steal_model_dir=settings.steal,
+        train_distribute=train_distribute,
     )
     save_every = _save_every(settings, in_cluster=bool(config.cluster.jobs))
     if save_every is not None:

@@ -29,23 +29,25 @@ _TOWERS = (
     "towers in one graph, with kfac.graph_layer_collection: copies of a graph are not supported"
 )
 
+_PATCHES = ", where patches are sub-sampled"
 _FIELDS = {
-    "EIGENVALUE_DECOMPOSITION_THRESHOLD": "eigen_threshold",
-    "ASSUME_ZERO_MEAN_ACTIVATIONS": "zero_mean_activations",
-    "INPUTS_TO_EXTRACT_PATCHES_FACTOR": "input_fraction",
-    "SUB_SAMPLE_INPUTS": "sub_sample_inputs",
-    "SUB_SAMPLE_PATCHES": "sub_sample_patches",
-    "MAX_NUM_PATCHES": "max_patches",
-    "MAX_NUM_PATCHES_PER_DIMENSION": "patches_per_dimension",
-    "USE_PATCHES_SECOND_MOMENT_OP": "conv_moment",
-    "NORMALIZE_DAMPING_POWER": "damping_power",
-    "PI_TYPE": "balance_damping",
+    "EIGENVALUE_DECOMPOSITION_THRESHOLD": ("eigen_threshold", ""),
+    "ASSUME_ZERO_MEAN_ACTIVATIONS": ("zero_mean_activations", ""),
+    "INPUTS_TO_EXTRACT_PATCHES_FACTOR": ("input_fraction", ", where inputs are sub-sampled"),
+    "SUB_SAMPLE_INPUTS": ("sub_sample_inputs", ""),
+    "SUB_SAMPLE_PATCHES": ("sub_sample_patches", ""),
+    "MAX_NUM_PATCHES": ("max_patches", _PATCHES),
+    "MAX_NUM_PATCHES_PER_DIMENSION": ("patches_per_dimension", _PATCHES),
+    "USE_PATCHES_SECOND_MOMENT_OP": ("conv_moment", ""),
+    "NORMALIZE_DAMPING_POWER": ("damping_power", ""),
+    "PI_TYPE": ("balance_damping", ", by mean traces or not at all"),
 }
-_SETTINGS = {
+_INVERSE = "kfac.LayerCollection(config=kfac.CurvatureConfig(inverse_method=…))"
+SETTINGS: Mapping[str, str] = {
     "set_global_constants": _CONFIG,
     **{
-        name: f"kfac.LayerCollection(config=kfac.CurvatureConfig({field}=…))"
-        for name, field in _FIELDS.items()
+        name: f"kfac.LayerCollection(config=kfac.CurvatureConfig({field}=…)){condition}"
+        for name, (field, condition) in _FIELDS.items()
     },
     **dict.fromkeys(
         ("INIT_COVARIANCES_AT_ZERO", "INIT_INVERSES_AT_ZERO", "TOWER_STRATEGY", "ZERO_DEBIAS"),
@@ -54,6 +56,7 @@ _SETTINGS = {
     "EIGENVALUE_CLIPPING_THRESHOLD": "nothing: negative eigenvalues are taken for zero",
     "SUBTRACT_MEAN_CONTRIB_FROM_COV": "nothing: zero_mean_activations decides",
 }
+"""Constants of modules, and the function that set them → their replacements."""
 
 REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
     {
@@ -71,7 +74,7 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "FisherEstimatorReplicaRoundRobin": f"kfac.estimator.FisherEstimator, and {_TOWERS}",
         },
         "kfac.fisher_blocks": {
-            **_SETTINGS,
+            **SETTINGS,
             "EmbeddingKFACFB": "kfac.fisher_blocks.FullyConnectedKFACBasicFB",
             "EmbeddingKFACMultiIndepFB": "kfac.fisher_blocks.FullyConnectedMultiIndepFB",
             "PI_OFF_NAME": "kfac.CurvatureConfig(balance_damping=False)",
@@ -98,7 +101,7 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             ),
         },
         "kfac.fisher_factors": {
-            **_SETTINGS,
+            **SETTINGS,
             "ConvInputMultiKF": "kfac.fisher_factors.ConvInputKroneckerFactor",
             "ConvOutputMultiKF": "kfac.fisher_factors.ConvOutputKroneckerFactor",
             "DenseSquareMatrixFactor": "kfac.fisher_factors.FisherFactor",
@@ -162,6 +165,7 @@ REPLACEMENTS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
             "RoundRobinPlacementMixin": _STRATEGY,
         },
         "kfac.utils": {
+            "POSDEF_INV_METHOD": _INVERSE,
             "SubGraph": "nothing: a layer collection makes its own when it is final",
             "batch_execute": "kfac.batch_execute",
             "ensure_sequence": "kfac.graph_search.ensure_sequence",

@@ -265,8 +265,8 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
         """Returns the sentence that Keras's error shows when a model is compiled with it."""
         return (
             f"a {type(self).__name__}, which runs in graph mode and cannot be given to a Keras "
-            "model's compile: call its minimize in a model_fn of an Estimator, with the layers "
-            "registered in its layer_collection."
+            "model's compile: give that a kfac.keras.Kfac, or call minimize in a model_fn of an "
+            "Estimator, with the layers registered in its layer_collection."
         )
 
     def minimize(

@@ -8,6 +8,7 @@ estimator and optimizer.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,9 @@ Nest = Any
 ROOT = "kfac"
 
 _CONDITION_OPS = frozenset({"Identity", "Merge", "Switch"})
+
+_FEW = 16
+"""Entries up to which zeros are kept as a constant."""
 
 _EMPTY_DTYPES = (tf.float32, tf.float64, tf.int64)
 """Dtypes of which every device makes zeros by one operation."""
@@ -82,12 +86,15 @@ def make_variable(
 def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
     """Returns zeros for a variable to begin with.
 
-    TensorFlow would keep zeros that it knew beforehand, as a constant of the graph.
+    TensorFlow would keep zeros that it knew beforehand, as a constant of the graph. So only a few
+    are one.
 
     Args:
       shape: Static shape.
       dtype: Their dtype.
     """
+    if math.prod(shape) <= _FEW:
+        return tf.zeros(shape, dtype)
     if dtype in _EMPTY_DTYPES:
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
     zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)
@@ -188,12 +195,29 @@ def assign_if(
 def run_if(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
     """Returns an op that runs another only when it is wanted.
 
+    In a graph the operations wait for one that is dead when they are not wanted, and so do not run.
+    A branch would need another operation for each Tensor and variable that they use. In a function
+    they are a branch, since TensorFlow lets whatever uses the same variables later wait for them.
+
     Args:
       condition: bool [].
-      make_op: Called once, inside a branch, so it must not make variables. What it makes can assign
-        resource variables, but reference variables only where control flow is that of TensorFlow 1.
+      make_op: Called once, perhaps inside a branch, so it must not make variables. What it makes
+        can assign resource variables, but in a function no reference variables.
     """
+    if v1.get_default_graph().building_function:
+        return _run_in_branch(condition, make_op)
+    with v1.device(_conditions_on_cpu):
+        otherwise, wanted = tf.raw_ops.Switch(data=condition, pred=condition, name="run_if")
+        wanted = tf.identity(wanted)
+    with v1.control_dependencies([wanted]):
+        done = make_op()
+    with v1.device(_conditions_on_cpu):
+        with v1.control_dependencies([done]):
+            ended = tf.identity(wanted)
+        return group(tf.raw_ops.Merge(inputs=[otherwise, ended]).output)
 
+
+def _run_in_branch(condition: Tensor, make_op: Callable[[], Operation]) -> Operation:
     def wanted() -> Tensor:
         with v1.control_dependencies([make_op()]), v1.device(CPU):
             return tf.constant(True)

@@ -1,4 +1,4 @@
-"""Prints which share of the uses of TensorFlow 1's names finds something usable in replicate.compat.
+"""Prints which share of the uses of old names finds something usable in replicate.compat.
 
     python tools/contrib_coverage.py NAMES.md [--absent]
 

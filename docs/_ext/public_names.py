@@ -61,14 +61,19 @@ def assigned_names(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
+def statements(tree: ast.Module | None) -> list[ast.stmt]:
+    """Returns the statements of a module, also those for type checkers only."""
+    body = tree.body if tree else []
+    return [inner for node in body for inner in (node.body if isinstance(node, ast.If) else [node])]
+
+
 def definition(module: str, name: str) -> Definition:
     """Finds where a name of a module is defined, through any number of imports.
 
     Raises:
       LookupError: The module neither defines nor imports the name.
     """
-    tree = parsed(module)
-    body = tree.body if tree else []
+    body = statements(parsed(module))
     for node, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
             kind = "class" if isinstance(node, ast.ClassDef) else "function"

@@ -2,6 +2,7 @@
 # The ConvNet of the examples under SLURM: a parameter server, a chief and two workers, one per node.
 #
 #   sbatch examples/cluster/slurm.sh --train_steps=2000      from the project's folder
+#   MODE=all_reduce sbatch examples/cluster/slurm.sh         without parameter servers: a chief, three workers
 #
 # Its arguments go to the program. The folder must be on a file system that all nodes share, and
 # PYTHON must name an interpreter there that has what the project needs.
@@ -14,21 +15,21 @@
 #SBATCH --signal=TERM@120  # two minutes before the end: the chief saves, and all leave with code 143
 set -euo pipefail
 
-export PYTHON=${PYTHON:-.venv/bin/python} PORT=${PORT:-2222} HOSTS
+export PYTHON=${PYTHON:-.venv/bin/python} PORT=${PORT:-2222} MODE=${MODE:-distributed_sync_replicas} HOSTS
 HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 
-# What each task runs. Task k is on the k-th host, and the first two hosts have roles of their own.
+# What each task runs. Task k is on the k-th host, and the first hosts have roles of their own.
 task='
 mapfile -t hosts <<<"$HOSTS"
-workers=$(printf ", \"%s:$PORT\"" "${hosts[@]:2}")
-cluster="{\"ps\": [\"${hosts[0]}:$PORT\"], \"chief\": [\"${hosts[1]}:$PORT\"], \"worker\": [${workers:2}]}"
-case $SLURM_PROCID in
-    0) role=ps index=0 ;;
-    1) role=chief index=0 ;;
-    *) role=worker index=$((SLURM_PROCID - 2)) ;;
-esac
+if [ "$MODE" = all_reduce ]; then roles=(chief) ps="" options=(); else
+    roles=(ps chief) ps="\"ps\": [\"${hosts[0]}:$PORT\"], " options=(--op_strategy=shared); fi
+first=${#roles[@]}
+workers=$(printf ", \"%s:$PORT\"" "${hosts[@]:first}")
+cluster="{$ps\"chief\": [\"${hosts[first - 1]}:$PORT\"], \"worker\": [${workers:2}]}"
+role=${roles[SLURM_PROCID]:-worker}
+index=$((SLURM_PROCID < first ? 0 : SLURM_PROCID - first))
 export TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"$role\", \"index\": $index}}"
-exec "$PYTHON" -m examples.convnet --mode=distributed_sync_replicas --op_strategy=shared \
+exec "$PYTHON" -m examples.convnet --mode="$MODE" "${options[@]}" \
     --model_dir=runs/cluster --train_steps=1000 --save_every_steps=100 --progress=log "$@"
 '
 

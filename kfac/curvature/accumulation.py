@@ -55,7 +55,8 @@ class BatchSums:
         ]
         self.refused = make_counter("refused_batches")
         with v1.name_scope("kfac/monitor/"):
-            v1.summary.scalar("refused_batches", read(self.refused))
+            if not v1.get_default_graph().building_function:
+                v1.summary.scalar("refused_batches", read(self.refused))
 
     def is_empty(self) -> Tensor:
         """Returns bool [], true if nothing was added since the last update."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kfac._types import Scalar, Tensor
+from kfac._types import DType, Scalar, Tensor
 from kfac.curvature.shared_work import batch_moments
 from kfac.fisher_factors.base import FisherFactor, Substitutes
 from kfac.linalg import tensor_ops
@@ -61,6 +61,7 @@ def fold_batch(
         return fold_statistics(factors, devices, statistics, ema_decay, agreed(batch.is_finite))
     known: list[Tensor | None] = []
     finite = [batch.is_finite]
+    checked = []
     for factor, device in zip(factors, devices, strict=True):
         with v1.device(device):
             if factor.can_predict_finite and factor.cov_bytes >= LARGE_STATISTIC:
@@ -69,19 +70,24 @@ def fold_batch(
             else:
                 statistic = factor.batch_statistic(batch.substitutes)
                 known.append(statistic)
-                finite.append(factor.is_finite(statistic))
+                checked.append(factor.entries_to_check(statistic))
+    if checked:
+        finite.append(tensor_ops.all_finite_in(checked))
     accept = tensor_ops.all_true(finite)
+    scalars = _SharedScalars(accept, ema_decay)
     changes: list[Change] = []
     large: dict[str, list[Change]] = {}
     for factor, device, early in zip(factors, devices, known, strict=True):
         with v1.device(device):
             if early is not None:
-                changes += factor.updated_average(early, accept, ema_decay)
+                decay, refusals = scalars.decay(device, factor.dtype), scalars.refusals(device)
+                changes += factor.updated_average(early, accept, decay, refusals=refusals)
                 continue
             before = [change.value for change in large.get(device, [])]
             with v1.control_dependencies([accept, *before]):
                 late = factor.batch_statistic(batch.substitutes)
-            large[device] = factor.updated_average(late, accept, ema_decay)
+            refusals = scalars.refusals(device)
+            large[device] = factor.updated_average(late, accept, ema_decay, refusals=refusals)
             changes += large[device]
     return changes
 
@@ -105,13 +111,44 @@ def fold_statistics(
     Returns:
       The changes of their `cov_variables`, factor after factor.
     """
-    finite = [] if is_finite is None else [is_finite]
+    checked = []
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):
         with v1.device(device):
-            finite.append(factor.is_finite(statistic))
-    accept = tensor_ops.all_true(finite)
+            checked.append(factor.entries_to_check(statistic))
+    known = [] if is_finite is None else [is_finite]
+    accept = tensor_ops.all_true([*known, tensor_ops.all_finite_in(checked)])
+    scalars = _SharedScalars(accept, ema_decay)
     changes: list[Change] = []
     for factor, device, statistic in zip(factors, devices, statistics, strict=True):
         with v1.device(device):
-            changes += factor.updated_average(statistic, accept, ema_decay)
+            decay, refusals = scalars.decay(device, factor.dtype), scalars.refusals(device)
+            changes += factor.updated_average(statistic, accept, decay, refusals=refusals)
     return changes
+
+
+class _SharedScalars:
+    """β in each dtype, and the number of refusals, once on each device."""
+
+    def __init__(self, accept: Tensor, ema_decay: Scalar) -> None:
+        """Makes none yet.
+
+        Args:
+          accept: bool [], true if the batch is accepted.
+          ema_decay: β.
+        """
+        self._accept = accept
+        self._ema_decay = ema_decay
+        self._decays: dict[tuple[str, DType], Tensor] = {}
+        self._refusals: dict[str, Tensor] = {}
+
+    def decay(self, device: str, dtype: DType) -> Tensor:
+        """Returns β on a device, whose scope is active."""
+        if (device, dtype) not in self._decays:
+            self._decays[device, dtype] = tensor_ops.as_scalar(self._ema_decay, dtype)
+        return self._decays[device, dtype]
+
+    def refusals(self, device: str) -> Tensor:
+        """Returns int64 [], 1 if the batch is refused, on a device, whose scope is active."""
+        if device not in self._refusals:
+            self._refusals[device] = tf.cast(tf.logical_not(self._accept), tf.int64)
+        return self._refusals[device]

@@ -397,10 +397,19 @@ class FisherFactor(abc.ABC):
 
     def is_finite(self, statistic: Tensor) -> Tensor:
         """Returns bool [], true if every entry of a statistic of `cov_shape` is finite."""
-        return tensor_ops.all_finite(statistic)
+        return tensor_ops.all_finite(self.entries_to_check(statistic))
+
+    def entries_to_check(self, statistic: Tensor) -> Tensor:
+        """Returns entries of a statistic of `cov_shape`; if these are finite, all are."""
+        return statistic
 
     def updated_average(
-        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar = 1.0
+        self,
+        statistic: Tensor,
+        accept: Tensor,
+        ema_decay: Scalar,
+        ema_weight: Scalar = 1.0,
+        refusals: Tensor | None = None,
     ) -> list[Change]:
         """Adds a batch to the average; returns the changes of `cov_variables`.
 
@@ -409,8 +418,9 @@ class FisherFactor(abc.ABC):
           accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
+          refusals: int64 [], 1 if the batch is refused, if that is known already.
         """
-        return self._average.updated(statistic, accept, ema_decay, ema_weight)
+        return self._average.updated(statistic, accept, ema_decay, ema_weight, refusals)
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
         """Returns an op that adds this batch to the average, if its statistic is finite.

@@ -6,6 +6,7 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.
 """
 
+import functools
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ from kfac.fisher_factors.slot import Damping, MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import ITSELF, DampedFunction, MatrixFunction
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
+from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.symmetric_packing import pack_symmetric, unpack_symmetric
 from kfac.state import Change, read
 
@@ -26,7 +28,14 @@ v1 = tf.compat.v1
 
 def moment_of_rows(rows: Tensor) -> Moment:
     """Returns XᵀX and r of rows X [r, n]."""
-    return Moment(tensor_ops.outer_product(rows), tf.shape(rows)[0])
+    return Moment(tensor_ops.outer_product(rows), tensor_ops.num_rows(rows))
+
+
+@functools.cache
+def _mean_trace(dtype: DType) -> SharedFunction:
+    """Returns the trace of S/w, for S [n, n] and w []."""
+    specs = tf.TensorSpec([None, None], dtype), tf.TensorSpec([], dtype)
+    return SharedFunction(lambda s, w: tensor_ops.trace(s) / w, specs, name="trace")
 
 
 class MatrixFactor(FisherFactor):
@@ -69,19 +78,20 @@ class MatrixFactor(FisherFactor):
     def _unpack(self, total: Tensor) -> Tensor:
         return unpack_symmetric(total, self.dimension)
 
-    def is_finite(self, statistic: Tensor) -> Tensor:
-        """Returns bool [], true if every entry of a second moment is finite.
+    def entries_to_check(self, statistic: Tensor) -> Tensor:
+        """Returns the diagonal of a second moment.
 
         A second moment's largest entry lies on its diagonal, and a vector that is not finite makes
         the diagonal not finite. So checking the diagonal is enough.
         """
-        return tensor_ops.all_finite(tensor_ops.diagonal(statistic))
+        return tensor_ops.diagonal(statistic)
 
     def trace(self) -> Tensor:
         """Returns the trace of the value, read now where the average is; shape []."""
         with v1.device(self._average.total.device):
-            total = tf.reduce_sum(tensor_ops.diagonal(read(self._average.total)))
-            return total / self._average.read_weight()
+            total = read(self._average.total)
+            (trace,) = _mean_trace(total.dtype)(total, self._average.read_weight())
+            return trace
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""

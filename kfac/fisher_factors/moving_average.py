@@ -60,7 +60,12 @@ class MovingAverage:
         return read(self.total) / self.read_weight()
 
     def updated(
-        self, statistic: Tensor, accept: Tensor, ema_decay: Scalar, ema_weight: Scalar
+        self,
+        statistic: Tensor,
+        accept: Tensor,
+        ema_decay: Scalar,
+        ema_weight: Scalar,
+        refusals: Tensor | None = None,
     ) -> list[Change]:
         """Adds a statistic to the average; returns the changes of `variables`.
 
@@ -69,8 +74,11 @@ class MovingAverage:
           accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this statistic.
+          refusals: int64 [], 1 if the batch is refused; None: it is found here.
         """
         total, weight, refused = self._variables
+        if refusals is None:
+            refusals = tf.cast(tf.logical_not(accept), tf.int64)
         dtype = total.dtype.base_dtype
         beta, omega = (tensor_ops.as_scalar(x, dtype) for x in (ema_decay, ema_weight))
         is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
@@ -82,5 +90,5 @@ class MovingAverage:
         return [
             Assignment(total, tensor_ops.choose(accept, past + new, old_total)),
             Assignment(weight, tensor_ops.choose(accept, beta * old_weight + omega, old_weight)),
-            Addition(refused, tf.cast(tf.logical_not(accept), tf.int64)),
+            Addition(refused, refusals),
         ]

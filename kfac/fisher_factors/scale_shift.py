@@ -18,6 +18,7 @@ from kfac._types import DType, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import Moment, Sources
 from kfac.fisher_factors.matrix import DiagonalFactor, MatrixFactor, moment_of_rows
+from kfac.linalg import tensor_ops
 
 Shapes = tuple[tuple[int, ...], ...]
 """Shape of the scale, and that of the shift if there is one."""
@@ -103,4 +104,4 @@ class ScaleAndShiftDiagonalFactor(DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         r = _example_gradients(tensors, self._shapes, self.dtype)
-        return Moment(tf.reduce_sum(r**2, axis=0), tf.shape(r)[0])
+        return Moment(tf.reduce_sum(r**2, axis=0), tensor_ops.num_rows(r))

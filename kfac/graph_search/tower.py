@@ -15,6 +15,9 @@ from kfac.variables import handles_of, is_captured
 
 v1 = tf.compat.v1
 
+_ENDS = frozenset({"Cast", "IteratorGetNext", "OptionalGetValue"})
+"""Types of ops that make integers, such as ids, where the subgraph ends: what they give is data."""
+
 _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 
 
@@ -130,19 +133,21 @@ class Tower:
 
 
 def _of_variables(
-    operations: Iterable[Operation], is_data: Callable[[Operation], bool]
+    operations: Sequence[Operation], is_data: Callable[[Operation], bool]
 ) -> frozenset[Operation]:
     """Returns the ops that depend on variables but not on data.
 
     Args:
-      operations: Ops in the order of the graph.
+      operations: Ops in the order of the graph: all that the losses depend on.
       is_data: Function that returns True for ops without inputs that are data.
     """
     with_data: set[Operation] = set()
     with_variables: set[Operation] = set()
+    members = set(operations)
     for op in operations:
         inputs = {tensor.op for tensor in op.inputs}
-        if inputs & with_data or (not inputs and is_data(op)):
+        is_cut = op.type in _ENDS and not inputs <= members
+        if inputs & with_data or is_cut or (not inputs and is_data(op)):
             with_data.add(op)
         elif inputs & with_variables or op.type in _VARIABLES or is_captured(op):
             with_variables.add(op)

@@ -6,9 +6,13 @@ chosen that, or the Keras of TensorFlow 2.15. For tf_keras beside Keras 3 there 
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    from kfac.keras import legacy
+    from kfac.keras.current import Kfac
 
 __all__ = ["Kfac", "legacy"]
 
@@ -21,7 +25,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("kfac.keras.legacy")
     if name != "Kfac":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    is_legacy = str(tf.keras.__version__).startswith("2.")
+    is_legacy = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
     return importlib.import_module(_MODULES[is_legacy]).Kfac
 
 

@@ -49,6 +49,7 @@ def check_no_xla(model: Any) -> None:
     """
     if getattr(model, "jit_compile", False):
         raise ValueError(
-            f"K-FAC cannot train model {model.name!r}, which is compiled with jit_compile=True: "
-            "XLA does not compile its conditional updates. Leave jit_compile out."
+            f"K-FAC cannot train model {model.name!r}, which XLA compiles, in Keras 3 by default "
+            "where there is a GPU: XLA does not compile conditional updates. Pass "
+            "jit_compile=False to compile."
         )

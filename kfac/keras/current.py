@@ -8,9 +8,11 @@ import keras
 import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
+from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
 from kfac.keras.arguments import check_needed, loss_and_gradients
-from kfac.keras.compiled import model_of, turn_off_xla
+from kfac.keras.compiled import check_no_xla, model_of, turn_off_xla
+from kfac.keras.for_estimator import for_estimator
 from kfac.keras.layers import Approximations
 from kfac.keras.saving import (
     as_config,
@@ -131,13 +133,18 @@ class Kfac(keras.optimizers.Optimizer):
         return first_component(made)
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Prepares for variables; turns `jit_compile` off for the model, and says so in the log."""
+        """Prepares for variables.
+
+        Where Keras calls it before it makes the training function, it turns `jit_compile` off for
+        the model, and says so in the log.
+        """
         if self.built:
             return
         super().build(variables)
         if self.training.model is None:
             self.training.model = model_of(self)
-        turn_off_xla(self.training.model)
+        if tf.executing_eagerly():
+            turn_off_xla(self.training.model)
 
     def scale_loss(self, loss: Tensor) -> Tensor:
         """Returns the loss, and remembers it for the step; called by `fit`."""
@@ -186,13 +193,14 @@ class Kfac(keras.optimizers.Optimizer):
 
         Raises:
           RuntimeError: It is not called in a `tf.function`, or in cross-replica context.
-          ValueError: The loss is not known, a layer or all of the loss is not known, or as in
-            `kfac.KfacOptimizer.apply_gradients`.
+          ValueError: The loss is not known, a layer or all of the loss is not known, the model is
+            compiled with XLA, or as in `kfac.KfacOptimizer.apply_gradients`.
         """
         given = self._trainable_variables if trainable_variables is None else trainable_variables
         variables = list(given)
         if not self.built:
             self.build(variables)
+        check_no_xla(self.training.model)
         self.training.step(grads, variables, lambda: self.learning_rate, self.iterations, loss)
         for variable in variables:
             if getattr(variable, "constraint", None) is not None:
@@ -217,6 +225,17 @@ class Kfac(keras.optimizers.Optimizer):
             "learning_rate": None if is_adaptive else rate,
             **as_config(self.training, keras.optimizers.schedules.serialize),
         }
+
+    def for_estimator(self) -> CannedKfac:
+        """Returns K-FAC for an Estimator; `replicate.model_to_estimator` calls it.
+
+        Raises:
+          ValueError: The settings are adaptive, or name approximations, unknown layers or
+            accumulation.
+        """
+        return for_estimator(
+            self.training, self.get_config(), keras.optimizers.schedules.deserialize
+        )
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Kfac":

@@ -37,7 +37,8 @@ def register_layers(
       layers: Collection of the graph, with the losses.
       variables: The trained variables, as the graph sees them.
       approximations: Approximations by a layer's name or class, or one for all.
-      unknown: "error" or "diagonal": the treatment of variables in no known layer.
+      unknown: "error" or "diagonal": the treatment of variables in no known layer. Vectors, such
+        as the bias of a depthwise convolution, always have the diagonal.
       batch_size: As in `LayerCollection.auto_register_layers`.
       model: The Keras model, or None if it is not known.
 
@@ -52,7 +53,7 @@ def register_layers(
             for group in _groups(key, variables, model):
                 layers.define_linked_parameters(group, approximation)
     layers.auto_register_layers(variables, batch_size)
-    lost = [d for d in layers.decisions if not d.is_expected]
+    lost = [d for d in layers.decisions if not d.is_expected and not _is_vector(d.params)]
     if lost and unknown == "error":
         named = "; ".join(f"{name_of(as_tuple(d.params)[0])} ({d.text})" for d in lost)
         raise ValueError(
@@ -60,6 +61,11 @@ def register_layers(
             "train them with the diagonal of their Fisher matrix, or train them with another "
             "optimizer."
         )
+
+
+def _is_vector(params: Any) -> bool:
+    """Returns True for a single bias or scale; the diagonal of its Fisher matrix will do."""
+    return not isinstance(params, tuple) and len(params.shape) <= 1
 
 
 def check_approximations(approximations: Approximations, unknown: str) -> None:

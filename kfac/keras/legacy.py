@@ -8,16 +8,18 @@ from typing import Any
 import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
+from kfac.canned import CannedKfac
 from kfac.config import CurvatureConfig
 from kfac.keras.arguments import check_needed, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of
+from kfac.keras.for_estimator import for_estimator
 from kfac.keras.layers import Approximations
 from kfac.keras.saving import as_config, from_config, load_state, save_state
 from kfac.keras.step import StepSettings
 from kfac.keras.training import Training, changeable
 from kfac.keras.variable_store import VariableStore
 
-_IS_OLD = str(tf.keras.__version__).startswith("2.")
+_IS_OLD = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
 keras: Any = tf.keras if _IS_OLD else importlib.import_module("tf_keras")
 
 
@@ -121,6 +123,16 @@ class Kfac(keras.optimizers.Optimizer):
         self.training.remember(value)
         return list(zip(gradients, variables, strict=True))
 
+    def minimize(self, loss: Tensor, var_list: Sequence[Variable], tape: Any = None) -> Tensor:
+        """Makes one step, in a `tf.function`; returns the loss before it.
+
+        Arguments and errors are those of `compute_gradients` and `apply_gradients`.
+        """
+        pairs = self.compute_gradients(loss, var_list, tape)
+        value = self.training.remembered()
+        self.apply_gradients(pairs)
+        return value
+
     def apply_gradients(
         self,
         grads_and_vars: GradsAndVars,
@@ -183,6 +195,17 @@ class Kfac(keras.optimizers.Optimizer):
             "learning_rate": None if is_adaptive else rate,
             **as_config(self.training, keras.optimizers.schedules.serialize),
         }
+
+    def for_estimator(self) -> CannedKfac:
+        """Returns K-FAC for an Estimator; `replicate.model_to_estimator` calls it.
+
+        Raises:
+          ValueError: The settings are adaptive, or name approximations, unknown layers or
+            accumulation.
+        """
+        return for_estimator(
+            self.training, self.get_config(), keras.optimizers.schedules.deserialize
+        )
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Kfac":

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kfac._types import Variable
 from kfac.keras.step import StepSettings
-from kfac.keras.training import CHANGEABLE, Training
+from kfac.keras.training import CHANGEABLE, Training, components
 from kfac.variables import name_of
 
 
@@ -46,9 +46,7 @@ def _key(variable: Variable) -> str:
 
 def first_component(variable: Variable) -> Variable:
     """Returns the `tf.Variable` of a variable of Keras; of a mirrored one, the first."""
-    value = getattr(variable, "value", None)
-    own = variable if value is None or callable(value) else value
-    return tf.distribute.get_strategy().experimental_local_results(own)[0]
+    return components(tf.distribute.get_strategy(), variable)[0]
 
 
 def as_config(training: Training, serialize: Callable[[Any], Any]) -> dict[str, Any]:

@@ -28,6 +28,19 @@ from kfac.variables import name_of
 v1 = tf.compat.v1
 
 
+_FOUND = {
+    "layer_collection": "makes a collection for each graph, and finds layers and losses in it",
+    "loss": "finds the loss in the graph of the training step",
+    "loss_fn": "computes the loss after a step from the graph of the training step",
+    "loss_weights": "finds the weights of losses in the graph of the training step",
+    "prev_train_batch": "has the batch in the graph of the training step",
+    "seed": "draws targets by the number of the step, so that each run draws the same",
+    "train_batch": "has the batch in the graph of the training step",
+    "var_list": "trains the variables that it is given gradients of",
+}
+"""Arguments of tensorflow/kfac's optimizers that are not needed, and the reason."""
+
+
 @dataclasses.dataclass(frozen=True)
 class StepSettings:
     """What does not change while a model is trained.
@@ -93,6 +106,11 @@ def check_settings(settings: StepSettings, hyperparameters: Hyperparameters) -> 
       TypeError: An argument is unknown.
     """
     check_approximations(settings.fisher_approx, settings.unknown_layers)
+    found = [name for name in _FOUND if name in settings.arguments]
+    if found:
+        raise TypeError(
+            f"Kfac has no argument {found[0]}: it {_FOUND[found[0]]}. Leave {found[0]} out."
+        )
     if settings.accumulation_steps is not None:
         check_period("gradient_accumulation_steps", settings.accumulation_steps)
         if settings.adaptive or settings.arguments.get("adapt_damping"):

@@ -99,7 +99,9 @@ class Training:
     def _current(self, name: str, iterations: Tensor) -> Scalar | None:
         """Returns a number's value for this step: its variable, or what its schedule says."""
         value = self._numbers[name]
-        if hasattr(value, "assign") or not callable(value):
+        if hasattr(value, "assign"):
+            return components(tf.distribute.get_strategy(), value)[0]
+        if not callable(value):
             return value
         return tf.convert_to_tensor(value(iterations), tf.float32)
 
@@ -109,6 +111,10 @@ class Training:
         """Keeps the loss of the step that is being traced, one per replica."""
         if not tf.executing_eagerly():
             self._losses[_replica()] = loss
+
+    def remembered(self) -> Tensor | None:
+        """Returns the loss of this replica that was kept last, or None."""
+        return self._losses.get(_replica())
 
     def _recalled(self, graph: Graph) -> Tensor:
         """Returns the loss of this replica and step.
@@ -160,7 +166,7 @@ class Training:
             totals = [_total(strategy.experimental_local_results(g)) for g in gradients]
             batch = Batch(
                 totals,
-                _captured(strategy, [v for _, v in pairs], v1.get_default_graph()),
+                captured_variables(strategy, [v for _, v in pairs], v1.get_default_graph()),
                 strategy.experimental_local_results(loss),
                 self.model,
             )
@@ -229,7 +235,9 @@ def _total(gradients: Sequence[Any]) -> Any:
     return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients])
 
 
-def _captured(strategy: Any, variables: Sequence[Variable], graph: Graph) -> list[CapturedVariable]:
+def captured_variables(
+    strategy: Any, variables: Sequence[Variable], graph: Graph
+) -> list[CapturedVariable]:
     """Returns variables as a graph sees them, under names that are unique."""
     captured: list[CapturedVariable] = []
     taken: set[str] = set()
@@ -238,11 +246,15 @@ def _captured(strategy: Any, variables: Sequence[Variable], graph: Graph) -> lis
         numbered = (f"{path}_{number}" for number in range(1, len(taken) + 1))
         name = path if path not in taken else next(n for n in numbered if n not in taken)
         taken.add(name)
-        inner = getattr(variable, "value", None)
-        inner = variable if inner is None or callable(inner) else inner
-        components = strategy.experimental_local_results(inner)
-        captured.append(CapturedVariable(components, graph, name))
+        captured.append(CapturedVariable(components(strategy, variable), graph, name))
     return captured
+
+
+def components(strategy: Any, variable: Variable) -> tuple[Variable, ...]:
+    """Returns the `tf.Variable`s that a variable of any Keras consists of, one per replica."""
+    value = getattr(variable, "value", None)
+    own = variable if value is None or callable(value) else value
+    return tuple(strategy.experimental_local_results(own))
 
 
 def changeable(name: str, doc: str) -> property:

@@ -6,9 +6,12 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §6.3.
 """
 
+import functools
+
 import tensorflow as tf
 
-from kfac._types import Parameters, Tensor
+from kfac._types import DType, Parameters, Tensor
+from kfac.linalg.shared_functions import SharedFunction
 
 
 def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
@@ -36,6 +39,20 @@ def kronecker_damping(
     Returns:
       (π √λ, √λ / π): what to add to the diagonals of A and of G, each of shape [].
     """
+    sizes = (tf.constant(size, a_trace.dtype) for size in (a_dim, g_dim))
+    for_a, for_g = _split(a_trace.dtype)(a_trace, g_trace, damping, *sizes)
+    return for_a, for_g
+
+
+@functools.cache
+def _split(dtype: DType) -> SharedFunction:
+    specs = [tf.TensorSpec([], dtype)] * 5
+    return SharedFunction(_split_damping, specs, name="split_damping")
+
+
+def _split_damping(
+    a_trace: Tensor, g_trace: Tensor, damping: Tensor, a_dim: Tensor, g_dim: Tensor
+) -> tuple[Tensor, Tensor]:
     # A ratio of ratios rather than of products: products of small traces underflow in float32.
     ratio = tf.math.divide_no_nan(a_trace / a_dim, g_trace / g_dim)
     ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)

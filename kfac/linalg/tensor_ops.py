@@ -3,7 +3,6 @@
 No state, no layers.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +36,12 @@ def static_size(tensor: Tensor, axis: int) -> Any:
     return tf.compat.dimension_value(tensor.shape[axis])
 
 
+def num_rows(tensor: Tensor) -> Tensor:
+    """Returns the size of the first axis, int32 []: a constant if it is static."""
+    size = static_size(tensor, 0)
+    return tf.shape(tensor)[0] if size is None else tf.constant(size, tf.int32)
+
+
 def with_shape(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """Returns a Tensor with a static shape; checks it at run time if it is not known before."""
     is_known = tensor.shape.is_fully_defined() and tensor.shape == tf.TensorShape(shape)
@@ -55,6 +60,23 @@ def all_finite(tensor: Tensor) -> Tensor:
         return finite if tensor.shape.rank == 0 else tf.reduce_all(finite)
 
 
+def all_finite_in(tensors: Sequence[Tensor]) -> Tensor:
+    """Returns bool [], true if every entry of all tensors is finite; there is at least one.
+
+    Vectors, which are small, are checked together if device and dtype are the same. The flags meet
+    where the first tensor is.
+    """
+    vectors: dict[tuple[str, DType], list[Tensor]] = {}
+    for tensor in tensors:
+        if tensor.shape.rank == 1:
+            vectors.setdefault((tensor.device, tensor.dtype), []).append(tensor)
+    flags = [all_finite(tensor) for tensor in tensors if tensor.shape.rank != 1]
+    for (device, _), parts in vectors.items():
+        with v1.device(device):
+            flags.append(all_finite(tf.concat(parts, axis=0) if len(parts) > 1 else parts[0]))
+    return all_true(flags)
+
+
 def all_true(conditions: Sequence[Tensor]) -> Tensor:
     """Returns bool [], true if all of the given bool [] are, or if there are none.
 
@@ -62,8 +84,10 @@ def all_true(conditions: Sequence[Tensor]) -> Tensor:
     """
     if not conditions:
         return tf.constant(True)
+    if len(conditions) == 1:
+        return conditions[0]
     with v1.device(conditions[0].device):
-        return functools.reduce(tf.logical_and, conditions)
+        return tf.reduce_all(tf.stack(list(conditions)))
 
 
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:

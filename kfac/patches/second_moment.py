@@ -22,7 +22,13 @@ import tensorflow as tf
 
 from kfac._types import DType, Tensor
 from kfac.linalg.shared_functions import SharedFunction
-from kfac.linalg.tensor_ops import append_homogeneous, outer_product, static_size, symmetrize
+from kfac.linalg.tensor_ops import (
+    append_homogeneous,
+    num_rows,
+    outer_product,
+    static_size,
+    symmetrize,
+)
 from kfac.patches import row_products, spectral_products
 from kfac.patches.cost import ASSUMED_EXAMPLES, CostEstimate
 from kfac.patches.filter_axis import FilterAxis, entry_pairs, rows_and_columns
@@ -69,7 +75,7 @@ def patch_moment(
         rows = sample(rows)
     if has_bias:
         rows = append_homogeneous(rows)
-    return PatchMoment(outer_product(rows), tf.shape(rows)[0])
+    return PatchMoment(outer_product(rows), num_rows(rows))
 
 
 def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> bool:
@@ -80,7 +86,8 @@ def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> b
 
 def _moment_without_patches(images: Tensor, geometry: ConvGeometry, has_bias: bool) -> PatchMoment:
     total, values = _shared_sums(tuple(images.shape.as_list()), images.dtype, geometry)(images)
-    count = tf.shape(images)[0] * locations(images, geometry)
+    size, places = static_size(images, 0), locations(images, geometry)
+    count = tf.shape(images)[0] * places if size is None else tf.constant(size * places, tf.int32)
     if has_bias:
         last = tf.concat([values, [tf.cast(count, values.dtype)]], axis=0)
         total = tf.concat([total, values[:, tf.newaxis]], axis=1)

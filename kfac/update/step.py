@@ -25,7 +25,7 @@ from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, r
 from kfac.update import health
 from kfac.update.momentum import Momentum, Step, StepInputs
 from kfac.update.preconditioner import as_vectors
-from kfac.variables import components_of
+from kfac.variables import CapturedVariable, components_of
 
 v1 = tf.compat.v1
 
@@ -278,10 +278,7 @@ class KfacStep:
         step = self._rules.momentum.step(inputs)
         changes = vectors.scale(step.rate, step.raw)
         checked = changes if step.whole is None else vectors.scale(step.rate, [step.whole])
-        is_finite = tensor_ops.all_true(
-            [tensor_ops.all_finite(vectors.entries(change)) for change in checked]
-            + [tensor_ops.all_finite(value) for value in _other_values(step)]
-        )
+        is_finite = tensor_ops.all_finite_in([*map(vectors.entries, checked), *_other_values(step)])
         with v1.device(is_finite.device):
             is_made = tf.logical_and(is_finite, makes_step)
         new_velocities = [
@@ -314,12 +311,18 @@ class KfacStep:
         name: str | None,
     ) -> Operation:
         """Changes the weights, then judges the change and notes it."""
-        descent = _DescentThen(self._name, functools.partial(self._finish, update))
-        changes = [
-            (change, component)
-            for change, variable in zip(update.changes, variables, strict=True)
-            for component in components_of(variable)
-        ]
+        follow = functools.partial(self._finish, update)
+        if any(isinstance(variable, CapturedVariable) for variable in variables):
+            # TensorFlow's optimizers refuse mirrored variables where all of them are to change.
+            pairs = zip(update.changes, variables, strict=True)
+            changed = [
+                _subtract(component, change)
+                for change, variable in pairs
+                for component in components_of(variable)
+            ]
+            return group(*follow(changed), name=name)
+        descent = _DescentThen(self._name, follow)
+        changes = list(zip(update.changes, variables, strict=True))
         return descent.apply_gradients(changes, global_step=global_step, name=name)
 
     def _finish(self, update: _Update, changed: Sequence[Operation]) -> list[Operation]:
@@ -374,6 +377,17 @@ class KfacStep:
             }
             estimator = self._estimator
             health.summarize(scalars, estimator.blocks, estimator.factors, estimator.times)
+
+
+def _subtract(variable: Variable, change: Vector) -> Operation:
+    """Returns an op that subtracts a change from a resource variable."""
+    with v1.device(variable.device):
+        if isinstance(change, tf.IndexedSlices):
+            return tf.raw_ops.ResourceScatterSub(
+                resource=variable.handle, indices=change.indices, updates=change.values
+            )
+        one = tf.constant(1, change.dtype)
+        return tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=one, delta=change)
 
 
 @typing.final

@@ -98,7 +98,11 @@ class WorkerStep:
         with v1.name_scope("end_of_input"), v1.device(CPU):
             checked = run_unless(self._has_batch, wait)
             with v1.control_dependencies([checked]):
-                return tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+                return tf.nest.map_structure(
+                    lambda leaf: tf.identity(leaf) if isinstance(leaf, tf.Tensor) else leaf,
+                    batch,
+                    expand_composites=True,
+                )
 
     def share(self, averages: bool) -> Tensor:
         """Returns the factor of this worker's loss and gradients in the sum, float64 [].

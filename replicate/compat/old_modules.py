@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from replicate.absent_names import HINTS
-from replicate.compat.absent import OldNameError, absent
+from replicate.compat.absent import OldNameError, absent, is_absent
+from replicate.compat.old_arguments import with_old_arguments
 from replicate.compat.table import (
     CONTRIB,
     ESTIMATOR,
@@ -47,6 +48,8 @@ class OldModule(types.ModuleType):
         self._api = api
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # An import of "*" asks for it.
+            return [each for each in dir(self) if not each.startswith("_")]
         if name.startswith("__"):
             raise AttributeError(f"module {self._path!r} has no attribute {name!r}")
         value = _lookup(f"{self._path}.{name}", self._api)
@@ -54,7 +57,7 @@ class OldModule(types.ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted(_names(self._path))
+        return sorted({*_names(self._path), *_names_of_replacement(self._path, self._api)})
 
 
 @functools.cache
@@ -78,6 +81,15 @@ def _names(path: str) -> Iterable[str]:
     if path.startswith(PRIVATE):
         return names_below(path).union(*(names_below(each) for each in _ALL_OF_PRIVATE))
     return names_below(path)
+
+
+def _names_of_replacement(path: str, api: str) -> Iterable[str]:
+    """Returns the names of the package that stands for a whole package of TensorFlow 1."""
+    row = row_of(f"{path}.*")
+    if row is None or row.old != f"{path}.*":
+        return ()
+    replacement = _replacement(path, row, api)
+    return () if is_absent(replacement) else dir(replacement)
 
 
 def _lookup(path: str, api: str) -> Any:
@@ -128,7 +140,8 @@ def _replacement(path: str, row: Row, api: str) -> Any:
     if root == "replicate" and path.startswith((ESTIMATOR, PRIVATE)) and "." not in rest:
         root = api
     try:
-        return _found(root, rest)
+        value = _found(root, rest)
+        return with_old_arguments(value, row.keywords) if row.keywords else value
     except (AttributeError, ModuleNotFoundError) as error:
         missing = MISSING.get(getattr(error, "name", None) or "")
         if isinstance(error, ModuleNotFoundError) and missing:

@@ -10,14 +10,15 @@ import contextlib
 import functools
 import importlib
 import importlib.machinery
+import re
 import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from replicate.compat.absent import absent, error_of_use
+from replicate.compat.absent import absent, error_of_use, is_absent
 from replicate.compat.lost_names import LOST_FROM, with_lost_names
-from replicate.compat.old_modules import old_module
+from replicate.compat.old_modules import is_old_module, old_module
 from replicate.compat.table import CONTRIB, ESTIMATOR, PRIVATE, row_of
 
 VERSION = "1.15.5"
@@ -25,7 +26,7 @@ VERSION = "1.15.5"
 
 _API = "replicate.v1"
 _SLIM = "tf_slim"
-_PARTS = ("core", "lite", "python", "tools", "tsl")
+_PARTS = ("core", "lite", "tools", "tsl")
 TF2 = (
     "TensorFlow 1 has no such name: run a program of TensorFlow 2 with `python PROGRAM`, without "
     "replicate.compat."
@@ -55,10 +56,12 @@ class TensorFlow1(types.ModuleType):
         self.compat = _Compat(self)
         self.estimator = old_module(ESTIMATOR, _API)
         self.contrib = old_module(CONTRIB, _API)
-        self.examples = absent("tf.examples", "TensorFlow no longer has its examples.")
+        self.examples = old_module("tf.examples", _API)
 
     def __getattr__(self, name: str) -> Any:
         real = importlib.import_module("tensorflow")
+        if name == "python":
+            return _overlay("tf.python")
         if name.startswith("__"):
             return getattr(real, name)
         try:
@@ -72,6 +75,52 @@ class TensorFlow1(types.ModuleType):
     def __dir__(self) -> list[str]:
         names = dir(importlib.import_module("tensorflow").compat.v1)
         return sorted({*names, "compat", "contrib", "estimator"})
+
+
+class _Overlay(types.ModuleType):
+    """A module below tensorflow.python, with the names of the table before its own ones."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(re.sub(r"^tf\.", "tensorflow.", path))
+        self.__path__: list[str] = []
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        path = f"{self._path}.{name}"
+        if _is_overlaid(path):
+            value = _overlay(path) if is_old_module(path) else getattr(_table(self._path), name)
+            if not is_absent(value):
+                return value
+            with contextlib.suppress(AttributeError, ModuleNotFoundError):
+                return self._own(name)
+            return value
+        try:
+            return self._own(name)
+        except ModuleNotFoundError:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
+
+    def _own(self, name: str) -> Any:
+        """Returns a name of the real module."""
+        real = importlib.import_module(self.__name__)
+        if not hasattr(real, name):
+            return importlib.import_module(f"{self.__name__}.{name}")
+        return getattr(real, name)
+
+
+@functools.cache
+def _overlay(path: str) -> _Overlay:
+    return _Overlay(path)
+
+
+def _table(path: str) -> types.ModuleType:
+    return old_module(path, _API)
+
+
+def _is_overlaid(path: str) -> bool:
+    """Returns True if the table has a name, or names below it."""
+    return is_old_module(path) or row_of(path) is not None
 
 
 @functools.cache
@@ -126,6 +175,8 @@ def _module(path: str) -> Any:
     """Returns the module "tensorflow." + path of the view, or the real one of that name."""
     if path.startswith("python.estimator"):
         return _walk(old_module(PRIVATE, _API), path.split(".")[2:])
+    if path.startswith("python.") and not _is_overlaid(f"tf.{path}"):
+        return importlib.import_module(f"tensorflow.{path}")
     with contextlib.suppress(ModuleNotFoundError):
         return _walk(tensorflow1(), path.split("."))
     row = row_of(f"tf.{path}")

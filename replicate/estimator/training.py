@@ -386,7 +386,7 @@ def _run_loop(
         log.info("Training ends without a session. %s", reason)
         return
     if run.meeting is not None:
-        run.meeting.end(conditions.is_interrupted)
+        run.meeting.end()
     if conditions.readings.loss is None and not conditions.is_interrupted():
         resumed_at = 0 if position is None else position.resumed_at
         cause = _cause_of_no_step(conditions, loop.is_done, resumed_at)

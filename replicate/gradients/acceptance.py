@@ -29,11 +29,14 @@ class StepAcceptance(abc.ABC):
     """Rule that decides if the gradients of a step may be applied."""
 
     @abc.abstractmethod
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns operations that fail a step which must not be applied.
 
         Args:
           towers: Gradients of each tower.
+          summed: Their sums over towers, and over workers if there are several.
         """
 
     @abc.abstractmethod
@@ -74,19 +77,24 @@ def step_acceptance(
 
 @typing.final
 class FailOnNonFinite(StepAcceptance):
-    """Fails a step with `NonFiniteError` if any tower's gradient is not finite."""
+    """Fails a step with `NonFiniteError` if any tower's gradient is not finite.
+
+    With several workers the sums over all of them decide, which are the same on each.
+    """
 
     def __init__(self, workers: Workers | None = None):
-        """Takes the workers whose towers count, too."""
-        self._agreed = None if workers is None else workers.agreed
+        """Takes the other workers, None for this process alone."""
+        self._workers = workers
 
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns the operation that fails the step, if any gradient is watched."""
-        entries = _watched(towers)
+        entries = _watched(towers) if self._workers is None else _watched_sums(summed, "workers")
         if not entries:
             return []
         with v1.name_scope("finite_gradients"):
-            return [require_finite(entries, self._agreed)]
+            return [require_finite(entries)]
 
     def judge(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
@@ -108,9 +116,11 @@ class SkipOverflow(StepAcceptance):
         """Takes the state of the loss scale."""
         self._scaling = scaling
 
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns nothing: no step fails."""
-        del towers
+        del towers, summed
         return []
 
     def judge(
@@ -145,9 +155,11 @@ class SkipNonFinite(StepAcceptance):
         self._skipping = skipping
         self._scaling = scaling
 
-    def requirements(self, towers: Sequence[TowerGradients]) -> list[Operation]:
+    def requirements(
+        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
+    ) -> list[Operation]:
         """Returns nothing: evaluating the result of `judge` fails the step."""
-        del towers
+        del towers, summed
         return []
 
     def judge(
@@ -181,12 +193,14 @@ def _watched(towers: Sequence[TowerGradients]) -> list[Watched]:
     return [entry for tower in towers for entry in tower.watched]
 
 
-def _watched_sums(summed: Sequence[tuple[Gradient, Variable]]) -> list[Watched]:
+def _watched_sums(
+    summed: Sequence[tuple[Gradient, Variable]], over: str = "towers"
+) -> list[Watched]:
     """Watches the sums of gradients, each on its device."""
     by_device: dict[str, list[tuple[Tensor, str]]] = {}
     for gradient, variable in summed:
         values = gradient_values(gradient)
-        description = f"Summed over towers, gradient of {variable.op.name}"
+        description = f"Summed over {over}, gradient of {variable.op.name}"
         by_device.setdefault(values.device, []).append((values, description))
     entries: list[Watched] = []
     for device, described in by_device.items():

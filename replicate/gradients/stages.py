@@ -149,13 +149,13 @@ class GradientStages:
         summed = self.gradient_sum.sum(towers)
         computed = [*_other_ends(towers), *values_of(summed)]
         if self.workers is None:
-            computed += self.acceptance.requirements(towers)
+            computed += self.acceptance.requirements(towers, summed)
         else:
             summed = self.workers.sum_gradients(summed, self.accumulation.average)
             computed += values_of(summed)
             # No worker may fail while another one still waits for its gradients.
             with v1.control_dependencies(computed):
-                computed += self.acceptance.requirements(towers)
+                computed += self.acceptance.requirements(towers, summed)
         with v1.device(CPU):
             all_computed = v1.group(*computed)
         with v1.control_dependencies([all_computed]):

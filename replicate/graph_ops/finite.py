@@ -6,7 +6,7 @@ sends one number per tensor to the CPU. A sum that overflows counts as infinite.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -129,17 +129,9 @@ def _joined(vectors: Sequence[Tensor]) -> Tensor:
     return vectors[0] if len(vectors) == 1 else tf.concat(vectors, axis=0)
 
 
-def require_finite(
-    entries: Sequence[Watched], agreed: Callable[[Tensor], Tensor] | None = None
-) -> Operation:
-    """Returns an operation that fails with `NonFiniteError` unless all entries are finite.
-
-    Args:
-      entries: Watched losses and gradients.
-      agreed: Function from a vector of booleans to those that all workers agree on.
-    """
+def require_finite(entries: Sequence[Watched]) -> Operation:
+    """Returns an operation that fails with `NonFiniteError` unless all entries are finite."""
     flags, descriptions = finite_flags(entries)
-    flags = flags if agreed is None else agreed(flags)
 
     def fail() -> Operation:
         return failure_unless(tf.constant(value=False), not_finite(descriptions, first_bad(flags)))

@@ -48,7 +48,7 @@ class ImportEdits:
           needed: Imports to add after a statement.
         """
         added: dict[cst.CSTNode, list[str]] = {
-            each: sorted(statements_of(new)) for each, new in needed.items()
+            each: sorted(statements_of(new), key=_plain_first) for each, new in needed.items()
         }
         gone = {each for each in self._new if not self._text(each) and each not in added}
         for statement in dict.fromkeys([*self._new, *added]):
@@ -165,3 +165,7 @@ def _wrapped(line: str, indent: str, newline: str) -> str:
         return line
     each = "".join(f"{indent}    {name},{newline}" for name in names.split(", "))
     return f"{head} import ({newline}{each}{indent})"
+
+
+def _plain_first(statement: str) -> tuple[bool, str]:
+    return statement.startswith("from"), statement

@@ -78,7 +78,21 @@ def place_of(name: str) -> Place | None:
     if found is None or name[found.end() :].startswith(".compat.v2"):
         return None
     path = f"tf{name[found.end() :]}"
-    return Place(_PYTHON_ESTIMATOR.sub(PRIVATE, path))
+    return Place(_public(_PYTHON_ESTIMATOR.sub(PRIVATE, path)))
+
+
+def _public(path: str) -> str:
+    """Returns the name in a public package of tf.contrib for one in a private module of it."""
+    parts = path.split(".")
+    prefixes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    if any(prefix in TABLE for prefix in prefixes):
+        return path
+    for prefix in prefixes:
+        row = TABLE.get(f"{prefix}.*")
+        if row is not None:
+            is_public = row.new is not None and row.new.startswith("tf.contrib.")
+            return _public(f"{row.new}{path[len(prefix) :]}") if is_public else path
+    return path
 
 
 def is_old_package(path: str) -> bool:

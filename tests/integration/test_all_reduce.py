@@ -222,14 +222,20 @@ def test_losses_that_are_sums_are_summed_over_workers(tmp_path):
 
     def model_fn(features, labels, mode):
         kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
-        loss = tf.reduce_sum(tf.square(tf.matmul(features["x"], kernel) - labels))
+        loss = tf.reduce_sum(tf.square(tf.matmul(features, kernel) - 1.0))
         optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.001))
         train_op = optimizer.minimize(loss, v1.train.get_global_step())
         return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config())
+    def without_labels(start, stop):
+        return lambda: tf.data.Dataset.from_tensors(X[start:stop]).repeat()
+
+    expected = train(model_fn, without_labels(0, ROWS), tmp_path / "one", config())
     found = train_workers(
-        model_fn, parts([0, 7, ROWS]), tmp_path / "many", loss_reduction=v1.losses.Reduction.SUM
+        model_fn,
+        [without_labels(0, 7), without_labels(7, ROWS)],
+        tmp_path / "many",
+        loss_reduction=v1.losses.Reduction.SUM,
     )
     assert_trained_alike(found)
     assert_close(found[0], expected)
@@ -291,6 +297,53 @@ def test_a_worker_that_differs_is_named_at_the_start(tmp_path):
         assert "worker 0 at " in str(each)
         assert "about to train something else than chief 0 at" in str(each)
         assert each.code == 2
+
+
+def test_absent_workers_are_named(tmp_path):
+    roles = cluster(3)
+    settings = {"session_creation_timeout_secs": 1}
+    with pytest.raises(replicate.ClusterError, match=r"^chief 0 has waited 1 s.*for worker 0 at "):
+        train(model(), parts([0, ROWS])[0], tmp_path, config(roles[0], **settings))
+    with pytest.raises(replicate.ClusterError, match=r"^worker 1 has waited .*for chief 0 at '127"):
+        train(model(), parts([0, ROWS])[0], tmp_path, config(roles[2], **settings))
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_worker_too_many_is_refused(tmp_path, is_late):
+    """At the start all are, because nobody can tell which cluster is the right one."""
+    roles, inputs = cluster(2), parts([0, 6, ROWS])
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    jobs = {**roles[0].jobs, "worker": (*roles[0].jobs["worker"], address)}
+    surplus = ClusterConfig(jobs, "worker", 1)
+    has_begun, is_refused = threading.Event(), threading.Event()
+
+    class Wait(v1.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            has_begun.set()
+            assert is_refused.wait(SECS)
+
+    def work(role, input_fn, hooks):
+        estimator = replicate.Estimator(model(), str(tmp_path), config(role))
+        estimator.train(input_fn, max_steps=2, hooks=hooks)
+
+    def be_surplus():
+        if is_late:
+            assert has_begun.wait(SECS)
+        try:
+            work(surplus, inputs[0], [])
+        finally:
+            is_refused.set()
+
+    hooks = [Wait()] if is_late else []
+    trainers = [lambda pair=pair: work(*pair, hooks) for pair in zip(roles, inputs, strict=True)]
+    *others, found = in_threads([*trainers, be_surplus])
+    assert isinstance(found, replicate.WorkersDifferError)
+    if is_late:
+        assert others == [None, None]
+        assert "is one worker too many: the chief trains with 2 workers already" in str(found)
+    else:
+        assert [type(each) for each in others] == [replicate.WorkersDifferError] * 2
+        assert "has another cluster in TF_CONFIG than chief 0" in str(found)
 
 
 def test_a_worker_whose_variables_differ_is_named(tmp_path):
@@ -370,7 +423,6 @@ def test_an_optimizer_that_is_not_wrapped_is_refused_in_towers(tmp_path):
         train(plain_model_fn, parts([0, ROWS])[0], tmp_path, config(role))
 
 
-@pytest.mark.parametrize("strategy", ["all_reduce", "multi worker"])
 def kfac_model(adapts, momentum, kind):
     """Two dense layers, trained by K-FAC with statistics of the given labels."""
 
@@ -426,6 +478,7 @@ def test_kfac_on_workers_with_towers_equals_one_tower(tmp_path, adapts, momentum
     assert_close(found[0], expected, 5e-6)
 
 
+@pytest.mark.parametrize("strategy", ["all_reduce", "multi worker"])
 def test_programs_without_towers_need_no_changes(tmp_path, strategy, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with tf.Graph().as_default():

@@ -166,9 +166,8 @@ def test_inverses_are_spread_over_the_devices_of_all_towers():
         build(default_model, 4)
         definition = graph.as_graph_def()
         variables = {v.op.name: v.device for v in v1.global_variables()}
-    nodes = [node for function in definition.library.function for node in function.node_def]
     everywhere = {f"/device:CPU:{tower}" for tower in range(4)}
-    found = {node.device for node in nodes if "damped_function" in node.name}
+    found = {node.device for node in definition.node if "damped_function" in node.name}
     assert found == everywhere, "there are four factors, and four devices"
     for suffix in ("/cov", "/inverse"):
         assert {d for name, d in variables.items() if name.endswith(suffix)} == everywhere

@@ -10,13 +10,14 @@ import kfac
 from kfac import protocols as of_kfac
 from kfac.damping.model_change import ModelChange
 from replicate import protocols as of_replicate
+from replicate.all_reduce.step import WorkerStep
 from replicate.canned import model_record
 from replicate.canned.heads.curvature import CurvatureLoss
 
 v1 = tf.compat.v1
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanations" / "protocols.md"
-KEYS = ("VARIABLE_NOTES", "OPTIONAL_STATE", "PART_OF_LOSS")
+KEYS = ("VARIABLE_NOTES", "OPTIONAL_STATE", "PART_OF_LOSS", "WORKERS")
 
 
 def members(protocol):
@@ -41,6 +42,13 @@ def test_both_sides_have_the_keys_of_the_page(name):
 )
 def test_both_sides_ask_for_the_same_methods(one, other):
     assert members(one) == members(other) != set()
+
+
+def test_workers_have_the_methods_that_kfac_asks_for():
+    asked = members(of_kfac.Workers)
+    assert asked <= members(of_replicate.Workers) <= set(dir(WorkerStep))
+    page = PAGE.read_text()
+    assert [name for name in asked if f"`{name}" not in page] == []
 
 
 @pytest.mark.parametrize(

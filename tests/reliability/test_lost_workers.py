@@ -64,16 +64,18 @@ def named(journal, name, lost):
 
 @pytest.mark.timeout(240)
 def test_killed_workers_are_named_and_training_goes_on(cluster, journal, tmp_path, faulty):
-    """Between steps, at its start, and while the chief saves."""
+    """Between steps, at its start, while the chief saves, and by a signal that lets it save."""
     signals = Signals(
         ("step 13", "worker 1", "worker 1", signal.SIGKILL),
         ("imported", "worker 0", "worker 0", signal.SIGKILL),
         ("saving 20", "chief 0", "chief 0", signal.SIGKILL),
+        ("step 25", "worker 0", "worker 0", signal.SIGTERM),
     )
     run(cluster, journal, tmp_path, signals)
     assert signals.is_done
     assert named(journal, "chief 0", "worker 1 at ")
     assert named(journal, "worker 0", "chief 0 at ")
+    assert any("signal has asked worker 0 at" in text for text in journal.of("chief 0"))
     saved = tf.train.load_checkpoint(str(tmp_path))
     faulty.check_weights("sync", saved, STEPS, losses=0)
     codes = [text for text in journal.of("launch") if "has ended with exit code 138" in text]

@@ -1,6 +1,6 @@
 """tf.contrib: what old programs used of it, one module per package.
 
-A module is imported when it is first asked for, since each may need a package of its own.
+`from replicate.compat import contrib` gives all of them: each is loaded when it is first used.
 """
 
 import importlib
@@ -9,6 +9,6 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.{name}")
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

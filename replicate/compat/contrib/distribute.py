@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from replicate.all_reduce.settings import AllReduce
+
 v1 = tf.compat.v1
 
 
@@ -69,6 +71,20 @@ def ParameterServerStrategy(num_gpus_per_worker: int = 0) -> Any:  # noqa: N802 
     """
     del num_gpus_per_worker
     return v1.distribute.experimental.ParameterServerStrategy()
+
+
+def CollectiveAllReduceStrategy(  # noqa: N802  # As above.
+    num_gpus_per_worker: int = 0, *args: Any, **kwargs: Any
+) -> AllReduce:
+    """Returns the settings of training on the workers of TF_CONFIG without parameter servers.
+
+    Args:
+      num_gpus_per_worker: Not used: a worker trains on all of its GPUs.
+      *args: Not used.
+      **kwargs: Not used.
+    """
+    del num_gpus_per_worker, args, kwargs
+    return AllReduce()
 
 
 def AllReduceCrossDeviceOps(  # noqa: N802  # As above.

@@ -18,7 +18,9 @@ from collections.abc import Mapping
 
 from replicate.compat.table import (
     contrib,
+    contrib_arguments,
     contrib_distribute,
+    contrib_learn,
     contrib_sequence,
     contrib_slim,
     estimator,
@@ -43,7 +45,17 @@ __all__ = [
     "row_of",
 ]
 
-_PARTS = (estimator, contrib, contrib_distribute, contrib_sequence, contrib_slim, kfac, private)
+_PARTS = (
+    estimator,
+    contrib,
+    contrib_arguments,
+    contrib_distribute,
+    contrib_learn,
+    contrib_sequence,
+    contrib_slim,
+    kfac,
+    private,
+)
 TABLE: Mapping[str, Row] = types.MappingProxyType(
     {row.old: row for part in _PARTS for row in part.ROWS}
 )

@@ -142,6 +142,26 @@ ROWS = [
     ),
     Row("tf.contrib.seq2seq.*", None, "Use LuongAttention or BahdanauAttention."),
     *same(
+        "tf.contrib.legacy_seq2seq",
+        f"{_OURS}.legacy_seq2seq",
+        (
+            "attention_decoder",
+            "basic_rnn_seq2seq",
+            "embedding_attention_decoder",
+            "embedding_attention_seq2seq",
+            "embedding_rnn_decoder",
+            "embedding_rnn_seq2seq",
+            "model_with_buckets",
+            "rnn_decoder",
+            "sequence_loss",
+            "sequence_loss_by_example",
+            "tied_rnn_seq2seq",
+        ),
+        _KERAS,
+    ),
+    *modules_of("tf.contrib.legacy_seq2seq", ("python.ops.seq2seq",)),
+    Row("tf.contrib.legacy_seq2seq.*", None, "Use tf.contrib.seq2seq."),
+    *same(
         "tf.contrib.crf",
         f"{_OURS}.crf",
         (

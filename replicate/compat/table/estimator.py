@@ -1,27 +1,15 @@
 """Rows of tf.estimator."""
 
 from replicate.absent_names import HINTS
-from replicate.compat.table.row import ESTIMATOR, HEAD, MEAN, STRATEGY, TPU, Row, absent, same
+from replicate.compat.table.row import ESTIMATOR, MEAN, STRATEGY, Row, absent, same
 from replicate.compat.table.shared_names import (
     LOGIT_FNS,
     STOPPING,
     SUPERVISED,
-    TPU_NAMES,
     WITH_HEAD,
+    tpu_rows,
 )
 
-_RUNTIME = (
-    "EvalSpec",
-    "Exporter",
-    "FinalExporter",
-    "LatestExporter",
-    "ModeKeys",
-    "TrainSpec",
-    "VocabInfo",
-    "add_metrics",
-    "classifier_parse_example_spec",
-    "regressor_parse_example_spec",
-)
 _HOOKS = (
     "CheckpointSaverHook",
     "CheckpointSaverListener",
@@ -50,6 +38,13 @@ _CLASSIFIERS_AND_REGRESSORS = (
     "DNNRegressor",
     "LinearClassifier",
     "LinearRegressor",
+)
+_CANNED = (
+    "The same arguments in the order of TensorFlow 2: pass all but the first two by keyword. "
+    "Optimizers given by name have the learning rates of TensorFlow 1. `devices=` trains on "
+    "towers, `optimizer=` takes `tf.compat.v1.train`, Keras and K-FAC. Shared embeddings are "
+    "trained. Operations have other names than in `tf.estimator`: a `LoggingTensorHook` of "
+    "`linear/head/truediv` does not find it, while `loss` is logged by itself."
 )
 V1_DEFAULTS = frozenset(
     (*_CLASSIFIERS_AND_REGRESSORS, "binary_classification_head", "multi_label_head")
@@ -82,58 +77,128 @@ ROWS = [
     Row(
         "tf.estimator.Estimator",
         "replicate.Estimator",
-        "config must be a replicate.RunConfig; the older export_savedmodel works, too.",
+        "`config` must be a `replicate.RunConfig`. `with_model_fn` makes a copy with another "
+        "`model_fn`. The older name `export_savedmodel` works, too.",
     ),
     Row(
         "tf.estimator.EstimatorSpec",
         "replicate.EstimatorSpec",
-        "The error for a wrong field names the field and the accepted values.",
+        "The error for a wrong field names the field and the accepted values. `eval_metric_ops` "
+        "and `add_metrics` take metric objects of Keras 2 (tf_keras), as before, and run all of "
+        "their updates, not the first one only. Metric objects of Keras 3 are refused: they lose "
+        "their updates in a graph.",
+    ),
+    Row("tf.estimator.ModeKeys", "replicate.ModeKeys"),
+    *same(
+        ESTIMATOR,
+        "replicate",
+        _HEADS,
+        "Optimizers are those of `tf.compat.v1.train`; `trainable_variables=None` means all of the "
+        "graph. Metrics are objects of our own, not of Keras. The heads of TensorFlow 1 summed the "
+        "loss by default, these take the mean, as in TensorFlow 2.",
+        "canned.md#heads",
     ),
     Row(
         "tf.estimator.RunConfig",
         "replicate.RunConfig",
-        f"Settings cannot be set: config.replace(x=y) makes a copy. {STRATEGY}",
+        "The same arguments in the same order, and the same attributes. Settings cannot be set, "
+        "`config.replace(x=y)` makes a copy with another one; attributes of your own such as "
+        "`config.hparams` can. Both checkpoint intervals None (or one given as None, and the other "
+        "left out): no checkpoint is saved. `tf_random_seed` is 1 unless it is given, and None for "
+        "an unpredictable one. `graph.pbtxt` and `*.meta` do not hold the data of the input. "
+        "`experimental_max_worker_delay_secs=None` starts all workers at once; a number delays "
+        f"worker i by 5·(i + 1) seconds, that many at most, as before. {STRATEGY} "
+        "`experimental_distribute` takes a `DistributeConfig` of two. New: "
+        "`progress`, `profile_steps`, `save_input_position`, `continue_input`, `cluster`, "
+        "`step_timeout_secs`, `max_restarts`, `steal_model_dir`, `on_save_error`.",
+        "several_gpus.md#strategies-of-tfdistribute",
     ),
-    Row(
-        "tf.estimator.WarmStartSettings",
-        "replicate.WarmStartSettings",
-        "A pattern that matches no variable is an error.",
+    *same(
+        ESTIMATOR,
+        "replicate",
+        ("train_and_evaluate", "TrainSpec", "EvalSpec"),
+        "A wrong TF_CONFIG is a ClusterConfigError that shows the wrong part; the address of an "
+        "evaluator that is listed in the cluster is checked and not used. An evaluator ends when "
+        "training has ended, with or without `max_steps`. Lost processes, synchronous training and "
+        "exit codes are told elsewhere.",
+        "parameter_servers.md",
     ),
-    Row(
-        "tf.estimator.train_and_evaluate",
-        "replicate.train_and_evaluate",
-        "A wrong TF_CONFIG is a ClusterConfigError that shows the wrong part.",
-    ),
+    *same(ESTIMATOR, "replicate", ("Exporter", "FinalExporter", "LatestExporter")),
     Row(
         "tf.estimator.BestExporter",
         "replicate.BestExporter",
-        "After a restart it exports only results that are better than the best one so far.",
+        "It does not mistake the current evaluation, which is in the event file already, for an "
+        "earlier one; a result that is NaN is never the best. After a restart it exports only "
+        "results that are better than the best one in the event files, while `tf.estimator` "
+        "exports the first evaluation of every run; both export it if there is no export yet.",
     ),
-    *same(ESTIMATOR, "replicate", (*_RUNTIME, *_HOOKS)),
-    *same(ESTIMATOR, "replicate", _CLASSIFIERS_AND_REGRESSORS, MEAN),
-    *same(ESTIMATOR, "replicate", WITH_HEAD, "head comes first."),
-    *same(ESTIMATOR, "replicate", _HEADS, HEAD),
-    *same("tf.estimator.export", "replicate.export", (*_EXPORT, *SUPERVISED)),
     *same(
-        "tf.estimator.inputs",
-        "replicate.inputs",
-        ("numpy_input_fn", "pandas_input_fn"),
-        "Returns a dataset in place of tensors.",
+        ESTIMATOR,
+        "replicate",
+        _CLASSIFIERS_AND_REGRESSORS,
+        f"{MEAN} {_CANNED}",
+        "canned.md",
+    ),
+    *same(ESTIMATOR, "replicate", WITH_HEAD, f"`head` comes first. {_CANNED}", "canned.md"),
+    Row(
+        "tf.estimator.experimental.SequentialHeadWrapper",
+        "replicate.SequentialHeadWrapper",
+    ),
+    Row(
+        "tf.estimator.experimental.KMeans",
+        "replicate.KMeans",
+        "The same arguments; `seed` counts, and N towers find the centers that one finds.",
+        "canned.md#k-means",
+    ),
+    *same(
+        ESTIMATOR,
+        "replicate",
+        ("classifier_parse_example_spec", "regressor_parse_example_spec"),
+    ),
+    *same("tf.estimator.experimental", "replicate", LOGIT_FNS),
+    *same(
+        ESTIMATOR,
+        "replicate",
+        ("WarmStartSettings", "VocabInfo"),
+        "`warm_start_from=` is used by `train`, `evaluate`, `predict` and exports if there is no "
+        "checkpoint yet. Later starts do not need the source. An export also takes variables "
+        "outside of the settings from the source, as before, and maps names and vocabularies, "
+        "which failed before. For a directory, its newest readable checkpoint is used. A pattern "
+        "that matches no variable is an error.",
+    ),
+    Row(
+        "tf.estimator.add_metrics",
+        "replicate.add_metrics",
+        "Predictions of a replicated `model_fn` are those of the whole batch; `params` stay.",
     ),
     *same(
         "tf.estimator.experimental",
         "replicate",
-        (
-            "InMemoryEvaluatorHook",
-            "KMeans",
-            "SequentialHeadWrapper",
-            "make_stop_at_checkpoint_step_hook",
-            *STOPPING,
-            *LOGIT_FNS,
-        ),
+        ("make_stop_at_checkpoint_step_hook", *STOPPING),
+        page="early_stopping.md",
     ),
-    *same("tf.estimator.experimental", "replicate.export", SUPERVISED),
-    *same("tf.estimator.tpu", "replicate.tpu", TPU_NAMES, TPU),
+    Row(
+        "tf.estimator.experimental.InMemoryEvaluatorHook",
+        "replicate.InMemoryEvaluatorHook",
+        "It takes a custom saver, saveables such as tables, and an `init_fn` that fills variables "
+        "which training does not have; all of these were refused. It still refuses clusters, and "
+        "an `init_fn` that it would ignore.",
+    ),
+    *same(ESTIMATOR, "replicate", _HOOKS, "They are those of `tf.compat.v1.train`."),
+    *same(
+        "tf.estimator.export",
+        "replicate.export",
+        (*_EXPORT, *SUPERVISED),
+        page="export.md",
+    ),
+    *same("tf.estimator.experimental", "replicate.export", SUPERVISED, page="export.md"),
+    *same(
+        "tf.estimator.inputs",
+        "replicate.inputs",
+        ("numpy_input_fn", "pandas_input_fn"),
+        "They return a dataset in place of tensors.",
+    ),
+    *tpu_rows("tf.estimator.tpu"),
     *absent("tf.estimator.experimental", ("RNNClassifier", "RNNEstimator"), HINTS["RNNEstimator"]),
     *absent("tf.estimator.experimental", ("LinearSDCA",), HINTS["LinearSDCA"]),
     *(

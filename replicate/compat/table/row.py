@@ -22,6 +22,7 @@ class Row:
       old: The dotted name in TensorFlow 1. With ".*" at its end, all names of a package.
       new: The dotted name of the replacement, where "tf" is `tf.compat.v1`. None if there is none.
       difference: What is different, or what to use if there is no replacement.
+      page: Page in docs/howto, with or without an anchor, that tells more.
       keywords: If the replacement has the parameters in another order, or by other names: pairs of
         the old name and the new one, in the old order.
     """
@@ -29,6 +30,7 @@ class Row:
     old: str
     new: str | None
     difference: str = ""
+    page: str = ""
     keywords: tuple[tuple[str, str], ...] = ()
 
 
@@ -43,7 +45,9 @@ STRATEGY = (
 TPU = "TPUs are not supported: use_tpu must be False."
 
 
-def same(old: str, new: str, names: Iterable[str], difference: str = "") -> list[Row]:
+def same(
+    old: str, new: str, names: Iterable[str], difference: str = "", page: str = ""
+) -> list[Row]:
     """Returns rows of names that are called alike in both packages.
 
     Args:
@@ -51,8 +55,9 @@ def same(old: str, new: str, names: Iterable[str], difference: str = "") -> list
       new: Package of the replacements.
       names: The names.
       difference: Of each row.
+      page: Of each row.
     """
-    return [Row(f"{old}.{name}", f"{new}.{name}", difference) for name in names]
+    return [Row(f"{old}.{name}", f"{new}.{name}", difference, page) for name in names]
 
 
 def modules_of(package: str, modules: Iterable[str]) -> list[Row]:

@@ -79,19 +79,18 @@ class Meeting:
         else:
             self._ask(note, wait)
 
-    def end(self, should_cancel: Callable[[], bool]) -> None:
+    def end(self) -> None:
         """Waits until the chief has saved its last step; in the chief, until the workers know.
 
-        Args:
-          should_cancel: Called repeatedly; True ends the wait.
+        A signal does not end the wait: the chief would take a worker that leaves for a lost one.
 
         Raises:
           ClusterError: The chief is lost.
         """
         if self._rank == 0:
-            self._dismiss(should_cancel)
+            self._dismiss()
         else:
-            self._await_dismissal(should_cancel)
+            self._await_dismissal()
 
     def _key(self, name: str) -> str:
         return f"{self._number}/{name}"
@@ -136,19 +135,19 @@ class Meeting:
                 )
             wait.go_on(f"{self._names[0]} to let this worker begin")
 
-    def _dismiss(self, should_cancel: Callable[[], bool]) -> None:
+    def _dismiss(self) -> None:
         started = time.monotonic()
         notes = self._exchange(f"{self._number}{ENDED}", self._id)
         others = range(1, len(self._names))
-        while time.monotonic() - started < LEAVE_SECS and not should_cancel():
+        while time.monotonic() - started < LEAVE_SECS:
             if notes and all(self._key(f"left/{rank}") in notes for rank in others):
                 return
             time.sleep(poll_secs(time.monotonic() - started, POLL_SECS))
             notes = self._exchange()
 
-    def _await_dismissal(self, should_cancel: Callable[[], bool]) -> None:
+    def _await_dismissal(self) -> None:
         started = heard_at = time.monotonic()
-        while not should_cancel():
+        while True:
             notes = self._exchange()
             now = time.monotonic()
             if notes is None and now - heard_at > _patience_secs(self._config):

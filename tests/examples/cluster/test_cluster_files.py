@@ -16,7 +16,8 @@ STANDINS = {
     "srun": 'shift; for SLURM_PROCID in 0 1 2 3; do export SLURM_PROCID; "$@" || exit; done',
     "program": 'printf "%s\\n" "$TF_CONFIG" "$*" >>printed; exit ${CODE:-0}',
 }
-MANIFEST = pathlib.Path(__file__).parents[3] / "examples" / "cluster" / "tfjob.yaml"
+MANIFEST = SCRIPT.with_name("tfjob.yaml")
+ALL_REDUCE = SCRIPT.with_name("tfjob_all_reduce.yaml")
 
 
 @pytest.fixture
@@ -64,6 +65,21 @@ def test_each_task_gets_its_role_and_the_arguments(run):
         assert arguments.startswith("-m examples.convnet --mode=distributed_sync_replicas")
         assert arguments.endswith("--train_steps=7 --title=two words")
     assert roles == [("ps", 0), ("chief", 0), ("worker", 0), ("worker", 1)]
+
+
+def test_all_reduce_has_no_parameter_server(run):
+    done, printed = run(MODE="all_reduce")
+    assert done.returncode == 0, done.stderr
+    roles = []
+    for text, arguments in zip(printed[::2], printed[1::2], strict=True):
+        assert json.loads(text)["cluster"] == {
+            "chief": ["a1:2222"],
+            "worker": ["a2:2222", "a3:2222", "a4:2222"],
+        }
+        config = parse_cluster_config(text)
+        roles.append((config.task_type, config.task_id))
+        assert arguments.startswith("-m examples.convnet --mode=all_reduce --model_dir=")
+    assert roles == [("chief", 0), ("worker", 0), ("worker", 1), ("worker", 2)]
 
 
 @pytest.mark.parametrize(("code", "requeued"), [(143, True), (138, True), (2, False), (3, False)])
@@ -118,3 +134,14 @@ def test_flags_of_the_manifest(replicas, run_program):
     done = run_program("convnet", *container["command"][3:], "--batch_size=0")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "batch_size" in done.err
+
+
+def test_the_manifest_without_parameter_servers_differs_in_nothing_else(replicas):
+    others = yaml.safe_load(ALL_REDUCE.read_text())["spec"]["tfReplicaSpecs"]
+    assert set(replicas) - set(others) == {"PS"}
+    commands = [
+        kinds["Chief"]["template"]["spec"]["containers"][0].pop("command")
+        for kinds in (replicas, others)
+    ]
+    assert others["Chief"] == replicas["Chief"]
+    assert [word for word in commands[1] if word not in commands[0]] == ["--mode=all_reduce"]

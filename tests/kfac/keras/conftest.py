@@ -69,7 +69,7 @@ class Keras(NamedTuple):
 
 def _load(name):
     """Returns a Keras, or skips the test where it is not installed."""
-    is_legacy = str(tf.keras.__version__).startswith("2.")
+    is_legacy = str(getattr(tf.keras, "__version__", "2.")).startswith("2.")
     if name == "keras":
         if is_legacy:
             pytest.skip("tf.keras is not Keras 3 here")
@@ -81,8 +81,14 @@ def _load(name):
 
 
 @pytest.fixture(params=["keras", "tf_keras"])
-def either(request):
+def both(request):
     """Keras 3 and tf_keras, in turn."""
+    return _load(request.param)
+
+
+@pytest.fixture(params=["keras", pytest.param("tf_keras", marks=pytest.mark.slow)])
+def either(request):
+    """The same, for tests of what hardly depends on the Keras."""
     return _load(request.param)
 
 

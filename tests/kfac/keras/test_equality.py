@@ -86,13 +86,13 @@ def in_a_graph(either, make_model, x, y, weights, size, **settings):
     ],
     ids=["conv", "periods", "constraint"],
 )
-def test_twenty_steps_equal_those_of_graph_mode(either, make_model, data, settings):
-    x, y = data(either, 20 * 16)
-    model = make_model(either)
+def test_twenty_steps_equal_those_of_graph_mode(both, make_model, data, settings):
+    x, y = data(both, 20 * 16)
+    model = make_model(both)
     weights = [v.numpy() for v in model.trainable_variables]
     settings = {"learning_rate": 0.02, "damping": 0.02, **settings}
-    model.compile(optimizer=either.Kfac(**settings), loss=either.cross_entropy())
-    losses = either.fit(model, x, y)
-    expected = in_a_graph(either, make_model, x, y, weights, 16, **settings)
+    model.compile(optimizer=both.Kfac(**settings), loss=both.cross_entropy())
+    losses = both.fit(model, x, y)
+    expected = in_a_graph(both, make_model, x, y, weights, 16, **settings)
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-5)
     assert np.std(losses) > 0.01

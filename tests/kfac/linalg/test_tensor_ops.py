@@ -206,3 +206,19 @@ def test_squared_norm(table, session):
     found = vectors.squared_norm([sparse, dense], tf.float64)
     assert found.dtype == tf.float64
     assert session.run(found) == np.sum(SUMMED**2) + 5
+
+
+def test_number_of_rows(graph, session):
+    rows = tf.compat.v1.placeholder(tf.float32, [None, 2])
+    assert session.run(tensor_ops.num_rows(rows), {rows: np.zeros([3, 2])}) == 3
+    assert tensor_ops.num_rows(tf.zeros([4, 2])).op.type == "Const"
+
+
+@pytest.mark.parametrize("bad", [None, 0, 1, 2, 3])
+def test_vectors_and_matrices_are_checked_together(graph, session, bad):
+    shapes = ([3], [2, 2], [], [5])
+    values = [np.zeros(shape) for shape in shapes]
+    if bad is not None:
+        values[bad] = np.full(shapes[bad], np.nan)
+    found = tensor_ops.all_finite_in([tf.constant(value) for value in values])
+    assert session.run(found) == (bad is None)

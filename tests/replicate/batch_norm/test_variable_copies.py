@@ -105,6 +105,19 @@ def test_views_are_used_in_order(graph, use_resource):
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
+def test_view_waits_for_a_tower_that_only_reads(graph, use_resource):
+    variable = v1.get_variable("v", initializer=1.0, use_resource=use_resource)
+    before = set(graph.get_operations())
+    tf.multiply(variable, 2.0)
+    runs = set(graph.get_operations()) - before
+    turns = VariablesInTurn()
+    turns.record([variable], runs, [])
+    awaited = turns.view(variable).op.control_inputs
+    assert [each.type for each in awaited] == ["ReadVariableOp" if use_resource else "Mul"]
+    assert set(awaited) <= runs
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
 def test_view_waits_for_nothing_if_the_variable_was_not_used(graph, use_resource):
     with v1.device("/cpu:1"):
         variable = v1.get_variable("v", initializer=[1.0, 2.0], use_resource=use_resource)

@@ -39,8 +39,10 @@ def test_contrib_gives_what_there_is():
     ("name", "advice"),
     [
         ("estimator.boosted_trees_classifier_train_in_memory", "names of replicate"),
-        ("learn.Experiment", "train_and_evaluate"),
-        ("distribute.MirroredStrategy", "replicate_model_fn"),
+        ("learn.SVM", "train_and_evaluate"),
+        ("tpu.initialize_system", "use_tpu must be False"),
+        ("linear_optimizer.SDCAOptimizer", "FtrlOptimizer"),
+        ("session_bundle.exporter.Exporter", "SavedModel"),
         ("cudnn_rnn.CudnnLSTM", "no counterpart"),
     ],
 )

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import replicate
 from replicate.compat.absent import is_absent
+from replicate.compat.mnist import input_data
 from replicate.compat.old_modules import OldModule
 from replicate.compat.tf1_view import tensorflow1, view_builtins
 
@@ -73,7 +74,7 @@ import os.path as path
     assert names.RunConfig is replicate.RunConfig
     assert names.learn is VIEW.contrib.learn
     assert is_absent(names.CudnnLSTM)
-    assert is_absent(names.input_data)
+    assert names.input_data.read_data_sets is input_data.read_data_sets
     assert names._Head is replicate.Head
     assert names.ops is importlib.import_module("tensorflow.python.framework.ops")
     assert names.array_ops is VIEW.python.ops.array_ops

@@ -38,8 +38,9 @@ class Step:
             for index in range(2)
         ]
         self.rule = make_rule()
-        requirements = self.rule.requirements(towers)
-        accepted = self.rule.judge(towers, [(self._values[0] + self._values[1], weight)])
+        summed = [(self._values[0] + self._values[1], weight)]
+        requirements = self.rule.requirements(towers, summed)
+        accepted = self.rule.judge(towers, summed)
         self.train_op = tf.no_op()
         self.recorded = self.rule.record(accepted, self.train_op)
         fetched = tf.constant(value=True) if accepted is None else accepted

@@ -11,6 +11,7 @@ from replicate.keras_model.losses import CompiledLosses
 
 kfac = importlib.import_module("kfac")
 
+v1 = tf.compat.v1
 ROWS = 32
 QUIET = replicate.RunConfig(progress="off", tf_random_seed=1)
 _RANDOM = np.random.RandomState(0)
@@ -250,6 +251,37 @@ def test_kfac_trains_it_alike_on_any_towers(tmp_path):
         assert estimator.evaluate(input_fn(batch=ROWS))["loss"] < before - 0.05
         got.append(estimator.get_variable_value("dense/kernel"))
     np.testing.assert_allclose(got[0], got[1], atol=1e-5)
+
+
+def test_compiled_kfac_trains_it_as_for_canned_does(keras, tmp_path):
+    is_legacy = int(keras.__version__.split(".")[0]) < 3 or keras.__name__ == "tf_keras"
+    module = importlib.import_module(f"kfac.keras.{'legacy' if is_legacy else 'current'}")
+    rate = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+    optimizer = module.Kfac(rate, 0.1, norm_constraint=0.01, invert_every=1)
+    by_hand = kfac.for_canned(
+        lambda: 0.1 * 0.5 ** (tf.cast(v1.train.get_global_step(), tf.float32) / 2),
+        0.1,
+        momentum_type="adam",
+        norm_constraint=0.01,
+        invert_every=1,
+    )
+    got = []
+    for number, given in enumerate([None, by_hand]):
+        model = classifier(keras, optimizer=optimizer)
+        start = model.get_weights()[0]
+        estimator = converted(model, tmp_path / str(number), optimizer=given)
+        estimator.train(lambda: input_fn(batch=ROWS)().repeat(), steps=3)
+        got.append(estimator.get_variable_value("dense/kernel"))
+    np.testing.assert_allclose(got[0], got[1], atol=1e-6)
+    assert not np.allclose(got[0], start)
+
+
+def test_kfac_that_an_estimator_cannot_have_is_refused(keras):
+    is_legacy = int(keras.__version__.split(".")[0]) < 3 or keras.__name__ == "tf_keras"
+    module = importlib.import_module(f"kfac.keras.{'legacy' if is_legacy else 'current'}")
+    model = classifier(keras, optimizer=module.Kfac(adaptive=True))
+    with pytest.raises(ValueError, match=r"Kfac\(adaptive=True\) cannot be the optimizer of an"):
+        replicate.model_to_estimator(model)
 
 
 def test_continues_from_its_checkpoint_and_not_from_the_model(keras, tmp_path):

@@ -31,6 +31,10 @@ print(task["type"], task["index"], sys.argv[1:], os.environ["no_proxy"])
         (["--restart=-1", "--", "python"], "not a whole number"),
         (["--grace_secs=-1", "--", "python"], "--grace_secs=-1"),
         (["--wokers=2", "--", "python"], "Unknown command line flag 'wokers'"),
+        (
+            ["--all_reduce", "--ps=1", "--", "python"],
+            "--all_reduce trains without parameter",
+        ),
         ([], "no command to run"),
         (["--workers=2", "--"], "no command to run"),
         (["--", "no-such-program-at-all"], "no program 'no-such-program-at-all'"),

@@ -102,6 +102,8 @@ IMPORTS = [
     ("from kfac import optimizer as o", "o.KfacOptimizer"),
     ("from kfac.python.ops.utils import batch_execute", "batch_execute"),
     ("from kfac import batch_execute", "batch_execute"),
+    ("from kfac.python.keras import optimizers as o", "o.Kfac()"),
+    ("from kfac import keras as o", "o.Kfac()"),
     ("import kfac.python.ops.optimizer", "kfac.python.ops.optimizer.KfacOptimizer"),
     ("import kfac", "kfac.optimizer.KfacOptimizer"),
 ]
@@ -139,7 +141,7 @@ def test_assignment_of_a_package_becomes_an_import():
         """
         import tensorflow.compat.v1 as tf
 
-        import tf_slim as slim
+        from replicate.compat.contrib import slim
         from replicate import v1 as tfe
         nn = tf.nn
 
@@ -173,6 +175,29 @@ def test_name_of_a_package_ends_when_all_its_uses_are_rewritten():
     )
 
 
+def test_arguments_in_another_order_become_keywords():
+    check(
+        """
+        import tensorflow as tf
+        from tensorflow.contrib.metrics import streaming_auc
+        from tensorflow.contrib import framework
+        x = tf.contrib.metrics.streaming_recall(p, l, weights=w)
+        y = streaming_auc(p, labels=l)
+        z = framework.load_variable(checkpoint_dir=d, name="a")
+        """,
+        """
+        import tensorflow.compat.v1 as tf
+        from tensorflow.compat.v1.metrics import auc as streaming_auc
+        x = tf.metrics.recall(predictions=p, labels=l, weights=w)
+        y = streaming_auc(predictions=p, labels=l)
+        z = tf.train.load_variable(ckpt_dir_or_file=d, name="a")
+        """,
+    )
+    _, left = rewritten("import tensorflow as tf\ntf.contrib.metrics.streaming_recall(*a)\n")
+    assert left[0][0] == "tf.contrib.metrics.streaming_recall"
+    assert "another order now" in left[0][1]
+
+
 def test_imports_in_functions_and_blocks_stay_there():
     check(
         """
@@ -199,7 +224,7 @@ def test_imports_in_functions_and_blocks_stay_there():
             return replicate.RunConfig, replicate.tpu.RunConfig
 
         try:
-            import tf_slim as slim
+            from replicate.compat.contrib import slim
         except ImportError:
             import tf_slim as slim
 
@@ -227,8 +252,8 @@ def test_taken_names_are_not_bound_again():
         """,
         """
         import tensorflow.compat.v1 as tf
-        from replicate.compat.hparams import HParams as HParams_
         import replicate as replicate_
+        from replicate.compat.hparams import HParams as HParams_
         def f(replicate, contrib=None):
             return replicate_.RunConfig, HParams_
         HParams = 3
@@ -297,7 +322,7 @@ def test_line_ends_and_trailing_comments_stay():
         (
             "import tensorflow as tf\ntf.contrib.slim.nonsense",
             "tf.contrib.slim.nonsense",
-            "no tf_slim",
+            "There is no replicate.compat.contrib.slim.nonsense here.",
         ),
     ],
 )

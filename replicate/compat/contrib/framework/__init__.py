@@ -34,7 +34,7 @@ from replicate.compat.contrib.framework.tensors import (
     with_same_shape,
     with_shape,
 )
-from replicate.compat.contrib.repaired_slim.loading import name_of_slim
+from replicate.compat.contrib.repaired_slim.loading import name_of_slim, names_of_slim
 
 v1 = tf.compat.v1
 
@@ -84,6 +84,10 @@ __all__ = [
 ]
 
 _HOMES = ("ops.arg_scope", "ops.variables", "ops.framework_ops", "ops")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *names_of_slim(_HOMES)})
 
 
 def __getattr__(name: str) -> Any:

@@ -30,7 +30,7 @@ from replicate.compat.contrib.layers.feature_columns import (
     sparse_column_with_vocabulary_file,
     weighted_sparse_column,
 )
-from replicate.compat.contrib.repaired_slim.loading import name_of_slim
+from replicate.compat.contrib.repaired_slim.loading import name_of_slim, names_of_slim
 
 __all__ = [
     "SPARSE_FEATURE_CROSS_DEFAULT_HASH_KEY",
@@ -58,6 +58,10 @@ __all__ = [
 ]
 
 _HOMES = ("layers", "layers.layers")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *names_of_slim(_HOMES)})
 
 
 def __getattr__(name: str) -> Any:

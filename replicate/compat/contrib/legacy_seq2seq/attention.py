@@ -55,7 +55,8 @@ def attention_decoder(
         attentions = [tf.zeros([batch, width], dtype or variables.dtype)] * num_heads
         if initial_state_attention:
             attentions = read(initial_state)
-        state, outputs = initial_state, []
+        outputs: list[Tensor] = []
+        state = initial_state
         for time, given in enumerate(decoder_inputs):
             if time:
                 v1.get_variable_scope().reuse_variables()

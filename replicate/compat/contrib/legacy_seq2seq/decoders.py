@@ -31,7 +31,8 @@ def rnn_decoder(
       (outputs of all times, last state).
     """
     with v1.variable_scope(scope or "rnn_decoder"):
-        state, outputs = initial_state, []
+        outputs: list[Tensor] = []
+        state = initial_state
         for time, given in enumerate(decoder_inputs):
             inputs = looped(loop_function, outputs, time, given)
             if time:

@@ -6,6 +6,8 @@ and networks get the `batch_norm` of this folder. Nothing else of tf-slim change
 TensorFlow.
 """
 
+import __future__
+
 import functools
 import importlib
 import pkgutil
@@ -19,6 +21,7 @@ v1 = tf.compat.v1
 
 _SLIM = "tf_slim"
 _WITH_BATCH_NORM = (_SLIM, f"{_SLIM}.layers", f"{_SLIM}.layers.layers")
+_FUTURE = frozenset(__future__.all_feature_names)
 _MOVED: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
         "framework.ops": ("IndexedSlices", "Tensor"),
@@ -75,6 +78,25 @@ def name_of_slim(name: str, modules: Iterable[str], package: str) -> Any:
             if value is not None and not _is_foreign_module(value):
                 return value
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+def names_of_slim(modules: Iterable[str]) -> set[str]:
+    """Returns the public names of modules of tf-slim, none if it is not installed.
+
+    Args:
+      modules: As for `name_of_slim`.
+    """
+    try:
+        slim()
+    except ModuleNotFoundError:
+        return set()
+    found = [importlib.import_module(f"{_SLIM}.{module}".rstrip(".")) for module in modules]
+    return {
+        name
+        for module in found
+        for name, value in vars(module).items()
+        if not (name.startswith("_") or _is_foreign_module(value) or name in _FUTURE)
+    }
 
 
 def _is_foreign_module(value: Any) -> bool:

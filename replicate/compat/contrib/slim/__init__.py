@@ -6,10 +6,14 @@
 import importlib
 from typing import Any
 
-from replicate.compat.contrib.repaired_slim.loading import name_of_slim
+from replicate.compat.contrib.repaired_slim.loading import name_of_slim, names_of_slim
 
 _PACKAGES = ("layers", "metrics")
 _HOMES = ("", "layers", "ops.arg_scope", "ops.variables", "ops.framework_ops", "ops", "data")
+
+
+def __dir__() -> list[str]:
+    return sorted({*_PACKAGES, *names_of_slim(_HOMES)})
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from replicate.compat.contrib.repaired_slim.loading import name_of_slim
+from replicate.compat.contrib.repaired_slim.loading import name_of_slim, names_of_slim
 from replicate.compat.contrib.training.device_strategies import (
     GreedyLoadBalancingStrategy,
     RandomStrategy,
@@ -20,6 +20,10 @@ __all__ = [
 Hparams = HParams
 
 _HOMES = ("training", "training.training", "training.evaluation")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *names_of_slim(_HOMES)})
 
 
 def __getattr__(name: str) -> Any:

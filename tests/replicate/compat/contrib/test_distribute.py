@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+import replicate
 from replicate.compat.tf1_view import tensorflow1
 from replicate.estimator.strategies import strategy_request
 
@@ -25,7 +26,8 @@ distribute = tensorflow1().contrib.distribute
         (lambda: distribute.OneDeviceStrategy("/gpu:1"), ["GPU:1"]),
     ],
 )
-def test_strategies_name_their_devices(make, devices):
+def test_strategies_name_their_devices(make, devices, graph):
+    # In a graph, as in an old program: eagerly, a strategy makes tensors on its devices.
     found = strategy_request("train_distribute", make())
     assert found.devices == tuple(f"/device:{name}" for name in devices)
 
@@ -45,3 +47,15 @@ def test_reductions_are_objects_of_tf_distribute():
 def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ValueError, match=r"takes devices or num_gpus >= 1, got devices="):
         distribute.MirroredStrategy(**arguments)
+
+
+def test_collective_all_reduce_is_all_reduce():
+    assert distribute.CollectiveAllReduceStrategy(num_gpus_per_worker=2) == replicate.AllReduce()
+
+
+def test_functions_tell_that_no_strategy_is_in_force(graph):
+    assert not distribute.has_distribution_strategy()
+    assert distribute.get_distribution_strategy().num_replicas_in_sync == 1
+    assert distribute.DistributionStrategy is tf.compat.v1.distribute.Strategy
+    assert distribute.get_tower_context().num_replicas_in_sync == 1
+    assert not distribute.in_cross_tower_context()

@@ -1,4 +1,4 @@
-"""A program of 2017 in the style of slim's classifiers: records of pictures, training, evaluation."""
+"""A program of 2017 in the style of slim's classifiers: it reads pictures, trains and evaluates."""
 
 import os
 import subprocess
@@ -33,21 +33,21 @@ def write_records(path, count):
     random = np.random.RandomState(0)
     with tf.Session(graph=tf.Graph()) as sess, tf.python_io.TFRecordWriter(path) as writer:
         pixels = tf.placeholder(tf.uint8, [SIZE, SIZE, 3])
-        encoders = [(b'png', tf.image.encode_png(pixels)), (b'jpeg', tf.image.encode_jpeg(pixels, quality=100))]
+        encoders = [(b'png', tf.image.encode_png(pixels)),
+                    (b'jpeg', tf.image.encode_jpeg(pixels, quality=100))]
         for i in range(count):
             label = i % 2
             picture = np.full([SIZE, SIZE, 3], 60 + 120 * label) + random.randint(0, 9, [1, 1, 3])
             name, encoded = encoders[i // 2 % 2]
+            encoded = tf.train.BytesList(value=[sess.run(encoded, {pixels: picture})])
             feature = {
-                'image/encoded': tf.train.Feature(
-                    bytes_list=tf.train.BytesList(value=[sess.run(encoded, {pixels: picture})])),
+                'image/encoded': tf.train.Feature(bytes_list=encoded),
                 'image/format': tf.train.Feature(bytes_list=tf.train.BytesList(value=[name])),
                 'image/class/label': tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-                'image/object/bbox/ymin': tf.train.Feature(float_list=tf.train.FloatList(value=[.1, .2])),
-                'image/object/bbox/xmin': tf.train.Feature(float_list=tf.train.FloatList(value=[.3, .4])),
-                'image/object/bbox/ymax': tf.train.Feature(float_list=tf.train.FloatList(value=[.5, .6])),
-                'image/object/bbox/xmax': tf.train.Feature(float_list=tf.train.FloatList(value=[.7, .8])),
             }
+            for side in ('ymin', 'xmin', 'ymax', 'xmax'):
+                feature['image/object/bbox/' + side] = tf.train.Feature(
+                    float_list=tf.train.FloatList(value=[.1, .2]))
             example = tf.train.Example(features=tf.train.Features(feature=feature))
             writer.write(example.SerializeToString())
 
@@ -56,7 +56,8 @@ def get_dataset(path, count):
     keys_to_features = {
         'image/encoded': tf.FixedLenFeature((), tf.string, default_value=''),
         'image/format': tf.FixedLenFeature((), tf.string, default_value='png'),
-        'image/class/label': tf.FixedLenFeature([], tf.int64, default_value=tf.zeros([], dtype=tf.int64)),
+        'image/class/label': tf.FixedLenFeature(
+            [], tf.int64, default_value=tf.zeros([], dtype=tf.int64)),
         'image/object/bbox/ymin': tf.VarLenFeature(tf.float32),
         'image/object/bbox/xmin': tf.VarLenFeature(tf.float32),
         'image/object/bbox/ymax': tf.VarLenFeature(tf.float32),
@@ -65,7 +66,8 @@ def get_dataset(path, count):
     items_to_handlers = {
         'image': slim.tfexample_decoder.Image(shape=[SIZE, SIZE, 3]),
         'label': slim.tfexample_decoder.Tensor('image/class/label', shape=[]),
-        'object/bbox': tfexample_decoder.BoundingBox(['ymin', 'xmin', 'ymax', 'xmax'], 'image/object/bbox/'),
+        'object/bbox': tfexample_decoder.BoundingBox(
+            ['ymin', 'xmin', 'ymax', 'xmax'], 'image/object/bbox/'),
     }
     decoder = slim.tfexample_decoder.TFExampleDecoder(keys_to_features, items_to_handlers)
     return dataset.Dataset(
@@ -98,16 +100,16 @@ def arg_scope(weight_decay=1e-4, is_training=True):
 
 def net(images, num_classes, is_training, reuse=None, scope='Net'):
     with tf.variable_scope(scope, 'Net', [images], reuse=reuse) as sc:
-        end_points_collection = sc.name + '_end_points'
-        with slim.arg_scope([slim.conv2d, slim.max_pool2d], outputs_collections=end_points_collection):
+        collection = sc.name + '_end_points'
+        with slim.arg_scope([slim.conv2d, slim.max_pool2d], outputs_collections=collection):
             net = slim.repeat(images, 2, slim.conv2d, 4, [3, 3], scope='conv1')
             net = slim.max_pool2d(net, [2, 2], scope='pool1')
-            net = slim.separable_conv2d(net, 8, [3, 3], depth_multiplier=1, normalizer_fn=slim.batch_norm,
-                                        scope='conv2')
+            net = slim.separable_conv2d(net, 8, [3, 3], depth_multiplier=1,
+                                        normalizer_fn=slim.batch_norm, scope='conv2')
         net = slim.flatten(net)
         net = slim.dropout(net, 0.9, is_training=is_training, scope='dropout')
         logits = slim.fully_connected(net, num_classes, activation_fn=None, scope='logits')
-        end_points = slim.utils.convert_collection_to_dict(end_points_collection)
+        end_points = slim.utils.convert_collection_to_dict(collection)
         end_points['Predictions'] = slim.softmax(logits, scope='predictions')
         return logits, end_points
 
@@ -120,7 +122,8 @@ def train(path):
         images, labels = load_batch(records, True)
         with slim.arg_scope(arg_scope()):
             logits, end_points = net(images, 2, True)
-        assert sorted(end_points) == ['Net/conv1/conv1_1', 'Net/conv1/conv1_2', 'Net/pool1', 'Predictions']
+        assert sorted(end_points) == [
+            'Net/conv1/conv1_1', 'Net/conv1/conv1_2', 'Net/pool1', 'Predictions']
         slim.losses.softmax_cross_entropy(logits, labels, label_smoothing=0.05, weights=1.0)
         total_loss = slim.losses.get_total_loss()
         for variable in slim.get_model_variables():
@@ -137,8 +140,8 @@ def train(path):
             train_op, FLAGS.train_dir, log_every_n_steps=20, number_of_steps=40,
             save_summaries_secs=1, save_interval_secs=60,
             session_config=tf.ConfigProto(intra_op_parallelism_threads=2))
-        print('loss', loss < 0.4, sorted(v.op.name for v in tf.global_variables('Net/conv1/conv1_1')
-                                          if 'Exponential' not in v.op.name and 'Momentum' not in v.op.name))
+        names = [v.op.name for v in slim.get_model_variables('Net/conv1/conv1_1')]
+        print('loss', loss < 0.4, sorted(names))
 
 
 def evaluate(path, once):
@@ -157,7 +160,8 @@ def evaluate(path, once):
         summaries = [tf.summary.scalar('eval/' + name, value, collections=[])
                      for name, value in names_to_values.items()]
         arguments = dict(
-            num_evals=2, eval_op=list(names_to_updates.values()), summary_op=tf.summary.merge(summaries),
+            num_evals=2, eval_op=list(names_to_updates.values()),
+            summary_op=tf.summary.merge(summaries),
             final_op=[names_to_values['accuracy'], names_to_values['mse']],
             variables_to_restore=slim.get_variables_to_restore())
         logdir = os.path.join(FLAGS.train_dir, 'eval')
@@ -165,8 +169,8 @@ def evaluate(path, once):
             checkpoint = tf.train.latest_checkpoint(FLAGS.train_dir)
             return slim.evaluation.evaluate_once('', checkpoint, logdir, **arguments)
         return slim.evaluation.evaluation_loop(
-            '', FLAGS.train_dir, logdir, eval_interval_secs=0, max_number_of_evaluations=1, timeout=5,
-            **arguments)
+            '', FLAGS.train_dir, logdir, eval_interval_secs=0, max_number_of_evaluations=1,
+            timeout=5, **arguments)
 
 
 def main(_):

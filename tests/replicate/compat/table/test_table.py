@@ -1,5 +1,7 @@
 """The table of old names: each row leads somewhere, and the guides name no others."""
 
+import ast
+import importlib.util
 import re
 from pathlib import Path
 
@@ -8,19 +10,20 @@ import pytest
 import replicate
 from replicate.compat.absent import is_absent
 from replicate.compat.old_modules import is_old_module, old_module
-from replicate.compat.table import PRIVATE, PRIVATE_MODULES, TABLE, names_below, row_of
+from replicate.compat.table import PRIVATE, PRIVATE_MODULES, TABLE, V1_DEFAULTS, names_below, row_of
 
 ROOT = Path(__file__).parents[4]
 OPTIONAL = ("tf_slim", "replicate.tpu", "tf.nn.rnn_cell")
 # What replicate has and tf.estimator had not.
 NEW = {
-    "AVERAGE_LOSS_METRIC_KEY", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME", "CheckpointError",
+    "AVERAGE_LOSS_METRIC_KEY", "AllReduce", "LOSS_METRIC_KEY", "GLOBAL_VARIABLE_NAME",
+    "CheckpointError",
     "ClusterConfigError", "ClusterError", "Difference", "DynamicLossScale", "KMeansClustering",
     "ModelAverageCustomGetter", "ModelAverageOptimizer", "ModelDirInUseError", "NonFiniteError",
     "ReplicationCheck", "SyncReplicasHook", "TaskType", "TowerContext", "TrainingInterrupted",
     "check_replication", "current_tower", "model_average", "model_table",
     "model_to_estimator", "per_tower_collection", "prefetch_to_towers", "read_eval_metrics",
-    "step_seed",
+    "step_seed", "WorkersDifferError", "worker_share",
 }  # fmt: skip
 HEAD_FUNCTIONS = {name for name in replicate.__all__ if name.endswith("_head")}
 
@@ -76,6 +79,63 @@ def names_of_guide(page):
             yield first[1] + first[2]
             for name in re.findall(r"`(\w+)`", line[first.end() :]):
                 yield first[1] + name
+
+
+@pytest.fixture(scope="module")
+def write_names():
+    """The tool that writes the tables of the guides."""
+    spec = importlib.util.spec_from_file_location("write_names", ROOT / "tools" / "write_names.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "page", ["from_tf_estimator.md", "from_contrib.md", "from_tensorflow_kfac.md"]
+)
+def test_tables_of_the_guides_are_those_of_the_data(write_names, page):
+    text = (ROOT / "docs" / "howto" / page).read_text()
+    assert len(write_names.MARKED.findall(text)) >= 2
+    assert write_names.written(text, page) == text, "run `python tools/write_names.py`"
+
+
+def test_every_row_is_in_a_guide(write_names):
+    pages = "".join(path.read_text() for path in write_names.PAGES.glob("from_*.md"))
+    told = {
+        name for line in re.findall(r"^\| `.*$", pages, re.MULTILINE) for name in names_in(line)
+    }
+    rows = {
+        row.old for row in TABLE.values() if not row.old.startswith(("tensorflow_", "tf.python"))
+    }
+    assert {old for old in rows if not old.startswith("tf.estimator.tpu")} - told == set()
+
+
+def names_in(line):
+    """Full names in the first cell of a line of a guide."""
+    package = ""
+    for name in re.findall(r"`([\w.*]+)`", line.split(" | ")[0]):
+        package = name.rpartition(".")[0] or package
+        yield f"{package}.{name.rpartition('.')[2]}"
+
+
+def test_plain_names_have_rows(write_names):
+    assert [old for old in write_names.PLAIN if row_of(old) is None] == []
+
+
+def test_mark_of_an_unknown_package_is_an_error(write_names):
+    with pytest.raises(ValueError, match=r"No row of the table of old names begins with 'tf.none'"):
+        write_names.table_of("tf.none", "page.md")
+
+
+def test_cells_mark_code(write_names):
+    assert write_names.as_code("Use tf.train.X, or a|b.") == r"Use `tf.train.X`, or a\|b."
+    assert write_names.as_code("Use `x` of tf.train.") == "Use `x` of tf.train."
+
+
+def test_defaults_that_differ_are_those_of_v1():
+    tree = ast.parse((ROOT / "replicate" / "v1.py").read_text())
+    made = {each.name for each in tree.body if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+    assert {name for name in made if not name.startswith("_")} == V1_DEFAULTS
 
 
 @pytest.mark.parametrize("page", ["from_tf_estimator.md", "from_contrib.md"])

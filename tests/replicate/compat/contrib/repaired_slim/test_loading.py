@@ -8,6 +8,7 @@ import tensorflow as tf
 from replicate.compat.contrib.repaired_slim import loading
 from replicate.compat.contrib.repaired_slim.batch_norm import batch_norm
 from replicate.compat.installation import install, uninstall
+from replicate.compat.old_modules import old_module
 
 v1 = tf.compat.v1
 
@@ -45,3 +46,24 @@ def test_uninstall_takes_the_repair_back(slim):
 def test_names_of_other_packages_are_left_out(slim):
     with pytest.raises(AttributeError, match=r"module 'tf\.contrib\.x' has no attribute 'six'"):
         loading.name_of_slim("six", ("",), "tf.contrib.x")
+
+
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        ("slim", {"conv2d", "arg_scope", "learning", "nets", "layers", "get_model_variables"}),
+        ("layers", {"conv2d", "real_valued_column", "optimize_loss", "l2_regularizer", "python"}),
+        ("framework", {"arg_scope", "nest", "get_variables", "deprecated"}),
+        ("metrics", {"streaming_accuracy", "set_size", "aggregate_metric_map"}),
+        ("losses", {"softmax_cross_entropy", "get_total_loss"}),
+        ("training", {"HParams", "train", "evaluate_repeatedly", "byte_size_load_fn"}),
+        ("summary", {"scalar", "create_file_writer"}),
+    ],
+)
+def test_packages_list_their_names(package, names, slim):
+    module = old_module(f"tf.contrib.{package}", "replicate.v1")
+    assert names <= set(dir(module))
+    assert not {"six", "ops", "print_function"} & set(dir(module))
+    found = {}
+    exec("from package import *", {"__builtins__": {"__import__": lambda *_: module}}, found)
+    assert names <= set(found)

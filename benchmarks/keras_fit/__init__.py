@@ -1,0 +1,1 @@
+"""K-FAC, Adam, SGD and Muon in Keras' `fit`: steps and seconds to a training loss."""

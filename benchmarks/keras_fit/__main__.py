@@ -1,0 +1,94 @@
+"""Steps and seconds to a training loss in Keras' `fit`: K-FAC, Adam, SGD and Muon.
+
+Each optimizer runs with three learning rates, which fall to zero along a cosine; the one that
+reaches the lowest loss first, or comes closest, counts.
+
+    python -m benchmarks.keras_fit --data_dir=DIR     # MNIST's four IDX files, plain or .gz
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from benchmarks import harness
+
+if TYPE_CHECKING:
+    from benchmarks.keras_fit.race import Curve
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this benchmark."""
+    flags.DEFINE_string(
+        "data_dir", None, "MNIST's four IDX files; without it scikit-learn's digits"
+    )
+    flags.DEFINE_integer("steps", 600, "steps of each run", lower_bound=1)
+    flags.DEFINE_integer("every", 30, "steps between two measurements of the loss", lower_bound=1)
+    flags.DEFINE_list("losses", ["0.1", "0.03", "0.01"], "losses to reach, in nats, falling")
+    flags.DEFINE_string("json", None, "file for the curves")
+
+
+def best(curves: Mapping[float, "Curve"], losses: Sequence[float]) -> float:
+    """Returns the learning rate that reaches the lowest loss of all first.
+
+    Args:
+      curves: Curves by learning rate.
+      losses: Losses to reach, falling. A rate that reaches more of them is better.
+    """
+
+    def rank(rate: float) -> tuple[float, float, float]:
+        reached = [found for loss in losses if (found := curves[rate].reach(loss))]
+        last = reached[-1][0] if reached else 0
+        return -len(reached), last, min(curves[rate].losses)
+
+    return min(curves, key=rank)
+
+
+def table(curves: Mapping[str, Mapping[float, "Curve"]], losses: Sequence[float]) -> list[str]:
+    """Returns the rows of the table: steps and seconds to each loss, at each best rate."""
+    rows = [
+        "| optimizer | learning rate | ms per step | "
+        + " | ".join(f"{loss:g} nats" for loss in losses)
+        + " |",
+        "|---|---|---|" + "---|" * len(losses),
+    ]
+    for name, by_rate in curves.items():
+        rate = best(by_rate, losses)
+        curve = by_rate[rate]
+        cells = [curve.reach(loss) for loss in losses]
+        texts = ["not reached" if c is None else f"{c[0]} steps, {c[1]:.1f} s" for c in cells]
+        per_step = 1000 * curve.seconds[-1] / curve.steps[-1]
+        rows.append(f"| {name} | {rate:g} | {per_step:.1f} | " + " | ".join(texts) + " |")
+    return rows
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs the benchmark and prints its table."""
+    del argv
+    from benchmarks.keras_fit import race  # noqa: PLC0415  # TensorFlow, once --help is served.
+    from examples import mnist  # noqa: PLC0415
+
+    images, labels = mnist.load(FLAGS.data_dir).train[:2]
+    x, y = images.reshape([len(images), -1]), labels
+    curves: dict[str, dict[float, Curve]] = {name: {} for name in race.OPTIMIZERS}
+    for name, (make, rates) in race.OPTIMIZERS.items():
+        for rate in rates:
+            curve = race.train(
+                make(race.decaying(rate, FLAGS.steps)), x, y, FLAGS.steps, FLAGS.every
+            )
+            curves[name][rate] = curve
+            print(f"{name} {rate:g}: loss {curve.losses[-1]:.4f}", flush=True)
+    losses = [float(loss) for loss in FLAGS.losses]
+    print("\n".join(table(curves, losses)))
+    if FLAGS.json:
+        record = {n: {str(r): c._asdict() for r, c in of.items()} for n, of in curves.items()}
+        pathlib.Path(FLAGS.json).write_text(json.dumps(record), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    define_flags()
+    harness.run(main)

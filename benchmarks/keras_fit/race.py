@@ -1,0 +1,102 @@
+"""Trains one network of Keras 3 with several optimizers, from the same weights on the same batches.
+
+The loss is that of a fixed part of the training set. Neither its measurement nor the tracing of the
+training function counts as time.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+import kfac
+
+WIDTHS = (128, 128)
+BATCH = 256
+MEASURED = 10_000
+"""Training examples whose loss is measured."""
+
+
+class Curve(NamedTuple):
+    """The training loss over a run.
+
+    Attributes:
+      steps: Steps before each measurement.
+      seconds: Seconds of training before each.
+      losses: Mean loss, in nats.
+    """
+
+    steps: list[int]
+    seconds: list[float]
+    losses: list[float]
+
+    def reach(self, loss: float) -> tuple[int, float] | None:
+        """Returns steps and seconds before the first measurement at or below a loss, or None."""
+        for steps, seconds, value in zip(*self, strict=True):
+            if value <= loss:
+                return steps, seconds
+        return None
+
+
+Make = Callable[[Any], Any]
+"""A function that returns an optimizer with a learning rate, which may be a schedule."""
+
+OPTIMIZERS: Mapping[str, tuple[Make, Sequence[float]]] = {
+    "K-FAC": (
+        lambda rate: kfac.keras.Kfac(rate, damping=0.003, invert_every=10, cov_update_every=2),
+        (0.003, 0.01, 0.03),
+    ),
+    "Adam": (keras.optimizers.Adam, (0.003, 0.01, 0.03)),
+    "SGD": (lambda rate: keras.optimizers.SGD(rate, momentum=0.9), (0.03, 0.1, 0.3)),
+    "Muon": (keras.optimizers.Muon, (0.001, 0.003, 0.01)),
+}
+"""Optimizers by name, each with its learning rates."""
+
+
+def decaying(rate: float, steps: int) -> Any:
+    """Returns a learning rate that falls to zero over a run, along a cosine."""
+    return keras.optimizers.schedules.CosineDecay(rate, steps)
+
+
+def network(features: int) -> Any:
+    """Returns a perceptron with tanh units, and logits of 10 classes."""
+    keras.utils.set_random_seed(0)
+    hidden = [keras.layers.Dense(width, activation="tanh") for width in WIDTHS]
+    return keras.Sequential([keras.layers.Input((features,)), *hidden, keras.layers.Dense(10)])
+
+
+def train(optimizer: Any, x: np.ndarray, y: np.ndarray, steps: int, every: int) -> Curve:
+    """Returns the curve of one run.
+
+    Args:
+      optimizer: Optimizer of Keras 3.
+      x: Training inputs, float32 [examples, features].
+      y: Class numbers, int [examples].
+      steps: Number of steps.
+      every: Steps between two measurements.
+    """
+    model = network(x.shape[1])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=optimizer, loss=loss)
+    order = np.random.default_rng(0)
+    start = model.get_weights()
+    # Traces the function before the clock starts. Optimizers keep the state of these two steps.
+    _fit(model, x[: 2 * BATCH], y[: 2 * BATCH])
+    model.set_weights(start)
+    curve, seconds = Curve([], [], []), 0.0
+    for done in range(0, steps + 1, every):
+        curve.steps.append(done)
+        curve.seconds.append(seconds)
+        curve.losses.append(model.evaluate(x[:MEASURED], y[:MEASURED], 1000, verbose=0))
+        chosen = order.choice(len(x), every * BATCH)
+        batch_x, batch_y = x[chosen], y[chosen]
+        started = time.perf_counter()
+        _fit(model, batch_x, batch_y)
+        seconds += time.perf_counter() - started
+    return curve
+
+
+def _fit(model: Any, x: np.ndarray, y: np.ndarray) -> None:
+    model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)

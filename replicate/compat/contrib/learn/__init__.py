@@ -1,0 +1,52 @@
+"""tf.contrib.learn: experiments, exports, and the estimators before tf.estimator.
+
+`RunConfig` and `ModeKeys` are in `replicate.compat.contrib_learn`.
+"""
+
+from replicate.compat.contrib.learn import learn_runner, monitors
+from replicate.compat.contrib.learn.canned import (
+    DNNClassifier,
+    DNNLinearCombinedClassifier,
+    DNNLinearCombinedRegressor,
+    DNNRegressor,
+    LinearClassifier,
+    LinearRegressor,
+    infer_real_valued_columns_from_input,
+)
+from replicate.compat.contrib.learn.estimator import Estimator, ModelFnOps
+from replicate.compat.contrib.learn.experiment import Experiment
+from replicate.compat.contrib.learn.exports import (
+    ExportStrategy,
+    InputFnOps,
+    build_default_serving_input_fn,
+    build_parsing_serving_input_fn,
+    make_export_strategy,
+)
+from replicate.compat.contrib.learn.metric_spec import (
+    MetricSpec,
+    PredictionKey,
+    ProblemType,
+)
+
+__all__ = [
+    "DNNClassifier",
+    "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedRegressor",
+    "DNNRegressor",
+    "Estimator",
+    "Experiment",
+    "ExportStrategy",
+    "InputFnOps",
+    "LinearClassifier",
+    "LinearRegressor",
+    "MetricSpec",
+    "ModelFnOps",
+    "PredictionKey",
+    "ProblemType",
+    "build_default_serving_input_fn",
+    "build_parsing_serving_input_fn",
+    "infer_real_valued_columns_from_input",
+    "learn_runner",
+    "make_export_strategy",
+    "monitors",
+]

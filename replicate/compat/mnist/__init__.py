@@ -1,0 +1,1 @@
+"""tensorflow.examples.tutorials.mnist: the digits from files, and a model of two hidden layers."""

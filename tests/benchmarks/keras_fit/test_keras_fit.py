@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.keras_fit import __main__ as benchmark
+
+if str(getattr(tf.keras, "__version__", "2.")).startswith("2."):
+    pytest.skip("tf.keras is not Keras 3 here", allow_module_level=True)
+
+from benchmarks.keras_fit import race
+
+FAST = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.09, 0.02])
+SLOW = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.5, 0.05])
+EARLY = race.Curve([0, 10, 20], [0.0, 1.0, 2.0], [2.0, 0.02, 0.2])
+
+
+def test_curve_reaches_a_loss_at_its_first_measurement_below_it():
+    assert FAST.reach(0.1) == (10, 1.0)
+    assert FAST.reach(0.01) is None
+
+
+def test_best_rate_reaches_the_lowest_loss_first():
+    assert benchmark.best({0.1: FAST, 1.0: SLOW}, [0.1, 0.03]) == 0.1
+    assert benchmark.best({0.1: FAST, 1.0: EARLY}, [0.1, 0.03]) == 1.0
+
+
+def test_table_has_a_row_for_each_optimizer():
+    rows = benchmark.table({"K-FAC": {0.1: FAST}, "SGD": {1.0: SLOW}}, [0.1, 0.03])
+    assert rows[2] == "| K-FAC | 0.1 | 100.0 | 10 steps, 1.0 s | 20 steps, 2.0 s |"
+    assert rows[3].endswith("| 20 steps, 2.0 s | not reached |")
+
+
+def test_run_measures_at_the_given_steps():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(1024, 8)).astype(np.float32)
+    optimizer = race.OPTIMIZERS["K-FAC"][0](0.003)
+    curve = race.train(optimizer, x, np.argmax(x, axis=1), steps=8, every=4)
+    assert curve.steps == [0, 4, 8]
+    assert curve.losses[-1] < curve.losses[0]
+    assert curve.seconds[0] == 0.0 < curve.seconds[1] < curve.seconds[2]

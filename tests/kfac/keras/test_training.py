@@ -1,0 +1,314 @@
+"""Training with fit and in a loop: numbers that change, saved state, accumulation, replicas."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kfac
+
+NUMBERS = {"learning_rate": 0.05, "damping": 0.02, "invert_every": 3}
+
+
+def compiled(keras, **numbers):
+    model = keras.dense_model()
+    model.compile(optimizer=keras.Kfac(**{**NUMBERS, **numbers}), loss=keras.cross_entropy())
+    return model
+
+
+def assert_equal_weights(one, other, atol=0.0):
+    for mine, others in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, others, rtol=0, atol=atol)
+
+
+def test_saved_model_goes_on_bit_for_bit(both, tmp_path):
+    x, y = both.examples(64)
+    model = compiled(both, weight_decay=0.01, fisher_approx={"Dense": "ekfac"})
+    both.fit(model, x, y)
+    model.save(tmp_path / "model.keras")
+    loaded = both.keras.models.load_model(tmp_path / "model.keras")
+    assert int(loaded.optimizer.iterations) == 4
+    both.fit(model, x, y)
+    both.fit(loaded, x, y)
+    assert_equal_weights(loaded, model)
+
+
+@pytest.mark.slow
+def test_checkpoint_goes_on_bit_for_bit(either, tmp_path):
+    x, y = either.examples(64)
+    model, other = compiled(either), compiled(either)
+    either.fit(model, x, y)
+    tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(str(tmp_path / "c"))
+    tf.train.Checkpoint(model=other, optimizer=other.optimizer).read(str(tmp_path / "c"))
+    either.fit(model, x, y)
+    either.fit(other, x, y)
+    assert_equal_weights(other, model)
+
+
+@pytest.mark.slow
+def test_backup_and_restore_goes_on_bit_for_bit(either, tmp_path):
+    x, y = either.examples(64)
+
+    class Stop(either.keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    whole = compiled(either)
+    either.fit(whole, x, y, epochs=4)
+    backup = either.keras.callbacks.BackupAndRestore
+    with pytest.raises(KeyboardInterrupt):
+        either.fit(compiled(either), x, y, epochs=4, callbacks=[backup(tmp_path), Stop()])
+    resumed = compiled(either)
+    either.fit(resumed, x, y, epochs=4, callbacks=[backup(tmp_path)])
+    assert_equal_weights(resumed, whole)
+
+
+def test_numbers_change_between_steps(either):
+    """A step is in proportion to the rate, is bounded by the constraint, and decays weights."""
+    x, y = either.examples(16)
+    model = compiled(either, norm_constraint=1e6, momentum=0.5, weight_decay=1e-3)
+    optimizer, changes = model.optimizer, []
+
+    class Change(either.keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.before = [w.copy() for w in model.get_weights()]
+            optimizer.momentum = 0.0
+            if epoch == 1:
+                optimizer.norm_constraint = 1e-12
+            if epoch == 2:
+                optimizer.learning_rate, optimizer.damping = 0.0, 0.5
+
+        def on_epoch_end(self, epoch, logs=None):
+            after = model.get_weights()
+            pairs = zip(after, self.before, strict=True)
+            changes.append(max(np.abs(new - old).max() for new, old in pairs))
+
+    either.fit(model, x, y, epochs=3, callbacks=[Change()])
+    assert changes[0] > 1e-3 > changes[1] > 0 == changes[2]
+    config = optimizer.get_config()
+    assert (config["momentum"], config["damping"]) == (0.0, 0.5)
+
+
+def test_numbers_follow_schedules_that_are_saved(either):
+    schedule = either.keras.optimizers.schedules.ExponentialDecay(0.05, 4, 0.5)
+    model = compiled(either, learning_rate=schedule, damping=schedule)
+    either.fit(model, *either.examples(32))
+    copy = either.Kfac.from_config(model.optimizer.get_config())
+    assert float(copy.damping(4)) == pytest.approx(0.025)
+    with pytest.raises(ValueError, match=r"Cannot set K-FAC's damping to 0\.1: it was made with"):
+        copy.damping = 0.1
+
+
+def test_adaptive_needs_no_numbers(either):
+    model = either.dense_model()
+    model.compile(optimizer=either.Kfac(adaptive=True), loss=either.cross_entropy())
+    losses = either.fit(model, *either.examples(128), batch_size=128, epochs=15)
+    assert losses[-1] < 0.3 < losses[0]
+    assert float(np.asarray(model.optimizer.damping)) != pytest.approx(0.1)
+
+
+def test_batches_that_accumulate_are_one_batch(either):
+    x, y = either.examples(64)
+    model = compiled(either, estimation_mode="empirical", gradient_accumulation_steps=2)
+    either.fit(model, x, y, batch_size=8)
+    whole = compiled(either, estimation_mode="empirical")
+    either.fit(whole, x, y, batch_size=16)
+    assert int(model.optimizer.iterations) == 4
+    assert_equal_weights(model, whole, atol=1e-5)
+
+
+_REPLICAS = """
+import sys
+import numpy as np
+import tensorflow as tf
+
+two = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+import kfac
+
+keras = tf.keras if sys.argv[1] == "keras" else __import__("tf_keras")
+Kfac = kfac.keras.Kfac if sys.argv[1] == "keras" else kfac.keras.legacy.Kfac
+random = np.random.RandomState(0)
+x = random.randn(64, 6).astype(np.float32)
+y = np.argmax(x[:, :3], axis=1)
+
+
+def trained(strategy):
+    with strategy.scope():
+        layers = keras.layers
+        model = keras.Sequential([layers.Input((6,)), layers.Dense(5, "tanh"), layers.Dense(3)])
+        random = np.random.RandomState(1)
+        model.set_weights([random.randn(*w.shape) * 0.5 for w in model.get_weights()])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        optimizer = Kfac(0.05, 0.02, estimation_mode="empirical", invert_every=2)
+        model.compile(optimizer=optimizer, loss=loss)
+    model.fit(x, y, batch_size=16, verbose=0, shuffle=False)
+    return model.get_weights()
+
+
+alone = trained(tf.distribute.get_strategy())
+together = trained(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
+for one, other in zip(alone, together):
+    np.testing.assert_allclose(other, one, atol=1e-5)
+print("equal")
+"""
+
+
+def test_replicas_take_the_step_of_the_whole_batch(either):
+    command = [sys.executable, "-c", _REPLICAS, either.name]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert result.stdout.strip().endswith("equal"), result.stderr[-2000:]
+
+
+def test_loop_of_a_function_trains_as_fit_does(either):
+    x, y = either.examples(64)
+    model, other, loss_of = compiled(either), compiled(either), either.cross_entropy()
+    either.fit(other, x, y)
+    optimizer = either.Kfac(**NUMBERS)
+
+    @tf.function
+    def step(x, y):
+        return optimizer.minimize(
+            lambda: loss_of(y, model(x, training=True)), model.trainable_variables
+        )
+
+    losses = [float(step(x[i : i + 16], y[i : i + 16])) for i in range(0, 64, 16)]
+    assert len(set(losses)) == 4
+    assert_equal_weights(model, other, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_gradients_of_a_tape_with_their_loss(either):
+    x, y = either.examples(16)
+    weight = tf.Variable(np.ones([6, 3], np.float32))
+    optimizer = either.Kfac(**NUMBERS)
+
+    @tf.function
+    def step(with_loss):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x @ weight)
+            )
+        gradients = tape.gradient(loss, [weight])
+        optimizer.apply_gradients(
+            zip(gradients, [weight], strict=True), loss=loss if with_loss else None
+        )
+        return loss
+
+    assert float(step(True)) > float(step(True))
+    with pytest.raises(ValueError, match="K-FAC needs the loss of the step"):
+        step(False)
+
+
+def test_user_registers_the_distribution_of_an_own_loss(either):
+    """A Laplace distribution's scale is unknown to K-FAC; its normal neighbour is registered."""
+    x, _ = either.examples(16)
+    targets = x[:, :3] * 2
+
+    def absolute(y, predicted):
+        layers = kfac.graph_layer_collection()
+        layers.register_normal_predictive_distribution(predicted, targets=y)
+        return tf.reduce_mean(tf.abs(y - predicted), axis=-1)
+
+    model = either.dense_model(sizes=(3,))
+    model.compile(optimizer=either.Kfac(0.5, 0.01), loss=absolute)
+    losses = either.fit(model, x, targets, epochs=6)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_rows_of_an_embedding_that_are_not_looked_up_stay(either):
+    k = either.keras.layers
+    inputs = k.Input((2,), dtype="int32")
+    table = k.Embedding(6, 4, name="table")
+    model = either.keras.Model(inputs, k.Dense(3)(k.Flatten()(table(inputs))))
+    settings = {"fisher_approx": {"table": "kron_indep_in_diag"}, "momentum": 0}
+    model.compile(optimizer=either.Kfac(**NUMBERS, **settings), loss=either.cross_entropy())
+    before = table.get_weights()[0]
+    ids = np.random.RandomState(0).randint(0, 4, [16, 2])
+    either.fit(model, ids, ids[:, 0] % 3, epochs=2)
+    changed = np.abs(table.get_weights()[0] - before).max(axis=1) > 0
+    assert list(changed) == [True] * 4 + [False] * 2
+
+
+# Errors.
+
+
+def test_step_outside_of_a_function_is_an_error(either):
+    model = either.dense_model()
+    optimizer = either.Kfac(**NUMBERS)
+    model.compile(optimizer=optimizer, loss=either.cross_entropy(), run_eagerly=True)
+    with pytest.raises(RuntimeError, match=r"executes eagerly.*run_eagerly=False"):
+        either.fit(model, *either.examples(16))
+
+
+def test_xla_is_an_error_that_says_what_to_pass(either):
+    model = either.dense_model()
+    optimizer = either.Kfac(**NUMBERS)
+    model.compile(optimizer=optimizer, loss=either.cross_entropy(), jit_compile=True)
+    with pytest.raises(ValueError, match="Pass jit_compile=False to compile"):
+        either.fit(model, *either.examples(16))
+
+
+def test_building_before_fit_turns_xla_off(keras3, caplog):
+    class Step:
+        jit_compile, name = True, "net"
+
+        def prepare(self, variables):
+            self.optimizer.build(variables)
+
+    step = Step()
+    step.optimizer = keras3.Kfac(**NUMBERS)
+    with caplog.at_level("INFO", logger="absl"):
+        step.prepare(keras3.dense_model().trainable_variables)
+    assert not step.jit_compile
+    assert "turns jit_compile off for model 'net'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "learning_rate and damping is missing"),
+        ({"learning_rate": 0.1, "adaptive": True}, "does not go with adaptive=True"),
+        ({**NUMBERS, "damping": -1.0}, "damping=-1.0. It must be > 0"),
+        ({**NUMBERS, "unknown_layers": "skip"}, "Accepted are 'error', 'diagonal'"),
+        ({**NUMBERS, "fisher_approx": {"a": "kronecker"}}, r"fisher_approx\['a'\]='kronecker'"),
+        ({**NUMBERS, "fisher_approx": "kronecker"}, "fisher_approx='kronecker'"),
+        ({**NUMBERS, "gradient_accumulation_steps": 0}, "gradient_accumulation_steps"),
+        (
+            {"adaptive": True, "gradient_accumulation_steps": 2},
+            "does not go with a damping that adapts",
+        ),
+    ],
+)
+def test_bad_argument_is_an_error(either, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        either.Kfac(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inverse_every": 3}, "inverse_every"),
+        ({"fisher_approx": {1: "ekfac"}}, "has the key 1"),
+        ({"loss": "mse"}, "has no argument loss: it finds the loss in the graph"),
+    ],
+)
+def test_argument_of_wrong_type_is_an_error(either, arguments, message):
+    with pytest.raises(TypeError, match=message):
+        either.Kfac(**NUMBERS, **arguments)
+
+
+def test_importing_kfac_loads_no_keras():
+    code = (
+        "import sys, tensorflow; before = set(sys.modules); import kfac, kfac.keras; "
+        "new = set(sys.modules) - before; "
+        "print([name for name in new if 'keras' in name and name != 'kfac.keras'] or 'none')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=True
+    )
+    assert result.stdout.strip() == "none"

@@ -1,0 +1,160 @@
+"""Slim's readers, decoders, queues and tables of variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.compat.contrib import slim
+
+v1 = tf.compat.v1
+PICTURE = np.arange(2 * 3 * 3, dtype="u1").reshape(2, 3, 3) * 9
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default():
+        yield
+
+
+def example(**features):
+    made = tf.train.Example()
+    for name, value in features.items():
+        feature = made.features.feature[name.replace("__", "/")]
+        if isinstance(value, bytes):
+            feature.bytes_list.value.append(value)
+        elif isinstance(value, float):
+            feature.float_list.value.append(value)
+        else:
+            feature.int64_list.value.extend(value)
+    return made.SerializeToString()
+
+
+def write(path, *examples):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for each in examples:
+            writer.write(each)
+    return str(path)
+
+
+def decode(serialized, keys, handlers, items=None):
+    decoder = slim.tfexample_decoder.TFExampleDecoder(keys, handlers)
+    return decoder.decode(serialized, items)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "unknown", "raw"])
+def test_pictures_are_decoded(kind):
+    encoders = {
+        "png": tf.io.encode_png,
+        "jpeg": lambda picture: tf.io.encode_jpeg(picture, quality=100),
+        "unknown": tf.io.encode_png,
+        "raw": lambda picture: tf.constant(picture.tobytes()),
+    }
+    with v1.Session() as session:
+        encoded = session.run(encoders[kind](PICTURE))
+    keys = {
+        "image/encoded": v1.FixedLenFeature((), tf.string, default_value=""),
+        "image/format": v1.FixedLenFeature((), tf.string, default_value="jpeg"),
+    }
+    serialized = example(image__encoded=encoded, image__format=kind.encode())
+    handler = slim.tfexample_decoder.Image(shape=[2, 3, 3])
+    (image,) = decode(serialized, keys, {"image": handler}, ["image"])
+    assert image.shape == [2, 3, 3]
+    assert image.dtype == tf.uint8
+    with v1.Session() as session:
+        found = session.run(image)
+    np.testing.assert_allclose(found, PICTURE, atol=40 if kind == "jpeg" else 0)
+
+
+def test_several_pictures_and_gray_ones_are_decoded():
+    with v1.Session() as session:
+        encoded = session.run(tf.io.encode_png(PICTURE))
+    keys = {
+        "several": v1.FixedLenFeature([2], tf.string),
+        "image/format": v1.FixedLenFeature((), tf.string, default_value="png"),
+    }
+    made = tf.train.Example()
+    made.features.feature["several"].bytes_list.value.extend([encoded, encoded])
+    handler = slim.tfexample_decoder.Image("several", channels=1, repeated=True)
+    (images,) = decode(made.SerializeToString(), keys, {"i": handler})
+    with v1.Session() as session:
+        assert session.run(images).shape == (2, 2, 3, 1)
+
+
+def test_items_are_handled():
+    keys = {
+        "label": v1.FixedLenFeature([1], tf.int64),
+        "some": v1.VarLenFeature(tf.int64),
+        **{f"box/{side}": v1.VarLenFeature(tf.float32) for side in ("a", "b", "c", "d")},
+    }
+    decoders = slim.tfexample_decoder
+    handlers = {
+        "label": decoders.Tensor("label", shape=[]),
+        "some": decoders.Tensor("some", default_value=7),
+        "sparse": decoders.SparseTensor("some", "some", [10]),
+        "box": decoders.BoundingBox(["a", "b", "c", "d"], "box/"),
+        "twice": decoders.ItemHandlerCallback(["label"], lambda tensors: tensors["label"] * 2),
+    }
+    serialized = example(label=[3], some=[4, 5], box__a=0.1, box__b=0.2, box__c=0.3, box__d=0.4)
+    names = ["label", "some", "box", "twice"]
+    label, some, box, twice = decode(serialized, keys, handlers, names)
+    with v1.Session() as session:
+        found = session.run([label, some, box, twice])
+    assert (found[0], found[1].tolist(), found[3].tolist()) == (3, [4, 5], [6])
+    np.testing.assert_allclose(found[2], [[0.1, 0.2, 0.3, 0.4]])
+
+
+@pytest.fixture
+def records(tmp_path):
+    for shard in range(2):
+        numbers = [example(n=[10 * shard + i]) for i in range(3)]
+        write(tmp_path / f"data-{shard}", *numbers)
+    decoder = slim.tfexample_decoder.TFExampleDecoder(
+        {"n": v1.FixedLenFeature([], tf.int64)}, {"n": slim.tfexample_decoder.Tensor("n")}
+    )
+    return slim.dataset.Dataset(str(tmp_path / "data-*"), v1.TFRecordReader, decoder, 6, {})
+
+
+def read(tensor, number):
+    with v1.Session() as session:
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        with slim.queues.QueueRunners(session):
+            return [session.run(tensor) for _ in range(number)]
+
+
+@pytest.mark.parametrize("num_readers", [1, 2])
+def test_provider_reads_each_record_once_an_epoch(records, num_readers):
+    provider = slim.dataset_data_provider.DatasetDataProvider(
+        records, num_readers=num_readers, shuffle=False, num_epochs=1, record_key="key"
+    )
+    number, key = provider.get(["n", "key"])
+    found = read([number, key], 6)
+    assert sorted(int(each) for each, _ in found) == [0, 1, 2, 10, 11, 12]
+    assert len({each for _, each in found}) == 6
+    assert list(provider.list_items()) == ["n", "key"]
+    assert provider.num_samples() == 6
+
+
+def test_batches_are_fetched_ahead(records):
+    provider = slim.dataset_data_provider.DatasetDataProvider(records, shuffle=True, seed=1)
+    batch = v1.train.batch(provider.get(["n"]), 2)
+    queue = slim.prefetch_queue.prefetch_queue({"n": batch}, capacity=3, dynamic_pad=False)
+    assert read(queue.dequeue(), 2)[0]["n"].shape == (2,)
+
+
+def test_files_are_found_and_read(records, tmp_path):
+    files = slim.parallel_reader.get_data_files(records.data_sources)
+    assert sorted(files) == [str(tmp_path / f"data-{shard}") for shard in range(2)]
+    with pytest.raises(ValueError, match="No data files found"):
+        slim.parallel_reader.get_data_files(str(tmp_path / "none*"))
+    _, value = slim.parallel_reader.parallel_read(
+        files, v1.TFRecordReader, num_epochs=1, num_readers=2, shuffle=False
+    )
+    assert len(read(value, 6)) == 6
+
+
+def test_variables_are_listed(capsys):
+    slim.fully_connected(tf.ones([2, 3]), 4, scope="fc")
+    assert slim.model_analyzer.analyze_vars(v1.trainable_variables(), print_info=True) == (16, 64)
+    assert "fc/weights:0 (float32_ref 3x4) [12, bytes: 48]".replace("_ref", "") in (
+        capsys.readouterr().out.replace("_ref", "")
+    )

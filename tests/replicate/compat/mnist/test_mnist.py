@@ -1,0 +1,108 @@
+"""The digits of tensorflow.examples.tutorials.mnist, from local files."""
+
+import gzip
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from replicate.compat.mnist import input_data, mnist
+
+v1 = tf.compat.v1
+DRAWS = np.random.default_rng(0)
+IMAGES = DRAWS.integers(0, 256, size=[12, 28, 28]).astype("u1")
+LABELS = np.arange(12, dtype="u1") % 10
+
+
+def idx(kind, values):
+    numbers = [kind, *values.shape]
+    return b"".join(number.to_bytes(4, "big") for number in numbers) + values.tobytes()
+
+
+@pytest.fixture(params=[True, False])
+def folder(tmp_path, request):
+    for name, kind, values in (
+        ("train-images-idx3-ubyte", 2051, IMAGES),
+        ("train-labels-idx1-ubyte", 2049, LABELS),
+        ("t10k-images-idx3-ubyte", 2051, IMAGES[:3]),
+        ("t10k-labels-idx1-ubyte", 2049, LABELS[:3]),
+    ):
+        content = idx(kind, values)
+        path = tmp_path / (f"{name}.gz" if request.param else name)
+        path.write_bytes(gzip.compress(content) if request.param else content)
+    return str(tmp_path)
+
+
+def test_three_parts(folder):
+    data = input_data.read_data_sets(folder, one_hot=True, validation_size=4)
+    assert [each.num_examples for each in data] == [8, 4, 3]
+    np.testing.assert_allclose(data.validation.images, IMAGES[:4].reshape(4, 784) / 255, rtol=1e-6)
+    np.testing.assert_array_equal(data.test.labels, np.eye(10)[:3])
+    raw = input_data.read_data_sets(folder, dtype=tf.uint8, reshape=False, validation_size=0).train
+    np.testing.assert_array_equal(raw.images, IMAGES[..., None])
+    np.testing.assert_array_equal(raw.labels, LABELS)
+
+
+def test_batches_give_each_image_once_an_epoch(folder):
+    train = input_data.read_data_sets(folder, validation_size=2, seed=1).train
+    given = [train.next_batch(4)[1] for _ in range(5)]
+    labels = np.concatenate(given)
+    assert sorted(labels[:10]) == sorted(labels[10:]) == sorted(LABELS[2:])
+    assert labels[:10].tolist() != labels[10:].tolist()
+    assert train.epochs_completed == 1
+    plain = input_data.read_data_sets(folder, validation_size=2).train
+    assert plain.next_batch(6, shuffle=False)[1].tolist() == LABELS[2:8].tolist()
+    images, labels = plain.next_batch(6, shuffle=False)
+    assert labels.tolist() == [*LABELS[8:], *LABELS[2:4]]
+    np.testing.assert_allclose(images[5], IMAGES[3].reshape(784) / 255, rtol=1e-6)
+
+
+def test_messages(tmp_path, folder):
+    with pytest.raises(FileNotFoundError, match=r"no train-images-idx3-ubyte\.gz in .*downloaded"):
+        input_data.read_data_sets(str(tmp_path / "none"))
+    with pytest.raises(ValueError, match=r"validation_size must be in \[0, 12\], got 13"):
+        input_data.read_data_sets(folder, validation_size=13)
+    with pytest.raises(ValueError, match="fake_data=True"):
+        input_data.DataSet(IMAGES, LABELS, fake_data=True)
+    with pytest.raises(TypeError, match="int32"):
+        input_data.DataSet(IMAGES, LABELS, dtype=tf.int32)
+    with pytest.raises(ValueError, match="12 images and 3 labels"):
+        input_data.DataSet(IMAGES, LABELS[:3])
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"nonsense"))
+    with pytest.raises(ValueError, match="no IDX file"):
+        input_data.read_data_sets(str(tmp_path))
+
+
+def test_open_files(folder, tmp_path):
+    path = tmp_path / "labels.gz"
+    path.write_bytes(gzip.compress(idx(2049, LABELS)))
+    with open(path, "rb") as file:
+        assert input_data.extract_labels(file, one_hot=True)[3].tolist() == np.eye(10)[3].tolist()
+    path.write_bytes(gzip.compress(idx(2051, IMAGES)))
+    with open(path, "rb") as file:
+        assert input_data.extract_images(file).shape == (12, 28, 28, 1)
+
+
+def test_network_in_four_steps():
+    images = (IMAGES.reshape(12, 784) / 255).astype("f4")
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(1)
+        logits = mnist.inference(images, 8, 6)
+        loss = mnist.loss(logits, LABELS.astype("i4"))
+        correct = mnist.evaluation(logits, LABELS.astype("i4"))
+        step = mnist.training(loss, 0.01)
+        names = [each.op.name for each in v1.trainable_variables()]
+        assert names[:2] == ["hidden1/weights", "hidden1/biases"]
+        assert names[4:] == ["softmax_linear/weights", "softmax_linear/biases"]
+        session.run(v1.global_variables_initializer())
+        values, first, count, w = session.run([logits, loss, correct, v1.trainable_variables()])
+        net = np.maximum(images @ w[0] + w[1], 0)
+        net = np.maximum(net @ w[2] + w[3], 0) @ w[4] + w[5]
+        np.testing.assert_allclose(values, net, atol=1e-4)
+        nll = np.log(np.exp(net).sum(1)) - net[range(12), LABELS]
+        np.testing.assert_allclose(first, nll.mean(), rtol=1e-4)
+        assert count == np.sum(np.argmax(net, 1) == LABELS)
+        session.run(step)
+        assert session.run(loss) < first
+        (count,) = v1.global_variables("global_step")
+        assert session.run(count) == 1
