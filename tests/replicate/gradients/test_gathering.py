@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
+from replicate.compat.tf1_view import tensorflow1
 from replicate.estimator.cluster.sync_replicas import SyncReplicasHook
 from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
@@ -222,6 +223,30 @@ def test_two_towers_train_as_one(name):
     one = trained(OPTIMIZERS[name], ["/cpu:0"])
     assert_same(trained(OPTIMIZERS[name], TWO), one)
     assert max(one[0]) > min(one[0])
+
+
+def by_optimize_loss(features, labels):
+    loss = squared_error(features, labels)
+    step = v1.train.get_global_step()
+    train_op = tensorflow1().contrib.layers.optimize_loss(
+        loss, step, 0.1, "Adam", clip_gradients=1e3, summaries=["loss", "gradient_norm"]
+    )
+    return loss, train_op
+
+
+def by_create_train_op(features, labels):
+    loss = squared_error(features, labels)
+    optimizer = v1.train.MomentumOptimizer(0.1, 0.9)
+    return loss, tensorflow1().contrib.slim.learning.create_train_op(
+        loss, optimizer, clip_gradient_norm=1e3
+    )
+
+
+@pytest.mark.parametrize("train", [by_optimize_loss, by_create_train_op])
+def test_functions_of_contrib_train_on_two_towers_as_on_one(train):
+    pytest.importorskip("tf_slim")
+    batches = [7, 8, 5]  # create_train_op refuses the NaN that is the mean over no rows.
+    assert_same(trained(train, TWO, batches), trained(train, ["/cpu:0"], batches))
 
 
 def test_three_devices_train_as_one():
