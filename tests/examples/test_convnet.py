@@ -196,7 +196,7 @@ def test_modes_and_approximations_do_not_share_a_model_dir(run_program, tmp_path
     [
         ("--op_strategy=shared", "--mode=distributed_sync_replicas"),
         ("--kfac_updates=periodic", "--mode=single_machine or --mode=multitower"),
-        ("--mode=multitower --progress=bar", "--mode=estimator or --mode=distributed_sync"),
+        ("--mode=multitower --progress=bar", "--mode=estimator or --mode=all_reduce"),
         ("--optimizer=adam --damping=0.1", "--optimizer=kfac"),
     ],
 )

@@ -485,4 +485,5 @@ def test_eager_use_is_refused():
     for call in (optimizer.minimize, optimizer.apply_gradients):
         with pytest.raises(ValueError, match=r"KfacOptimizer\.\w+_gradients .* graph mode only: "):
             call(lambda: tf.constant(1.0))
-    assert re.search(r"a KfacOptimizer, which runs in graph mode .* compile: call", str(optimizer))
+    advice = r"a KfacOptimizer, which runs in graph mode .* compile: give that a kfac\.keras\.Kfac"
+    assert re.search(advice, str(optimizer))

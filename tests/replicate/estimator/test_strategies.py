@@ -22,7 +22,8 @@ distribute, distribute1 = tf.distribute, v1.distribute
         (lambda: distribute1.OneDeviceStrategy("/cpu:0"), ("/device:CPU:0",)),
     ],
 )
-def test_a_strategy_names_the_devices_of_the_towers(make, devices):
+def test_a_strategy_names_the_devices_of_the_towers(make, devices, graph):
+    # In a graph: eagerly, a strategy makes tensors on its devices, which must be there.
     request = strategy_request("train_distribute", make())
     assert request is not None
     assert request.devices == devices

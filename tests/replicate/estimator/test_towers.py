@@ -20,7 +20,8 @@ TWO = ["/cpu:0", "/cpu:1"]
 
 
 def mirrored(devices=TWO):
-    return tf.distribute.MirroredStrategy(devices)
+    with tf.Graph().as_default():  # Eagerly it makes tensors on the devices, which must be there.
+        return tf.distribute.MirroredStrategy(devices)
 
 
 def make(folder, loss=tf.reduce_mean, regularizer=None, **settings):
