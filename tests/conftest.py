@@ -21,6 +21,10 @@ import hypothesis
 import pytest
 import tensorflow as tf
 
+# The first import of this module puts it in the place of tf.compat.v1. It comes before the packages
+# are imported, so that they and the tests have the same one, whose names tests replace.
+import tensorflow.compat.v1
+
 from replicate.estimator import run_config
 from replicate.estimator.cluster import recovery
 from replicate.estimator.cluster import servers as servers_module

@@ -5,6 +5,7 @@ import time
 import pytest
 import tensorflow as tf
 
+from replicate.estimator.cluster import brief_session
 from replicate.estimator.cluster.brief_session import run_briefly
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.estimator.run_config import RunConfig
@@ -52,7 +53,10 @@ def test_server_named_by_tf_config_is_called_by_that_name(graph, monkeypatch):
     jobs = {"chief": ("127.0.0.1:1",), "ps": ("127.0.0.1:2",)}
     cluster = ClusterConfig(jobs, "chief", 0, session_master="grpc://beside:1")
     run = v1.Session
-    monkeypatch.setattr(v1, "Session", lambda target, config: targets.append(target) or run())
+    # The module's own name for it: TensorFlow has several modules tf.compat.v1.
+    monkeypatch.setattr(
+        brief_session.v1, "Session", lambda target, config: targets.append(target) or run()
+    )
     value = tf.constant(3)
     for target in ("grpc://beside:1", "grpc://here:2", "grpc://127.0.0.1:2", "grpc://[::1]:2"):
         assert run_briefly(value, target, RunConfig(cluster=cluster), "/job:ps", 30) == 3
