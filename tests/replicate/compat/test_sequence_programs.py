@@ -327,6 +327,7 @@ def test_tagger_with_tables_lstms_and_a_crf(kind, names, tmp_path):
     assert {"crf", "dense/kernel", "embeddings", *names} <= set(re.findall("name (.*)", output))
 
 
+@pytest.mark.slow  # The tests of seq2seq check its parts.
 def test_translator_with_attention_and_a_beam(tmp_path):
     output = run(tmp_path, TRANSLATOR, str(tmp_path / "model"))
     names = set(re.findall("name (.*)", output))
