@@ -72,7 +72,7 @@ length = norm(values) + numpy.linalg.norm(values)
 )
 def test_names_of_numpy(name, value):
     found = getattr(with_lost_names("numpy"), name)
-    assert found == value or (np.array([[1, 0]]) == found([[1, 0]])).all()
+    assert found is vars(np).get(name, value) or found == value
 
 
 def test_other_values_of_numpy():

@@ -58,6 +58,12 @@ def classifier(keras, optimizer=None, batch_norm=False, **compiled):
     return model
 
 
+def kfac_class(keras):
+    """Returns K-FAC for a Keras."""
+    is_keras_3 = keras.__name__ == "keras" and keras.__version__ >= "3"
+    return importlib.import_module(f"kfac.keras.{'current' if is_keras_3 else 'legacy'}").Kfac
+
+
 def input_fn(features=X, labels=CLASSES, batch=16):
     data = features if labels is None else (features, labels)
     return lambda: tf.data.Dataset.from_tensor_slices(data).batch(batch)
@@ -254,10 +260,8 @@ def test_kfac_trains_it_alike_on_any_towers(tmp_path):
 
 
 def test_compiled_kfac_trains_it_as_for_canned_does(keras, tmp_path):
-    is_legacy = int(keras.__version__.split(".")[0]) < 3 or keras.__name__ == "tf_keras"
-    module = importlib.import_module(f"kfac.keras.{'legacy' if is_legacy else 'current'}")
     rate = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
-    optimizer = module.Kfac(rate, 0.1, norm_constraint=0.01, invert_every=1)
+    optimizer = kfac_class(keras)(rate, 0.1, norm_constraint=0.01, invert_every=1)
     by_hand = kfac.for_canned(
         lambda: 0.1 * 0.5 ** (tf.cast(v1.train.get_global_step(), tf.float32) / 2),
         0.1,
@@ -277,9 +281,7 @@ def test_compiled_kfac_trains_it_as_for_canned_does(keras, tmp_path):
 
 
 def test_kfac_that_an_estimator_cannot_have_is_refused(keras):
-    is_legacy = int(keras.__version__.split(".")[0]) < 3 or keras.__name__ == "tf_keras"
-    module = importlib.import_module(f"kfac.keras.{'legacy' if is_legacy else 'current'}")
-    model = classifier(keras, optimizer=module.Kfac(adaptive=True))
+    model = classifier(keras, optimizer=kfac_class(keras)(adaptive=True))
     with pytest.raises(ValueError, match=r"Kfac\(adaptive=True\) cannot be the optimizer of an"):
         replicate.model_to_estimator(model)
 
