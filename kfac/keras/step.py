@@ -43,7 +43,7 @@ _FOUND = {
 
 @dataclasses.dataclass(frozen=True)
 class StepSettings:
-    """What does not change while a model is trained.
+    """Settings that stay while a model is trained.
 
     Attributes:
       adaptive: Whether learning rate, momentum and damping come from the model of the loss.
@@ -65,7 +65,7 @@ class StepSettings:
 
 
 class Hyperparameters(NamedTuple):
-    """What may change from step to step: numbers, Tensors or Variables.
+    """Values that may change from step to step: numbers, Tensors or Variables.
 
     Attributes:
       learning_rate: α; of no effect with adaptive settings.
@@ -83,7 +83,7 @@ class Hyperparameters(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is trained in this step.
+    """Gradients, variables and losses of a step.
 
     Attributes:
       gradients: Gradient of each variable, over all replicas.

@@ -33,7 +33,7 @@ _BY_LABELS: Mapping[str, tuple[str, str, str]] = types.MappingProxyType(
 
 
 class Measured(NamedTuple):
-    """What a metric compares.
+    """Labels and output that a metric compares.
 
     Attributes:
       labels: [batch, ...].

@@ -21,7 +21,7 @@ _PACKAGES = ("keras", "tf_keras")
 
 @dataclasses.dataclass(frozen=True)
 class ModelRecipe:
-    """How to make a Keras model in the default graph.
+    """Description of a Keras model, of which one is made in the default graph.
 
     Attributes:
       kind: Class of the model.

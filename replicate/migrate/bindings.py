@@ -41,7 +41,7 @@ class Imported:
 
 @dataclasses.dataclass(frozen=True)
 class Meaning:
-    """What an expression stands for.
+    """Meaning of an expression: the name that it stands for.
 
     Attributes:
       name: Dotted name by the modules' own names.

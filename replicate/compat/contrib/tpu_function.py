@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class TpuContext:
-    """What a model asks about the TPU that it is built for.
+    """Facts that a model asks for about its TPU.
 
     Attributes:
       number_of_shards: None, since there is no TPU.

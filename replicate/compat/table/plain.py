@@ -1,4 +1,4 @@
-"""What to write in plain TensorFlow for names of tf.contrib, for programs that need no `replicate`.
+"""Plain TensorFlow in place of names of tf.contrib, for programs that need no `replicate`.
 
 Each name also has a row with its replacement here, which needs no change of the program's lines
 but the name.

@@ -23,24 +23,32 @@ _RATE = 0.05
 _LINEAR_RATE = 0.2
 
 
-class _Classes(LearnMethods):
+class _OneOutput(LearnMethods):
+    """Predictions of which programs ask for one output."""
+
+    def _predict_output(
+        self, output: str, x: Any, input_fn: Callable[..., Any] | None, settings: dict[str, Any]
+    ) -> Any:
+        """Returns one output of each example; `settings` are further arguments of `predict`."""
+        as_iterable = settings.pop("as_iterable", True)
+        found = super().predict(x, input_fn, outputs=[output], **settings)
+        return _each(found, output, as_iterable)
+
+
+class _Classes(_OneOutput):
     """Predictions of classifiers."""
 
     def predict_classes(
         self, x: Any = None, input_fn: Callable[..., Any] | None = None, **kwargs: Any
     ) -> Any:
         """Returns the class of each example; arguments as for `predict`."""
-        as_iterable = kwargs.pop("as_iterable", True)
-        found = super().predict(x, input_fn, outputs=["class_ids"], **kwargs)
-        return _each(found, "class_ids", as_iterable)
+        return self._predict_output("class_ids", x, input_fn, kwargs)
 
     def predict_proba(
         self, x: Any = None, input_fn: Callable[..., Any] | None = None, **kwargs: Any
     ) -> Any:
         """Returns the probabilities of each example; arguments as for `predict`."""
-        as_iterable = kwargs.pop("as_iterable", True)
-        found = super().predict(x, input_fn, outputs=["probabilities"], **kwargs)
-        return _each(found, "probabilities", as_iterable)
+        return self._predict_output("probabilities", x, input_fn, kwargs)
 
     def predict(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Returns the class of each example, or the predictions that `outputs` names."""
@@ -49,16 +57,14 @@ class _Classes(LearnMethods):
         return self.predict_classes(x, *args, **kwargs)
 
 
-class _Scores(LearnMethods):
+class _Scores(_OneOutput):
     """Predictions of regressors."""
 
     def predict_scores(
         self, x: Any = None, input_fn: Callable[..., Any] | None = None, **kwargs: Any
     ) -> Any:
         """Returns the score of each example; arguments as for `predict`."""
-        as_iterable = kwargs.pop("as_iterable", True)
-        found = super().predict(x, input_fn, outputs=["predictions"], **kwargs)
-        return _each(found, "predictions", as_iterable)
+        return self._predict_output("predictions", x, input_fn, kwargs)
 
     def predict(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Returns the score of each example, or the predictions that `outputs` names."""
