@@ -21,14 +21,15 @@ from replicate.compat.table import (
     MISSING,
     PRIVATE,
     PRIVATE_MODULES,
+    PUBLIC_OF_PRIVATE,
     Row,
     names_below,
+    public_row,
     row_of,
 )
 
 _NOT_HERE = "It has no counterpart in replicate."
 _CONTRIB_API = "replicate.v1"
-_ALL_OF_PRIVATE = (ESTIMATOR, f"{ESTIMATOR}.export", f"{ESTIMATOR}.inputs", f"{ESTIMATOR}.tpu")
 
 
 class OldModule(types.ModuleType):
@@ -79,7 +80,7 @@ def is_old_module(path: str) -> bool:
 
 def _names(path: str) -> Iterable[str]:
     if path.startswith(PRIVATE):
-        return names_below(path).union(*(names_below(each) for each in _ALL_OF_PRIVATE))
+        return names_below(path).union(*(names_below(each) for each in PUBLIC_OF_PRIVATE))
     return names_below(path)
 
 
@@ -117,13 +118,10 @@ def _private_name(package: str, name: str, api: str) -> Any:
     """Finds a name of a private module among the public ones of tf.estimator."""
     if package.startswith(f"{PRIVATE}.api"):
         return getattr(old_module(ESTIMATOR, _api_of(package, api)), name)
-    is_v2 = name.endswith("V2")
-    for home in _ALL_OF_PRIVATE:
-        public = f"{home}.{name.removesuffix('V2')}"
-        row = row_of(public)
-        if row is not None and row.new is not None:
-            return _replacement(public, row, "replicate" if is_v2 else api)
-    return absent(f"{package}.{name}", HINTS.get(name, _NOT_HERE))
+    row = public_row(name)
+    if row is None:
+        return absent(f"{package}.{name}", HINTS.get(name, _NOT_HERE))
+    return _replacement(row.old, row, "replicate" if name.endswith("V2") else api)
 
 
 def _api_of(package: str, api: str) -> str:

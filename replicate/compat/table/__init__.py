@@ -37,6 +37,7 @@ __all__ = [
     "MISSING",
     "PRIVATE",
     "PRIVATE_MODULES",
+    "PUBLIC_OF_PRIVATE",
     "TABLE",
     "V1_DEFAULTS",
     "Row",
@@ -60,6 +61,9 @@ TABLE: Mapping[str, Row] = types.MappingProxyType(
     {row.old: row for part in _PARTS for row in part.ROWS}
 )
 """All rows by their old names."""
+
+PUBLIC_OF_PRIVATE = (ESTIMATOR, *(f"{ESTIMATOR}.{each}" for each in ("export", "inputs", "tpu")))
+"""Packages whose names the private modules of tf.estimator have, too."""
 
 
 def row_of(name: str) -> Row | None:
@@ -87,6 +91,5 @@ def public_row(name: str) -> Row | None:
     Args:
       name: Last part of the name, such as "Estimator" or "EstimatorV2".
     """
-    homes = (ESTIMATOR, *(f"{ESTIMATOR}.{each}" for each in ("export", "inputs", "tpu")))
-    rows = (TABLE.get(f"{home}.{name.removesuffix('V2')}") for home in homes)
+    rows = (TABLE.get(f"{home}.{name.removesuffix('V2')}") for home in PUBLIC_OF_PRIVATE)
     return next((row for row in rows if row is not None and row.new is not None), None)
