@@ -5,9 +5,14 @@ in each tower, before the optimizer is made. K-FAC registers layers and losses f
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import tensorflow as tf
+
 from replicate._types import Tensor, Variable
+
+v1 = tf.compat.v1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,3 +66,14 @@ class RegistersModel(Protocol):
 
     def __call__(self) -> Any:
         """Returns the optimizer; called after `register`."""
+
+
+def register_model(optimizer: Any, record: Callable[[], ModelRecord]) -> None:
+    """Tells an optimizer function about the model of the current tower, if it asks for that.
+
+    Args:
+      optimizer: What the user gave. Only a function with a method `register` is told.
+      record: Makes the record of the model.
+    """
+    if isinstance(optimizer, RegistersModel) and not isinstance(optimizer, v1.train.Optimizer):
+        optimizer.register(record())

@@ -6,7 +6,7 @@ from typing import Any, final
 import tensorflow as tf
 
 from replicate._types import Nest
-from replicate.canned.model_record import ModelRecord, RegistersModel
+from replicate.canned.model_record import ModelRecord, register_model
 from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
 from replicate.canned.parts import PartLogits
 from replicate.saved.optional_state import allow_missing_state
@@ -55,9 +55,7 @@ class PartOptimizer:
         Raises:
           ValueError: The function makes no optimizer.
         """
-        is_optimizer = isinstance(self.given, v1.train.Optimizer)
-        if isinstance(self.given, RegistersModel) and not is_optimizer:
-            self.given.register(self._record(head, features, logits, part))
+        register_model(self.given, lambda: self._record(head, features, logits, part))
         made = resolved_optimizer(self.given, self.learning_rate, self.owner, self.argument)
         allow_missing_state(made)
         return made

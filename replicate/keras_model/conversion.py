@@ -9,8 +9,9 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from model_deploy.devices import local_devices
 from replicate._types import Nest, Path, Tensor, Variable
-from replicate.canned.model_record import ModelRecord, RegistersModel
+from replicate.canned.model_record import ModelRecord, register_model
 from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
 from replicate.errors import ArgumentTypeError
 from replicate.estimator.estimator import Estimator
@@ -98,7 +99,7 @@ def model_to_estimator(
         replicate_model_fn(
             converted,
             "weighted_sum" if converted.losses.are_sums else "weighted_sum_over_batch_size",
-            devices or _one_device(),
+            devices or local_devices()[:1],
             uneven="weighted",
         ),
         directory,
@@ -143,18 +144,16 @@ class _ConvertedModel:
     def _train_op(
         self, loss: Tensor, terms: Sequence[LossTerm], variables: Sequence[Variable]
     ) -> Any:
-        if isinstance(self.optimizer, RegistersModel) and not isinstance(
-            self.optimizer, v1.train.Optimizer
-        ):
-            self.optimizer.register(
-                ModelRecord(
-                    curvature_losses(terms),
-                    (),
-                    tuple(variables),
-                    "sum" if self.losses.are_sums else "sum_over_batch_size",
-                    "the Keras model's compiled loss",
-                )
+        def record() -> ModelRecord:
+            return ModelRecord(
+                curvature_losses(terms),
+                (),
+                tuple(variables),
+                "sum" if self.losses.are_sums else "sum_over_batch_size",
+                "the Keras model's compiled loss",
             )
+
+        register_model(self.optimizer, record)
         optimizer = resolved_optimizer(self.optimizer, 0.0, _OWNER)
         return optimizer.minimize(
             loss, v1.train.get_or_create_global_step(), var_list=list(variables)
@@ -249,7 +248,3 @@ def _directory(model_dir: Path | None, config: RunConfig | None) -> str:
     directory = tempfile.mkdtemp(prefix="replicate_")
     log.warning("No model_dir given: using the temporary directory %s", directory)
     return directory
-
-
-def _one_device() -> list[str]:
-    return ["/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"]

@@ -89,7 +89,7 @@ class CompiledLosses:
             LossTerm(
                 name,
                 self._loss(loss),
-                _present(name, target, outputs[name]),
+                aligned_labels(name, target, outputs[name], "loss"),
                 outputs[name],
                 self._masked(weight, outputs[name]),
                 1.0 if share is None else float(share),
@@ -134,20 +134,26 @@ def total_loss(terms: Sequence[LossTerm], model: Any) -> Tensor:
     return tf.add_n(values, name="loss")
 
 
-def aligned(labels: Tensor, output: Tensor) -> Tensor:
-    """Returns labels [batch] as [batch, 1] if the output is [batch, 1], other labels unchanged."""
+def aligned_labels(name: str, labels: Any, output: Tensor, user: str) -> Tensor:
+    """Returns labels [batch] as [batch, 1] if the output is [batch, 1], other labels unchanged.
+
+    Args:
+      name: Name of the output, for errors.
+      labels: Labels of the output, or None.
+      output: [batch, ...].
+      user: "loss" or "metric", for errors.
+
+    Raises:
+      ValueError: There are no labels.
+    """
+    if labels is None:
+        raise ValueError(
+            f"Keras model: there are no labels for the output {name!r}, which has a {user}. Return "
+            "them from input_fn."
+        )
     labels = tf.convert_to_tensor(labels)
     one_less = labels.shape.rank is not None and labels.shape.rank + 1 == output.shape.rank
     return tf.expand_dims(labels, -1) if one_less and output.shape[-1] == 1 else labels
-
-
-def _present(name: str, labels: Any, output: Tensor) -> Tensor:
-    if labels is None:
-        raise ValueError(
-            f"Keras model: there are no labels for the output {name!r}, which has a loss. Return "
-            "them from input_fn."
-        )
-    return aligned(labels, output)
 
 
 def _weighted(values: Tensor, weights: Any) -> Tensor:

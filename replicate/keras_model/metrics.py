@@ -6,7 +6,7 @@ from typing import Any
 
 from replicate._types import Tensor
 from replicate.keras_model.batches import by_output, repeated
-from replicate.keras_model.losses import aligned
+from replicate.keras_model.losses import aligned_labels
 from replicate.keras_model.metric_objects import Measured, MetricMaker
 
 
@@ -53,7 +53,7 @@ class CompiledMetrics:
             ):
                 for kind in kinds:
                     measured = Measured(
-                        aligned(_present(target, name), outputs[name]),
+                        aligned_labels(name, target, outputs[name], "metric"),
                         outputs[name],
                         weight if uses_weights else None,
                     )
@@ -95,15 +95,6 @@ def _as_list(value: Any) -> list[Any]:
 def _is_configuration(value: Mapping[str, Any]) -> bool:
     """Returns True for one serialized metric, False for metrics by output."""
     return {"class_name", "config"} <= set(value)
-
-
-def _present(target: Any, name: str) -> Any:
-    if target is None:
-        raise ValueError(
-            f"Keras model: there are no labels for the output {name!r}, which has a metric. Return "
-            "them from input_fn."
-        )
-    return target
 
 
 def _new_name(name: str, taken: Mapping[str, Any]) -> str:
