@@ -23,7 +23,7 @@ from replicate.keras_model.initial_weights import saved_weights
 from replicate.keras_model.losses import CompiledLosses, LossTerm, total_loss
 from replicate.keras_model.metric_objects import MetricMaker
 from replicate.keras_model.metrics import CompiledMetrics
-from replicate.keras_model.recipe import ModelRecipe, recipe_of, variable_of
+from replicate.keras_model.recipe import ModelRecipe, recipe_of, variable_of, weight_names
 from replicate.model_fn import replicate_model_fn
 from replicate.spec import EstimatorSpec, ModeKeys
 
@@ -82,6 +82,7 @@ def model_to_estimator(
     _check_format(checkpoint_format)
     recipe = recipe_of(model, custom_objects)
     compiled = _compiled(model)
+    names = weight_names(model, recipe)
     converted = _ConvertedModel(
         recipe,
         CompiledLosses(recipe, model.loss, compiled.get("loss_weights")),
@@ -104,7 +105,7 @@ def model_to_estimator(
         ),
         directory,
         config,
-        warm_start_from=saved_weights(model, recipe, directory),
+        warm_start_from=saved_weights(model, names, directory),
     )
 
 

@@ -1,7 +1,6 @@
 """Weights of a Keras model as a checkpoint that an Estimator starts from.
 
-The model is made once in a graph as the runtime makes it, so that the checkpoint has the names
-that the variables have there.
+The checkpoint has the names that the variables have in the runtime's graphs.
 """
 
 import hashlib
@@ -15,9 +14,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from replicate.estimator.keras_names import build_with_new_names
 from replicate.estimator.warm_start import WarmStartSettings
-from replicate.keras_model.recipe import ModelRecipe, variable_of
+from replicate.keras_model.recipe import variable_of
 
 v1 = tf.compat.v1
 log = logging.get_absl_logger()
@@ -25,12 +23,12 @@ log = logging.get_absl_logger()
 _FOLDER = "keras"
 
 
-def saved_weights(model: Any, recipe: ModelRecipe, model_dir: str) -> WarmStartSettings | None:
+def saved_weights(model: Any, names: Sequence[str], model_dir: str) -> WarmStartSettings | None:
     """Writes the weights of a model into its model directory, unless they are there.
 
     Args:
       model: The Keras model.
-      recipe: Its recipe.
+      names: Names of its weights in a graph of the runtime.
       model_dir: Directory of the Estimator. The checkpoint is in its folder "keras".
 
     Returns:
@@ -40,7 +38,7 @@ def saved_weights(model: Any, recipe: ModelRecipe, model_dir: str) -> WarmStartS
     weights = _weights(model)
     if not weights:
         return None
-    values = dict(zip(_names(recipe), weights, strict=True))
+    values = dict(zip(names, weights, strict=True))
     path = os.path.join(model_dir, _FOLDER, f"initial-{_fingerprint(values)}")
     if not tf.io.gfile.exists(f"{path}.index"):
         _write(path, values)
@@ -64,14 +62,6 @@ def _weights(model: Any) -> list[np.ndarray]:
             model.name,
         )
         return []
-
-
-def _names(recipe: ModelRecipe) -> list[str]:
-    """Returns the names of the model's weights in a graph of the runtime."""
-    with tf.Graph().as_default():
-        return build_with_new_names(
-            lambda: [variable_of(weight).op.name for weight in recipe.make().weights]
-        )
 
 
 def _fingerprint(values: Mapping[str, np.ndarray]) -> str:

@@ -8,13 +8,14 @@ import contextlib
 import copy
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from replicate._types import Tensor, Variable
 from replicate.errors import ArgumentTypeError
+from replicate.estimator.keras_names import build_with_new_names
 
 _PACKAGES = ("keras", "tf_keras")
 
@@ -69,7 +70,7 @@ def recipe_of(model: Any, custom_objects: Mapping[str, Any] | None) -> ModelReci
       custom_objects: Classes and functions by the names under which the configuration has them.
 
     Raises:
-      TypeError: It is no Keras model, or a subclassed model without `get_config`.
+      TypeError: It is no Keras model, or a model without `get_config`.
     """
     package = _package_of(model)
     if package is None:
@@ -78,17 +79,8 @@ def recipe_of(model: Any, custom_objects: Mapping[str, Any] | None) -> ModelReci
             f"{type(model).__name__} {model!r}. Pass a compiled keras.Model."
         )
     keras = sys.modules[package]
-    try:
-        with keras.utils.custom_object_scope(dict(custom_objects or {})):
-            config = model.get_config()
-            type(model).from_config(copy.deepcopy(config))
-    except (NotImplementedError, TypeError) as error:
-        raise ArgumentTypeError(
-            f"model_to_estimator: the model {model.name!r} of class {type(model).__name__} cannot "
-            "be made anew in a graph, since its get_config() does not tell its constructor's "
-            f"arguments ({error}). Give the class get_config and from_config, or make the model "
-            "of keras.Input and layers."
-        ) from error
+    with _made_anew(model), keras.utils.custom_object_scope(dict(custom_objects or {})):
+        config = model.get_config()
     return ModelRecipe(
         type(model),
         config,
@@ -97,6 +89,36 @@ def recipe_of(model: Any, custom_objects: Mapping[str, Any] | None) -> ModelReci
         tuple(_input_names(model)),
         tuple(_output_names(model, keras)),
     )
+
+
+def weight_names(model: Any, recipe: ModelRecipe) -> list[str]:
+    """Returns the names of a model's weights in a graph of the runtime, where one is made of it.
+
+    Args:
+      model: The Keras model, for errors.
+      recipe: Its recipe.
+
+    Raises:
+      TypeError: The configuration does not tell how to make the model.
+    """
+    with _made_anew(model), tf.Graph().as_default():
+        return build_with_new_names(
+            lambda: [variable_of(weight).op.name for weight in recipe.make().weights]
+        )
+
+
+@contextlib.contextmanager
+def _made_anew(model: Any) -> Iterator[None]:
+    """Explains the errors of a model that its configuration does not describe."""
+    try:
+        yield
+    except (NotImplementedError, TypeError) as error:
+        raise ArgumentTypeError(
+            f"model_to_estimator: the model {model.name!r} of class {type(model).__name__} cannot "
+            "be made anew in a graph, since its get_config() does not tell its constructor's "
+            f"arguments ({error}). Give the class get_config and from_config, or make the model "
+            "of keras.Input and layers."
+        ) from error
 
 
 def variable_of(weight: Any) -> Variable:
