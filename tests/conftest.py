@@ -79,6 +79,16 @@ def pytest_runtest_setup(item):
         pytest.skip("no GPU: TensorFlow sees none")
 
 
+@pytest.fixture(autouse=True)
+def restored_environment():
+    """The environment variables, as they were once the test is over.
+
+    A program of examples/ sets those that choose its Keras, which later programs would find.
+    """
+    with mock.patch.dict(os.environ):
+        yield
+
+
 @pytest.fixture
 def seed(request):
     """Seed of random faults and inputs."""
