@@ -1,7 +1,8 @@
-"""TensorFlow's own lines: log lines of C++ code below errors, and notes on deprecated names.
+"""TensorFlow's own lines, which say little about a job, and of which a cluster prints hundreds.
 
-A cluster prints dozens of them per task, and they say little about the job. Errors, tracebacks of
-Python and whatever a program prints itself do not belong to them.
+They are log lines of C++ code below errors, notes on deprecated names, and errors of a lost session
+while it closes, which the Estimator reports in one line. Other errors, tracebacks of Python and
+whatever a program prints itself do not belong to them.
 """
 
 import enum
@@ -21,6 +22,9 @@ class _Message(enum.Enum):
     DEPRECATION = enum.auto()
     INSTRUCTIONS = enum.auto()
     ADVICE = enum.auto()
+    LOST_SESSION = enum.auto()
+    ITS_ERROR = enum.auto()
+    AFTER_ERROR = enum.auto()
 
 
 _Rules = Iterable[tuple[re.Pattern[str], _Message]]
@@ -42,8 +46,16 @@ _FIRST_LINES: _Rules = [
         ),
         _Message.DEPRECATION,
     ),
+    (
+        re.compile(
+            r"(?:ERROR:tensorflow:|E\d{4} [\d:.]+ +\d+ \w+\.py:\d+\] )"
+            r"An error occurred when attempting to close the session\."
+        ),
+        _Message.LOST_SESSION,
+    ),
 ]
 _CPP_CONTINUED = re.compile(r"\s+\[\[|\s*\[type\.googleapis\.com/|To enable the following instr")
+_BAR = re.compile(r"=====+$")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):$")
 _LATER_LINES: dict[_Message | None, _Rules] = {
     None: [],
@@ -66,6 +78,15 @@ _LATER_LINES: dict[_Message | None, _Rules] = {
     ],
     _Message.INSTRUCTIONS: [(re.compile(r""), _Message.ADVICE)],
     _Message.ADVICE: [],
+    _Message.LOST_SESSION: [
+        (_BAR, _Message.ITS_ERROR),
+        (
+            re.compile(r"$|Additional GRPC error |:UNKNOWN:Error |:\{|\s+\[\["),
+            _Message.LOST_SESSION,
+        ),
+    ],
+    _Message.ITS_ERROR: [(_BAR, _Message.AFTER_ERROR), (re.compile(r""), _Message.ITS_ERROR)],
+    _Message.AFTER_ERROR: [(re.compile(r"$"), _Message.AFTER_ERROR)],
 }
 
 

@@ -36,6 +36,21 @@ RENAMED = (
 )
 INSTRUCTIONS = ["Instructions for updating:", "Use the `tf.data` module."]
 
+LOST = (
+    "ERROR:tensorflow:An error occurred when attempting to close the session. This may be due to a "
+    "preemption in a connected worker or parameter server. Error:"
+)
+LOST_SESSION = [
+    LOST,
+    "=====================",
+    "UNAVAILABLE: From /job:ps/replica:0/task:0:",
+    "Socket closed",
+    "",
+    ":UNKNOWN:Error received from peer  {grpc_status:14}",
+    "=====================",
+    "",
+]
+
 CHATTER = {
     "information": [
         "I0000 00:00:1795519856.354936   19876 port.cc:153] oneDNN custom operations are on.",
@@ -55,6 +70,13 @@ CHATTER = {
     "error in a generator": [PYTHON_ERROR, *GENERATOR, PYTHON_ERROR, *GENERATOR, NODE],
     "deprecation": [DEPRECATED, *INSTRUCTIONS, ARGUMENT, *INSTRUCTIONS],
     "new name": [RENAMED, "", RENAMED],
+    "lost session": LOST_SESSION,
+    "lost session, one error": [
+        f"{LOST} Socket closed",
+        "Additional GRPC error information from remote target /job:ps/replica:0/task:0:",
+        ":UNKNOWN:Error received from peer  {grpc_status:14}",
+        "\t [[{{node loss}}]]",
+    ],
 }
 
 
@@ -97,6 +119,8 @@ def test_errors_and_lines_of_the_program_are_no_chatter(line):
         ([DEPRECATED], ["my line", *INSTRUCTIONS]),
         ([DEPRECATED, *INSTRUCTIONS], ["my line", ""]),
         ([RENAMED, ""], [""]),
+        (LOST_SESSION[:1], ["my line", *LOST_SESSION[1:]]),
+        (LOST_SESSION, ["The session was lost", "ERROR:tensorflow:another error", ""]),
     ],
 )
 def test_what_does_not_continue_a_message_is_no_chatter(chatter, others):
