@@ -22,6 +22,7 @@ extensions = [
     "sphinx_copybutton",
     "docstrings",
     "mathml",
+    "program_downloads",
     "reference",
     "repository_links",
 ]

@@ -37,6 +37,32 @@ def test_program_runs(program, tmp_path, run_python):
     assert done.code == 0, done.err
 
 
+def test_guides_programs_are_written_as_files_that_hide_no_module(tmp_path):
+    howto_programs.main(tmp_path / "new")
+    written = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
+    guides = [PROGRAM.findall(page.read_text()) for page in (DOCS / "howto").glob("*.md")]
+    assert sorted(written.values()) == sorted(program for found in guides for program in found)
+    keras = PROGRAM.findall((DOCS / "howto" / "kfac_keras.md").read_text())
+    assert [written["kfac_keras_1.py"], written["kfac_keras_2.py"]] == keras
+    assert [name for name in written if importlib.util.find_spec(name.removesuffix(".py"))] == []
+
+
+def test_programs_are_tried_in_empty_folders(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    try_programs = importlib.import_module("try_programs")
+    (tmp_path / "good.py").write_text("import os; assert os.listdir() == ['output']")
+    (tmp_path / "bad.py").write_text("import nothing_of_this_name")
+    for left_out, code in (("bad.py", 0), ("", 1), ("bad.py,good.py", 1)):
+        monkeypatch.setattr(sys, "argv", ["", str(tmp_path), f"--except={left_out}"])
+        assert try_programs.main() == code
+    alone, both, none = re.split(r".* programs ran\n", capsys.readouterr().out)[:3]
+    assert re.fullmatch(r" *\S+ s  good\.py\n", alone)
+    assert re.match(r" *\S+ s  bad\.py: exit code 1\n", both)
+    assert "ModuleNotFoundError: No module named 'nothing_of_this_name'" in both
+    assert re.search(r" *\S+ s  good\.py\n$", both)
+    assert none == "", "no program ran, which is an error"
+
+
 def anchors(page):
     """Returns the anchors of a page, by GitHub's rule for headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
@@ -96,6 +122,7 @@ def load(path):
 public_names = load(DOCS / "_ext" / "public_names.py")
 docstrings = load(DOCS / "_ext" / "docstrings.py")
 check_site = load(ROOT / "tools" / "check_site.py")
+howto_programs = load(ROOT / "tools" / "howto_programs.py")
 
 
 @pytest.fixture(scope="module")
