@@ -65,11 +65,11 @@ class Moment(NamedTuple):
 
     Attributes:
       total: Sum over its examples, of the shape of the statistic.
-      count: Number of summed rows or examples, int [].
+      count: Number of summed rows or examples, an int or an int Tensor [].
     """
 
     total: Tensor
-    count: Tensor
+    count: Scalar
 
 
 @with_moved_attributes
@@ -369,7 +369,7 @@ class FisherFactor(abc.ABC):
 
     def statistic(self, moment: Moment) -> Tensor:
         """Returns C of `cov_shape`, the mean over the examples of a moment."""
-        mean = moment.total / tf.cast(moment.count, self.dtype)
+        mean = moment.total / tensor_ops.as_scalar(moment.count, self.dtype)
         return tensor_ops.with_shape(self._from_mean(mean), self.cov_shape)
 
     def _source_moment(self, towers: Sequence[Any]) -> Moment:
@@ -381,7 +381,7 @@ class FisherFactor(abc.ABC):
                 totals.append(self._pack(total) if crosses else total)
                 counts.append(count)
         total = tf.add_n(totals)
-        return Moment(self._unpack(total) if crosses else total, tf.add_n(counts))
+        return Moment(self._unpack(total) if crosses else total, tensor_ops.total(counts))
 
     def _from_mean(self, mean: Tensor) -> Tensor:
         """Turns the mean over all examples of a batch into the statistic."""

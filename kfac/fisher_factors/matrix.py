@@ -25,6 +25,9 @@ from kfac.state import Change, read
 
 v1 = tf.compat.v1
 
+LARGEST_WHOLE = 64
+"""Rows up to which a matrix crosses to another device as it is: packing takes longer."""
+
 
 def moment_of_rows(rows: Tensor) -> Moment:
     """Returns XᵀX and r of rows X [r, n]."""
@@ -77,11 +80,15 @@ class MatrixFactor(FisherFactor):
         """True."""
         return True
 
+    @property
+    def _is_packed(self) -> bool:
+        return self.dimension > LARGEST_WHOLE
+
     def _pack(self, total: Tensor) -> Tensor:
-        return pack_symmetric(total)
+        return pack_symmetric(total) if self._is_packed else total
 
     def _unpack(self, total: Tensor) -> Tensor:
-        return unpack_symmetric(total, self.dimension)
+        return unpack_symmetric(total, self.dimension) if self._is_packed else total
 
     def entries_to_check(self, statistic: Tensor) -> Tensor:
         """Returns the diagonal of a second moment.
@@ -171,7 +178,9 @@ class DiagonalFactor(FisherFactor):
           dtype: A floating-point dtype.
         """
         value = self.value
-        power = tf.cast((value + tf.cast(damping.value(), value.dtype)) ** exponent, dtype)
+        damped = value + tf.cast(damping.value(), value.dtype)
+        power = tf.math.reciprocal(damped) if exponent == -1 else damped**exponent
+        power = tf.cast(power, dtype)
         usable = tensor_ops.all_finite_in([value, power])
         return tf.math.multiply_no_nan(power, tf.cast(usable, dtype))
 

@@ -107,7 +107,8 @@ def _count_without_inverse(blocks: Sequence[FisherBlock], kept: Mapping[str, Ten
       blocks: The blocks.
       kept: The half squared norms of all kept functions, by name.
     """
-    values, owners = [], []
+    values: list[Tensor] = []
+    owners: list[int] = []
     for owner, block in enumerate(blocks):
         for factor in block.factors:
             values += [kept[slot.name] for slot in factor.inverses]

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac._types import DType, GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import DampingRule, StepPrediction
 from kfac.damping.training_loss import TrainingLoss
@@ -299,7 +299,7 @@ class KfacStep:
         ]
         unpack = inputs.packing.unpack
         new_velocities = list(map(Assignment, velocities, unpack(chosen))) if velocities else []
-        changes = [vectors.map_entries(lambda x: _zero_unless(is_made, x), c) for c in changes]
+        changes = _zero_unless(is_made, changes)
         may_reject, change = self._rules.damping.may_reject, self._rules.change
         model_change = change.known(step.model_change) if change else step.model_change
         prediction = self._rules.damping.predict(
@@ -425,9 +425,17 @@ def _other_values(step: Step) -> list[Tensor]:
     return [step.rate, *velocities, *(assignment.value for assignment in step.state)]
 
 
-def _zero_unless(condition: Tensor, tensor: Tensor) -> Tensor:
+def _zero_unless(condition: Tensor, changes: Sequence[Vector]) -> list[Vector]:
     # Zeros to choose would be known beforehand, and kept: as many as there are weights.
-    return tf.math.multiply_no_nan(tensor, tf.cast(condition, tensor.dtype))
+    flags: dict[tuple[str, DType], Tensor] = {}
+
+    def chosen(entries: Tensor) -> Tensor:
+        key = entries.device, entries.dtype
+        if key not in flags:
+            flags[key] = tf.cast(condition, entries.dtype)
+        return tf.math.multiply_no_nan(entries, flags[key])
+
+    return [vectors.map_entries(chosen, change) for change in changes]
 
 
 def _unless(condition: Tensor, assignments: Sequence[Assignment]) -> list[Assignment]:
