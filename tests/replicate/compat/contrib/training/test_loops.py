@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from replicate.compat.contrib import slim, training
-from replicate.compat.hparams import HParams
+from replicate.compat.contrib.training import HParams
 
 v1 = tf.compat.v1
 
