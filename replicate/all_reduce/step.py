@@ -24,6 +24,9 @@ v1 = tf.compat.v1
 END_SCOPE = "all_inputs_have_ended"
 """Name scope of the operation that ends training when the inputs of all workers have ended."""
 
+_STEP = ("replicate", "worker_step")
+"""Key of the collection of a graph's `WorkerStep`. Not a string: never exported."""
+
 _PADDING = -1
 """Index of a row that only makes the rows of all workers equal in number."""
 
@@ -51,6 +54,7 @@ class WorkerStep:
         self.is_used = False
         self._rows = 1 if rows is None else rows
         self._has_batch = has_batch
+        v1.add_to_collection(_STEP, self)
 
     @property
     def size(self) -> int:
@@ -65,14 +69,20 @@ class WorkerStep:
     @functools.cached_property
     def wish(self) -> Variable:
         """Local variable, int64 []: above 0 if this worker wants to stop after a step."""
-        with _outside(), v1.device(CPU):
-            return v1.Variable(
-                tf.constant(0, tf.int64),
-                trainable=False,
-                collections=[v1.GraphKeys.LOCAL_VARIABLES],
-                use_resource=True,
-                name="wish_to_stop",
-            )
+        return _local_number("wish_to_stop")
+
+    @functools.cached_property
+    def announcement(self) -> Variable:
+        """Local variable, int64 []: in the chief, step of a checkpoint that all shall evaluate."""
+        return _local_number("step_to_evaluate")
+
+    @property
+    def announced(self) -> Tensor:
+        """The chief's `announcement`, as it was at the beginning of the step: float64 [].
+
+        It is sent only with `AllReduce(evaluates=True)`.
+        """
+        return self._reports[0, 2]
 
     @property
     def wishes(self) -> Tensor:
@@ -196,13 +206,17 @@ class WorkerStep:
 
     @functools.cached_property
     def _reports(self) -> Tensor:
-        """Weight and wish of each worker: float64 [n, 2]. Fails if no worker has a batch."""
-        wish = self.wish
+        """Report of each worker: float64 [n, numbers]. Fails if no worker has a batch.
+
+        The numbers are its weight, its wish and, if workers evaluate, its announcement.
+        """
+        sent = [self.wish, *([self.announcement] if self.group.settings.evaluates else [])]
         with _outside(), v1.device(CPU), v1.name_scope("worker_reports"):
             weight = tf.cast(self._rows, tf.float64)
             if self._has_batch is not None:
                 weight = tf.where(self._has_batch, weight, tf.zeros_like(weight))
-            report = tf.stack([weight, tf.cast(wish.read_value(), tf.float64)])
+            numbers = [tf.cast(variable.read_value(), tf.float64) for variable in sent]
+            report = tf.stack([weight, *numbers])
             reports = self.group.of_each(report)
             ended = tf.equal(tf.reduce_sum(reports[:, 0]), 0)
             with v1.control_dependencies([run_if(ended, _end_of_input)]):
@@ -241,6 +255,24 @@ class WorkerStep:
                 tf.boolean_mask(all_indices, is_row),
                 slices.dense_shape,
             )
+
+
+def current_step() -> WorkerStep | None:
+    """Returns the sums over workers of the default graph; None for a process that trains alone."""
+    found = v1.get_collection_ref(_STEP)
+    return found[-1] if found else None
+
+
+def _local_number(name: str) -> Variable:
+    """Makes a local variable, int64 []: 0 at first."""
+    with _outside(), v1.device(CPU):
+        return v1.Variable(
+            tf.constant(0, tf.int64),
+            trainable=False,
+            collections=[v1.GraphKeys.LOCAL_VARIABLES],
+            use_resource=True,
+            name=name,
+        )
 
 
 def _end_of_input() -> Operation:

@@ -507,3 +507,91 @@ def test_sync_replicas_is_refused(tmp_path):
     role = cluster(2)[0]
     with pytest.raises(ValueError, match="cannot wrap a SyncReplicasOptimizer with train_distri"):
         train(model(sync), parts([0, ROWS])[0], tmp_path, config(role))
+
+
+def evaluating_model(metrics):
+    def model_fn(features, labels, mode):
+        kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
+        predictions = tf.matmul(features["x"], kernel)
+        loss = v1.losses.mean_squared_error(labels, predictions)
+        if mode == replicate.ModeKeys.EVAL:
+            found = metrics(labels, predictions)
+            return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops=found)
+        train_op = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.01)).minimize(
+            loss, v1.train.get_global_step()
+        )
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
+
+
+def sums(labels, predictions):
+    return {"mean": v1.metrics.mean(predictions), "above": v1.metrics.mean(predictions > 0)}
+
+
+def evaluate_together(model_fn, input_fns, folder, workers, steps=None, devices=("/cpu:0",)):
+    """Evaluates the initial variables. Returns each worker's results or error."""
+    settings = replicate.AllReduce(timeout_secs=10, evaluates=True)
+
+    def work(role, input_fn):
+        replicated = replicate.replicate_model_fn(model_fn, devices=devices, uneven="weighted")
+        estimator = replicate.Estimator(replicated, str(folder), config(role, settings))
+        return estimator.evaluate(input_fn, steps=steps)
+
+    pairs = zip(cluster(workers), input_fns, strict=True)
+    return in_threads([lambda pair=pair: work(*pair) for pair in pairs])
+
+
+def of_rows(batch=5, share=lambda dataset: dataset):
+    return lambda: share(tf.data.Dataset.from_tensor_slices(rows(0, ROWS))).batch(batch)
+
+
+@pytest.mark.parametrize(
+    ("workers", "steps", "devices"), [(2, None, ["/cpu:0"]), (3, 2, ["/cpu:0"]), (2, None, TOWERS)]
+)
+def test_workers_evaluate_as_one_process(tmp_path, workers, steps, devices):
+    """Three batches, or two of them: with three workers the last one has none."""
+    model_fn = evaluating_model(sums)
+    estimator = replicate.Estimator(model_fn, str(tmp_path / "one"), config())
+    expected = estimator.evaluate(of_rows(), steps=steps)
+    found = evaluate_together(
+        model_fn, [of_rows()] * workers, tmp_path / "many", workers, steps, devices
+    )
+    assert found == [pytest.approx(expected, rel=0, abs=1e-6)] * workers
+    assert len(list((tmp_path / "many" / "eval").glob("events*"))) == 1, "the chief writes them"
+
+
+def test_an_input_that_is_shared_already_is_not_shared_again(tmp_path):
+    estimator = replicate.Estimator(evaluating_model(sums), str(tmp_path / "one"), config())
+    expected = estimator.evaluate(of_rows(1))
+    shared = of_rows(1, replicate.worker_share)
+    found = evaluate_together(evaluating_model(sums), [shared] * 2, tmp_path / "many", 2)
+    assert found == [pytest.approx(expected, rel=0, abs=1e-6)] * 2
+
+
+def test_workers_that_evaluate_nothing_or_other_metrics_or_tensors_get_an_error(tmp_path):
+    found = evaluate_together(evaluating_model(sums), [of_rows()] * 2, tmp_path, 2)
+    nothing = evaluate_together(
+        evaluating_model(sums), [lambda: of_rows()().take(0)] * 2, tmp_path, 2
+    )
+    assert ["ended before its first batch" in str(each) for each in nothing] == [True] * 2, nothing
+    assert found[0] == found[1]
+
+    def uneven(labels, predictions, calls=[]):  # noqa: B006
+        calls.append(1)
+        return {"mean": v1.metrics.mean(predictions, name=f"mean_{len(calls)}")}
+
+    differing = evaluate_together(evaluating_model(uneven), [of_rows()] * 2, tmp_path, 2)
+    assert [type(each) for each in differing] == [replicate.WorkersDifferError] * 2
+    assert "worker 0 at " in str(differing[0])
+    assert "evaluates something else than chief 0 at " in str(differing[1])
+    tensors = evaluate_together(
+        evaluating_model(sums),
+        [lambda: tf.nest.map_structure(tf.constant, rows(0, 4))] * 2,
+        tmp_path,
+        2,
+    )
+    assert all(
+        "must return a tf.data.Dataset to be evaluated by 2 workers" in str(each)
+        for each in tensors
+    )
