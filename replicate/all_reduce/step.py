@@ -14,6 +14,7 @@ from typing import Any, final
 import tensorflow as tf
 
 from model_deploy.devices import CPU
+from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.packs import sent_in_packs, shaped_as
@@ -54,12 +55,18 @@ class WorkerStep:
         self.is_used = False
         self._rows = 1 if rows is None else rows
         self._has_batch = has_batch
+        self._losses: dict[Any, Tensor] = {}
         v1.add_to_collection(_STEP, self)
 
     @property
     def size(self) -> int:
         """Number of workers."""
         return self.group.size
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the workers with their addresses, by rank."""
+        return self.group.names
 
     @property
     def rank(self) -> int:
@@ -155,8 +162,34 @@ class WorkerStep:
           loss: This worker's loss, [].
           averages: As for `share`.
         """
-        (total,) = self._weighted([tf.reshape(loss, [])], self.share(averages))
+        share = tf.cast(self.share(averages), loss.dtype)
+        parts = self.group.of_each(tf.math.multiply_no_nan(tf.reshape(loss, []), share))
+        with v1.device(CPU):
+            total = tf.reduce_sum(parts)
+        self._losses[total.ref()] = parts
         return total
+
+    def losses_of_each(self, total: Tensor) -> Tensor | None:
+        """Returns the weighted losses that `total` has added up, [n]; None for another tensor."""
+        return self._losses.get(total.ref())
+
+    def weighted_gradients(
+        self, gradients_and_variables: Sequence[tuple[Gradient, Variable]], averages: bool
+    ) -> list[tuple[Gradient, Variable]]:
+        """Returns this worker's part of the sum of gradients over all workers. Nothing is sent.
+
+        Args:
+          gradients_and_variables: As for `sum_gradients`.
+          averages: As for `share`.
+        """
+        share = self._share_of_gradients(averages)
+        weighted = []
+        for gradient, variable in gradients_and_variables:
+            values = gradient_values(gradient)
+            with v1.device(values.device):
+                part = tf.math.multiply_no_nan(values, tf.cast(share, values.dtype))
+            weighted.append((with_values(gradient, part), variable))
+        return weighted
 
     def sum_gradients(
         self, gradients_and_variables: Sequence[tuple[Gradient, Variable]], averages: bool
@@ -172,10 +205,7 @@ class WorkerStep:
         Raises:
           ValueError: The shape of a variable is not known.
         """
-        self.is_used = True
-        share = self.share(averages)
-        # Made here, since an optimizer may ask for it in a branch of a condition only.
-        self.share(averages=False)
+        share = self._share_of_gradients(averages)
         with v1.name_scope("all_reduce"):
             dense = [
                 (place, shaped_as(gradient, variable))
@@ -203,6 +233,33 @@ class WorkerStep:
         with v1.device(CPU), v1.name_scope("agreed"):
             counts = tf.logical_and(tf.logical_not(flags), self._has_weight > 0)
             return tf.equal(self.group.largest(tf.cast(counts, tf.int32)), 0)
+
+    def flags_of_each(self, flags: Tensor) -> Tensor:
+        """Returns the flags of all workers, True for those without a batch: bool [n, flags].
+
+        Args:
+          flags: Booleans [flags].
+        """
+        with v1.device(CPU), v1.name_scope("flags_of_each"):
+            counts = tf.logical_and(tf.logical_not(flags), self._has_weight > 0)
+            return tf.equal(self.group.of_each(tf.cast(counts, tf.int32)), 0)
+
+    def names_without(self, flag: Tensor) -> Tensor:
+        """Returns the names of the workers on which a flag is False, a string scalar.
+
+        Args:
+          flag: Boolean scalar.
+        """
+        with v1.device(CPU), v1.name_scope("names_without"):
+            is_without = tf.logical_not(self.flags_of_each(tf.reshape(flag, [1]))[:, 0])
+            found = tf.boolean_mask(tf.constant(self.group.names), is_without)
+            return tf.strings.reduce_join(found, separator=", ")
+
+    def _share_of_gradients(self, averages: bool) -> Tensor:
+        self.is_used = True
+        # Made here, since an optimizer may ask for it in a branch of a condition only.
+        self.share(averages=False)
+        return self.share(averages)
 
     @functools.cached_property
     def _reports(self) -> Tensor:
