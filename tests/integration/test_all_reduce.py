@@ -3,7 +3,9 @@
 Each worker is a thread with a server, a graph and a session of its own.
 """
 
+import importlib.metadata
 import itertools
+import re
 import threading
 
 import numpy as np
@@ -12,6 +14,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
+from replicate.estimator import worker_start
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.launch.plan import free_ports
 
@@ -389,6 +392,31 @@ def test_a_worker_that_differs_is_named_at_the_start(tmp_path):
         assert "worker 0 at " in str(each)
         assert "about to train something else than chief 0 at" in str(each)
         assert each.code == 2
+
+
+@pytest.mark.parametrize("part", ["replicate", "TensorFlow"])
+def test_another_version_on_a_worker_is_the_one_error_at_the_start(tmp_path, monkeypatch, part):
+    """It comes before the other settings, variables and collectives that such a version has."""
+    facts_of = worker_start._graph_facts
+
+    def facts(group):
+        found = facts_of(group)
+        if group.is_chief:
+            return found
+        return {**found, f"version of {part}": "0.1.2", "collective": ["another"], "variable": []}
+
+    monkeypatch.setattr(worker_start, "_graph_facts", facts)
+    found = train_workers(model(), parts([0, 6, ROWS]), tmp_path)
+    real = {"replicate": importlib.metadata.version("replicate-model-fn")}.get(part, tf.__version__)
+    for each in found:
+        assert isinstance(each, replicate.WorkersDifferError)
+        assert each.code == 2
+        assert re.fullmatch(
+            r"worker 0 at '\S+' is about to train something else than chief 0 at '\S+': its "
+            rf"version of {part} is '0\.1\.2', and that of the chief '{re.escape(real)}'\. Start "
+            "the same program with the same arguments and the same versions on all workers\\.",
+            str(each),
+        )
 
 
 def test_absent_workers_are_named(tmp_path):

@@ -245,8 +245,8 @@ def _difference(arrived: Mapping[int, Mapping[str, Any]], names: Sequence[str]) 
                 f"{json.dumps(each['cluster'])} and {json.dumps(chief['cluster'])}. Give all "
                 "processes the same cluster."
             )
-        for fact, value in chief["facts"].items():
-            found = each["facts"].get(fact)
+        for fact in sorted(chief["facts"], key=_rank_of_fact):
+            value, found = chief["facts"][fact], each["facts"].get(fact)
             if found != value:
                 there, here = first_difference(found, value)
                 return (
@@ -255,6 +255,11 @@ def _difference(arrived: Mapping[int, Mapping[str, Any]], names: Sequence[str]) 
                     "same arguments and the same versions on all workers."
                 )
     return ""
+
+
+def _rank_of_fact(fact: str) -> tuple[bool, str]:
+    """Puts versions first: of other ones, the variables may differ, too."""
+    return not fact.startswith("version"), fact
 
 
 def first_difference(found: Any, value: Any) -> tuple[str, str]:
