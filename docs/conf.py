@@ -7,10 +7,13 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS / "_ext")]
 
+from release import release_of  # noqa: E402  Here: the line above tells where it is.
+
 project = "replicate-model-fn"
 author = "The replicate-model-fn authors"
 project_copyright = author
-html_title = project
+release = release_of(ROOT)
+html_title = f"{project} {release}"
 html_show_copyright = False
 html_show_sphinx = False
 
@@ -23,6 +26,7 @@ extensions = [
     "docstrings",
     "mathml",
     "reference",
+    "release",
     "repository_links",
 ]
 exclude_patterns = ["_build", "_ext", "conf.py"]
