@@ -44,10 +44,10 @@ test-reliability: setup  ## train for 5 minutes in random faults; ARGS="--seed=7
 		| tee runs/test-reliability.log | grep --line-buffered -E '$(RELIABILITY_LINES)'
 
 docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; VERSIONS="v0.2.0 main" builds these, with a selector
-	rm -rf docs/_build/html
 ifdef VERSIONS
 	.venv-docs/bin/python tools/build_versions.py --sphinx='$(ARGS)' docs/_build/html $(VERSIONS)
 else
+	rm -rf docs/_build/html
 	PYTHONPATH=$(CURDIR) .venv-docs/bin/python -m sphinx -W --keep-going -E -j auto -q $(ARGS) docs docs/_build/html
 endif
 	.venv-docs/bin/python tools/check_site.py docs/_build/html

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -56,6 +57,16 @@ def check_refs(repository: Path, refs: list[str]) -> None:
             raise ValueError(f"VERSIONS has {ref!r}, which has no site: it lacks docs/conf.py.")
 
 
+def check_folder(site: Path) -> None:
+    """Checks that a folder may be replaced.
+
+    Raises:
+      ValueError: It has files, and none of them is the start page of a site.
+    """
+    if site.exists() and any(site.iterdir()) and not (site / "index.html").exists():
+        raise ValueError(f"{site} has files that are no site; name a folder that may be replaced.")
+
+
 def known_refs(repository: Path) -> str:
     """Returns the last tags and branches of a repository, as a part of a sentence."""
     listing = ["for-each-ref", "--format=%(refname:short)", "--sort=-version:refname", "--count=9"]
@@ -82,9 +93,11 @@ def build(repository: Path, ref: str, site: Path, sphinx: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=BytesIO(archive)) as files:
             files.extractall(folder, filter="data")
-        command = [sys.executable, "-m", "sphinx", "-E", "-j", "auto", "-q", *sphinx, "docs", site]
+        command = [sys.executable, "-m", "sphinx", "-E", "-j", "auto", "-q", *sphinx]
+        command += ["-d", "docs/_build/doctrees", "docs", "docs/_build/html"]
         environment = {**os.environ, "PYTHONPATH": folder}
         subprocess.run(command, cwd=folder, env=environment, check=True)  # noqa: S603
+        shutil.move(Path(folder, "docs", "_build", "html"), site)
 
 
 def pages_of(site: Path) -> list[str]:
@@ -118,16 +131,18 @@ def write_top(top: Path, refs: list[str]) -> None:
 def main(arguments: list[str] | None = None, repository: Path = ROOT) -> int:
     """Builds all versions, and returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("site", type=Path, help="folder for the pages")
+    parser.add_argument("site", type=Path, help="folder for the pages; replaced")
     parser.add_argument("refs", nargs="+", help="tags, branches or commits")
     parser.add_argument("--sphinx", default="", help="more arguments for Sphinx, as one text")
     given = parser.parse_args(arguments)
+    top = given.site.resolve()
     try:
         check_refs(repository, given.refs)
+        check_folder(top)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    top = given.site.resolve()
+    shutil.rmtree(top, ignore_errors=True)
     for ref in given.refs:
         print(f"building {ref}", flush=True)
         try:

@@ -1,14 +1,10 @@
 """The site names its version, and a site of several versions has a selector on each page."""
 
-import importlib.util
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # Stands in for Sphinx: a package in the built version itself.
 SPHINX = """
@@ -22,15 +18,14 @@ for name in ("index.html", "howto/new.html", "source/a.py.html"):
 """
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def build_versions(load):
+    return load("tools/build_versions.py")
 
 
-build_versions = load(ROOT / "tools" / "build_versions.py")
-release = load(ROOT / "docs" / "_ext" / "release.py")
+@pytest.fixture(scope="module")
+def release(load):
+    return load("docs/_ext/release.py")
 
 
 def git(folder, *arguments):
@@ -61,18 +56,21 @@ def repository(tmp_path):
     return folder
 
 
-def test_each_version_is_built_from_its_own_files(repository, tmp_path):
+def test_each_version_is_built_from_its_own_files(build_versions, repository, tmp_path):
     site = tmp_path / "site"
     assert build_versions.main([str(site), "v1", "main", "--sphinx=-D a=b"], repository) == 0
     first, second = ((site / name / "index.html").read_text() for name in ("v1", "main"))
     assert "<title>first</title>" in first
     assert "<title>second</title>" in second
     assert "'-q', '-D', 'a=b'" in first
+    assert sorted(path.name for path in site.iterdir()) == [
+        "index.html", "main", "v1", "version_selector.js", "versions.js",
+    ]  # fmt: skip
     assert (repository / "docs" / "conf.py").read_text() == "not committed"
     assert not list(repository.rglob("*.html"))
 
 
-def test_each_page_loads_the_list_of_versions(repository, tmp_path):
+def test_each_page_loads_the_list_of_versions(build_versions, repository, tmp_path):
     site = tmp_path / "site"
     build_versions.main([str(site), "v1", "main"], repository)
     for page in site.glob("*/**/*.html"):
@@ -106,7 +104,9 @@ def test_each_page_loads_the_list_of_versions(repository, tmp_path):
         ),
     ],
 )
-def test_bad_version_is_one_sentence_and_builds_nothing(refs, told, repository, tmp_path, capsys):
+def test_bad_version_is_one_sentence_and_builds_nothing(
+    refs, told, build_versions, repository, tmp_path, capsys
+):
     assert build_versions.main([str(tmp_path / "site"), *refs], repository) == 2
     said = capsys.readouterr()
     assert said.err == f"{told}\n"
@@ -114,7 +114,23 @@ def test_bad_version_is_one_sentence_and_builds_nothing(refs, told, repository, 
     assert not (tmp_path / "site").exists()
 
 
-def test_failed_build_names_the_version(repository, tmp_path, capfd):
+def test_folder_that_is_no_site_is_kept(build_versions, repository, tmp_path, capsys):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "notes.txt").touch()
+    assert build_versions.main([str(tmp_path / "work"), "v1"], repository) == 2
+    assert "has files that are no site; name a folder" in capsys.readouterr().err
+    assert (tmp_path / "work" / "notes.txt").exists()
+
+
+def test_second_build_leaves_nothing_of_the_first(build_versions, repository, tmp_path):
+    site = tmp_path / "site"
+    build_versions.main([str(site), "v1"], repository)
+    build_versions.main([str(site), "main"], repository)
+    assert not (site / "v1").exists()
+    assert (site / "main" / "index.html").exists()
+
+
+def test_failed_build_names_the_version(build_versions, repository, tmp_path, capfd):
     (repository / "sphinx" / "__main__.py").write_text("raise SystemExit('no such theme')")
     git(repository, "commit", "-q", "-a", "-m", "broken")
     assert build_versions.main([str(tmp_path / "site"), "main"], repository) == 1
@@ -140,12 +156,12 @@ def write_project(folder, unreleased):
         ("", "[Version 1.2.3](changelog.md)"),
     ],
 )
-def test_start_page_names_the_version(unreleased, line, tmp_path):
+def test_start_page_names_the_version(unreleased, line, release, tmp_path):
     write_project(tmp_path, unreleased)
     assert release.version_line(tmp_path) == line
 
 
-def test_project_without_a_version_is_an_error(tmp_path):
+def test_project_without_a_version_is_an_error(release, tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     with pytest.raises(LookupError, match="has no line 'version ="):
         release.release_of(tmp_path)
