@@ -26,6 +26,7 @@ extensions = [
     "dark_pictures",
     "docstrings",
     "downloads",
+    "gallery",
     "mathml",
     "reference",
     "release",
