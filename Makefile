@@ -80,7 +80,7 @@ lock:  ## write all requirements*.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" bash tools/lock.sh
 
 clean:  ## remove .venv*, caches, build output and runs/ (trained models)
-	rm -rf .venv .venv-docs .venv-tf215 build dist runs docs/_build *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-docs .venv-tf215 build dist runs docs/_build docs/reference/api *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(READY): requirements.lock requirements-legacy.lock
