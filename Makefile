@@ -49,6 +49,7 @@ ifdef VERSIONS
 else
 	rm -rf docs/_build/html
 	PYTHONPATH=$(CURDIR) .venv-docs/bin/python -m sphinx -W --keep-going -E -j auto -q $(ARGS) docs docs/_build/html
+	.venv-docs/bin/python tools/check_search.py docs/_build/html
 endif
 	.venv-docs/bin/python tools/check_site.py docs/_build/html
 

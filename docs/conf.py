@@ -26,6 +26,7 @@ extensions = [
     "dark_pictures",
     "docstrings",
     "downloads",
+    "excerpts",
     "gallery",
     "mathml",
     "reference",
@@ -43,6 +44,7 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
+html_show_search_summary = False  # Ours are shown, which need no server.
 html_theme_options = {"navigation_with_keys": True}
 
 # Pages in Markdown, with the anchors of headings that GitHub gives.
