@@ -1,20 +1,26 @@
 // Shows, below each result of the search, the lines where the words stand: see docs/_ext/excerpts.py.
 {
   const LENGTH = 240; // Characters of an excerpt.
-  const waiting = new Map(); // Functions that wait for the text of a page.
+  const asked = new Map(); // The promised texts of pages.
+  const resolvers = new Map(); // Functions that keep these promises.
   const words = (new URLSearchParams(location.search).get("q") ?? "")
     .toLowerCase()
     .split(/[^\p{Letter}\p{Number}_]+/u)
     .filter((word) => word);
 
-  window.pageTexts = (page, texts) => waiting.get(page).forEach((show) => show(texts));
+  window.pageTexts = (page, texts) => resolvers.get(page)(texts);
 
-  const withTexts = (page, show) => {
-    if (waiting.has(page)) return waiting.get(page).push(show);
-    waiting.set(page, [show]);
-    const script = document.createElement("script");
-    script.src = `_excerpts/${page}.js`;
-    document.head.append(script);
+  const load = (page) =>
+    new Promise((resolve) => {
+      resolvers.set(page, resolve);
+      const script = document.createElement("script");
+      script.src = `_excerpts/${page}.js`;
+      document.head.append(script);
+    });
+
+  const textsOf = (page) => {
+    if (!asked.has(page)) asked.set(page, load(page));
+    return asked.get(page);
   };
 
   // Places of the words in a text. A word is found with its last letters changed, too: its stem is.
@@ -33,18 +39,21 @@
     });
   };
 
+  const hasAll = (text) => !placesIn(text).includes(-1);
+
   // The section that the result is about: the first one if the title has all words, else the first
   // that has most of them.
   const sectionFor = (texts, anchor, title) => {
     if (anchor in texts) return anchor;
     const sections = Object.keys(texts);
-    if (!placesIn(title).includes(-1)) return sections[0];
+    if (hasAll(title)) return sections[0];
     const found = sections.map((name) => placesIn(texts[name]).filter((place) => place >= 0).length);
     return sections[found.indexOf(Math.max(...found))];
   };
 
-  const excerptOf = (text) => {
-    const places = placesIn(text).filter((place) => place >= 0);
+  // The beginning of a text if the title has all words, else the lines around the first word.
+  const excerptOf = (text, title) => {
+    const places = hasAll(title) ? [] : placesIn(text).filter((place) => place >= 0);
     let start = Math.max(0, Math.min(...(places.length ? places : [0])) - LENGTH / 4);
     if (start) start = text.indexOf(" ", start) + 1;
     let end = Math.min(text.length, start + LENGTH);
@@ -61,7 +70,7 @@
     if (!anchor) link.hash = section;
     const line = document.createElement("p");
     line.className = "context";
-    line.textContent = excerptOf(texts[section]);
+    line.textContent = excerptOf(texts[section], link.textContent);
     item.append(line);
     words.forEach((word) => _highlightText(line, word, "highlighted"));
   };
@@ -71,7 +80,7 @@
       if (!isIntersecting) continue;
       seen.unobserve(target);
       const page = target.querySelector("a").getAttribute("href").replace(/\.html(#.*)?$/, "");
-      withTexts(page, (texts) => show(target, texts));
+      textsOf(page).then((texts) => show(target, texts));
     }
   });
 
