@@ -1,9 +1,10 @@
 """K-FAC as the `optimizer` of canned estimators, such as `replicate.DNNClassifier`.
 
 An estimator whose optimizer function has a method `register` calls that method in each tower, with
-a record of the model, and then the function itself. This module knows only the attributes of the
-record that `kfac.protocols.CannedModel` names.
+a record of the model, and then the function itself.
 """
+
+# Of this record it knows only the attributes that `kfac.protocols.CannedModel` names.
 
 import dataclasses
 import typing

@@ -1,8 +1,9 @@
 """The K-FAC optimizer that refreshes its own curvature every so many steps.
 
-This is the class that most programs use. The policy is `kfac.update.periodic_refresh`'s, everything
-else `kfac.optimizer`'s.
+This is the class that most programs use.
 """
+
+# The policy is `kfac.update.periodic_refresh`'s, everything else `kfac.optimizer`'s.
 
 import warnings
 from typing import Any
