@@ -156,7 +156,7 @@ class KroneckerBlock(TwoFactorBlock):
         """True if A is diagonal."""
         return isinstance(self.input_factor, DiagonalFactor)
 
-    def identity_eigenvalue(self) -> Tensor:
+    def identity_eigenvalue(self) -> Scalar:
         """Returns T(1 + √λ')²; see `SplitDamping`."""
         return self._product.damping.identity_eigenvalue()
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.moving_average import MovingAverage
+from kfac.fisher_factors.moving_average import MovingAverage, Tally
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
@@ -143,6 +143,10 @@ class FisherFactor(abc.ABC):
     def trace(self) -> Tensor:
         """Returns the trace of the matrix, read now; shape []."""
 
+    def mean_eigenvalue(self) -> Tensor:
+        """Returns the trace over the number of rows, read now; shape []."""
+        return self.trace() / tf.constant(self.dimension, self.dtype)
+
     # Damped functions of the matrix.
 
     @abc.abstractmethod
@@ -211,7 +215,7 @@ class FisherFactor(abc.ABC):
         """Returns bool [], true once everything that `get_inverse` reads has been computed."""
         known = [slot.is_computed() for slot in self.inverses]
         if not self.keeps_inverses:
-            known.append(self._average.read_weight() > 0)
+            known.append(self.read_weight() > 0)
         return tensor_ops.all_true(known)
 
     @property
@@ -294,6 +298,10 @@ class FisherFactor(abc.ABC):
     def cov_variables(self) -> tuple[Variable, ...]:
         """The variables of the sum S, the weight w and the number of refused statistics."""
         return self._average.variables
+
+    def read_weight(self) -> Tensor:
+        """Reads w, the weight of all that is in the average, shape []; zero at first."""
+        return self._average.read_weight()
 
     def get_cov_vars(self) -> list[Tensor]:
         """Returns the moving averages, read now; NaN before the first update."""
@@ -409,7 +417,7 @@ class FisherFactor(abc.ABC):
         accept: Tensor,
         ema_decay: Scalar,
         ema_weight: Scalar = 1.0,
-        refusals: Tensor | None = None,
+        tally: Tally | None = None,
     ) -> list[Change]:
         """Adds a batch to the average; returns the changes of `cov_variables`.
 
@@ -418,9 +426,9 @@ class FisherFactor(abc.ABC):
           accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
-          refusals: int64 [], 1 if the batch is refused, if that is known already.
+          tally: The new weight and count of refusals, if they are known already.
         """
-        return self._average.updated(statistic, accept, ema_decay, ema_weight, refusals)
+        return self._average.updated(statistic, accept, ema_decay, ema_weight, tally)
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
         """Returns an op that adds this batch to the average, if its statistic is finite.

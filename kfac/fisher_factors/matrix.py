@@ -32,10 +32,15 @@ def moment_of_rows(rows: Tensor) -> Moment:
 
 
 @functools.cache
-def _mean_trace(dtype: DType) -> SharedFunction:
-    """Returns the trace of S/w, for S [n, n] and w []."""
+def _traces(dtype: DType) -> SharedFunction:
+    """Returns the trace of S/w, for S [n, n] and w [], and the trace over n."""
+
+    def compute(s: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        trace = tensor_ops.trace(s) / w
+        return trace, trace / tf.cast(tf.shape(s)[0], dtype)
+
     specs = tf.TensorSpec([None, None], dtype), tf.TensorSpec([], dtype)
-    return SharedFunction(lambda s, w: tensor_ops.trace(s) / w, specs, name="trace")
+    return SharedFunction(compute, specs, name="trace")
 
 
 class MatrixFactor(FisherFactor):
@@ -88,10 +93,16 @@ class MatrixFactor(FisherFactor):
 
     def trace(self) -> Tensor:
         """Returns the trace of the value, read now where the average is; shape []."""
+        return self._read_traces()[0]
+
+    def mean_eigenvalue(self) -> Tensor:
+        """Returns the trace of the value over its rows, read now where the average is; shape []."""
+        return self._read_traces()[1]
+
+    def _read_traces(self) -> list[Tensor]:
         with v1.device(self._average.total.device):
             total = read(self._average.total)
-            (trace,) = _mean_trace(total.dtype)(total, self._average.read_weight())
-            return trace
+            return _traces(total.dtype)(total, self._average.read_weight())
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
@@ -161,8 +172,8 @@ class DiagonalFactor(FisherFactor):
         """
         value = self.value
         power = tf.cast((value + tf.cast(damping.value(), value.dtype)) ** exponent, dtype)
-        usable = tf.logical_and(tensor_ops.all_finite(value), tensor_ops.all_finite(power))
-        return tf.where(usable, power, tf.zeros_like(power))
+        usable = tensor_ops.all_finite_in([value, power])
+        return tf.math.multiply_no_nan(power, tf.cast(usable, dtype))
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Returns an empty list: diagonal factors keep no functions."""

@@ -28,6 +28,21 @@ def as_scalar(value: Scalar, dtype: DType) -> Tensor:
     return tf.cast(tf.convert_to_tensor(value), dtype)
 
 
+def known_or_scalars(values: Sequence[Scalar], dtype: DType) -> list[Any]:
+    """Returns numbers if all the values are, or functions that return such; else Tensors [].
+
+    Arithmetic with numbers makes no operations.
+
+    Args:
+      values: Numbers, Tensors, Variables, or functions of none.
+      dtype: Dtype of the Tensors.
+    """
+    found = [value() if callable(value) else value for value in values]
+    if all(isinstance(value, (int, float)) for value in found):
+        return found
+    return [as_scalar(value, dtype) for value in found]
+
+
 def static_size(tensor: Tensor, axis: int) -> Any:
     """Returns the size of an axis as an int, or None if it is not known yet.
 
