@@ -97,10 +97,7 @@ def _cells(result: Result, baseline: Result | None) -> list[str]:
         return [f"{result.rate:g}", "not reached", *[""] * (len(_COLUMNS) - 3)]
     found = result.trainings
     others = () if baseline is None else baseline.trainings
-    per_step = [
-        1000 * (each.total.processor - each.start.processor) / max(each.steps - 1, 1)
-        for each in found
-    ]
+    per_step = [1000 * each.stepping.processor / max(each.steps - 1, 1) for each in found]
     return [
         f"{result.rate:g}",
         f"{result.steps}",

@@ -55,7 +55,8 @@ def load(name: str, data_dir: str | None) -> Problem:
         return _images(data_dir, (128, 64), 256, target=0.12, steps=600, every=10)
     if name == "digits":
         return _images(None, (64, 32), 128, target=0.12, steps=400, every=5)
-    return _table(name, (32, 16), 64, target=0.1, steps=150, every=2)
+    target = {"wine": 0.1, "breast_cancer": 0.12}[name]
+    return _table(name, (32, 16), 64, target=target, steps=150, every=2)
 
 
 def input_fn(rows: tables.Rows, batch_size: int, *, training: bool) -> Any:

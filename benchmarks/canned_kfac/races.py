@@ -64,6 +64,7 @@ class Training(NamedTuple):
     Attributes:
       total: Cost of the call.
       start: Cost up to the end of the first step.
+      stepping: Cost from there to the end of the last step; the rest is for the last checkpoint.
       steps: Number of steps.
       loss: Held-out loss afterwards.
       accuracy: Held-out accuracy afterwards.
@@ -71,6 +72,7 @@ class Training(NamedTuple):
 
     total: Cost
     start: Cost
+    stepping: Cost
     steps: int
     loss: float
     accuracy: float
@@ -155,7 +157,7 @@ def time_training(problem: Problem, name: str, rate: float, steps: int) -> Train
     """
     with tempfile.TemporaryDirectory() as folder:
         estimator = make_estimator(problem, OPTIMIZERS[name][0](lambda: rate), folder)
-        clock, before = _FirstStep(), _now()
+        clock, before = _StepTimes(), _now()
         estimator.train(
             lambda: problems.input_fn(problem.train, problem.batch_size, training=True),
             steps=steps,
@@ -169,7 +171,8 @@ def time_training(problem: Problem, name: str, rate: float, steps: int) -> Train
         )
     return Training(
         _difference(after, before),
-        _difference(clock.at, before),
+        _difference(clock.first, before),
+        _difference(clock.last, clock.first),
         steps,
         float(found["average_loss"]),
         float(found["accuracy"]),
@@ -202,15 +205,26 @@ def best(curves: Mapping[float, Sequence[Curve]], target: float) -> tuple[float,
     return rate, None if steps == float("inf") else int(steps)
 
 
-class _FirstStep(v1.train.SessionRunHook):
-    """Notes the time at the end of the first step."""
+class _StepTimes(v1.train.SessionRunHook):
+    """Notes the times at the ends of the first and of the last step."""
 
-    at: Cost | None = None
+    def __init__(self) -> None:
+        self._ends: list[Cost] = []
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Notes the time once."""
+        """Notes the time."""
         del run_context, run_values
-        self.at = self.at or _now()
+        self._ends.append(_now())
+
+    @property
+    def first(self) -> Cost:
+        """Time at the end of the first step."""
+        return self._ends[0]
+
+    @property
+    def last(self) -> Cost:
+        """Time at the end of the last step."""
+        return self._ends[-1]
 
 
 def _now() -> Cost:

@@ -15,7 +15,8 @@ WORSE = Curve([0, 10, 20], [2.0, 0.5, 0.4], [0.1, 0.9, 0.9])
 
 
 def training(total, start, steps=11):
-    return Training(Cost(total, 2 * total), Cost(start, start), steps, 0.5, 0.75)
+    stepping = Cost(total - start, 2 * (total - start))
+    return Training(Cost(total, 2 * total), Cost(start, start), stepping, steps, 0.5, 0.75)
 
 
 def test_curve_reaches_a_loss_at_its_first_measurement_below_it():
@@ -43,7 +44,7 @@ def test_table_compares_totals_of_the_same_turn():
     assert rows[0] == "wine: 64 rows in a step, held-out loss 0.1"
     processor = "6.00 [4.00, 8.00] | 1.50 [1.00, 2.00]"
     wall = "3.00 [2.00, 4.00] | 1.50 [1.00, 2.00]"
-    cells = f"0.1 | 11 | 400.00 | 2.00 | {processor} | {wall} | 0.500 | 0.750"
+    cells = f"0.1 | 11 | 200.00 | 2.00 | {processor} | {wall} | 0.500 | 0.750"
     assert f"| K-FAC | {cells} |" in rows
     assert any(row.startswith("| SGD | 0.3 | not reached |") for row in rows)
 
