@@ -37,32 +37,6 @@ def test_program_runs(program, tmp_path, run_python):
     assert done.code == 0, done.err
 
 
-def test_guides_programs_are_written_as_files_that_hide_no_module(tmp_path):
-    howto_programs.main(tmp_path / "new")
-    written = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
-    guides = [PROGRAM.findall(page.read_text()) for page in (DOCS / "howto").glob("*.md")]
-    assert sorted(written.values()) == sorted(program for found in guides for program in found)
-    keras = PROGRAM.findall((DOCS / "howto" / "kfac_keras.md").read_text())
-    assert [written["kfac_keras_1.py"], written["kfac_keras_2.py"]] == keras
-    assert [name for name in written if importlib.util.find_spec(name.removesuffix(".py"))] == []
-
-
-def test_programs_are_tried_in_empty_folders(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    try_programs = importlib.import_module("try_programs")
-    (tmp_path / "good.py").write_text("import os; assert os.listdir() == ['output']")
-    (tmp_path / "bad.py").write_text("import nothing_of_this_name")
-    for left_out, code in (("bad.py", 0), ("", 1), ("bad.py,good.py", 1)):
-        monkeypatch.setattr(sys, "argv", ["", str(tmp_path), f"--except={left_out}"])
-        assert try_programs.main() == code
-    alone, both, none = re.split(r".* programs ran\n", capsys.readouterr().out)[:3]
-    assert re.fullmatch(r" *\S+ s  good\.py\n", alone)
-    assert re.match(r" *\S+ s  bad\.py: exit code 1\n", both)
-    assert "ModuleNotFoundError: No module named 'nothing_of_this_name'" in both
-    assert re.search(r" *\S+ s  good\.py\n$", both)
-    assert none == "", "no program ran, which is an error"
-
-
 def anchors(page):
     """Returns the anchors of a page, by GitHub's rule for headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
@@ -95,6 +69,7 @@ def test_papers_on_arxiv_are_links(page):
 NOT_FOR_USERS = (
     r"constructor of the base class is not called",
     r": See there\.",
+    r": As there[.,]",
 )
 
 
@@ -110,6 +85,15 @@ def test_docstrings_speak_to_users(package):
     assert found == []
 
 
+NOT_FOR_USERS_OF_MODULES = (
+    r"\w\.py\b",
+    r"\bThis module\b",
+    r"\bCalled by\b",
+    r"^Owns\b",
+    r"policy is `",
+)
+
+
 def load(path):
     """Imports a module of docs/ or tools/ from its file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -122,7 +106,6 @@ def load(path):
 public_names = load(DOCS / "_ext" / "public_names.py")
 docstrings = load(DOCS / "_ext" / "docstrings.py")
 check_site = load(ROOT / "tools" / "check_site.py")
-howto_programs = load(ROOT / "tools" / "howto_programs.py")
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +132,42 @@ def test_every_name_in_the_reference_has_a_docstring(referenced):
         if not found.doc and not found.value.startswith("v1.")  # Those are TensorFlow's classes.
     ]
     assert without == []
+
+
+def test_texts_about_public_modules_speak_to_users(referenced):
+    found = [
+        (name, words)
+        for name, module in referenced
+        for words in NOT_FOR_USERS_OF_MODULES
+        if module.kind == "module" and re.search(words, module.doc, re.MULTILINE)
+    ]
+    assert found == []
+
+
+def test_every_class_of_the_reference_has_one_page(referenced):
+    pages = public_names.class_pages()
+    assert pages["kfac.KfacOptimizer"] == "kfac"
+    assert pages["kfac.fisher_blocks.FisherBlock"] == "kfac_blocks"
+    assert pages["replicate.tpu.RunConfig"] == "tpu"
+    assert "kfac.optimizer.KfacOptimizer" not in pages  # Another name of kfac.KfacOptimizer.
+    classes = {(found.module, found.name) for _, found in referenced if found.kind == "class"}
+    assert len(pages) == len(classes)
+    assert len({name.lower() for name in pages}) == len(pages)  # Some systems ignore case in files.
+
+
+@pytest.mark.parametrize(
+    ("doc", "sentence"),
+    [
+        ("Makes a step.", "Makes a step."),
+        ("Makes a step,\nin two lines. And more.\n\nArgs:", "Makes a step, in two lines."),
+        ("Takes names, e.g. `a.b`, i.e. some. More.", "Takes names, e.g. `a.b`, i.e. some."),
+        ("Means 0.5 of it.", "Means 0.5 of it."),
+        ("No full stop", "No full stop"),
+        ("", ""),
+    ],
+)
+def test_first_sentence_of_a_docstring(doc, sentence):
+    assert public_names.first_sentence(doc) == sentence
 
 
 @pytest.mark.parametrize("package", public_names.PACKAGES)

@@ -10,6 +10,7 @@ from tools import howto_programs
 
 FOLDER = "programs"
 GUIDES = "howto/"
+LINK = '<p class="downloads">Download: <a href="{folder}/{name}" download>{name}</a></p>'
 
 
 def add_links(app: Sphinx, document: nodes.document, page: str) -> None:
@@ -22,7 +23,7 @@ def add_links(app: Sphinx, document: nodes.document, page: str) -> None:
     for block in list(document.findall(nodes.literal_block)):
         name = names.get(block.astext().strip())
         if name is not None:
-            html = f'<p class="download"><a href="{FOLDER}/{name}" download>Download {name}</a></p>'
+            html = LINK.format(folder=FOLDER, name=name)
             block.parent.insert(block.parent.index(block) + 1, nodes.raw("", html, format="html"))
 
 
