@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PRELOADED = ["tensorflow", "kfac", "replicate"]
-_SECS = 120
+_SECS = 300
 _SHOWN_LINES = 30
 
 
