@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Tensor, Variable
+from kfac.linalg.shared_constants import shared_constant
 from kfac.variables import components_of, is_resource
 
 v1 = tf.compat.v1
@@ -87,14 +88,14 @@ def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
     """Returns zeros for a variable to begin with.
 
     TensorFlow would keep zeros that it knew beforehand, as a constant of the graph. So only a few
-    are one.
+    are one, and variables share it.
 
     Args:
       shape: Static shape.
       dtype: Their dtype.
     """
     if math.prod(shape) <= _FEW:
-        return tf.zeros(shape, dtype)
+        return shared_constant(0, shape, dtype)
     if dtype in _EMPTY_DTYPES:
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
     zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)

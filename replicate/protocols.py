@@ -72,6 +72,10 @@ class Workers(Protocol):
     def rank(self) -> int:
         """Number of this worker, from 0."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the workers, by rank."""
+
     def share(self, averages: bool) -> Tensor:
         """Returns the factor of this worker's losses in their sum over workers, float64 [].
 
@@ -96,5 +100,16 @@ class Workers(Protocol):
     ) -> list[tuple[Gradient, Variable]]:
         """Returns gradients of the batches of all workers."""
 
+    def weighted_gradients(
+        self, gradients_and_variables: Sequence[tuple[Gradient, Variable]], averages: bool
+    ) -> list[tuple[Gradient, Variable]]:
+        """Returns this worker's parts of what `sum_gradients` returns; nothing is sent."""
+
     def agreed(self, flags: Tensor) -> Tensor:
         """Returns which of the booleans [flags] are True on all workers with a batch."""
+
+    def flags_of_each(self, flags: Tensor) -> Tensor:
+        """Returns the booleans [flags] of all workers, True for those without a batch."""
+
+    def names_without(self, flag: Tensor) -> Tensor:
+        """Returns the names of the workers on which a boolean is False, a string scalar."""

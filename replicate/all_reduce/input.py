@@ -9,6 +9,9 @@ v1 = tf.compat.v1
 _GROUP = ("replicate", "worker_group")
 """Key of the collection. Not a string, so that an exported MetaGraph does not contain it."""
 
+_SHARED = ("replicate", "input_is_shared")
+"""Key of a collection that is not empty in a graph whose input_fn has called `worker_share`."""
+
 
 def attach_group(group: WorkerGroup | None) -> None:
     """Hangs a group of workers on the default graph, which is made for one of them."""
@@ -34,7 +37,7 @@ def worker_share(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return examples.shuffle(10_000).batch(32)
     ```
 
-    Outside of training by `AllReduce`, the dataset stays whole.
+    The dataset stays whole where no workers train or evaluate together by `AllReduce`.
 
     Args:
       dataset: The dataset of all workers, in the same order on each.
@@ -45,7 +48,21 @@ def worker_share(dataset: tf.data.Dataset) -> tf.data.Dataset:
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"worker_share takes a tf.data.Dataset, got {dataset!r}.")
     group = current_group()
-    return dataset if group is None else dataset.shard(group.size, group.rank)
+    if group is None:
+        return dataset
+    v1.add_to_collection(_SHARED, dataset)
+    return dataset.shard(group.size, group.rank)
+
+
+def evaluated_share(dataset: tf.data.Dataset, group: WorkerGroup) -> tf.data.Dataset:
+    """Returns the batches that this worker evaluates: every n-th, unless input_fn has shared them.
+
+    Args:
+      dataset: The batches that input_fn has returned for this graph.
+      group: The workers.
+    """
+    is_shared = bool(v1.get_collection_ref(_SHARED))
+    return dataset if is_shared else dataset.shard(group.size, group.rank)
 
 
 def with_batches_after_the_end(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -25,12 +25,16 @@ class AllReduce:
         take less.
       check_every: Steps between two checks that all workers have the same variables, ≥ 0; 0 for
         none.
+      evaluates: True if the workers also evaluate, each its share of the batches. All of them then
+        call `Estimator.evaluate` or `train_and_evaluate`, and there is no evaluator. An evaluation
+        during training must take less than `timeout_secs`.
     """
 
     communication: Communication = "auto"
     pack_bytes: int | None = 8 << 20
     timeout_secs: float = 600.0
     check_every: int = 100
+    evaluates: bool = False
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -60,6 +64,8 @@ class AllReduce:
                 f"AllReduce: check_every must be a whole number ≥ 0, got {self.check_every!r}. "
                 "0 stands for no checks."
             )
+        if not isinstance(self.evaluates, bool):
+            raise ValueError(f"AllReduce: evaluates must be True or False, got {self.evaluates!r}.")
 
 
 def _is_whole(value: object, least: int) -> bool:

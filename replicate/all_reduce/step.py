@@ -14,6 +14,7 @@ from typing import Any, final
 import tensorflow as tf
 
 from model_deploy.devices import CPU
+from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.all_reduce.group import WorkerGroup
 from replicate.all_reduce.packs import sent_in_packs, shaped_as
@@ -23,6 +24,9 @@ v1 = tf.compat.v1
 
 END_SCOPE = "all_inputs_have_ended"
 """Name scope of the operation that ends training when the inputs of all workers have ended."""
+
+_STEP = ("replicate", "worker_step")
+"""Key of the collection of a graph's `WorkerStep`. Not a string: never exported."""
 
 _PADDING = -1
 """Index of a row that only makes the rows of all workers equal in number."""
@@ -51,11 +55,18 @@ class WorkerStep:
         self.is_used = False
         self._rows = 1 if rows is None else rows
         self._has_batch = has_batch
+        self._losses: dict[Any, Tensor] = {}
+        v1.add_to_collection(_STEP, self)
 
     @property
     def size(self) -> int:
         """Number of workers."""
         return self.group.size
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the workers with their addresses, by rank."""
+        return self.group.names
 
     @property
     def rank(self) -> int:
@@ -65,14 +76,20 @@ class WorkerStep:
     @functools.cached_property
     def wish(self) -> Variable:
         """Local variable, int64 []: above 0 if this worker wants to stop after a step."""
-        with _outside(), v1.device(CPU):
-            return v1.Variable(
-                tf.constant(0, tf.int64),
-                trainable=False,
-                collections=[v1.GraphKeys.LOCAL_VARIABLES],
-                use_resource=True,
-                name="wish_to_stop",
-            )
+        return _local_number("wish_to_stop")
+
+    @functools.cached_property
+    def announcement(self) -> Variable:
+        """Local variable, int64 []: in the chief, step of a checkpoint that all shall evaluate."""
+        return _local_number("step_to_evaluate")
+
+    @property
+    def announced(self) -> Tensor:
+        """The chief's `announcement`, as it was at the beginning of the step: float64 [].
+
+        It is sent only with `AllReduce(evaluates=True)`.
+        """
+        return self._reports[0, 2]
 
     @property
     def wishes(self) -> Tensor:
@@ -145,8 +162,34 @@ class WorkerStep:
           loss: This worker's loss, [].
           averages: As for `share`.
         """
-        (total,) = self._weighted([tf.reshape(loss, [])], self.share(averages))
+        share = tf.cast(self.share(averages), loss.dtype)
+        parts = self.group.of_each(tf.math.multiply_no_nan(tf.reshape(loss, []), share))
+        with v1.device(CPU):
+            total = tf.reduce_sum(parts)
+        self._losses[total.ref()] = parts
         return total
+
+    def losses_of_each(self, total: Tensor) -> Tensor | None:
+        """Returns the weighted losses that `total` has added up, [n]; None for another tensor."""
+        return self._losses.get(total.ref())
+
+    def weighted_gradients(
+        self, gradients_and_variables: Sequence[tuple[Gradient, Variable]], averages: bool
+    ) -> list[tuple[Gradient, Variable]]:
+        """Returns this worker's part of the sum of gradients over all workers. Nothing is sent.
+
+        Args:
+          gradients_and_variables: As for `sum_gradients`.
+          averages: As for `share`.
+        """
+        share = self._share_of_gradients(averages)
+        weighted = []
+        for gradient, variable in gradients_and_variables:
+            values = gradient_values(gradient)
+            with v1.device(values.device):
+                part = tf.math.multiply_no_nan(values, tf.cast(share, values.dtype))
+            weighted.append((with_values(gradient, part), variable))
+        return weighted
 
     def sum_gradients(
         self, gradients_and_variables: Sequence[tuple[Gradient, Variable]], averages: bool
@@ -162,10 +205,7 @@ class WorkerStep:
         Raises:
           ValueError: The shape of a variable is not known.
         """
-        self.is_used = True
-        share = self.share(averages)
-        # Made here, since an optimizer may ask for it in a branch of a condition only.
-        self.share(averages=False)
+        share = self._share_of_gradients(averages)
         with v1.name_scope("all_reduce"):
             dense = [
                 (place, shaped_as(gradient, variable))
@@ -194,15 +234,46 @@ class WorkerStep:
             counts = tf.logical_and(tf.logical_not(flags), self._has_weight > 0)
             return tf.equal(self.group.largest(tf.cast(counts, tf.int32)), 0)
 
+    def flags_of_each(self, flags: Tensor) -> Tensor:
+        """Returns the flags of all workers, True for those without a batch: bool [n, flags].
+
+        Args:
+          flags: Booleans [flags].
+        """
+        with v1.device(CPU), v1.name_scope("flags_of_each"):
+            counts = tf.logical_and(tf.logical_not(flags), self._has_weight > 0)
+            return tf.equal(self.group.of_each(tf.cast(counts, tf.int32)), 0)
+
+    def names_without(self, flag: Tensor) -> Tensor:
+        """Returns the names of the workers on which a flag is False, a string scalar.
+
+        Args:
+          flag: Boolean scalar.
+        """
+        with v1.device(CPU), v1.name_scope("names_without"):
+            is_without = tf.logical_not(self.flags_of_each(tf.reshape(flag, [1]))[:, 0])
+            found = tf.boolean_mask(tf.constant(self.group.names), is_without)
+            return tf.strings.reduce_join(found, separator=", ")
+
+    def _share_of_gradients(self, averages: bool) -> Tensor:
+        self.is_used = True
+        # Made here, since an optimizer may ask for it in a branch of a condition only.
+        self.share(averages=False)
+        return self.share(averages)
+
     @functools.cached_property
     def _reports(self) -> Tensor:
-        """Weight and wish of each worker: float64 [n, 2]. Fails if no worker has a batch."""
-        wish = self.wish
+        """Report of each worker: float64 [n, numbers]. Fails if no worker has a batch.
+
+        The numbers are its weight, its wish and, if workers evaluate, its announcement.
+        """
+        sent = [self.wish, *([self.announcement] if self.group.settings.evaluates else [])]
         with _outside(), v1.device(CPU), v1.name_scope("worker_reports"):
             weight = tf.cast(self._rows, tf.float64)
             if self._has_batch is not None:
                 weight = tf.where(self._has_batch, weight, tf.zeros_like(weight))
-            report = tf.stack([weight, tf.cast(wish.read_value(), tf.float64)])
+            numbers = [tf.cast(variable.read_value(), tf.float64) for variable in sent]
+            report = tf.stack([weight, *numbers])
             reports = self.group.of_each(report)
             ended = tf.equal(tf.reduce_sum(reports[:, 0]), 0)
             with v1.control_dependencies([run_if(ended, _end_of_input)]):
@@ -241,6 +312,24 @@ class WorkerStep:
                 tf.boolean_mask(all_indices, is_row),
                 slices.dense_shape,
             )
+
+
+def current_step() -> WorkerStep | None:
+    """Returns the sums over workers of the default graph; None for a process that trains alone."""
+    found = v1.get_collection_ref(_STEP)
+    return found[-1] if found else None
+
+
+def _local_number(name: str) -> Variable:
+    """Makes a local variable, int64 []: 0 at first."""
+    with _outside(), v1.device(CPU):
+        return v1.Variable(
+            tf.constant(0, tf.int64),
+            trainable=False,
+            collections=[v1.GraphKeys.LOCAL_VARIABLES],
+            use_resource=True,
+            name=name,
+        )
 
 
 def _end_of_input() -> Operation:

@@ -26,7 +26,9 @@ from replicate.estimator.checkpoints.model_dir import prepare_model_dir, remove_
 from replicate.estimator.checkpoints.reading import open_checkpoint, read_variable
 from replicate.estimator.checkpoints.retention import remove_unlisted
 from replicate.estimator.cluster.meeting import Meeting
-from replicate.estimator.cluster.worker_group import join_group
+from replicate.estimator.cluster.metric_exchange import MetricExchange
+from replicate.estimator.cluster.servers import absent_tasks
+from replicate.estimator.cluster.worker_group import evaluating_group, join_group
 from replicate.estimator.cluster.worker_session import check_trains, training_scope
 from replicate.estimator.end_marker import TrainingEnd, withdraw_end
 from replicate.estimator.evaluating import run_evaluation, write_results
@@ -60,6 +62,7 @@ from replicate.estimator.warm_start import (
 )
 from replicate.graph_mode import check_no_keras_model, eager_captures_explained
 from replicate.model_fn import replicated_like
+from replicate.roles import CHIEFS
 from replicate.saved.disk_errors import disk_errors
 from replicate.spec import EstimatorSpec, ModeKeys, checked_hooks
 from replicate.tower.workers import attached_workers
@@ -236,6 +239,9 @@ class Estimator:
     ) -> dict[str, Any]:
         """Measures the model, and writes the results to `eval_dir(name)`: events and a metric line.
 
+        With `AllReduce(evaluates=True)` all workers must call it alike: each takes its share of the
+        batches, all get the same results, and the chief writes them.
+
         Args:
           input_fn: As for `train`.
           steps: Batches to take, None for all.
@@ -248,20 +254,38 @@ class Estimator:
           The metrics by name, "loss" (mean over the batches) and "global_step".
 
         Raises:
-          ValueError: steps is not positive, or there was no batch.
+          ValueError: steps is not positive, there was no batch, or a metric cannot be added up over
+            workers.
           TypeError: A hook is of the wrong class.
           CheckpointError: The checkpoint cannot be loaded.
+          WorkersDifferError: Workers evaluate something else than the chief.
+          ClusterError: A worker does not evaluate its share.
         """
         _check_positive("steps", steps)
         hooks = checked_hooks("hooks", hooks)
         checkpoint = self._checkpoint_to_load(checkpoint_path)
+        config = self._config
+        group = evaluating_group(config)
+        exchange = None
+        if group is not None:
+            exchange = MetricExchange(config, group.names, group.rank, self._has_chief_left)
         with self._clock.during_evaluation():
             with tf.Graph().as_default():
+                attach_group(group)
                 inputs, spec = self._build(ModeKeys.EVAL, input_fn)
                 self._start_warm(checkpoint)
-                results = run_evaluation(inputs, spec, checkpoint, self._config, hooks, steps)
-            write_results(self.eval_dir(name), results, self._evaluation_events)
+                results = run_evaluation(
+                    inputs, spec, checkpoint, config, hooks, steps, exchange=exchange
+                )
+            if group is None or group.is_chief:
+                write_results(self.eval_dir(name), results, self._evaluation_events)
         return results
+
+    def _has_chief_left(self) -> bool:
+        """Returns True in a worker if training has ended and its chief does not answer."""
+        if self._config.is_chief or not self.ending.is_final():
+            return False
+        return bool(absent_tasks(self._config, CHIEFS))
 
     def predict(
         self,

@@ -7,13 +7,15 @@ the model's graph.
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
 
 import numpy as np
 import tensorflow as tf
 
 from replicate._types import Operation, Variable
+from replicate.all_reduce.metric_sums import MetricSums
+from replicate.estimator.cluster.metric_exchange import MetricExchange
 from replicate.estimator.hooks.event_file import EventFiles
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.progress import ProgressHook
@@ -27,6 +29,7 @@ from replicate.estimator.run_config import RunConfig
 from replicate.estimator.session import RestoringSessionCreator
 from replicate.estimator.training import STOP_GRACE_SECS
 from replicate.graph_ops.checks import user_errors
+from replicate.results.metrics import metric_merges
 from replicate.spec import LOSS_METRIC_KEY, EstimatorSpec
 
 v1 = tf.compat.v1
@@ -42,6 +45,7 @@ def run_evaluation(
     hooks: Sequence[Any] = (),
     steps: int | None = None,
     load: Callable[[v1.Session], None] | None = None,
+    exchange: MetricExchange | None = None,
 ) -> dict[str, Any]:
     """Returns the metrics of the model of the default graph over the batches of its input.
 
@@ -53,15 +57,19 @@ def run_evaluation(
       hooks: The caller's hooks.
       steps: Batches to take, None for all.
       load: Assigns values to freshly initialised variables.
+      exchange: Adds up the metrics over workers, each of which evaluates its share of the batches;
+        None for a process that evaluates by itself.
 
     Returns:
       Each metric by its name, "loss" (mean over the batches) and "global_step".
 
     Raises:
-      ValueError: A metric takes one of those two names, or there was not a single batch.
+      ValueError: A metric takes one of those two names, there was not a single batch, or a metric
+        cannot be added up over workers.
       CheckpointError: The checkpoint cannot be loaded.
     """
-    update, batches, values = _accumulators(spec)
+    metrics = _metrics(spec)
+    update, batches, values = _accumulators(metrics)
     readings = StepReadings(update, spec.loss, batches)
     scaffold = _with_local_variables(spec.scaffold)
     saver = build_saver(scaffold, config)
@@ -77,22 +85,25 @@ def run_evaluation(
     progress = ProgressHook(
         "eval", readings, batch_size(inputs.features), num_steps=steps, mode=config.progress
     )
-    final = v1.train.FinalOpsHook(values)
-    stop = StopHook(readings, steps)
-    loop = StepLoop(readings, [*hooks, *spec.evaluation_hooks, stop, progress, final])
+    results = v1.train.FinalOpsHook(values)
+    limit = steps if exchange is None or steps is None else exchange.share_of(steps)
+    stop = StopHook(readings, limit)
+    adding = None if exchange is None else _AddOverWorkers(exchange, metrics, readings, checkpoint)
+    others = [*hooks, *spec.evaluation_hooks, stop, progress, results]
+    loop = StepLoop(readings, [*([adding] if adding else []), *others])
     with (
         contextlib.closing(progress),
         user_errors(),
         v1.train.MonitoredSession(creator, loop.hooks, STOP_GRACE_SECS) as session,
     ):
         loop.run(session)
-    if readings.step == 0:
+    if (adding.batches if adding else readings.step) == 0:
         raise ValueError(
             "Cannot evaluate: the input ended before its first batch. Look at what input_fn "
             "returns in mode 'eval': an empty file list, or a batch larger than the data with "
             "drop_remainder=True."
         )
-    return {**final.final_ops_values, "global_step": int(final.final_ops_values["global_step"])}
+    return {**results.final_ops_values, "global_step": int(results.final_ops_values["global_step"])}
 
 
 def write_results(eval_dir: str, results: dict[str, Any], files: EventFiles) -> None:
@@ -157,14 +168,54 @@ def _parsed_summary(name: str, serialized: bytes) -> list[Any]:
     return values
 
 
-def _accumulators(spec: EstimatorSpec) -> tuple[Operation, Variable, dict[str, Any]]:
-    """Returns the operation that adds a batch, the count of batches, and the final values."""
+@final
+class _AddOverWorkers(v1.train.SessionRunHook):
+    """Adds up the metrics over workers after the last batch of this one, before other hooks end.
+
+    Attributes:
+      batches: Batches that all workers have evaluated, after the end.
+    """
+
+    def __init__(
+        self,
+        exchange: MetricExchange,
+        metrics: Mapping[str, tuple[Any, Any]],
+        readings: StepReadings,
+        checkpoint: str | None,
+    ):
+        self.batches = 0
+        self._exchange = exchange
+        self._readings = readings
+        self._sums = MetricSums(metrics, metric_merges())
+        self._facts = [f"checkpoint {os.path.basename(checkpoint or 'none')}", *self._sums.facts]
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Reads the metrics before the first batch."""
+        del coord
+        self._sums.begin(session)
+
+    def end(self, session: v1.Session) -> None:
+        """Waits for the other workers, and sets the metrics of this one to the sums of all."""
+        parts = [np.int64(self._readings.step), *self._sums.read(session)]
+        batches, *totals = self._exchange.totals(self._facts, parts)
+        self._sums.write(session, totals)
+        self.batches = int(batches)
+
+
+def _metrics(spec: EstimatorSpec) -> dict[str, tuple[Any, Any]]:
+    """Returns the metrics of a model and its mean loss: value and update by name."""
     taken = sorted(set(_RESERVED) & set(spec.eval_metric_ops))
     if taken:
         raise ValueError(
             f"eval_metric_ops must not hold {taken}: evaluate() reports these itself. Rename them."
         )
-    metrics = {**spec.eval_metric_ops, LOSS_METRIC_KEY: v1.metrics.mean(spec.loss)}
+    return {**spec.eval_metric_ops, LOSS_METRIC_KEY: v1.metrics.mean(spec.loss)}
+
+
+def _accumulators(
+    metrics: Mapping[str, tuple[Any, Any]],
+) -> tuple[Operation, Variable, dict[str, Any]]:
+    """Returns the operation that adds a batch, the count of batches, and the final values."""
     values = {name: value for name, (value, _) in metrics.items()}
     values["global_step"] = v1.train.get_global_step()
     batches = v1.Variable(

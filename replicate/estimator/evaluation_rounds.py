@@ -62,8 +62,16 @@ class EvaluationRounds:
       exports: Results of the exporters in the last round.
     """
 
-    def __init__(self, estimator: Evaluates, eval_spec: EvalSpec):
-        """Stores the model and the EvalSpec; runs nothing yet."""
+    def __init__(self, estimator: Evaluates, eval_spec: EvalSpec, exports_models: bool = True):
+        """Stores the parts; runs nothing yet.
+
+        Args:
+          estimator: The model.
+          eval_spec: What to evaluate on, and the exporters.
+          exports_models: False in a worker that evaluates its share and leaves the rest to the
+            chief.
+        """
+        self._exports_models = exports_models
         self.results: dict[str, Any] | None = None
         self.exports: list[Any] = []
         self._estimator = estimator
@@ -88,7 +96,11 @@ class EvaluationRounds:
                 name=spec.name,
             )
             self._evaluated = checkpoint
-        self.exports = [
+        self.exports = self._export(checkpoint, is_final) if self._exports_models else []
+        self._collect_garbage()
+
+    def _export(self, checkpoint: str, is_final: bool) -> list[Any]:
+        return [
             exporter.export(
                 self._estimator,
                 self._folder(exporter),
@@ -96,9 +108,8 @@ class EvaluationRounds:
                 eval_result=self.results,
                 is_the_final_export=is_final,
             )
-            for exporter in spec.exporters
+            for exporter in self._spec.exporters
         ]
-        self._collect_garbage()
 
     def _collect_garbage(self) -> None:
         """Frees the graphs of past rounds, which are cycles of Python objects, every now and then.
@@ -122,7 +133,7 @@ class RoundsHook(ScheduledHook):
 
     def __init__(self, rounds: EvaluationRounds, model_dir: str, throttle_secs: float):
         """Stores the rounds, the directory of checkpoints, and the least seconds between rounds."""
-        self.listener = _SaveListener()
+        self.listener = SaveListener()
         self._rounds = rounds
         self._model_dir = model_dir
         self._throttle_secs = throttle_secs
@@ -149,7 +160,7 @@ class RoundsHook(ScheduledHook):
         self._last_time = time.monotonic()
 
 
-class _SaveListener(v1.train.CheckpointSaverListener):
+class SaveListener(v1.train.CheckpointSaverListener):
     """Keeps the step of the newest checkpoint that was not evaluated.
 
     Attributes:
@@ -157,6 +168,7 @@ class _SaveListener(v1.train.CheckpointSaverListener):
     """
 
     def __init__(self) -> None:
+        """Begins before the first save, which is not evaluated."""
         self.new_step: int | None = None
         self._is_first = True
 

@@ -12,7 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
-from replicate.all_reduce.input import current_group, with_batches_after_the_end
+from replicate.all_reduce.group import WorkerGroup
+from replicate.all_reduce.input import current_group, evaluated_share, with_batches_after_the_end
 from replicate.all_reduce.step import WorkerStep
 from replicate.batch.nests import flatten
 from replicate.batch.one_each import one_batch_each
@@ -79,7 +80,9 @@ def build_inputs(
         if batches is not None and batches > 1:
             returned = one_batch_each(_dataset(returned, batches), batches)
         position = has_batch = None
-        group = current_group() if is_training else None
+        group = current_group()
+        if group is not None and not is_training:
+            returned, group = _evaluated_share(returned, group), None
         counts = config.is_chief or group is not None
         is_counted = is_training and config.save_input_position and counts
         is_marked = group is not None and isinstance(returned, tf.data.Dataset)
@@ -153,6 +156,16 @@ def _dataset(returned: Any, batches: int) -> tf.data.Dataset:
             f"its own, as a strategy of tf.distribute does; got {returned!r}."
         )
     return returned
+
+
+def _evaluated_share(returned: Any, group: WorkerGroup) -> tf.data.Dataset:
+    """Returns the batches that this worker evaluates of what input_fn returned."""
+    if not isinstance(returned, tf.data.Dataset):
+        raise ArgumentTypeError(
+            f"input_fn must return a tf.data.Dataset to be evaluated by {group.size} workers with "
+            f"AllReduce(evaluates=True), each its share; got {returned!r}."
+        )
+    return evaluated_share(returned, group)
 
 
 def _check_dataset(returned: Any) -> None:

@@ -21,6 +21,7 @@ from replicate.estimator.end_marker import announce_end
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.evaluation_rounds import EvaluationRounds, RoundsHook, follow_checkpoints
 from replicate.estimator.log import log
+from replicate.estimator.shared_rounds import SharedRoundsHook
 from replicate.estimator.train_specs import EvalSpec, TrainSpec
 from replicate.roles import TaskType
 
@@ -31,7 +32,8 @@ def train_and_evaluate(
     """Trains, evaluates the checkpoints on the way, and evaluates and exports the last one.
 
     Without a cluster, this process does everything. With TF_CONFIG it does the work of its task:
-    chief and workers train, a master trains and evaluates, an evaluator evaluates new checkpoints
+    chief and workers train, and also evaluate with `AllReduce(evaluates=True)`, each its share of
+    the batches; a master trains and evaluates, an evaluator evaluates new checkpoints
     until training has ended or a checkpoint has reached max_steps, and a parameter server keeps
     variables until the others are done.
 
@@ -68,12 +70,14 @@ def train_and_evaluate(
             "evaluator only, evaluator 0. Both would write the same files. Leave this one out of "
             "the cluster."
         )
-    rounds = EvaluationRounds(estimator, eval_spec)
+    shares = config.all_reduce is not None and config.all_reduce.evaluates
+    rounds = EvaluationRounds(estimator, eval_spec, exports_models=config.is_chief or not shares)
     role = config.cluster.role
     if role.trains:
         if config.all_reduce is not None:  # `Estimator.train` brings the workers together.
             delay_worker(config, functools.partial(_is_late, estimator, train_spec))
-            _train(estimator, train_spec, eval_spec, rounds)
+            train = _train_and_share if shares else _train
+            train(estimator, train_spec, eval_spec, rounds)
         elif config.master and config.cluster.jobs:
             _train_in_cluster(estimator, train_spec, eval_spec, rounds)
         else:
@@ -111,6 +115,28 @@ def _train(
     newest = estimator.latest_checkpoint()
     if newest is not None:
         rounds.run(newest, is_final=True)
+
+
+def _train_and_share(
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec, rounds: EvaluationRounds
+) -> None:
+    """Trains with other workers, and evaluates with them, each its share of the batches."""
+    is_chief = estimator.config.is_chief
+    hook = SharedRoundsHook(rounds, estimator.model_dir, eval_spec.throttle_secs, is_chief)
+    if is_chief:
+        rounds.clean()
+    estimator.train(
+        train_spec.input_fn,
+        hooks=[*train_spec.hooks, hook],
+        max_steps=train_spec.max_steps,
+        saving_listeners=[*train_spec.saving_listeners, hook.listener],
+    )
+    newest = estimator.latest_checkpoint()
+    if newest is not None:
+        try:
+            rounds.run(newest, is_final=True)
+        except WaitCancelled:
+            log.info("Not evaluating: the others are done.")
 
 
 def _train_in_cluster(

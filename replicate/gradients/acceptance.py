@@ -8,7 +8,7 @@ counters.
 
 import abc
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -18,7 +18,7 @@ from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.gradients.loss_scale import LossScaling, all_finite
 from replicate.gradients.skipping import NonFiniteSkipping
 from replicate.graph_ops.conditional import run_if
-from replicate.graph_ops.finite import Watched, require_finite, watched_all
+from replicate.graph_ops.finite import Watched, finite_flags, require_finite, watched_all
 from replicate.protocols import Workers
 from replicate.tower.build import TowerGradients
 
@@ -61,7 +61,10 @@ class StepAcceptance(abc.ABC):
 
 
 def step_acceptance(
-    skipping: NonFiniteSkipping | None, scaling: LossScaling | None, workers: Workers | None = None
+    skipping: NonFiniteSkipping | None,
+    scaling: LossScaling | None,
+    workers: Workers | None = None,
+    is_summed: bool = True,
 ) -> StepAcceptance:
     """Chooses the rule for an optimizer's settings.
 
@@ -69,32 +72,51 @@ def step_acceptance(
       skipping: State of `skip_nonfinite`, if that is set.
       scaling: State of the loss scale, if there is one.
       workers: Workers that decide alike; None for this process alone.
+      is_summed: True if the gradients of a step are sums over workers; False if each worker has its
+        own, which they add up later.
     """
     if skipping is not None:
         return SkipNonFinite(skipping, scaling, workers)
-    return FailOnNonFinite(workers) if scaling is None else SkipOverflow(scaling)
+    if scaling is None:
+        return FailOnNonFinite(workers, is_summed)
+    return SkipOverflow(scaling, None if is_summed else workers)
 
 
 @typing.final
 class FailOnNonFinite(StepAcceptance):
     """Fails a step with `NonFiniteError` if any tower's gradient is not finite.
 
-    With several workers the sums over all of them decide, which are the same on each.
+    With several workers the sums over all of them decide, which are the same on each. If there are
+    no sums yet, the workers agree on the gradients of each. The error names the workers that have a
+    gradient which is not finite.
     """
 
-    def __init__(self, workers: Workers | None = None):
-        """Takes the other workers, None for this process alone."""
+    def __init__(self, workers: Workers | None = None, is_summed: bool = True):
+        """Takes the parts.
+
+        Args:
+          workers: The workers, None for this process alone.
+          is_summed: As for `step_acceptance`.
+        """
         self._workers = workers
+        self._is_summed = is_summed
 
     def requirements(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
     ) -> list[Operation]:
         """Returns the operation that fails the step, if any gradient is watched."""
-        entries = _watched(towers) if self._workers is None else _watched_sums(summed, "workers")
+        own, workers = _watched(towers), self._workers
+        if workers is None or not self._is_summed:
+            entries = own
+        else:
+            entries = _watched_sums(summed, "workers")
         if not entries:
             return []
         with v1.name_scope("finite_gradients"):
-            return [require_finite(entries)]
+            if workers is None:
+                return [require_finite(entries)]
+            agreed = None if self._is_summed else workers.agreed
+            return [require_finite(entries, agreed, _culprits(own, workers))]
 
     def judge(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
@@ -112,9 +134,10 @@ class FailOnNonFinite(StepAcceptance):
 class SkipOverflow(StepAcceptance):
     """Skips a step if a sum of gradients is not finite, and shrinks the loss scale."""
 
-    def __init__(self, scaling: LossScaling):
-        """Takes the state of the loss scale."""
+    def __init__(self, scaling: LossScaling, workers: Workers | None = None):
+        """Takes the state of the loss scale, and workers that must agree on their own gradients."""
         self._scaling = scaling
+        self._workers = workers
 
     def requirements(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
@@ -128,7 +151,11 @@ class SkipOverflow(StepAcceptance):
     ) -> Tensor:
         """Returns True if all sums are finite, a boolean scalar."""
         del towers
-        return all_finite(summed)
+        is_finite = all_finite(summed)
+        if self._workers is None:
+            return is_finite
+        with v1.device(CPU):
+            return self._workers.agreed(tf.reshape(is_finite, [1]))[0]
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
         """Returns an operation that runs `train_op`, then adapts the loss scale."""
@@ -172,8 +199,7 @@ class SkipNonFinite(StepAcceptance):
             entries += _watched_sums(summed)
         with v1.device(CPU):
             may_overflow = None if self._scaling is None else self._scaling.can_shrink()
-            agreed = None if workers is None else workers.agreed
-            return self._skipping.judge(entries, may_overflow, agreed)
+            return self._skipping.judge(entries, may_overflow, workers)
 
     def record(self, accepted: Tensor | None, train_op: Operation) -> Operation:
         """Returns an operation that runs `train_op`, then sets the counters and the scale."""
@@ -189,8 +215,32 @@ class SkipNonFinite(StepAcceptance):
         return [run_if(is_not_skipped, lambda: scaling.adapt(accepted))]
 
 
+def _culprits(own: Sequence[Watched], workers: Workers) -> Callable[[], Tensor]:
+    """Returns a function that makes words about the workers whose gradients are not finite.
+
+    Args:
+      own: Gradients of this worker's towers, at least one.
+      workers: The workers.
+    """
+    with v1.device(CPU):
+        is_finite = tf.reduce_all(finite_flags(own)[0])
+
+    def circumstances() -> Tensor:
+        names = workers.names_without(is_finite)
+        with v1.device(CPU):
+            return tf.where(tf.equal(names, ""), "", tf.strings.join([", because of ", names]))
+
+    return circumstances
+
+
 def _watched(towers: Sequence[TowerGradients]) -> list[Watched]:
     return [entry for tower in towers for entry in tower.watched]
+
+
+def require_finite_sums(summed: Sequence[tuple[Gradient, Variable]]) -> Operation:
+    """Returns an operation that fails if a sum over workers is not finite, on all of them alike."""
+    with v1.name_scope("finite_sums"):
+        return require_finite(_watched_sums(summed, "workers"))
 
 
 def _watched_sums(

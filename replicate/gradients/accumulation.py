@@ -4,6 +4,10 @@ Variables hold the total of the gradients of the last steps. Once in `accumulate
 optimizer applies the totals, and they start again at zero. The totals are saved in checkpoints, so
 a run that stops between two updates resumes exactly. `TowerOptimizer` accumulates gradients that
 are already summed over towers.
+
+Workers without parameter servers each accumulate what they compute, and send the totals once in an
+update. No checkpoint of the chief could have the totals of the others, so they are not saved: a run
+that stops between two updates resumes after the first of the two.
 """
 
 import dataclasses
@@ -17,6 +21,7 @@ from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values, with_values
 from replicate._types import Gradient, Operation, Tensor, Variable
 from replicate.graph_ops.conditional import run_if
+from replicate.protocols import OPTIONAL_STATE
 
 v1 = tf.compat.v1
 
@@ -65,11 +70,13 @@ class GradientAccumulation:
       average: True for the mean over the steps, False for their sum.
       accumulate_statistics: Makes an operation that accumulates other statistics of a step's batch
         which the update needs; None: there are none.
+      is_local: True if the totals are those of one worker of several.
     """
 
     steps: int
     average: bool
     accumulate_statistics: Callable[[], Operation] | None = None
+    is_local: bool = False
 
     def add(
         self, gradients_and_variables: GradientsAndVariables, accepted: Tensor | None
@@ -88,8 +95,10 @@ class GradientAccumulation:
         variables = [variable for _, variable in gradients_and_variables]
         with v1.variable_scope(None, default_name="gradient_accumulation"):
             with v1.device(CPU):
-                step_count = _zeros("steps", [], tf.int64)
-            totals = [_total_of(variable) for variable in variables]
+                step_count = self._zeros("steps", [], tf.int64)
+            totals = [self._total_of(variable) for variable in variables]
+        if not self.is_local:
+            v1.add_to_collection(OPTIONAL_STATE, _AccumulationState((step_count, *totals)))
         gradients = [gradient for gradient, _ in gradients_and_variables]
         added = run_if(accepted, lambda: self._add_step(totals, gradients, step_count))
         with v1.control_dependencies([added]):
@@ -98,6 +107,15 @@ class GradientAccumulation:
                 due = complete if accepted is None else tf.logical_and(accepted, complete)
             values = [_value_of(total) for total in totals]
         return PendingUpdate(list(zip(values, variables, strict=True)), due, totals)
+
+    def _total_of(self, variable: Variable) -> Variable:
+        with v1.colocate_with(variable):
+            return self._zeros(variable.op.name, variable.shape, variable.dtype.base_dtype)
+
+    def _zeros(self, name: str, shape: Any, dtype: tf.DType) -> Variable:
+        keys = [v1.GraphKeys.LOCAL_VARIABLES] if self.is_local else None
+        zeros = tf.zeros_initializer()
+        return v1.get_variable(name, shape, dtype, zeros, trainable=False, collections=keys)
 
     def _add_step(
         self, totals: Sequence[Variable], gradients: Sequence[Gradient], step_count: Variable
@@ -112,13 +130,24 @@ class GradientAccumulation:
             return v1.group(*added, v1.assign_add(step_count, 1))
 
 
-def _total_of(variable: Variable) -> Variable:
-    with v1.colocate_with(variable):
-        return _zeros(variable.op.name, variable.shape, variable.dtype.base_dtype)
+@typing.final
+@dataclasses.dataclass(frozen=True)
+class _AccumulationState:
+    """The totals as state that a checkpoint may lack: those of several workers have none.
 
+    Attributes:
+      kept: The count of steps and the totals.
+    """
 
-def _zeros(name: str, shape: Any, dtype: tf.DType) -> Variable:
-    return v1.get_variable(name, shape, dtype, tf.zeros_initializer(), trainable=False)
+    kept: tuple[Variable, ...]
+
+    def get_name(self) -> str:
+        """Returns the name of the state, for messages."""
+        return "TowerOptimizer(accumulate_steps=…)"
+
+    def variables(self) -> list[Variable]:
+        """Returns the variables."""
+        return list(self.kept)
 
 
 def _add(total: Variable, gradient: Gradient, scale: float) -> Operation:

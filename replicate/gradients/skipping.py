@@ -5,7 +5,7 @@ the first tensor that was not finite, which the runtime logs. `acceptance` skips
 `batch_norm.statistics` restores the moving averages of batch normalization.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -13,6 +13,7 @@ from model_deploy.devices import CPU
 from replicate._types import Operation, Tensor, Variable
 from replicate.graph_ops.checks import failure_unless
 from replicate.graph_ops.finite import Watched, finite_flags, first_bad, not_finite
+from replicate.protocols import Workers
 
 v1 = tf.compat.v1
 
@@ -29,7 +30,7 @@ class NonFiniteSkipping:
       in_a_row: Variable, int64 []: steps skipped since the last step that was not.
       cause: Number of the entry of `descriptions` that is not finite, counted from 1; 0 in a step
         that is not skipped. int64 [].
-      descriptions: Descriptions of the watched losses and gradients.
+      descriptions: Descriptions of the watched losses and gradients, of all workers.
     """
 
     cause: Tensor
@@ -52,7 +53,7 @@ class NonFiniteSkipping:
         self,
         entries: Sequence[Watched],
         may_overflow: Tensor | None = None,
-        agreed: Callable[[Tensor], Tensor] | None = None,
+        workers: Workers | None = None,
     ) -> Tensor:
         """Returns True if the step may be applied, a boolean scalar.
 
@@ -63,12 +64,16 @@ class NonFiniteSkipping:
           entries: Watched losses and gradients of all towers, at least one.
           may_overflow: Boolean scalar, with a loss scale: True if the scale can shrink. Then a
             gradient that is not finite under a finite loss is an overflow, which is not counted.
-          agreed: Function from a vector of booleans to those that all workers agree on.
+          workers: Workers that must agree on the losses and gradients of each, or None.
         """
         finite, self.descriptions = finite_flags(entries)
-        finite = finite if agreed is None else agreed(finite)
+        of_each = None if workers is None else workers.flags_of_each(finite)
+        finite = finite if of_each is None else tf.reduce_all(of_each, axis=0)
         accepted = tf.reduce_all(finite)
-        first = first_bad(finite)
+        first = found = first_bad(finite)
+        if workers is not None and of_each is not None:
+            found += len(self.descriptions) * first_bad(of_each[:, first])
+            self.descriptions = _of_each_worker(self.descriptions, workers.names)
         skipped = tf.logical_not(accepted)
         if may_overflow is not None:
             is_gradient = first >= sum(
@@ -76,9 +81,9 @@ class NonFiniteSkipping:
             )
             overflow = tf.logical_and(may_overflow, is_gradient)
             skipped = tf.logical_and(skipped, tf.logical_not(overflow))
-        self.cause = tf.where(skipped, first + 1, tf.zeros_like(first))
+        self.cause = tf.where(skipped, found + 1, tf.zeros_like(found))
         v1.add_to_collection(SKIPPING, self)
-        with v1.control_dependencies([self._fails_after_too_many(skipped, first)]):
+        with v1.control_dependencies([self._fails_after_too_many(skipped, found)]):
             return tf.identity(accepted)
 
     @property
@@ -104,6 +109,15 @@ class NonFiniteSkipping:
         row = f", after skip_nonfinite={self.allowed} skipped steps in a row"
         too_many = tf.logical_and(skipped, self.in_a_row.read_value() >= self.allowed)
         return failure_unless(tf.logical_not(too_many), not_finite(self.descriptions, first, row))
+
+
+def _of_each_worker(descriptions: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the descriptions of all workers; sums over workers belong to none of them."""
+    return tuple(
+        text if text.startswith("Summed") else f"On {name}, {text[0].lower()}{text[1:]}"
+        for name in names
+        for text in descriptions
+    )
 
 
 def _counter(name: str) -> Variable:

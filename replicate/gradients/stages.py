@@ -1,6 +1,7 @@
 """One update from the gradients of all towers: sum → judge → accumulate → clip → apply.
 
-With several equal workers the sum goes on over the workers, and all of them judge it alike.
+With several equal workers the sum goes on over the workers, and all of them judge it alike. If they
+accumulate, each adds up its own gradients, all judge those of each, and the totals are summed.
 
 Each stage is an object with one job. `GradientStages.build` calls them in order. `TowerOptimizer`
 makes the stages from its settings.
@@ -18,7 +19,7 @@ from model_deploy.devices import CPU
 from model_deploy.gradients import gradient_values, with_values
 from model_deploy.reduction import GradientReduction, reduce_over_copies
 from replicate._types import Gradient, Operation, Tensor, Variable
-from replicate.gradients.acceptance import StepAcceptance
+from replicate.gradients.acceptance import StepAcceptance, require_finite_sums
 from replicate.gradients.accumulation import GradientAccumulation, GradientsAndVariables
 from replicate.gradients.loss_scale import LossScaling
 from replicate.protocols import Workers
@@ -148,10 +149,14 @@ class GradientStages:
         """
         summed = self.gradient_sum.sum(towers)
         computed = [*_other_ends(towers), *values_of(summed)]
-        if self.workers is None:
+        workers, accumulation = self.workers, self.accumulation
+        if workers is None:
             computed += self.acceptance.requirements(towers, summed)
         else:
-            summed = self.workers.sum_gradients(summed, self.accumulation.average)
+            weighted = (
+                workers.weighted_gradients if accumulation.is_local else workers.sum_gradients
+            )
+            summed = weighted(summed, accumulation.average)
             computed += values_of(summed)
             # No worker may fail while another one still waits for its gradients.
             with v1.control_dependencies(computed):
@@ -162,9 +167,19 @@ class GradientStages:
             with v1.name_scope("gradient_aggregating"):
                 accepted = self.acceptance.judge(towers, summed)
             v1.get_collection_ref(REDUCED_GRADIENTS).extend(summed)
-            update = self.accumulation.add(summed, accepted)
-            train_op = update.run(lambda total: self.application.apply(self.clipping.clip(total)))
+            update = accumulation.add(summed, accepted)
+            train_op = update.run(self._apply)
         return self.acceptance.record(accepted, train_op)
+
+    def _apply(self, total: GradientsAndVariables) -> Operation:
+        """Returns the operation of an update from the gradients of its steps."""
+        if self.workers is None or not self.accumulation.is_local:
+            return self.application.apply(self.clipping.clip(total))
+        gradients, variables = zip(*total, strict=True)
+        with v1.name_scope("all_reduce"):
+            summed = list(zip(self.workers.sum(gradients), variables, strict=True))
+        with v1.control_dependencies([require_finite_sums(summed)]):
+            return self.application.apply(self.clipping.clip(summed))
 
 
 def is_synchronous(optimizer: v1.train.Optimizer) -> bool:

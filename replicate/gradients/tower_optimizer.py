@@ -285,10 +285,12 @@ class TowerOptimizer(v1.train.Optimizer):
         """
         accumulate_statistics = getattr(self.wrapped, "accumulate_statistics", None)
         workers = current_workers()
+        steps = self._accumulate_steps
+        is_local = workers is not None and steps > 1
         return GradientStages(
             gradient_sum,
-            step_acceptance(skipping, self._scaling, workers),
-            GradientAccumulation(self._accumulate_steps, average, accumulate_statistics),
+            step_acceptance(skipping, self._scaling, workers, is_summed=not is_local),
+            GradientAccumulation(steps, average, accumulate_statistics, is_local),
             GradientClipping(self._clip_norm),
             application,
             workers,

@@ -6,7 +6,7 @@ sends one number per tensor to the CPU. A sum that overflows counts as infinite.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -129,12 +129,26 @@ def _joined(vectors: Sequence[Tensor]) -> Tensor:
     return vectors[0] if len(vectors) == 1 else tf.concat(vectors, axis=0)
 
 
-def require_finite(entries: Sequence[Watched]) -> Operation:
-    """Returns an operation that fails with `NonFiniteError` unless all entries are finite."""
+def require_finite(
+    entries: Sequence[Watched],
+    agreed: Callable[[Tensor], Tensor] | None = None,
+    circumstances: Callable[[], Tensor | str] = str,
+) -> Operation:
+    """Returns an operation that fails with `NonFiniteError` unless all entries are finite.
+
+    Args:
+      entries: Watched tensors, at least one.
+      agreed: Function from a vector of booleans to those that all workers agree on; None for this
+        process alone.
+      circumstances: Makes words to add to the message, with a leading comma. It may add operations,
+        which run in a step that fails.
+    """
     flags, descriptions = finite_flags(entries)
+    flags = flags if agreed is None else agreed(flags)
 
     def fail() -> Operation:
-        return failure_unless(tf.constant(value=False), not_finite(descriptions, first_bad(flags)))
+        text = not_finite(descriptions, first_bad(flags), circumstances())
+        return failure_unless(tf.constant(value=False), text)
 
     with v1.device(CPU):
         return run_unless(tf.reduce_all(flags), fail)
@@ -145,7 +159,9 @@ def first_bad(flags: Tensor) -> Tensor:
     return tf.argmin(tf.cast(flags, tf.int32), output_type=tf.int64)
 
 
-def not_finite(descriptions: Sequence[str], index: Tensor, circumstances: str = "") -> Tensor:
+def not_finite(
+    descriptions: Sequence[str], index: Tensor, circumstances: Tensor | str = ""
+) -> Tensor:
     """Returns the error message for a tensor that is not finite, a string scalar.
 
     Args:
@@ -154,5 +170,5 @@ def not_finite(descriptions: Sequence[str], index: Tensor, circumstances: str = 
       circumstances: Words to add to the message, with a leading comma.
     """
     description = tf.gather(tf.constant(descriptions), index)
-    end = f" is NaN or infinite{circumstances}; no variable was changed in this step. {_ADVICE}"
-    return tf.strings.join([description, end])
+    end = f"; no variable was changed in this step. {_ADVICE}"
+    return tf.strings.join([description, " is NaN or infinite", circumstances, end])

@@ -16,6 +16,9 @@ from replicate._types import Operation, Variable
 
 v1 = tf.compat.v1
 
+_MERGES = ("replicate", "metric_merges")
+"""Key of the operations that write sums over towers. Not a string: never exported."""
+
 MetricOps: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Name → (value tensor, update operation)."""
 
@@ -48,6 +51,11 @@ def merge_metrics(
     return {name: (value, merged) for name, (value, _) in towers[0].items()}
 
 
+def metric_merges() -> list[Operation]:
+    """Returns the operations of the default graph that add up metric variables over towers."""
+    return list(v1.get_collection_ref(_MERGES))
+
+
 def _in_creation_order(towers: Sequence[Sequence[Variable]]) -> list[list[Variable]]:
     """Sorts each tower's variables by creation: tf.estimator lists those of Keras at random."""
     operations = v1.get_default_graph().get_operations()
@@ -72,4 +80,6 @@ def _sum_into_first(
             for made in others
             for variable in made
         ]
-        return v1.group(*sums, *zeros)
+        merges = [getattr(each, "op", each) for each in (*sums, *zeros)]
+        v1.get_collection_ref(_MERGES).extend(merges)
+        return v1.group(*merges)

@@ -3,7 +3,9 @@
 Each worker is a thread with a server, a graph and a session of its own.
 """
 
+import importlib.metadata
 import itertools
+import re
 import threading
 
 import numpy as np
@@ -12,6 +14,7 @@ import tensorflow as tf
 
 import kfac
 import replicate
+from replicate.estimator import worker_start
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.launch.plan import free_ports
 
@@ -190,8 +193,19 @@ def test_workers_with_towers_equal_one_tower(tmp_path, pack_bytes):
         {"clip_norm": 0.5, "accumulate_steps": 2},
         {"loss_scale": replicate.DynamicLossScale(initial=3e38, growth_steps=3)},
         {"skip_nonfinite": 2},
+        {
+            "loss_scale": replicate.DynamicLossScale(initial=3e38, growth_steps=3),
+            "accumulate_steps": 2,
+        },
+        {"skip_nonfinite": 2, "accumulate_steps": 3},
     ],
-    ids=["clipping and accumulation", "loss scale", "skipping"],
+    ids=[
+        "clipping and accumulation",
+        "loss scale",
+        "skipping",
+        "loss scale and accumulation",
+        "skipping and accumulation",
+    ],
 )
 def test_the_stages_of_an_update_decide_alike_on_all_workers(tmp_path, settings):
     """The loss scale overflows at first; with skip_nonfinite, one worker meets a NaN."""
@@ -211,6 +225,11 @@ def test_the_stages_of_an_update_decide_alike_on_all_workers(tmp_path, settings)
     expected = train(model_fn, lambda: input_fn(0, ROWS), tmp_path / "one", config())
     found = train_workers(model_fn, inputs, tmp_path / "many")
     assert_trained_alike(found)
+    if "accumulate_steps" in settings:
+        kept = [name for name in expected if name.startswith("gradient_accumulation/")]
+        assert len(kept) == 4, "a count and three totals, which workers keep for themselves"
+        for name in kept:
+            del expected[name]
     assert_close(found[0], expected)
     counters = [value for name, value in found[0].items() if "skipped_steps" in name]
     assert counters == ([] if "clip_norm" in settings else [counters[0]])
@@ -269,18 +288,94 @@ def test_a_worker_whose_input_ends_waits_for_the_others_without_weight(tmp_path)
     assert_close(found[0], expected)
 
 
-def test_a_nan_on_one_worker_ends_all_workers_alike(tmp_path):
+@pytest.mark.parametrize("accumulate_steps", [1, 2])
+def test_a_nan_on_one_worker_ends_all_workers_and_names_it(tmp_path, accumulate_steps):
+    found = train_workers(model(accumulate_steps=accumulate_steps), with_a_bad_batch(3), tmp_path)
+    assert [type(each) for each in found] == [replicate.NonFiniteError] * 2
+    assert str(found[0]) == str(found[1])
+    assert "is NaN or infinite, because of worker 0 at '127.0.0.1:" in str(found[0])
+    assert "chief" not in str(found[0])
+
+
+def with_a_bad_batch(count):
+    """The inputs of two workers: after some batches the labels of the second one are NaN."""
+
     def input_fn(is_bad):
         features, labels = rows(0, 4)
         good = tf.data.Dataset.from_tensors((features, labels))
         bad = tf.data.Dataset.from_tensors((features, labels * np.float32("nan")))
-        return good.repeat(2).concatenate(bad if is_bad else good).concatenate(good.repeat())
+        return (
+            good.repeat(count - 1).concatenate(bad if is_bad else good).concatenate(good.repeat())
+        )
 
-    inputs = [lambda: input_fn(is_bad=False), lambda: input_fn(is_bad=True)]
-    found = train_workers(model(), inputs, tmp_path)
-    assert [type(each) for each in found] == [replicate.NonFiniteError] * 2
-    assert str(found[0]) == str(found[1])
-    assert "is NaN or infinite" in str(found[0])
+    return [lambda: input_fn(is_bad=False), lambda: input_fn(is_bad=True)]
+
+
+def test_a_skipped_step_names_the_worker(tmp_path, own_log):
+    found = train_workers(model(skip_nonfinite=1), with_a_bad_batch(3), tmp_path)
+    assert_trained_alike(found)
+    told = [each.getMessage() for each in own_log.records if "Skipped a batch" in each.getMessage()]
+    assert len(told) == 2
+    assert "step 2: On worker 0 at '127.0.0.1:" in told[0]
+    assert "', the loss " in told[0]
+
+
+def test_a_loss_that_is_not_finite_names_the_worker(tmp_path):
+    """Its gradients are finite: the loss has a summand without variables."""
+
+    def model_fn(features, labels, mode):
+        kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
+        loss = tf.reduce_mean(tf.matmul(features["x"], kernel)) + tf.reduce_mean(labels)
+        optimizer = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.01))
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    found = train_workers(model_fn, with_a_bad_batch(2), tmp_path)
+    for each in found:
+        assert isinstance(each, replicate.NonFiniteError)
+        assert "is nan, because of worker 0 at '127.0.0.1:" in str(each)
+
+
+@pytest.mark.parametrize(("accumulate_steps", "expected"), [(1, [3]), (3, [3, 3, 4])])
+def test_gradients_are_sent_once_in_an_update(tmp_path, accumulate_steps, expected):
+    """Collectives of each step by its trace: reports and loss in all; then gradients or agreement.
+
+    In the step of the update of accumulated gradients there are both.
+    """
+    received = []
+
+    class Count(v1.train.SessionRunHook):
+        def before_run(self, run_context):
+            options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+            return v1.train.SessionRunArgs(v1.train.get_global_step(), options=options)
+
+        def after_run(self, run_context, run_values):
+            devices = run_values.run_metadata.step_stats.dev_stats
+            nodes = [node.node_name for device in devices for node in device.node_stats]
+            received.append(nodes.count("RecvBuf"))
+
+    def work(role, input_fn):
+        made = replicate.replicate_model_fn(dense_model(accumulate_steps), devices=("/cpu:0",))
+        estimator = replicate.Estimator(made, str(tmp_path), config(role))
+        hooks = [Count()] if role.task_type == "chief" else []
+        estimator.train(input_fn, max_steps=2, hooks=hooks)
+
+    pairs = zip(cluster(2), parts([0, 6, ROWS]), strict=True)
+    assert in_threads([lambda pair=pair: work(*pair) for pair in pairs]) == [None, None]
+    assert received == expected * 2
+
+
+def dense_model(accumulate_steps):
+    def model_fn(features, labels, mode):
+        kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
+        loss = v1.losses.mean_squared_error(labels, tf.matmul(features["x"], kernel))
+        optimizer = replicate.TowerOptimizer(
+            v1.train.GradientDescentOptimizer(0.01), accumulate_steps=accumulate_steps
+        )
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
 
 
 def test_a_worker_that_differs_is_named_at_the_start(tmp_path):
@@ -297,6 +392,31 @@ def test_a_worker_that_differs_is_named_at_the_start(tmp_path):
         assert "worker 0 at " in str(each)
         assert "about to train something else than chief 0 at" in str(each)
         assert each.code == 2
+
+
+@pytest.mark.parametrize("part", ["replicate", "TensorFlow"])
+def test_another_version_on_a_worker_is_the_one_error_at_the_start(tmp_path, monkeypatch, part):
+    """It comes before the other settings, variables and collectives that such a version has."""
+    facts_of = worker_start._graph_facts
+
+    def facts(group):
+        found = facts_of(group)
+        if group.is_chief:
+            return found
+        return {**found, f"version of {part}": "0.1.2", "collective": ["another"], "variable": []}
+
+    monkeypatch.setattr(worker_start, "_graph_facts", facts)
+    found = train_workers(model(), parts([0, 6, ROWS]), tmp_path)
+    real = {"replicate": importlib.metadata.version("replicate-model-fn")}.get(part, tf.__version__)
+    for each in found:
+        assert isinstance(each, replicate.WorkersDifferError)
+        assert each.code == 2
+        assert re.fullmatch(
+            r"worker 0 at '\S+' is about to train something else than chief 0 at '\S+': its "
+            rf"version of {part} is '0\.1\.2', and that of the chief '{re.escape(real)}'\. Start "
+            "the same program with the same arguments and the same versions on all workers\\.",
+            str(each),
+        )
 
 
 def test_absent_workers_are_named(tmp_path):
@@ -408,6 +528,17 @@ def test_training_goes_on_with_another_number_of_workers(tmp_path):
     assert_close(found, expected)
 
 
+def test_one_process_goes_on_with_workers_that_accumulated(tmp_path):
+    """Their checkpoints have no totals, which begin at zero in the next update."""
+    model_fn = model(accumulate_steps=2)
+    expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config(), max_steps=4)
+    folder = tmp_path / "many"
+    assert_trained_alike(train_workers(model_fn, parts([0, 8, ROWS]), folder, max_steps=2))
+    found = train(model_fn, parts([0, ROWS])[0], folder, config(), max_steps=4)
+    del found["gradient_accumulation/steps"], expected["gradient_accumulation/steps"]
+    assert_close(found, expected)
+
+
 def plain_model_fn(features, labels, mode):
     """A program of 2018: an optimizer that nobody wrapped."""
     kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
@@ -507,3 +638,91 @@ def test_sync_replicas_is_refused(tmp_path):
     role = cluster(2)[0]
     with pytest.raises(ValueError, match="cannot wrap a SyncReplicasOptimizer with train_distri"):
         train(model(sync), parts([0, ROWS])[0], tmp_path, config(role))
+
+
+def evaluating_model(metrics):
+    def model_fn(features, labels, mode):
+        kernel = v1.get_variable("kernel", [5, 1], initializer=v1.constant_initializer(0.1))
+        predictions = tf.matmul(features["x"], kernel)
+        loss = v1.losses.mean_squared_error(labels, predictions)
+        if mode == replicate.ModeKeys.EVAL:
+            found = metrics(labels, predictions)
+            return replicate.EstimatorSpec(mode, loss=loss, eval_metric_ops=found)
+        train_op = replicate.TowerOptimizer(v1.train.GradientDescentOptimizer(0.01)).minimize(
+            loss, v1.train.get_global_step()
+        )
+        return replicate.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
+
+
+def sums(labels, predictions):
+    return {"mean": v1.metrics.mean(predictions), "above": v1.metrics.mean(predictions > 0)}
+
+
+def evaluate_together(model_fn, input_fns, folder, workers, steps=None, devices=("/cpu:0",)):
+    """Evaluates the initial variables. Returns each worker's results or error."""
+    settings = replicate.AllReduce(timeout_secs=10, evaluates=True)
+
+    def work(role, input_fn):
+        replicated = replicate.replicate_model_fn(model_fn, devices=devices, uneven="weighted")
+        estimator = replicate.Estimator(replicated, str(folder), config(role, settings))
+        return estimator.evaluate(input_fn, steps=steps)
+
+    pairs = zip(cluster(workers), input_fns, strict=True)
+    return in_threads([lambda pair=pair: work(*pair) for pair in pairs])
+
+
+def of_rows(batch=5, share=lambda dataset: dataset):
+    return lambda: share(tf.data.Dataset.from_tensor_slices(rows(0, ROWS))).batch(batch)
+
+
+@pytest.mark.parametrize(
+    ("workers", "steps", "devices"), [(2, None, ["/cpu:0"]), (3, 2, ["/cpu:0"]), (2, None, TOWERS)]
+)
+def test_workers_evaluate_as_one_process(tmp_path, workers, steps, devices):
+    """Three batches, or two of them: with three workers the last one has none."""
+    model_fn = evaluating_model(sums)
+    estimator = replicate.Estimator(model_fn, str(tmp_path / "one"), config())
+    expected = estimator.evaluate(of_rows(), steps=steps)
+    found = evaluate_together(
+        model_fn, [of_rows()] * workers, tmp_path / "many", workers, steps, devices
+    )
+    assert found == [pytest.approx(expected, rel=0, abs=1e-6)] * workers
+    assert len(list((tmp_path / "many" / "eval").glob("events*"))) == 1, "the chief writes them"
+
+
+def test_an_input_that_is_shared_already_is_not_shared_again(tmp_path):
+    estimator = replicate.Estimator(evaluating_model(sums), str(tmp_path / "one"), config())
+    expected = estimator.evaluate(of_rows(1))
+    shared = of_rows(1, replicate.worker_share)
+    found = evaluate_together(evaluating_model(sums), [shared] * 2, tmp_path / "many", 2)
+    assert found == [pytest.approx(expected, rel=0, abs=1e-6)] * 2
+
+
+def test_workers_that_evaluate_nothing_or_other_metrics_or_tensors_get_an_error(tmp_path):
+    found = evaluate_together(evaluating_model(sums), [of_rows()] * 2, tmp_path, 2)
+    nothing = evaluate_together(
+        evaluating_model(sums), [lambda: of_rows()().take(0)] * 2, tmp_path, 2
+    )
+    assert ["ended before its first batch" in str(each) for each in nothing] == [True] * 2, nothing
+    assert found[0] == found[1]
+
+    def uneven(labels, predictions, calls=[]):  # noqa: B006
+        calls.append(1)
+        return {"mean": v1.metrics.mean(predictions, name=f"mean_{len(calls)}")}
+
+    differing = evaluate_together(evaluating_model(uneven), [of_rows()] * 2, tmp_path, 2)
+    assert [type(each) for each in differing] == [replicate.WorkersDifferError] * 2
+    assert "worker 0 at " in str(differing[0])
+    assert "evaluates something else than chief 0 at " in str(differing[1])
+    tensors = evaluate_together(
+        evaluating_model(sums),
+        [lambda: tf.nest.map_structure(tf.constant, rows(0, 4))] * 2,
+        tmp_path,
+        2,
+    )
+    assert all(
+        "must return a tf.data.Dataset to be evaluated by 2 workers" in str(each)
+        for each in tensors
+    )

@@ -1,4 +1,4 @@
-"""Workers without parameter servers are killed or stopped; the others name them and go on.
+"""Workers without parameter servers are killed, stopped or cut off; the others name them and go on.
 
 Every process ends when one is lost, with the exit code after which the launcher starts it again.
 """
@@ -6,6 +6,7 @@ Every process ends when one is lost, with the exit code after which the launcher
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,18 @@ TRAINER = Path(__file__).with_name("trainer.py")
 STEPS, SAVE_STEPS = 30, 10
 NEVER = 10**6
 """Steps of a phase that does not end."""
+
+PROXIED = """
+import os, runpy, sys
+from replicate.estimator.cluster import meeting
+compare = meeting._difference
+def without_addresses(arrived, names):
+    return compare({rank: {**each, "cluster": None} for rank, each in arrived.items()}, names)
+meeting._difference = without_addresses
+sys.argv[0] = os.environ["TRAINER"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""The trainer, in processes that know each other by addresses of proxies: each has other ones."""
 
 
 class Signals:
@@ -99,3 +112,69 @@ def test_a_stopped_worker_is_named_and_comes_back(cluster, journal, tmp_path, fa
     assert signals.timer is not None
     saved = tf.train.load_checkpoint(str(tmp_path))
     faulty.check_weights("sync", saved, STEPS, losses=0)
+
+
+class CutLink:
+    """Cuts the links of two tasks at a step, and mends them some time after the cut was noticed."""
+
+    def __init__(self, links, cut, whole):
+        self._links, self._cut, self._whole = links, cut, whole
+        self.cut_at = self.noticed_secs = self.timer = None
+
+    def __call__(self, name, text):
+        if self.cut_at is None and (name, text) == ("worker 0", "step 13"):
+            self.cut_at = time.monotonic()
+            self._set(self._cut)
+        if self.cut_at is not None and self.timer is None and "no answer from" in text:
+            self.noticed_secs = time.monotonic() - self.cut_at
+            self.timer = threading.Timer(2.0, self._set, [self._whole])
+            self.timer.start()
+
+    def _set(self, condition):
+        for link in self._links:
+            link.condition = condition
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("fault", "limit_secs"),
+    [({"resets": True}, 60), ({"silent": "both"}, 5), ({"silent": "both", "loses": True}, 5)],
+    ids=["closes", "stops forwarding", "loses what it gets"],
+)
+def test_a_cut_link_is_noticed_and_training_goes_on(
+    cluster, journal, proxied_plan, network, tmp_path, faulty, fault, limit_secs
+):
+    """A closed link is noticed at once, a silent one after the time limit of a step."""
+    plan = proxied_plan(workers=2, ps=0)
+    links = plan.between("chief 0", "worker 0")
+    reaction = CutLink(links, network.Condition(**fault), network.Condition())
+    supervisor = cluster(
+        "-c",
+        PROXIED,
+        "reduce",
+        tmp_path,
+        STEPS,
+        NEVER,
+        plan=plan,
+        restarts=20,
+        max_delay_secs=1.0,
+        environment={
+            "TIMEOUT_SECS": "60",
+            "STEP_TIMEOUT_SECS": str(limit_secs),
+            "TRAINER": str(TRAINER),
+        },
+    )
+    journal.react = reaction
+    try:
+        assert supervisor.run() == 0
+    finally:
+        if reaction.timer is not None:
+            reaction.timer.join()
+    assert reaction.noticed_secs is not None
+    assert reaction.noticed_secs < (limit_secs + 40 if "silent" in fault else limit_secs)
+    told = named(journal, "chief 0", "worker 0 at ") + named(journal, "worker 0", "chief 0 at ")
+    assert told
+    assert any("has ended with exit code 138" in text for text in journal.of("launch"))
+    saved = tf.train.load_checkpoint(str(tmp_path))
+    faulty.check_weights("sync", saved, STEPS, losses=0)
+    print(f"all-reduce  | cut link {fault}: noticed after {reaction.noticed_secs:.1f} s: {told[0]}")

@@ -29,7 +29,7 @@ from replicate.estimator.run_config import RunConfig
 Facts: TypeAlias = Mapping[str, Any]
 """Values that must be equal in all workers, by name. A list may be long: errors show one entry."""
 
-_TROUBLE = (
+TROUBLE = (
     tf.errors.UnavailableError,
     tf.errors.DeadlineExceededError,
     tf.errors.AbortedError,
@@ -73,7 +73,7 @@ class Meeting:
         """
         own = {"id": self._id, "cluster": self._config.cluster.jobs, "facts": facts}
         note = json.dumps({**own, "name": self._names[self._rank]}, sort_keys=True)
-        wait = _Wait(self._config, should_cancel)
+        wait = Wait(self._config, should_cancel)
         if self._rank == 0:
             self._admit(note, wait)
         else:
@@ -95,7 +95,7 @@ class Meeting:
     def _key(self, name: str) -> str:
         return f"{self._number}/{name}"
 
-    def _admit(self, note: str, wait: "_Wait") -> None:
+    def _admit(self, note: str, wait: "Wait") -> None:
         """Waits for the notes of all workers and answers them."""
         key, notes = self._key("arrived/0"), self._exchange(self._key("arrived/0"), note)
         while True:
@@ -117,7 +117,7 @@ class Meeting:
             wait.go_on(", ".join(absent))
             notes = self._exchange() if notes else self._exchange(key, note)
 
-    def _ask(self, note: str, wait: "_Wait") -> None:
+    def _ask(self, note: str, wait: "Wait") -> None:
         """Leaves a note and waits for the chief's answer."""
         while True:
             notes = self._exchange(self._key(f"arrived/{self._rank}"), note)
@@ -172,22 +172,36 @@ class Meeting:
         """Returns all notes; None if the chief cannot be reached."""
         try:
             return self._board.exchange(key, note)
-        except _TROUBLE:
+        except TROUBLE:
             return None
 
 
 @final
-class _Wait:
+class Wait:
     """A wait with a limit, which is mentioned in the log if it takes long."""
 
     def __init__(self, config: RunConfig, should_cancel: Callable[[], bool]):
+        """Begins to wait.
+
+        Args:
+          config: Settings of this process.
+          should_cancel: Called before each look; True cancels the wait.
+        """
         self._config = config
         self._should_cancel = should_cancel
         self._started = time.monotonic()
         self._has_said = False
 
     def go_on(self, what: str) -> None:
-        """Sleeps until the next look, or raises an error."""
+        """Sleeps until the next look.
+
+        Args:
+          what: Processes that the wait is for.
+
+        Raises:
+          ClusterError: The wait has taken `session_creation_timeout_secs`.
+          WaitCancelled: `should_cancel` returned True.
+        """
         config, waited = self._config, time.monotonic() - self._started
         if self._should_cancel():
             raise WaitCancelled(f"No longer waiting for {what}.")
@@ -231,10 +245,10 @@ def _difference(arrived: Mapping[int, Mapping[str, Any]], names: Sequence[str]) 
                 f"{json.dumps(each['cluster'])} and {json.dumps(chief['cluster'])}. Give all "
                 "processes the same cluster."
             )
-        for fact, value in chief["facts"].items():
-            found = each["facts"].get(fact)
+        for fact in sorted(chief["facts"], key=_rank_of_fact):
+            value, found = chief["facts"][fact], each["facts"].get(fact)
             if found != value:
-                there, here = _first_difference(found, value)
+                there, here = first_difference(found, value)
                 return (
                     f"{each['name']} is about to train something else than {names[0]}: its {fact} "
                     f"is {there}, and that of the chief {here}. Start the same program with the "
@@ -243,7 +257,12 @@ def _difference(arrived: Mapping[int, Mapping[str, Any]], names: Sequence[str]) 
     return ""
 
 
-def _first_difference(found: Any, value: Any) -> tuple[str, str]:
+def _rank_of_fact(fact: str) -> tuple[bool, str]:
+    """Puts versions first: of other ones, the variables may differ, too."""
+    return not fact.startswith("version"), fact
+
+
+def first_difference(found: Any, value: Any) -> tuple[str, str]:
     """Returns the texts of two values, of two lists only those of the first differing entries."""
     if isinstance(found, list) and isinstance(value, list):
         for index in range(max(len(found), len(value))):

@@ -75,11 +75,20 @@ def start_server(config: RunConfig) -> v1.train.Server:
 
     Raises:
       ClusterError: Its port is in use.
+      ValueError: A strategy of this process uses it.
     """
     task, index = config.task_type, config.task_id
     address = config.cluster.jobs[task][index]
     _, port = host_and_port(address)
     if not _is_free(port):
+        if _has_eager_server():
+            raise ValueError(
+                f"Cannot start the server of {task} {index} on port {port}, which TF_CONFIG gives "
+                f"as {address!r}: TensorFlow's eager mode has started a server there in this "
+                "process, as tf.distribute.MultiWorkerMirroredStrategy() does when it is made "
+                "outside of a graph. Write RunConfig(train_distribute=replicate.AllReduce()) and "
+                "make no strategy, or call tf.compat.v1.disable_eager_execution() before it."
+            )
         raise ClusterError(
             f"Cannot start the server of {task} {index}: port {port}, given for it in TF_CONFIG as "
             f"{address!r}, is in use. End the process that holds it, or choose another port."
@@ -333,6 +342,11 @@ def _answers(address: str) -> bool:
             return bool(line.recv(1))
     except OSError:
         return False
+
+
+def _has_eager_server() -> bool:
+    """Returns True if TensorFlow's eager mode has a server: its devices then belong to a job."""
+    return any("/job:" in device.name for device in tf.config.list_logical_devices("CPU"))
 
 
 def _is_free(port: int) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from replicate.all_reduce.group import WorkerGroup
+from replicate.all_reduce.settings import AllReduce
 from replicate.all_reduce.step import END_SCOPE
 from replicate.errors import ClusterError
 from replicate.estimator.cluster.peers import loss_of
@@ -69,13 +70,37 @@ def join_group(config: RunConfig) -> tuple[WorkerGroup, int] | None:
     """
     if config.all_reduce is None:
         return None
+    own = _own_server(config)
+    own.calls += 1
+    return _group(config, config.all_reduce, own.calls * KEYS_PER_CALL), own.calls
+
+
+def evaluating_group(config: RunConfig) -> WorkerGroup | None:
+    """Returns the group with which this process evaluates; None if it evaluates by itself.
+
+    The server of this process is started if it does not run yet.
+
+    Args:
+      config: Settings of this process.
+
+    Raises:
+      ClusterError: The port of the server is in use.
+    """
+    if config.all_reduce is None or not config.all_reduce.evaluates:
+        return None
+    _own_server(config)
+    return _group(config, config.all_reduce)
+
+
+def _own_server(config: RunConfig) -> _OwnServer:
     own = _SERVERS.get(config.master)
     if own is None:
         own = _SERVERS[config.master] = _OwnServer(start_server(config))
-    own.calls += 1
-    rank = config.global_id_in_cluster or 0
-    group = WorkerGroup(worker_names(config), rank, config.all_reduce, own.calls * KEYS_PER_CALL)
-    return group, own.calls
+    return own
+
+
+def _group(config: RunConfig, settings: AllReduce, first_key: int = 0) -> WorkerGroup:
+    return WorkerGroup(worker_names(config), config.global_id_in_cluster or 0, settings, first_key)
 
 
 def worker_names(config: RunConfig) -> list[str]:

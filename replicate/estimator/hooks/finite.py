@@ -30,10 +30,12 @@ def require_finite_loss(readings: StepReadings) -> None:
         return
     if readings.loss is None or math.isfinite(readings.loss):
         return
+    culprits = [name for name, loss in readings.losses.items() if not math.isfinite(loss)]
+    cause = f", because of {', '.join(culprits)}" if culprits else ""
     raise NonFiniteError(
         f"Training stopped at step {readings.step}: the loss {readings.loss_tensor.op.name} is "
-        f"{readings.loss}. Nothing was saved since it was last finite. Lower the learning rate, or "
-        "look for a division by zero or the logarithm of zero in the model or its input."
+        f"{readings.loss}{cause}. Nothing was saved since it was last finite. Lower the learning "
+        "rate, or look for a division by zero or the logarithm of zero in the model or its input."
     )
 
 

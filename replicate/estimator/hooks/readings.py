@@ -26,7 +26,8 @@ class StepReadings:
         last run's step.
       input_secs: Seconds that all runs have waited for their batch; 0 if it was not given.
       wishes: Wishes of the workers to stop, by rank, 0 for none; empty for a process alone.
-      fetch: float64 Tensor [3 + optimizers that may skip a step + workers]. A run that fetches it
+      losses: Each worker's part of the loss, by its name; empty for a process alone.
+      fetch: float64 Tensor [3 + optimizers that may skip a step + 2 workers]. A run that fetches it
         makes a step; `take` stores its value.
     """
 
@@ -53,6 +54,7 @@ class StepReadings:
         self.skipped: list[str] = []
         self.input_secs = 0.0
         self.wishes: list[float] = []
+        self.losses: dict[str, float] = {}
         self.fetch: Tensor = None
         self._workers = workers
         self._skipping: list[NonFiniteSkipping] = []
@@ -75,6 +77,9 @@ class StepReadings:
             numbers = [step, *(tf.cast(tensor, tf.float64) for tensor in read)]
             if self._workers is not None:
                 numbers += tf.unstack(self._workers.wishes, self._workers.size)
+                losses = self._workers.losses_of_each(self.loss_tensor)
+                if losses is not None:
+                    numbers += tf.unstack(tf.cast(losses, tf.float64), self._workers.size)
             self.fetch = tf.stack(numbers, name="readings")
 
     def after_create_session(self, session: v1.Session) -> None:
@@ -85,7 +90,10 @@ class StepReadings:
         """Stores the value of `fetch` after a run."""
         step, self.loss, waited, *others = values.tolist()
         causes = others[: len(self._skipping)]
-        self.wishes = others[len(self._skipping) :]
+        of_workers = others[len(self._skipping) :]
+        names = self._workers.names if self._workers else ()
+        self.wishes = of_workers[: len(names)]
+        self.losses = dict(zip(names, of_workers[len(names) :], strict=False))
         self.step = int(step)
         self.input_secs += waited
         self.skipped = [

@@ -1,0 +1,145 @@
+"""Metrics of workers: the sums in their variables, added up, and those that are no sums."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import replicate
+from replicate.all_reduce.metric_sums import MetricSums
+from replicate.results.metrics import metric_merges
+
+v1 = tf.compat.v1
+
+RANDOM = np.random.RandomState(0)
+ROWS = 40
+LABELS = RANDOM.randint(0, 2, ROWS)
+SCORES = RANDOM.rand(ROWS).astype(np.float32)
+PARTS = [slice(0, 13), slice(13, 17), slice(17, ROWS)]
+M = v1.metrics
+
+
+def from_five(scores):
+    """A sum that does not begin at 0."""
+    kept = local([], 5.0)
+    return kept.read_value(), v1.assign_add(kept, tf.reduce_sum(scores))
+
+
+METRICS = {
+    "mean": lambda labels, scores: M.mean(scores),
+    "weighted mean": lambda labels, scores: M.mean(scores, weights=scores),
+    "accuracy": lambda labels, scores: M.accuracy(labels, scores > 0.5),
+    "auc": M.auc,
+    "precision": lambda labels, scores: M.precision(labels, scores > 0.5),
+    "recall": lambda labels, scores: M.recall_at_thresholds(labels, scores, [0.2, 0.7]),
+    "sensitivity": lambda labels, scores: M.sensitivity_at_specificity(labels, scores, 0.5),
+    "false": lambda labels, scores: M.false_negatives(labels, scores > 0.5),
+    "rmse": lambda labels, scores: M.root_mean_squared_error(tf.cast(labels, tf.float32), scores),
+    "iou": lambda labels, scores: M.mean_iou(labels, tf.cast(scores > 0.5, tf.int64), 2),
+    "per class": lambda labels, scores: M.mean_per_class_accuracy(
+        labels, tf.cast(scores > 0.5, tf.int64), 2
+    ),
+    "average precision": lambda labels, scores: M.average_precision_at_k(
+        tf.cast(labels, tf.int64)[:, None], tf.stack([scores, 1 - scores], axis=1), 2
+    ),
+    "from 5 on": lambda labels, scores: from_five(scores),
+    "below": lambda labels, scores: M.percentage_below(scores, 0.3),
+}
+
+
+def build(make):
+    labels = v1.placeholder(tf.int64, [None])
+    scores = v1.placeholder(tf.float32, [None])
+    pair = make(labels, scores)
+    return pair, (labels, scores)
+
+
+def feed(tensors, part):
+    return dict(zip(tensors, (LABELS[part], SCORES[part]), strict=True))
+
+
+def value_of_parts(make, parts):
+    """The value of a metric after each part went to a worker of its own."""
+    collected = []
+    for part in parts:
+        with tf.Graph().as_default(), v1.Session() as session:
+            (value, update), tensors = build(make)
+            sums = MetricSums({"metric": (value, update)})
+            session.run(v1.local_variables_initializer())
+            sums.begin(session)
+            session.run(update, feed(tensors, part))
+            collected.append(sums.read(session))
+            if len(collected) == len(parts):
+                sums.write(session, [sum(each) for each in zip(*collected, strict=True)])
+                return session.run(value)
+    return None
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("uses_resources", [True, False])
+def test_metrics_of_parts_are_those_of_the_whole(name, uses_resources):
+    v1.enable_resource_variables() if uses_resources else v1.disable_resource_variables()
+    try:
+        expected = value_of_parts(METRICS[name], [slice(None)])
+        found = value_of_parts(METRICS[name], PARTS)
+    finally:
+        v1.enable_resource_variables()
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_sums_over_towers_are_sums(tmp_path):
+    def model_fn(features, labels, mode):
+        metrics = {"mean": M.mean(features), "auc": M.auc(labels, features)}
+        return replicate.EstimatorSpec(mode, loss=tf.reduce_mean(features), eval_metric_ops=metrics)
+
+    with tf.Graph().as_default():
+        replicated = replicate.replicate_model_fn(model_fn, devices=["/cpu:0"] * 2)
+        features = tf.constant(SCORES)
+        spec = replicated(features, tf.constant(LABELS), replicate.ModeKeys.EVAL, None)
+        assert len(MetricSums(spec.eval_metric_ops, metric_merges()).facts) == 6
+        with pytest.raises(ValueError, match="may change its variable"):
+            MetricSums(spec.eval_metric_ops)
+
+
+def local(shape, initial=0.0):
+    return v1.get_variable(
+        "kept",
+        shape,
+        initializer=v1.constant_initializer(initial),
+        trainable=False,
+        collections=[v1.GraphKeys.LOCAL_VARIABLES],
+    )
+
+
+def largest(labels, scores):
+    kept = local([])
+    return kept, v1.assign(kept, tf.maximum(kept, tf.reduce_max(scores)))
+
+
+def running_mean(labels, scores):
+    kept = local([])
+    return kept, v1.assign_add(kept, 0.1 * (tf.reduce_mean(scores) - kept))
+
+
+def of_python(labels, scores):
+    return tf.numpy_function(lambda: np.float32(1.0), [], tf.float32), tf.no_op()
+
+
+def of_last_batch(labels, scores):
+    batch = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()
+    return batch, tf.no_op()
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (largest, r"'Assign\w*' \(Assign\w*\) may change its variable 'kept'"),
+        (running_mean, "adds to its variable 'kept' a value that depends on the variable"),
+        (of_python, r"its value depends on the operation 'PyFunc' \(PyFunc\)"),
+        (of_last_batch, r"its value depends on the operation 'IteratorGetNext'"),
+    ],
+)
+def test_metrics_that_are_no_sums_are_refused(make, reason):
+    with tf.Graph().as_default():
+        pair, _ = build(make)
+        with pytest.raises(ValueError, match=rf"Cannot evaluate metric 'mine' by .*{reason}"):
+            MetricSums({"mine": pair, "loss": M.mean(1.0)})
