@@ -28,7 +28,7 @@ MEAN_OF_EQUAL = ("weighted_mean", "weighted_sum_by_nonzero_weights")
 """Reductions that divide the sum by the number of examples if examples have no weights."""
 ESTIMATION_MODES = ("gradients", "curvature_prop", "curvature_prop_GGN", "exact", "exact_GGN")
 """Estimation modes that need no labels."""
-MAX_EXACT = 5
+MAX_EXACT = 10
 """Largest number of logits for which curvature is exact by default."""
 
 _LEARNING_RATE = 0.1
@@ -101,7 +101,7 @@ def for_canned(
       spread_inverses: True to compute some of the inverses in each step.
       cov_ema_decay: Weight of the past per step, in [0, 1].
       estimation_mode: One of "gradients", "curvature_prop", "exact", "curvature_prop_GGN" and
-        "exact_GGN". None means "exact" for up to 5 logits of all heads together, and "gradients"
+        "exact_GGN". None means "exact" for up to 10 logits of all heads together, and "gradients"
         for more. "exact" costs one backward pass per logit. On N towers "exact" trains as on one
         tower; the other modes draw differently.
       use_weight_decay: True to reduce weights by α·weight_decay_coeff of their value in each step.
