@@ -15,6 +15,7 @@ from docstrings import with_code
 from docutils import nodes
 from docutils.statemachine import StringList
 from public_names import (
+    PACKAGES,
     PAGES,
     ROOT,
     Definition,
@@ -37,7 +38,7 @@ CLASS_PAGE = """{title}
 
 .. autoclass:: {name}
    :members:
-"""
+{inherited}"""
 
 
 class Public(SphinxDirective):
@@ -149,17 +150,46 @@ def lines_of_name(full_name: str, found: Definition) -> Iterator[str]:
 def write_class_pages(app: Sphinx) -> None:
     """Writes a page for each class, and removes those of classes that are gone."""
     CLASSES.mkdir(exist_ok=True)
+    pages_of_classes = class_pages()
     pages = {
         CLASSES / f"{name}.rst": CLASS_PAGE.format(
-            title=name.rpartition(".")[2], line="=" * len(name), name=name, page=page
+            title=name.rpartition(".")[2],
+            line="=" * len(name),
+            name=name,
+            page=page,
+            inherited=inherited_option(name, set(pages_of_classes)),
         )
-        for name, page in class_pages().items()
+        for name, page in pages_of_classes.items()
     }
     for path in set(CLASSES.glob("*.rst")) - set(pages):
         path.unlink()
     for path, text in pages.items():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+
+
+def inherited_option(name: str, pages: set[str]) -> str:
+    """Returns the option that shows what a class inherits from bases that no page shows.
+
+    Args:
+      name: Full name of the class.
+      pages: Full names of the classes that have a page.
+    """
+    shown = {class_named(page) for page in pages}
+    _, *bases = class_named(name).__mro__
+    own = [base for base in bases if base.__module__.partition(".")[0] in PACKAGES]
+    hidden = [base for base in own if base not in shown]
+    if not hidden:
+        return ""
+    others = [base for base in bases if base not in hidden]
+    return f"   :inherited-members: {', '.join(base.__name__ for base in others)}\n"
+
+
+def class_named(name: str) -> type:
+    """Returns the class that a page is about."""
+    module, _, name = name.rpartition(".")
+    found: type = getattr(importlib.import_module(module), name)
+    return found
 
 
 def add_anchors_of_members(app: Sphinx, document: nodes.document, page: str) -> None:
