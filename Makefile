@@ -43,8 +43,14 @@ test-reliability: setup  ## train for 5 minutes in random faults; ARGS="--seed=7
 	$(BIN)/python -m pytest tests/reliability/endurance/test_chaos.py -m slow -s $(ARGS) 2>&1 \
 		| tee runs/test-reliability.log | grep --line-buffered -E '$(RELIABILITY_LINES)'
 
-docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; warnings and dead links are errors
+docs: $(READY_DOCS)  ## build the site, docs/_build/html/index.html; VERSIONS="v0.2.0 main" builds these, with a selector
+ifdef VERSIONS
+	.venv-docs/bin/python tools/build_versions.py --sphinx='$(ARGS)' docs/_build/html $(VERSIONS)
+else
+	rm -rf docs/_build/html
 	PYTHONPATH=$(CURDIR) .venv-docs/bin/python -m sphinx -W --keep-going -E -j auto -q $(ARGS) docs docs/_build/html
+	.venv-docs/bin/python tools/check_search.py docs/_build/html
+endif
 	.venv-docs/bin/python tools/check_site.py docs/_build/html
 
 bench: setup  ## run the benchmarks into runs/bench; NAME=tower_step runs one
@@ -64,18 +70,18 @@ audit: setup  ## look for known vulnerabilities, and for dependencies that are m
 	$(BIN)/deptry .
 	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
 
-build: setup  ## build sdist and wheel into dist/, check them, and run README's program from the wheel
+build: setup  ## build sdist and wheel into dist/, check them, run the guides' programs on the wheel (ARGS=--all: all)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --sdist --wheel . >/dev/null
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
-	bash tools/try_wheel.sh dist/*.whl
+	bash tools/try_wheel.sh $(ARGS) dist/*.whl
 
 lock:  ## write all requirements*.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" bash tools/lock.sh
 
 clean:  ## remove .venv*, caches, build output and runs/ (trained models)
-	rm -rf .venv .venv-docs .venv-tf215 build dist runs docs/_build *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-docs .venv-tf215 build dist runs docs/_build docs/reference/api *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(READY): requirements.lock requirements-legacy.lock

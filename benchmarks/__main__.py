@@ -58,6 +58,7 @@ PLANS: Mapping[str, Plan] = {
     "tower_step": Plan("tower_step", 15, ("--rounds=9",)),
     "estimator_overhead": Plan("estimator_overhead", 6, ("--repeats=5",), on_tf215=True),
     "kfac_step": Plan("kfac_step", 6),
+    "canned_kfac": Plan("canned_kfac", 10, files=(JSON,)),
     "keras_fit": Plan("keras_fit", 10, files=(JSON,)),
     "kfac_step_1024": Plan(
         "kfac_step", 10, ("--batch_size=1024", "--repeats=5", "--block=10", "--model=convnet")

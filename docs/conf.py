@@ -7,10 +7,13 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS / "_ext")]
 
+from release import release_of  # noqa: E402  Here: the line above tells where it is.
+
 project = "replicate-model-fn"
 author = "The replicate-model-fn authors"
 project_copyright = author
-html_title = project
+release = release_of(ROOT)
+html_title = f"{project} {release}"
 html_show_copyright = False
 html_show_sphinx = False
 
@@ -20,9 +23,15 @@ extensions = [
     "sphinx.ext.linkcode",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "dark_pictures",
     "docstrings",
+    "downloads",
+    "excerpts",
+    "gallery",
     "mathml",
+    "program_downloads",
     "reference",
+    "release",
     "repository_links",
 ]
 exclude_patterns = ["_build", "_ext", "conf.py"]
@@ -36,6 +45,7 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
+html_show_search_summary = False  # Ours are shown, which need no server.
 html_theme_options = {"navigation_with_keys": True}
 
 # Pages in Markdown, with the anchors of headings that GitHub gives.

@@ -36,7 +36,10 @@ def adaptive(
     the graph, so no second forward pass has to be written. The weights must be resource variables.
 
     This suits batches that are large enough for their curvature, such as hundreds of examples. With
-    small, noisy batches give a rate to `PeriodicInvCovUpdateKfacOpt` instead.
+    small, noisy batches, or where the loss falls to almost zero, a step may diverge: pass
+    `damping=1.0, min_damping=1e-3, damping_adaptation_interval=1, rejection_rho_threshold=0.0`,
+    with which a step that raises the loss of its batch is undone, or give a rate to
+    `PeriodicInvCovUpdateKfacOpt` instead.
 
     Args:
       layer_collection: Layers and losses; None means `graph_layer_collection()`.

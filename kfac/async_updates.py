@@ -1,12 +1,13 @@
 """The K-FAC optimizer whose curvature is refreshed by threads, while training goes on.
 
-The policy is `kfac.update.asynchronous_refresh`'s, everything else `kfac.optimizer`'s. Called by
-training programs, with a session of their own or, through the hook, inside an Estimator.
+It works with a session of your own and, by a hook, inside an Estimator.
 
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
   approximations", §3: inverses computed asynchronously.
 """
+
+# The policy is `kfac.update.asynchronous_refresh`'s, everything else `kfac.optimizer`'s.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

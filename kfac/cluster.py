@@ -1,12 +1,12 @@
 """The K-FAC optimizer for the workers of a cluster: synchronous gradients, and curvature by role.
 
-The policy is `kfac.update.cluster_refresh`'s, roles are `kfac.scheduling.worker_roles`', everything
-else is `kfac.optimizer`'s. Called by training programs.
-
 References:
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
   approximations", §3.
 """
+
+# The policy is `kfac.update.cluster_refresh`'s, roles are `kfac.scheduling.worker_roles`',
+# everything else is `kfac.optimizer`'s.
 
 from typing import Any
 

@@ -456,13 +456,13 @@ def auto_register_layers(
       layer_collection: A layer collection with registered losses; None means
         `graph_layer_collection()`.
       var_list: As in `LayerCollection.auto_register_layers`.
-      batch_size: As there.
+      batch_size: As in `LayerCollection.auto_register_layers`.
 
     Returns:
       The blocks that are new, by their parameter or tuple of parameters.
 
     Raises:
-      ValueError: As there.
+      ValueError: Any of `LayerCollection.auto_register_layers`.
     """
     collection = graph_layer_collection() if layer_collection is None else layer_collection
     return collection.auto_register_layers(var_list, batch_size)

@@ -1,14 +1,17 @@
 """The K-FAC optimizer: preconditioned gradients with momentum, and damping that may adapt.
 
-Makes settings of its arguments, parts of the settings, each once, and forwards calls: curvature is
-the estimator's, the step `kfac.update.step`'s, momentum and damping are its rules'. A policy of
-`kfac.update.refresh` says when the curvature is updated. This optimizer's leaves that to the user.
+The user of a `KfacOptimizer` says when the curvature is updated. The optimizers of `kfac.periodic`,
+`kfac.async_updates` and `kfac.cluster` update it by themselves.
 
 References:
   Martens & Grosse (2015), arXiv:1503.05671.
   Ba, Grosse & Martens (2017), "Distributed second-order optimization using Kronecker-factored
   approximations", §5.
 """
+
+# The optimizer makes settings of its arguments, parts of the settings, each once, and forwards
+# calls: curvature is the estimator's, the step `kfac.update.step`'s, momentum and damping are its
+# rules'. A policy of `kfac.update.refresh` says when the curvature is updated.
 
 import functools
 from collections.abc import Callable, Sequence
@@ -309,10 +312,10 @@ class KfacOptimizer(v1.train.GradientDescentOptimizer):
           var_list: Variables to train; None means the constructor's choice, else all trainable.
           gate_gradients: As in `tf.compat.v1.train.Optimizer`, but GATE_OP is not heeded: as a step
             waits until all of it is known to be finite, it waits for all gradients that it needs.
-          aggregation_method: As there.
+          aggregation_method: As in `tf.compat.v1.train.Optimizer`.
           colocate_gradients_with_ops: True to compute gradients where the forward pass was,
             whatever the constructor was given for statistics.
-          grad_loss: As there.
+          grad_loss: As in `tf.compat.v1.train.Optimizer`.
 
         Raises:
           ValueError: No graph is being built.

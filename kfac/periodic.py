@@ -1,8 +1,9 @@
 """The K-FAC optimizer that refreshes its own curvature every so many steps.
 
-This is the class that most programs use. The policy is `kfac.update.periodic_refresh`'s, everything
-else `kfac.optimizer`'s.
+This is the class that most programs use.
 """
+
+# The policy is `kfac.update.periodic_refresh`'s, everything else `kfac.optimizer`'s.
 
 import warnings
 from typing import Any
@@ -50,7 +51,8 @@ class PeriodicInvCovUpdateKfacOpt(KfacOptimizer):
         periods = RefreshPeriods(invert_every, cov_update_every, num_burnin_steps, spread_inverses)
         super().__init__(cov_ema_decay=cov_ema_decay, refresh=periods, **kwargs)
         interval = self.damping_adaptation_interval
-        if kwargs.get("adapt_damping") and periods.separates(interval):
+        judges_steps = kwargs.get("rejection_rho_threshold") is not None
+        if kwargs.get("adapt_damping") and not judges_steps and periods.separates(interval):
             warnings.warn(
                 f"K-FAC adapts its damping every {interval} steps, but inverts every "
                 f"{invert_every}: some changes of the damping reach the inverses late. Make "

@@ -1,9 +1,9 @@
-"""Placement: the device of each part of the work. This module makes no ops.
+"""Placement: the device of each part of the work.
 
 Three kinds of work are placed: moving averages, inverses, and products with blocks. They are placed
 either by cost, so that all devices finish at about the same time and need about as many bytes, or
 in turn. The second moments of a tower's examples need no placement: each tower computes its own
-share of all of them. Called by the estimator.
+share of all of them.
 """
 
 import itertools

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from kfac._types import DType, Operation, Tensor, Variable
+from kfac.linalg.shared_constants import shared_constant
 from kfac.variables import components_of, is_resource
 
 v1 = tf.compat.v1
@@ -87,14 +88,14 @@ def initial_zeros(shape: Sequence[int], dtype: DType) -> Tensor:
     """Returns zeros for a variable to begin with.
 
     TensorFlow would keep zeros that it knew beforehand, as a constant of the graph. So only a few
-    are one.
+    are one, and variables share it.
 
     Args:
       shape: Static shape.
       dtype: Their dtype.
     """
     if math.prod(shape) <= _FEW:
-        return tf.zeros(shape, dtype)
+        return shared_constant(0, shape, dtype)
     if dtype in _EMPTY_DTYPES:
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
     zero = tf.raw_ops.Empty(shape=[], dtype=tf.float32, init=True)
@@ -129,18 +130,25 @@ def _device_of(variable: Variable) -> Iterator[None]:
         yield
 
 
-def read(variable: Variable) -> Tensor:
+def read(variable: Variable, copies: bool = True) -> Tensor:
     """Reads a variable now, that is, after the active control dependencies.
 
     What is read from a reference variable shares its memory, and would change with a later
     assignment in the same step. So that is copied. Whether a copy is finite, TensorFlow would ask
     of the variable instead, without waiting, if there were only copies between. So there is a check
     of the shape, too.
+
+    Args:
+      variable: The variable.
+      copies: False if the only op that takes the value makes a new Tensor of it, and what changes
+        the variable waits for that.
     """
     with _device_of(variable):
         if is_resource(variable):
             dtype = variable.dtype.base_dtype
             return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+        if not copies:
+            return variable.read_value()
         copy = tf.raw_ops.DeepCopy(x=variable.read_value())
         return tf.ensure_shape(copy, variable.shape)
 

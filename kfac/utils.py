@@ -3,7 +3,7 @@
 A vector is a list with one part for each variable; functions whose names end in `_p` take pairs
 (part, variable), as `KfacOptimizer.multiply_preconditioner` does. Parts are Tensors, or
 IndexedSlices without repeated indices. Other names of the old module raise an AttributeError that
-says what to use. Called by programs with their own optimizers.
+says what to use.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,7 @@
 """Input functions over data in memory: NumPy arrays and pandas data frames.
 
-Owns the functions that make an input_fn of arrays. tf.data cuts the rows into batches. The arrays
-stay outside of the graph, also large ones: only row numbers pass through the pipeline, so its
-position fits into a checkpoint.
+tf.data cuts the rows into batches. The arrays stay outside of the graph, also large ones: only row
+numbers pass through the pipeline, so its position fits into a checkpoint.
 """
 
 import importlib

@@ -69,6 +69,7 @@ def test_papers_on_arxiv_are_links(page):
 NOT_FOR_USERS = (
     r"constructor of the base class is not called",
     r": See there\.",
+    r": As there[.,]",
 )
 
 
@@ -82,6 +83,15 @@ def test_docstrings_speak_to_users(package):
         if re.search(words, text)
     ]
     assert found == []
+
+
+NOT_FOR_USERS_OF_MODULES = (
+    r"\w\.py\b",
+    r"\bThis module\b",
+    r"\bCalled by\b",
+    r"^Owns\b",
+    r"policy is `",
+)
 
 
 def load(path):
@@ -122,6 +132,42 @@ def test_every_name_in_the_reference_has_a_docstring(referenced):
         if not found.doc and not found.value.startswith("v1.")  # Those are TensorFlow's classes.
     ]
     assert without == []
+
+
+def test_texts_about_public_modules_speak_to_users(referenced):
+    found = [
+        (name, words)
+        for name, module in referenced
+        for words in NOT_FOR_USERS_OF_MODULES
+        if module.kind == "module" and re.search(words, module.doc, re.MULTILINE)
+    ]
+    assert found == []
+
+
+def test_every_class_of_the_reference_has_one_page(referenced):
+    pages = public_names.class_pages()
+    assert pages["kfac.KfacOptimizer"] == "kfac"
+    assert pages["kfac.fisher_blocks.FisherBlock"] == "kfac_blocks"
+    assert pages["replicate.tpu.RunConfig"] == "tpu"
+    assert "kfac.optimizer.KfacOptimizer" not in pages  # Another name of kfac.KfacOptimizer.
+    classes = {(found.module, found.name) for _, found in referenced if found.kind == "class"}
+    assert len(pages) == len(classes)
+    assert len({name.lower() for name in pages}) == len(pages)  # Some systems ignore case in files.
+
+
+@pytest.mark.parametrize(
+    ("doc", "sentence"),
+    [
+        ("Makes a step.", "Makes a step."),
+        ("Makes a step,\nin two lines. And more.\n\nArgs:", "Makes a step, in two lines."),
+        ("Takes names, e.g. `a.b`, i.e. some. More.", "Takes names, e.g. `a.b`, i.e. some."),
+        ("Means 0.5 of it.", "Means 0.5 of it."),
+        ("No full stop", "No full stop"),
+        ("", ""),
+    ],
+)
+def test_first_sentence_of_a_docstring(doc, sentence):
+    assert public_names.first_sentence(doc) == sentence
 
 
 @pytest.mark.parametrize("package", public_names.PACKAGES)

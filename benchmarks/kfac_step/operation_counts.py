@@ -66,8 +66,12 @@ def momentum_operations(counts: dict[str, float]) -> float:
 def executed_operations(metadata: Any) -> float:
     """Counts the multiplications and additions of a traced step.
 
+    Ops that wait for a dead input do not run and are not in a trace. Ops of a loop count as often
+    as they ran, with the shapes of their last run.
+
     Args:
-      metadata: `RunMetadata` of a step run with `FULL_TRACE` and `output_partition_graphs`.
+      metadata: `RunMetadata` of a step run with `FULL_TRACE` and `output_partition_graphs`. The
+        functions that the step calls must be inlined.
     """
     stats = [node for device in metadata.step_stats.dev_stats for node in device.node_stats]
     shapes = {
@@ -75,9 +79,9 @@ def executed_operations(metadata: Any) -> float:
         for node in stats
         for output in node.output
     }
-    ran = {node.node_name for node in stats}
+    runs = collections.Counter(node.node_name for node in stats)
     nodes = itertools.chain.from_iterable(graph.node for graph in metadata.partition_graphs)
-    return sum(_operations(node, shapes) for node in nodes if node.name in ran)
+    return sum(runs[node.name] * _operations(node, shapes) for node in nodes if node.name in runs)
 
 
 def _operations(node: Any, shapes: Shapes) -> float:

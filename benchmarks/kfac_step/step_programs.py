@@ -44,35 +44,55 @@ class Program:
             build = {"convnet": build_convnet, "autoencoder": build_autoencoder}[model]
             loss, layers = build(_random_images(batch_size))
             self._train = _make_optimizer(optimizer, layers, momentum_type).minimize(loss)
-            initializer = v1.global_variables_initializer()
+            self._initializer = v1.global_variables_initializer()
         self._session = v1.Session(graph=graph)
-        self._session.run(initializer)
+        self._session.run(self._initializer)
 
     def run(self, steps: int) -> float:
         """Runs some steps and returns the mean seconds per step."""
         return harness.mean_seconds(lambda: self._session.run(self._train), steps)
 
     def executed_operations(self) -> float:
-        """Returns the mean operations per step over one interval between inverses."""
-        steps = [executed_operations(self._traced()) for _ in range(INVERT_EVERY)]
-        return sum(steps) / len(steps)
+        """Returns the mean operations per step over one interval between inverses.
 
-    def _traced(self) -> Any:
-        """Runs a step and returns its trace."""
-        metadata = v1.RunMetadata()
-        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
-        self._session.run(self._train, options=options, run_metadata=metadata)
-        return metadata
+        Counts them in a copy of the program that starts anew.
+        """
+        with inlined_session(self._session.graph) as session:
+            session.run(self._initializer.name)
+            steps = [traced(session, self._train.name) for _ in range(INVERT_EVERY)]
+        return sum(map(executed_operations, steps)) / len(steps)
 
     def profile(self) -> dict[str, float]:
         """Runs a step and returns milliseconds by op type, summed over threads."""
-        metadata = self._traced()
+        metadata = traced(self._session, self._train)
         spent: collections.Counter[str] = collections.Counter()
         for device in metadata.step_stats.dev_stats:
             for node in device.node_stats:
                 kind = node.timeline_label.rpartition(" = ")[2].partition("(")[0]
                 spent[kind or "?"] += (node.op_end_rel_micros - node.op_start_rel_micros) / 1e3
         return dict(spent)
+
+
+def inlined_session(graph: tf.Graph) -> v1.Session:
+    """Returns a session of a graph's copy in which TensorFlow inlines all functions.
+
+    A trace names the operations of a function that is called as the function's body does, alike in
+    all calls, so that their shapes are not known. Inlined operations have names of their own.
+    """
+    definition = graph.as_graph_def()
+    for function in definition.library.function:
+        function.attr["_noinline"].b = False
+    with tf.Graph().as_default() as copy:
+        tf.import_graph_def(definition, name="")
+    return v1.Session(graph=copy, config=v1.ConfigProto())
+
+
+def traced(session: v1.Session, fetches: Any, feeds: Any = None) -> Any:
+    """Runs a step and returns its trace, for `executed_operations` and for times by op."""
+    metadata = v1.RunMetadata()
+    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
+    session.run(fetches, feeds, options=options, run_metadata=metadata)
+    return metadata
 
 
 def _random_images(batch_size: int) -> Any:

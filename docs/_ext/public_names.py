@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("replicate", "model_deploy", "kfac")
 PAGES = ROOT / "docs" / "reference"
 DIRECTIVE = re.compile(r"^```\{(public|public-module)\} (\S+)\n(.*?)```$", re.DOTALL | re.MULTILINE)
+# Up to a full stop that ends a sentence: not that of "e.g." or "i.e.".
+SENTENCE = re.compile(r".*?(?<!\be\.g)(?<!\bi\.e)(\.(?=\s|$)|:?$)")
 
 
 class Definition(NamedTuple):
@@ -156,15 +158,42 @@ def short_name(found: Definition) -> str | None:
     return None
 
 
+def named_in(text: str) -> Iterator[tuple[str, str, dict[str, Definition]]]:
+    """Yields each directive of a page of the reference: its name, its place, and its names."""
+    for directive, place, content in DIRECTIVE.findall(text):
+        is_package = directive == "public"
+        names = chosen_names(place, content.split()) if is_package else module_names(place)
+        yield directive, place, names
+
+
+def has_own_page(full_name: str, found: Definition) -> bool:
+    """Returns True for a class that is documented under this name, on a page of its own."""
+    return found.kind == "class" and short_name(found) in (None, full_name)
+
+
+def class_pages() -> dict[str, str]:
+    """Returns the full name of each class that has a page, and the page that lists it."""
+    return {
+        f"{place}.{name}": page.stem
+        for page in sorted(PAGES.glob("*.md"))
+        for _, place, names in named_in(page.read_text())
+        for name, found in names.items()
+        if has_own_page(f"{place}.{name}", found)
+    }
+
+
+def first_sentence(doc: str) -> str:
+    """Returns the first sentence of a docstring, in one line."""
+    paragraph = " ".join(doc.partition("\n\n")[0].split())
+    return SENTENCE.match(paragraph)[0]
+
+
 def referenced() -> Iterator[tuple[str, Definition]]:
     """Yields the full name and definition of all that the pages of the reference document."""
     for page in sorted(PAGES.glob("*.md")):
-        for directive, place, content in DIRECTIVE.findall(page.read_text()):
-            if directive == "public":
-                for name, found in chosen_names(place, content.split()).items():
-                    yield f"{place}.{name}", found
-            else:
+        for directive, place, names in named_in(page.read_text()):
+            if directive == "public-module":
                 tree = parsed(place)
                 yield place, Definition(place, "", "module", ast.get_docstring(tree) or "")
-                for name, found in module_names(place).items():
-                    yield f"{place}.{name}", found
+            for name, found in names.items():
+                yield f"{place}.{name}", found

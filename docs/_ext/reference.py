@@ -1,4 +1,9 @@
-"""Directives `{public}` and `{public-module}` of the reference, see `public_names`."""
+"""Directives `{public}` and `{public-module}` of the reference, see `public_names`.
+
+Both show a table of the names, each with its first sentence, and the functions and values below it.
+A class has a page of its own, which `write_class_pages` makes. The row of a class has the anchors
+that its documentation has, so that links to them lead to the row, and from there to the page.
+"""
 
 import importlib
 import inspect
@@ -6,11 +11,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from docstrings import with_code
 from docutils import nodes
 from docutils.statemachine import StringList
-from public_names import ROOT, Definition, chosen_names, module_names, short_name
+from public_names import (
+    PAGES,
+    ROOT,
+    Definition,
+    chosen_names,
+    class_pages,
+    first_sentence,
+    has_own_page,
+    module_names,
+    short_name,
+)
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+CLASSES = PAGES / "api"  # Their pages; git ignores them.
+CLASS_PAGE = """{title}
+{line}
+
+:doc:`Reference </reference/index>` / :doc:`/reference/{page}`
+
+.. autoclass:: {name}
+   :members:
+"""
 
 
 class Public(SphinxDirective):
@@ -23,7 +50,7 @@ class Public(SphinxDirective):
         """Returns the documentation of the names."""
         package = self.arguments[0]
         chosen = chosen_names(package, list(self.content))
-        return parsed_rst(self, lines_of_names(package, chosen))
+        return documented(self, package, chosen)
 
 
 class PublicModule(SphinxDirective):
@@ -34,8 +61,8 @@ class PublicModule(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Returns the documentation of the module and of its names."""
         module = self.arguments[0]
-        lines = [f".. automodule:: {module}", "   :no-members:", ""]
-        return parsed_rst(self, [*lines, *lines_of_names(module, module_names(module))])
+        about = parsed_rst(self, [f".. automodule:: {module}", "   :no-members:"])
+        return [*about, *documented(self, module, module_names(module))]
 
 
 def parsed_rst(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
@@ -46,12 +73,51 @@ def parsed_rst(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]
     return parent.children
 
 
-def lines_of_names(place: str, names: dict[str, Definition]) -> list[str]:
-    """Returns reStructuredText that documents the names of a package or module."""
-    lines = []
-    for name, found in names.items():
-        lines += [*lines_of_name(f"{place}.{name}", found), ""]
-    return lines
+def documented(
+    directive: SphinxDirective, place: str, names: dict[str, Definition]
+) -> list[nodes.Node]:
+    """Returns the table of the names of a package or module, and their documentation.
+
+    The pages of classes become parts of the page in the site's navigation.
+    """
+    full_names = {f"{place}.{name}": found for name, found in names.items()}
+    if not full_names:
+        return []
+    table = parsed_rst(directive, list(lines_of_table(full_names)))
+    for row in (row for node in table for row in node.findall(nodes.row)):
+        for link in row.findall(addnodes.pending_xref):
+            if link["reftarget"] in full_names and has_own_page(
+                link["reftarget"], full_names[link["reftarget"]]
+            ):
+                link.parent["ids"].append(link["reftarget"])
+                link.parent["class_name"] = link["reftarget"]
+    lines = [".. toctree::", "   :hidden:", ""]
+    lines += [
+        f"   /reference/api/{name}" for name in full_names if has_own_page(name, full_names[name])
+    ]
+    for full_name, found in full_names.items():
+        if not has_own_page(full_name, found):
+            lines += ["", *lines_of_name(full_name, found)]
+    return [*table, *parsed_rst(directive, lines)]
+
+
+def lines_of_table(names: dict[str, Definition]) -> Iterator[str]:
+    """Yields reStructuredText of a table of names with their first sentences."""
+    yield from (".. list-table::", "   :class: summary", "   :widths: auto", "")
+    for full_name, found in names.items():
+        name = full_name.rpartition(".")[2] + ("()" if found.kind == "function" else "")
+        yield f"   * - :py:obj:`{name} <{full_name}>`"
+        yield f"     - {summary_of(full_name, found)}"
+
+
+def summary_of(full_name: str, found: Definition) -> str:
+    """Returns a sentence about a name, in reStructuredText."""
+    first = short_name(found)
+    if first not in (None, full_name):
+        return f"The same as :py:obj:`{first}`."
+    if found.value.startswith("v1."):
+        return f"TensorFlow's ``tf.compat.{found.value}``."
+    return with_code(first_sentence(found.doc))
 
 
 def lines_of_name(full_name: str, found: Definition) -> Iterator[str]:
@@ -65,9 +131,6 @@ def lines_of_name(full_name: str, found: Definition) -> Iterator[str]:
         yield "   :no-typesetting:" if full_name.count(".") > 1 else ""
         yield ""
         yield f"   The same as :py:obj:`{first}`."
-        if full_name.count(".") > 1:
-            yield ""
-            yield f"- ``{full_name.rpartition('.')[2]}`` is :py:obj:`{first}`."
     elif found.kind == "data":
         value = getattr(importlib.import_module(found.module), found.name)
         yield f".. py:data:: {full_name}"
@@ -79,11 +142,42 @@ def lines_of_name(full_name: str, found: Definition) -> Iterator[str]:
             yield f"   :value: {value!r}"
             yield ""
             yield from (f"   {line}" for line in found.doc.splitlines())
-    elif found.kind == "class":
-        yield f".. autoclass:: {full_name}"
-        yield "   :members:"
     elif found.kind == "function":
         yield f".. autofunction:: {full_name}"
+
+
+def write_class_pages(app: Sphinx) -> None:
+    """Writes a page for each class, and removes those of classes that are gone."""
+    CLASSES.mkdir(exist_ok=True)
+    pages = {
+        CLASSES / f"{name}.rst": CLASS_PAGE.format(
+            title=name.rpartition(".")[2], line="=" * len(name), name=name, page=page
+        )
+        for name, page in class_pages().items()
+    }
+    for path in set(CLASSES.glob("*.rst")) - set(pages):
+        path.unlink()
+    for path, text in pages.items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def add_anchors_of_members(app: Sphinx, document: nodes.document, page: str) -> None:
+    """Gives the rows of classes the anchors of their methods and attributes."""
+    if page.startswith("reference/"):
+        listed = [node for node in document.findall(nodes.paragraph) if node.get("class_name")]
+        members = sorted(app.env.domains["py"].objects) if listed else []
+        for row in listed:
+            row["ids"] += [name for name in members if name.startswith(f"{row['class_name']}.")]
+
+
+def shorten_navigation(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], document: nodes.document | None
+) -> None:
+    """Leaves the classes out of the navigation of pages outside of the reference."""
+    full = context.get("toctree")
+    if full and not page.startswith("reference/"):
+        context["toctree"] = lambda **options: full(**{**options, "maxdepth": 2})
 
 
 def skips(app: Sphinx, kind: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
@@ -110,5 +204,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Adds the directives."""
     app.add_directive("public", Public)
     app.add_directive("public-module", PublicModule)
+    app.connect("builder-inited", write_class_pages)
+    app.connect("doctree-resolved", add_anchors_of_members)
+    app.connect("html-page-context", shorten_navigation, priority=100)
     app.connect("autodoc-skip-member", skips)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

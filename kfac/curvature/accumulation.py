@@ -81,7 +81,7 @@ class BatchSums:
         changes: list[Change] = []
         for variable, moment, place in zip(self.variables, moments, self._places, strict=True):
             with v1.device(place.compute):
-                count = tf.cast(moment.count, moment.total.dtype)
+                count = tensor_ops.as_scalar(moment.count, moment.total.dtype)
                 entries = tf.concat([tf.reshape(moment.total, [-1]), count[tf.newaxis]], axis=0)
                 wanted = tf.math.multiply_no_nan(entries, tf.cast(accept, entries.dtype))
                 changes.append(Addition(variable, wanted))

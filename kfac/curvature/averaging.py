@@ -11,6 +11,7 @@ import tensorflow as tf
 from kfac._types import DType, Scalar, Tensor
 from kfac.curvature.shared_work import batch_moments
 from kfac.fisher_factors.base import FisherFactor, Substitutes
+from kfac.fisher_factors.moving_average import Tally
 from kfac.linalg import tensor_ops
 from kfac.state import Change
 from kfac.workers import agreed, current_workers
@@ -74,20 +75,18 @@ def fold_batch(
     if checked:
         finite.append(tensor_ops.all_finite_in(checked))
     accept = tensor_ops.all_true(finite)
-    scalars = _SharedScalars(accept, ema_decay)
+    scalars = _shared_scalars(factors, devices, accept, ema_decay)
     changes: list[Change] = []
     large: dict[str, list[Change]] = {}
-    for factor, device, early in zip(factors, devices, known, strict=True):
+    for factor, device, early, shared in zip(factors, devices, known, scalars, strict=True):
         with v1.device(device):
             if early is not None:
-                decay, refusals = scalars.decay(device, factor.dtype), scalars.refusals(device)
-                changes += factor.updated_average(early, accept, decay, refusals=refusals)
+                changes += factor.updated_average(early, accept, shared.decay, tally=shared.tally)
                 continue
             before = [change.value for change in large.get(device, [])]
             with v1.control_dependencies([accept, *before]):
                 late = factor.batch_statistic(batch.substitutes)
-            refusals = scalars.refusals(device)
-            large[device] = factor.updated_average(late, accept, ema_decay, refusals=refusals)
+            large[device] = factor.updated_average(late, accept, shared.decay, tally=shared.tally)
             changes += large[device]
     return changes
 
@@ -117,38 +116,48 @@ def fold_statistics(
             checked.append(factor.entries_to_check(statistic))
     known = [] if is_finite is None else [is_finite]
     accept = tensor_ops.all_true([*known, tensor_ops.all_finite_in(checked)])
-    scalars = _SharedScalars(accept, ema_decay)
+    scalars = _shared_scalars(factors, devices, accept, ema_decay)
     changes: list[Change] = []
-    for factor, device, statistic in zip(factors, devices, statistics, strict=True):
+    for factor, device, statistic, shared in zip(
+        factors, devices, statistics, scalars, strict=True
+    ):
         with v1.device(device):
-            decay, refusals = scalars.decay(device, factor.dtype), scalars.refusals(device)
-            changes += factor.updated_average(statistic, accept, decay, refusals=refusals)
+            changes += factor.updated_average(statistic, accept, shared.decay, tally=shared.tally)
     return changes
 
 
-class _SharedScalars:
-    """β in each dtype, and the number of refusals, once on each device."""
+class _Scalars(NamedTuple):
+    """Scalars of a factor's update.
 
-    def __init__(self, accept: Tensor, ema_decay: Scalar) -> None:
-        """Makes none yet.
+    Attributes:
+      decay: β in the factor's dtype.
+      tally: The new weight of the average, and the number of refusals.
+    """
 
-        Args:
-          accept: bool [], true if the batch is accepted.
-          ema_decay: β.
-        """
-        self._accept = accept
-        self._ema_decay = ema_decay
-        self._decays: dict[tuple[str, DType], Tensor] = {}
-        self._refusals: dict[str, Tensor] = {}
+    decay: Tensor
+    tally: Tally
 
-    def decay(self, device: str, dtype: DType) -> Tensor:
-        """Returns β on a device, whose scope is active."""
-        if (device, dtype) not in self._decays:
-            self._decays[device, dtype] = tensor_ops.as_scalar(self._ema_decay, dtype)
-        return self._decays[device, dtype]
 
-    def refusals(self, device: str) -> Tensor:
-        """Returns int64 [], 1 if the batch is refused, on a device, whose scope is active."""
-        if device not in self._refusals:
-            self._refusals[device] = tf.cast(tf.logical_not(self._accept), tf.int64)
-        return self._refusals[device]
+def _shared_scalars(
+    factors: Sequence[FisherFactor], devices: Sequence[str], accept: Tensor, ema_decay: Scalar
+) -> list[_Scalars]:
+    """Returns the scalars of each factor, those on the same device computed together.
+
+    Args:
+      factors: The factors.
+      devices: Device of each factor's update.
+      accept: bool [], true if the batch is accepted.
+      ema_decay: β.
+    """
+    together: dict[tuple[str, DType], list[int]] = {}
+    for index, (factor, device) in enumerate(zip(factors, devices, strict=True)):
+        together.setdefault((device, factor.dtype), []).append(index)
+    found: dict[int, _Scalars] = {}
+    for (device, dtype), indices in together.items():
+        with v1.device(device):
+            beta, omega = (tensor_ops.as_scalar(x, dtype) for x in (ema_decay, 1))
+            weights = tf.stack([factors[index].read_weight() for index in indices])
+            tally = Tally.of(weights, accept, beta, omega)
+            for index, weight in zip(indices, tf.unstack(tally.weight), strict=True):
+                found[index] = _Scalars(beta, Tally(weight, tally.refusals))
+    return [found[index] for index in range(len(factors))]

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kfac._types import Tensor
 from kfac.fisher_factors.base import FisherFactor, Moment, Substitutes, updated_inverses
+from kfac.linalg.tensor_ops import as_scalar
 from kfac.protocols import Workers
 from kfac.state import Change
 from kfac.workers import current_workers, owners, summed
@@ -39,7 +40,7 @@ def batch_moments(
         return moments
     for factor, moment, device in zip(factors, moments, devices, strict=True):
         with v1.device(device):
-            sent += [factor.packed(moment.total), tf.cast(moment.count, tf.float64)]
+            sent += [factor.packed(moment.total), as_scalar(moment.count, tf.float64)]
     sums = iter(summed(sent))
     totals = []
     for factor, device in zip(factors, devices, strict=True):

@@ -168,12 +168,13 @@ class GivenDamping(DampingRule):
         return NAN
 
 
-def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Tensor:
-    """Returns the damping of M now, float64 []: a multiple of λ.
+def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Scalar:
+    """Returns the damping of M now, a multiple of λ: a number if both are, else float64 [].
 
     Args:
       rule: The rule for λ.
       multiple: The factor.
     """
     damping, factor = rule.read_for_inverses(), current(multiple)
-    return tensor_ops.as_scalar(factor, tf.float64) * tensor_ops.as_scalar(damping, tf.float64)
+    factor, damping = tensor_ops.known_or_scalars([factor, damping], tf.float64)
+    return factor * damping

@@ -217,8 +217,11 @@ class FisherBlock(abc.ABC):
         """
 
     @abc.abstractmethod
-    def identity_eigenvalue(self) -> Tensor:
-        """Returns the eigenvalue that the damped block has if its factors are identity matrices."""
+    def identity_eigenvalue(self) -> Scalar:
+        """Returns the eigenvalue that the damped block has if its factors are identity matrices.
+
+        It is a number if all that it depends on is, else a Tensor [].
+        """
 
     def has_inverse(self) -> Tensor:
         """Returns bool [], true once the inverse has been computed; before, products are zero."""

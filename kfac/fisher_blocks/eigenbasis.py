@@ -30,7 +30,7 @@ from kfac.fisher_factors.eigenbasis import (
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.kronecker import kronecker_product
-from kfac.linalg.tensor_ops import as_scalar
+from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
 from kfac.patches.geometry import ConvGeometry
 
 
@@ -107,10 +107,10 @@ class EigenbasisBlock(TwoFactorBlock):
     def register(self, function: MatrixFunction) -> None:
         """Does nothing: all functions are available."""
 
-    def identity_eigenvalue(self) -> Tensor:
+    def identity_eigenvalue(self) -> Scalar:
         """Returns T + λ."""
-        dtype = self.eigenbasis_factor.dtype
-        return as_scalar(self.replications(), dtype) + as_scalar(self._damping, dtype)
+        terms = self.replications(), self._damping
+        return sum(known_or_scalars(terms, self.eigenbasis_factor.dtype))
 
     def multiply_function(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False

@@ -9,6 +9,7 @@ References:
   Martens & Grosse (2015), arXiv:1503.05671, §4.2 and §6.3.
 """
 
+import math
 import typing
 from collections.abc import Iterator
 
@@ -18,9 +19,9 @@ from kfac._types import DType, Scalar, Tensor
 from kfac.config import CurvatureConfig
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
-from kfac.linalg.kronecker import kronecker_damping, kronecker_product
+from kfac.linalg.kronecker import balance, kronecker_product
 from kfac.linalg.linear_operator import DenseOperator, DiagonalOperator, LinearOperator
-from kfac.linalg.tensor_ops import as_scalar
+from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
 
 
 @typing.final
@@ -65,24 +66,25 @@ class SplitDamping:
     def _split(self) -> tuple[Tensor, Tensor]:
         """Returns π√λ' and √λ'/π, shape [] each, in the dtypes of A and G."""
         a, g = self._factors
-        damping = self.of_one_use()
-        if self._config.balance_damping:
-            traces = a.trace(), a.dimension, tf.cast(g.trace(), a.dtype), g.dimension
-            for_a, for_g = kronecker_damping(*traces, damping)
-        else:
-            for_a = for_g = tf.sqrt(damping)
-        return for_a, tf.cast(for_g, g.dtype)
+        root = as_scalar(_root(self.of_one_use()), a.dtype)
+        if not self._config.balance_damping:
+            return root, tf.cast(root, g.dtype)
+        pi, inverse = balance(a.mean_eigenvalue(), tf.cast(g.mean_eigenvalue(), a.dtype))
+        return root * pi, tf.cast(root * inverse, g.dtype)
 
-    def of_one_use(self) -> Tensor:
-        """Returns λ', shape [], in the dtype of A."""
-        dtype = self._factors[0].dtype
-        times = as_scalar(self._times, dtype)
-        return as_scalar(self._damping, dtype) / times**self._config.damping_power
+    def of_one_use(self) -> Scalar:
+        """Returns λ', a number if λ and T are; else shape [], in the dtype of A."""
+        times, damping = known_or_scalars((self._times, self._damping), self._factors[0].dtype)
+        return damping / times**self._config.damping_power
 
-    def identity_eigenvalue(self) -> Tensor:
-        """Returns T(1 + √λ')², shape []: the damping of two identity matrices is split evenly."""
-        damping = self.of_one_use()
-        return as_scalar(self._times, damping.dtype) * (1 + tf.sqrt(damping)) ** 2
+    def identity_eigenvalue(self) -> Scalar:
+        """Returns T(1 + √λ')², like `of_one_use`: two identity matrices split damping evenly."""
+        times, damping = known_or_scalars((self._times, self.of_one_use()), self._factors[0].dtype)
+        return times * (1 + _root(damping)) ** 2
+
+
+def _root(damping: Scalar) -> Scalar:
+    return tf.sqrt(damping) if tf.is_tensor(damping) else math.sqrt(damping)
 
 
 @typing.final

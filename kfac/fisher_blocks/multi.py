@@ -171,7 +171,7 @@ class FullyConnectedSeriesFB(TwoFactorBlock):
             raise self._not_instantiated()
         return zip(self._both, (self._damping.of_input, self._damping.of_output), strict=True)
 
-    def identity_eigenvalue(self) -> Tensor:
+    def identity_eigenvalue(self) -> Scalar:
         """Returns T(1 + √λ')²; see `SplitDamping`."""
         return self._damping.identity_eigenvalue()
 

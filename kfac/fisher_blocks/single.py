@@ -14,7 +14,8 @@ from kfac.fisher_blocks.base import FactorMaker, FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
 from kfac.fisher_factors.slot import Damping
 from kfac.linalg.damped_functions import MatrixFunction
-from kfac.linalg.tensor_ops import as_scalar
+from kfac.linalg.tensor_ops import as_scalar, known_or_scalars, with_shape
+from kfac.linalg.vectors import joined, parted
 
 
 class SingleFactorBlock(FisherBlock):
@@ -95,9 +96,10 @@ class SingleFactorBlock(FisherBlock):
         """Registers a function of M with damping λ."""
         self.factor.register(function, self._own_damping())
 
-    def identity_eigenvalue(self) -> Tensor:
+    def identity_eigenvalue(self) -> Scalar:
         """Returns 1 + λ."""
-        return 1 + as_scalar(self._damping, self.factor.dtype)
+        (damping,) = known_or_scalars([self._damping], self.factor.dtype)
+        return 1 + damping
 
     def multiply_function(
         self, function: MatrixFunction, vector: Parameters, transpose: bool = False
@@ -110,15 +112,14 @@ class SingleFactorBlock(FisherBlock):
           transpose: True to multiply by the transpose.
         """
         operator = self.factor.operator(function, self._own_damping())
-        parts = as_tuple(vector)
-        parts = tuple(tf.convert_to_tensor(part) for part in parts)
-        column = tf.concat([tf.reshape(part, [-1, 1]) for part in parts], axis=0)
-        wide = tf.cast(column, self.factor.inverse_dtype)
-        product = tf.cast(operator.left(wide, transpose), column.dtype)[:, 0]
-        shapes = [param.shape for param in as_tuple(self.params)]
-        flat = tf.split(product, [shape.num_elements() for shape in shapes])
-        shaped = tuple(tf.reshape(x, shape) for x, shape in zip(flat, shapes, strict=True))
-        return shaped if self.has_bias else shaped[0]
+        params = as_tuple(self.params)
+        parts = [
+            with_shape(tf.convert_to_tensor(part), param.shape)
+            for part, param in zip(as_tuple(vector), params, strict=True)
+        ]
+        whole = joined(parts, self.factor.inverse_dtype).whole
+        product = tuple(parted(operator.times(whole, transpose), parts))
+        return product if self.has_bias else product[0]
 
     def full_fisher_block(self) -> Tensor:
         """Returns M, undamped, [size, size]."""

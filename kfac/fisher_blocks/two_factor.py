@@ -22,7 +22,7 @@ from kfac.fisher_factors.matrix import DiagonalFactor
 from kfac.linalg import low_rank, tensor_ops
 from kfac.linalg.damped_functions import MatrixFunction
 from kfac.linalg.kronecker import layer_params_to_mat2d, mat2d_to_layer_params
-from kfac.linalg.tensor_ops import as_scalar
+from kfac.linalg.tensor_ops import as_scalar, known_or_scalars
 
 
 class TwoFactorBlock(FisherBlock):
@@ -156,7 +156,7 @@ class KroneckerBlock(TwoFactorBlock):
         """True if A is diagonal."""
         return isinstance(self.input_factor, DiagonalFactor)
 
-    def identity_eigenvalue(self) -> Tensor:
+    def identity_eigenvalue(self) -> Scalar:
         """Returns T(1 + √λ')²; see `SplitDamping`."""
         return self._product.damping.identity_eigenvalue()
 
@@ -178,7 +178,8 @@ class KroneckerBlock(TwoFactorBlock):
         product = self._product
         a, g = product.factors
         left, right = (f.operator(function, damping) for f, damping in product.pairs())
-        scale = as_scalar(product.times, g.inverse_dtype) ** function.degree
+        (times,) = known_or_scalars([product.times], g.inverse_dtype)
+        scale = as_scalar(times**function.degree, g.inverse_dtype)
         operator = KroneckerOperator(left, right, scale, a.inverse_dtype, transpose)
         return self._apply(operator, vector)
 

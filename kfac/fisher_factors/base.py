@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kfac._types import DType, Operation, Scalar, Tensor, Variable
 from kfac.config import CurvatureConfig
-from kfac.fisher_factors.moving_average import MovingAverage
+from kfac.fisher_factors.moving_average import MovingAverage, Tally
 from kfac.fisher_factors.slot import Damping, MatrixSlot, current_dampings
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import (
@@ -65,11 +65,11 @@ class Moment(NamedTuple):
 
     Attributes:
       total: Sum over its examples, of the shape of the statistic.
-      count: Number of summed rows or examples, int [].
+      count: Number of summed rows or examples, an int or an int Tensor [].
     """
 
     total: Tensor
-    count: Tensor
+    count: Scalar
 
 
 @with_moved_attributes
@@ -143,6 +143,10 @@ class FisherFactor(abc.ABC):
     def trace(self) -> Tensor:
         """Returns the trace of the matrix, read now; shape []."""
 
+    def mean_eigenvalue(self) -> Tensor:
+        """Returns the trace over the number of rows, read now; shape []."""
+        return self.trace() / tf.constant(self.dimension, self.dtype)
+
     # Damped functions of the matrix.
 
     @abc.abstractmethod
@@ -211,7 +215,7 @@ class FisherFactor(abc.ABC):
         """Returns bool [], true once everything that `get_inverse` reads has been computed."""
         known = [slot.is_computed() for slot in self.inverses]
         if not self.keeps_inverses:
-            known.append(self._average.read_weight() > 0)
+            known.append(self.read_weight() > 0)
         return tensor_ops.all_true(known)
 
     @property
@@ -295,6 +299,10 @@ class FisherFactor(abc.ABC):
         """The variables of the sum S, the weight w and the number of refused statistics."""
         return self._average.variables
 
+    def read_weight(self) -> Tensor:
+        """Reads w, the weight of all that is in the average, shape []; zero at first."""
+        return self._average.read_weight()
+
     def get_cov_vars(self) -> list[Tensor]:
         """Returns the moving averages, read now; NaN before the first update."""
         return [self.value]
@@ -361,7 +369,7 @@ class FisherFactor(abc.ABC):
 
     def statistic(self, moment: Moment) -> Tensor:
         """Returns C of `cov_shape`, the mean over the examples of a moment."""
-        mean = moment.total / tf.cast(moment.count, self.dtype)
+        mean = moment.total / tensor_ops.as_scalar(moment.count, self.dtype)
         return tensor_ops.with_shape(self._from_mean(mean), self.cov_shape)
 
     def _source_moment(self, towers: Sequence[Any]) -> Moment:
@@ -373,7 +381,7 @@ class FisherFactor(abc.ABC):
                 totals.append(self._pack(total) if crosses else total)
                 counts.append(count)
         total = tf.add_n(totals)
-        return Moment(self._unpack(total) if crosses else total, tf.add_n(counts))
+        return Moment(self._unpack(total) if crosses else total, tensor_ops.total(counts))
 
     def _from_mean(self, mean: Tensor) -> Tensor:
         """Turns the mean over all examples of a batch into the statistic."""
@@ -409,7 +417,7 @@ class FisherFactor(abc.ABC):
         accept: Tensor,
         ema_decay: Scalar,
         ema_weight: Scalar = 1.0,
-        refusals: Tensor | None = None,
+        tally: Tally | None = None,
     ) -> list[Change]:
         """Adds a batch to the average; returns the changes of `cov_variables`.
 
@@ -418,9 +426,9 @@ class FisherFactor(abc.ABC):
           accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this batch.
-          refusals: int64 [], 1 if the batch is refused, if that is known already.
+          tally: The new weight and count of refusals, if they are known already.
         """
-        return self._average.updated(statistic, accept, ema_decay, ema_weight, refusals)
+        return self._average.updated(statistic, accept, ema_decay, ema_weight, tally)
 
     def make_covariance_update_op(self, ema_decay: Scalar, ema_weight: Scalar = 1.0) -> Operation:
         """Returns an op that adds this batch to the average, if its statistic is finite.

@@ -132,7 +132,7 @@ class DiagonalKroneckerFactor(DiagonalFactor):
             total, rows = self._counted_ids(tf.nest.flatten(tensors))
         else:
             x = tf.cast(fold_uses(tensors, 1), self.dtype)
-            total, rows = tf.reduce_sum(x**2, axis=0), tf.shape(x)[0]
+            total, rows = tf.reduce_sum(tf.square(x), axis=0), tf.shape(x)[0]
         if self._has_bias:
             total = tf.concat([total, tf.cast(rows, self.dtype)[tf.newaxis]], axis=0)
         return Moment(total, rows)

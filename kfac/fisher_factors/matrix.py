@@ -25,6 +25,9 @@ from kfac.state import Change, read
 
 v1 = tf.compat.v1
 
+LARGEST_WHOLE = 64
+"""Rows up to which a matrix crosses to another device as it is: packing takes longer."""
+
 
 def moment_of_rows(rows: Tensor) -> Moment:
     """Returns XᵀX and r of rows X [r, n]."""
@@ -32,10 +35,15 @@ def moment_of_rows(rows: Tensor) -> Moment:
 
 
 @functools.cache
-def _mean_trace(dtype: DType) -> SharedFunction:
-    """Returns the trace of S/w, for S [n, n] and w []."""
+def _traces(dtype: DType) -> SharedFunction:
+    """Returns the trace of S/w, for S [n, n] and w [], and the trace over n."""
+
+    def compute(s: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        trace = tensor_ops.trace(s) / w
+        return trace, trace / tf.cast(tf.shape(s)[0], dtype)
+
     specs = tf.TensorSpec([None, None], dtype), tf.TensorSpec([], dtype)
-    return SharedFunction(lambda s, w: tensor_ops.trace(s) / w, specs, name="trace")
+    return SharedFunction(compute, specs, name="trace")
 
 
 class MatrixFactor(FisherFactor):
@@ -72,11 +80,15 @@ class MatrixFactor(FisherFactor):
         """True."""
         return True
 
+    @property
+    def _is_packed(self) -> bool:
+        return self.dimension > LARGEST_WHOLE
+
     def _pack(self, total: Tensor) -> Tensor:
-        return pack_symmetric(total)
+        return pack_symmetric(total) if self._is_packed else total
 
     def _unpack(self, total: Tensor) -> Tensor:
-        return unpack_symmetric(total, self.dimension)
+        return unpack_symmetric(total, self.dimension) if self._is_packed else total
 
     def entries_to_check(self, statistic: Tensor) -> Tensor:
         """Returns the diagonal of a second moment.
@@ -88,10 +100,16 @@ class MatrixFactor(FisherFactor):
 
     def trace(self) -> Tensor:
         """Returns the trace of the value, read now where the average is; shape []."""
+        return self._read_traces()[0]
+
+    def mean_eigenvalue(self) -> Tensor:
+        """Returns the trace of the value over its rows, read now where the average is; shape []."""
+        return self._read_traces()[1]
+
+    def _read_traces(self) -> list[Tensor]:
         with v1.device(self._average.total.device):
             total = read(self._average.total)
-            (trace,) = _mean_trace(total.dtype)(total, self._average.read_weight())
-            return trace
+            return _traces(total.dtype)(total, self._average.read_weight())
 
     def get_cov_as_linear_operator(self) -> LinearOperator:
         """Returns the undamped matrix, read now."""
@@ -160,9 +178,11 @@ class DiagonalFactor(FisherFactor):
           dtype: A floating-point dtype.
         """
         value = self.value
-        power = tf.cast((value + tf.cast(damping.value(), value.dtype)) ** exponent, dtype)
-        usable = tf.logical_and(tensor_ops.all_finite(value), tensor_ops.all_finite(power))
-        return tf.where(usable, power, tf.zeros_like(power))
+        damped = value + tf.cast(damping.value(), value.dtype)
+        power = tf.math.reciprocal(damped) if exponent == -1 else damped**exponent
+        power = tf.cast(power, dtype)
+        usable = tensor_ops.all_finite_in([value, power])
+        return tf.math.multiply_no_nan(power, tf.cast(usable, dtype))
 
     def updated_inverses(self, dampings: Mapping[str, Tensor]) -> list[Change]:
         """Returns an empty list: diagonal factors keep no functions."""

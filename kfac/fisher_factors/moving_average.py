@@ -5,6 +5,7 @@ Knows nothing of layers or towers. Called by `kfac.fisher_factors.base`.
 
 import typing
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -13,6 +14,31 @@ from kfac.linalg import tensor_ops
 from kfac.state import Addition, Assignment, Change, make_counter, make_variable, read
 
 v1 = tf.compat.v1
+
+
+class Tally(NamedTuple):
+    """The scalars that an update changes, of one average or of several.
+
+    Attributes:
+      weight: The new w, shape [], or [n] for n averages.
+      refusals: int64 [], 1 if the batch is refused.
+    """
+
+    weight: Tensor
+    refusals: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor, accept: Tensor, beta: Tensor, omega: Tensor) -> "Tally":
+        """Computes them.
+
+        Args:
+          weight: w before the update, shape [], or [n] for n averages.
+          accept: bool [], true if the batch is accepted.
+          beta: β, weight of the past, shape [].
+          omega: ω, weight of the batch, shape [].
+        """
+        refusals = tf.cast(tf.logical_not(accept), tf.int64)
+        return cls(tensor_ops.choose(accept, beta * weight + omega, weight), refusals)
 
 
 @typing.final
@@ -65,7 +91,7 @@ class MovingAverage:
         accept: Tensor,
         ema_decay: Scalar,
         ema_weight: Scalar,
-        refusals: Tensor | None = None,
+        tally: Tally | None = None,
     ) -> list[Change]:
         """Adds a statistic to the average; returns the changes of `variables`.
 
@@ -74,21 +100,19 @@ class MovingAverage:
           accept: bool []; if false, the batch is counted as refused and changes nothing else.
           ema_decay: β, weight of the past.
           ema_weight: ω, weight of this statistic.
-          refusals: int64 [], 1 if the batch is refused; None: it is found here.
+          tally: The new weight, and by how much the refusals grow; None: they are found here.
         """
         total, weight, refused = self._variables
-        if refusals is None:
-            refusals = tf.cast(tf.logical_not(accept), tf.int64)
-        dtype = total.dtype.base_dtype
-        beta, omega = (tensor_ops.as_scalar(x, dtype) for x in (ema_decay, ema_weight))
+        beta, omega = (tensor_ops.as_scalar(x, total.dtype) for x in (ema_decay, ema_weight))
         is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
         new = statistic if is_one else omega * statistic
         # All but the choice is computed early: `accept` is known only once all statistics are.
-        old_total, old_weight = read(total), read(weight)
+        old = read(total)
         with v1.control_dependencies([new]):
-            past = beta * old_total
+            past = beta * old
+        found = tally or Tally.of(self.read_weight(), accept, beta, omega)
         return [
-            Assignment(total, tensor_ops.choose(accept, past + new, old_total)),
-            Assignment(weight, tensor_ops.choose(accept, beta * old_weight + omega, old_weight)),
-            Addition(refused, refusals),
+            Assignment(total, tensor_ops.choose(accept, past + new, old)),
+            Assignment(weight, found.weight),
+            Addition(refused, found.refusals),
         ]

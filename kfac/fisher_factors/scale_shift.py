@@ -38,7 +38,9 @@ def per_example_sum(values: Tensor, shape: tuple[int, ...]) -> Tensor:
     rank = values.shape.rank
     padded = (1,) * (rank - len(shape)) + tuple(shape)
     axes = [axis for axis in range(1, rank) if padded[axis] == 1]
-    return tf.reshape(tf.reduce_sum(values, axis=axes), [-1, _product(shape)])
+    sums, size = tf.reduce_sum(values, axis=axes), _product(shape)
+    is_flat = sums.shape.rank == 2 and tensor_ops.static_size(sums, 1) == size
+    return sums if is_flat else tf.reshape(sums, [-1, size])
 
 
 def _product(shape: tuple[int, ...]) -> int:
@@ -104,4 +106,4 @@ class ScaleAndShiftDiagonalFactor(DiagonalFactor):
 
     def _tower_moment(self, tensors: Any) -> Moment:
         r = _example_gradients(tensors, self._shapes, self.dtype)
-        return Moment(tf.reduce_sum(r**2, axis=0), tensor_ops.num_rows(r))
+        return Moment(tf.reduce_sum(tf.square(r), axis=0), tensor_ops.num_rows(r))

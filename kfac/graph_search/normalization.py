@@ -17,6 +17,7 @@ import tensorflow as tf
 from kfac._types import Operation, Tensor, Variable
 from kfac.graph_search.records import MatchRecord, NotRegistrableError, RecordType
 from kfac.graph_search.tower import Tower
+from kfac.linalg.shared_constants import shared_constant
 from kfac.registration.subgraph import Use
 from kfac.variables import handles_of
 
@@ -195,18 +196,20 @@ def match_fused_norm(tower: Tower, variable: Variable, use: Use) -> list[MatchRe
 
 def _renormalized(op: Operation) -> Tensor:
     """Returns the result of a batch normalization with scale 1 and shift 0."""
-    x, scale, shift, *moments = op.inputs
+    x, scale, _, *moments = op.inputs
     is_training = op.get_attr("is_training")
-    mean, variance = (None, None) if is_training else moments
+    shape = scale.shape.as_list()
+    ones, zeros = (shared_constant(x, shape, scale.dtype, op.device) for x in (1, 0))
+    unused = shared_constant(0, [0], scale.dtype, op.device)
+    mean, variance = (unused, unused) if is_training else moments
     with v1.device(op.device):
-        y, *_ = v1.nn.fused_batch_norm(
-            x,
-            tf.ones_like(scale),
-            tf.zeros_like(shift),
+        return tf.raw_ops.FusedBatchNormV3(
+            x=x,
+            scale=ones,
+            offset=zeros,
             mean=mean,
             variance=variance,
             epsilon=op.get_attr("epsilon"),
             data_format=op.get_attr("data_format").decode(),
             is_training=is_training,
-        )
-    return y
+        ).y

@@ -1,6 +1,6 @@
 """Linear algebra of K-FAC: damped inverses, Kronecker products, parameter-space vectors.
 
-Knows neither layers nor losses. The small functions of `tensor_ops` are public under this name.
+The functions on Tensors are public under this name.
 """
 
 from kfac.linalg.tensor_ops import (

@@ -21,43 +21,33 @@ def kronecker_product(left: Tensor, right: Tensor) -> Tensor:
     return tf.reshape(product, [size, size])
 
 
-def kronecker_damping(
-    a_trace: Tensor, a_dim: int, g_trace: Tensor, g_dim: int, damping: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Splits λ between two Kronecker factors; Martens & Grosse (2015), §6.3.
+def balance(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns π and 1/π, by which √λ is split; Martens & Grosse (2015), §6.3.
 
-    π = √((tr A / dim A) / (tr G / dim G)) balances the two error terms. It is 1 where a trace is
-    zero, as with outputs that no gradient reached.
+    π = √((tr A / dim A) / (tr G / dim G)) balances the error terms of π √λ on the diagonal of A and
+    of √λ / π on that of G. It is 1 where a trace is zero, as with outputs that no gradient reached.
 
     Args:
-      a_trace: tr A, shape [].
-      a_dim: Rows of A.
-      g_trace: tr G, shape [].
-      g_dim: Rows of G.
-      damping: λ > 0, shape [].
+      a_mean: tr A / dim A, shape [].
+      g_mean: tr G / dim G, shape [].
 
     Returns:
-      (π √λ, √λ / π): what to add to the diagonals of A and of G, each of shape [].
+      Two Tensors [].
     """
-    sizes = (tf.constant(size, a_trace.dtype) for size in (a_dim, g_dim))
-    for_a, for_g = _split(a_trace.dtype)(a_trace, g_trace, damping, *sizes)
-    return for_a, for_g
+    pi, inverse = _balance(a_mean.dtype)(a_mean, g_mean)
+    return pi, inverse
 
 
 @functools.cache
-def _split(dtype: DType) -> SharedFunction:
-    specs = [tf.TensorSpec([], dtype)] * 5
-    return SharedFunction(_split_damping, specs, name="split_damping")
+def _balance(dtype: DType) -> SharedFunction:
+    return SharedFunction(_pi_and_inverse, [tf.TensorSpec([], dtype)] * 2, name="balance")
 
 
-def _split_damping(
-    a_trace: Tensor, g_trace: Tensor, damping: Tensor, a_dim: Tensor, g_dim: Tensor
-) -> tuple[Tensor, Tensor]:
+def _pi_and_inverse(a_mean: Tensor, g_mean: Tensor) -> tuple[Tensor, Tensor]:
     # A ratio of ratios rather than of products: products of small traces underflow in float32.
-    ratio = tf.math.divide_no_nan(a_trace / a_dim, g_trace / g_dim)
+    ratio = tf.math.divide_no_nan(a_mean, g_mean)
     ratio = tf.where(tf.equal(ratio, 0), tf.ones_like(ratio), ratio)
-    root = tf.sqrt(damping)
-    return root * tf.sqrt(ratio), root * tf.math.rsqrt(ratio)
+    return tf.sqrt(ratio), tf.math.rsqrt(ratio)
 
 
 def layer_params_to_mat2d(params: Parameters) -> Tensor:

@@ -25,6 +25,10 @@ class LinearOperator(abc.ABC):
     def right(self, matrix: Tensor, transpose: bool = False) -> Tensor:
         """Returns X M, or X Mᵀ, of X [m, n]."""
 
+    def times(self, vector: Tensor, transpose: bool = False) -> Tensor:
+        """Returns M x, or Mᵀ x, of x [n]."""
+        return tf.reshape(self.left(vector[:, tf.newaxis], transpose), [-1])
+
     @abc.abstractmethod
     def to_dense(self) -> Tensor:
         """Returns M [n, n]."""
@@ -68,6 +72,11 @@ class DiagonalOperator(LinearOperator):
         """Returns X M of X [m, n]; Mᵀ is M."""
         del transpose
         return matrix * self._diagonal
+
+    def times(self, vector: Tensor, transpose: bool = False) -> Tensor:
+        """Returns M x of x [n]; Mᵀ is M."""
+        del transpose
+        return self._diagonal * vector
 
     def take(self, indices: Tensor) -> "DiagonalOperator":
         """Returns the diagonal matrix of the entries at `indices` [k]."""

@@ -28,6 +28,21 @@ def as_scalar(value: Scalar, dtype: DType) -> Tensor:
     return tf.cast(tf.convert_to_tensor(value), dtype)
 
 
+def known_or_scalars(values: Sequence[Scalar], dtype: DType) -> list[Any]:
+    """Returns numbers if all the values are, or functions that return such; else Tensors [].
+
+    Arithmetic with numbers makes no operations.
+
+    Args:
+      values: Numbers, Tensors, Variables, or functions of none.
+      dtype: Dtype of the Tensors.
+    """
+    found = [value() if callable(value) else value for value in values]
+    if all(isinstance(value, (int, float)) for value in found):
+        return found
+    return [as_scalar(value, dtype) for value in found]
+
+
 def static_size(tensor: Tensor, axis: int) -> Any:
     """Returns the size of an axis as an int, or None if it is not known yet.
 
@@ -36,10 +51,17 @@ def static_size(tensor: Tensor, axis: int) -> Any:
     return tf.compat.dimension_value(tensor.shape[axis])
 
 
-def num_rows(tensor: Tensor) -> Tensor:
-    """Returns the size of the first axis, int32 []: a constant if it is static."""
+def num_rows(tensor: Tensor) -> Scalar:
+    """Returns the size of the first axis: an int if it is static, else int32 []."""
     size = static_size(tensor, 0)
-    return tf.shape(tensor)[0] if size is None else tf.constant(size, tf.int32)
+    return tf.shape(tensor)[0] if size is None else size
+
+
+def total(counts: Sequence[Scalar]) -> Scalar:
+    """Returns a sum of ints, which is one, or of int32 [] and ints."""
+    if all(isinstance(count, int) for count in counts):
+        return sum(counts)
+    return tf.add_n([tf.convert_to_tensor(count) for count in counts])
 
 
 def with_shape(tensor: Tensor, shape: Sequence[int]) -> Tensor:

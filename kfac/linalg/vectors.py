@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import DType, Tensor, Variable
+from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
 
 v1 = tf.compat.v1
@@ -84,10 +84,10 @@ def choose(condition: Tensor, first: Vector, second: Vector) -> Vector:
     return map_entries(lambda entry: tensor_ops.choose(condition, entry, entries(other)), first)
 
 
-def scale(coefficient: Tensor, vectors: Sequence[Vector]) -> list[Vector]:
+def scale(coefficient: Scalar, vectors: Sequence[Vector]) -> list[Vector]:
     """Returns c·x, c being of shape []."""
     return [
-        map_entries(lambda entry: tf.cast(coefficient, entry.dtype) * entry, vector)
+        map_entries(lambda entry: tensor_ops.as_scalar(coefficient, entry.dtype) * entry, vector)
         for vector in vectors
     ]
 
@@ -108,7 +108,8 @@ def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
       parts: Dense.
       dtype: Dtype of the joined entries.
     """
-    return Joined(list(parts), tf.concat([tf.cast(tf.reshape(x, [-1]), dtype) for x in parts], 0))
+    flat = [tf.cast(x if x.shape.rank == 1 else tf.reshape(x, [-1]), dtype) for x in parts]
+    return Joined(list(parts), tf.concat(flat, axis=0) if len(flat) > 1 else flat[0])
 
 
 def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -118,8 +119,12 @@ def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
       whole: [n].
       like: Parts with the static shapes and the dtypes of those to return.
     """
-    flat = tf.split(whole, [x.shape.num_elements() for x in like])
-    return [tf.cast(tf.reshape(x, y.shape), y.dtype) for x, y in zip(flat, like, strict=True)]
+    sizes = [x.shape.num_elements() for x in like]
+    flat = tf.split(whole, sizes) if len(sizes) > 1 else [whole]
+    return [
+        tf.cast(x if y.shape.rank == 1 else tf.reshape(x, y.shape), y.dtype)
+        for x, y in zip(flat, like, strict=True)
+    ]
 
 
 def inner_products(first: Sequence[Joined], second: Sequence[Vector], dtype: DType) -> list[Tensor]:

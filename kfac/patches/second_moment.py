@@ -20,10 +20,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kfac._types import DType, Tensor
+from kfac._types import DType, Scalar, Tensor
 from kfac.linalg.shared_functions import SharedFunction
 from kfac.linalg.tensor_ops import (
     append_homogeneous,
+    as_scalar,
     num_rows,
     outer_product,
     static_size,
@@ -42,11 +43,11 @@ class PatchMoment(NamedTuple):
 
     Attributes:
       total: Σ p pᵀ [d, d], or [d + 1, d + 1] if each patch has a trailing 1.
-      count: Number of patches, int [].
+      count: Number of patches, an int or an int Tensor [].
     """
 
     total: Tensor
-    count: Tensor
+    count: Scalar
 
 
 def patch_moment(
@@ -87,9 +88,9 @@ def _does_without_patches(images: Tensor, geometry: ConvGeometry, way: str) -> b
 def _moment_without_patches(images: Tensor, geometry: ConvGeometry, has_bias: bool) -> PatchMoment:
     total, values = _shared_sums(tuple(images.shape.as_list()), images.dtype, geometry)(images)
     size, places = static_size(images, 0), locations(images, geometry)
-    count = tf.shape(images)[0] * places if size is None else tf.constant(size * places, tf.int32)
+    count = tf.shape(images)[0] * places if size is None else size * places
     if has_bias:
-        last = tf.concat([values, [tf.cast(count, values.dtype)]], axis=0)
+        last = tf.concat([values, [as_scalar(count, values.dtype)]], axis=0)
         total = tf.concat([total, values[:, tf.newaxis]], axis=1)
         total = tf.concat([total, last[tf.newaxis]], axis=0)
     return PatchMoment(total, count)

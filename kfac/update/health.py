@@ -15,6 +15,7 @@ from kfac._types import Scalar, Tensor
 from kfac.curvature.timing import PhaseTimes
 from kfac.fisher_blocks.base import FisherBlock, as_tuple
 from kfac.fisher_factors.base import FisherFactor
+from kfac.fisher_factors.slot import MatrixSlot
 from kfac.linalg import tensor_ops
 from kfac.linalg.damped_functions import INVERSE
 from kfac.linalg.retries import RARE_PATHS
@@ -43,14 +44,15 @@ def summarize(
     none = tf.zeros([len(RARE_PATHS)], tf.int64)
     rare_paths = tf.unstack(tf.add_n([none, *(slot.read_rare_paths() for slot in slots)]))
     with v1.name_scope("kfac/monitor/"):
+        kept = {slot.name: _half_squared_norm(slot) for slot in slots}
         shown = {
             **scalars,
             "mean_curvature": _mean_eigenvalue(blocks, traces),
-            "layers_without_inverse": _count_without_inverse(blocks),
+            "layers_without_inverse": _count_without_inverse(blocks, kept),
             "refused_statistics": tf.add_n(refused),
             **{f"{name}_inverses": n for name, n in zip(RARE_PATHS, rare_paths, strict=True)},
             **{f"{name}/trace": trace for name, trace in traces.items()},
-            **_conditions(factors),
+            **_conditions(factors, kept),
         }
         _show(shown)
         times.summarize()
@@ -67,13 +69,20 @@ def _show(scalars: Mapping[str, Scalar]) -> None:
     v1.add_to_collection(v1.GraphKeys.SUMMARIES, summary)
 
 
-def _conditions(factors: Sequence[FisherFactor]) -> dict[str, Tensor]:
+def _half_squared_norm(slot: MatrixSlot) -> Tensor:
+    """Returns half the squared Frobenius norm of a kept function, computed where that is."""
+    with v1.device(slot.matrix.device):
+        return tf.nn.l2_loss(tf.cast(slot.read(), tf.float32))
+
+
+def _conditions(factors: Sequence[FisherFactor], kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns ‖M‖·‖(M + d·I)⁻¹‖ of factors M [n, n] in Frobenius norms, by name.
 
     With eigenvalues from e_min to e_max it is at least e_max/(e_min + d), at most n times that.
 
     Args:
       factors: With the inverses (M + d·I)⁻¹ as they are kept; those without any are left out.
+      kept: The half squared norms of all kept functions, by name.
     """
     squares = {}
     for factor in factors:
@@ -82,18 +91,33 @@ def _conditions(factors: Sequence[FisherFactor]) -> dict[str, Tensor]:
                 with _device_of(factor):
                     matrix = factor.get_cov_as_linear_operator().to_dense()
                     average = tf.nn.l2_loss(tf.cast(matrix, tf.float32))
-                with v1.device(slot.variables[0].device):
-                    inverse = tf.nn.l2_loss(tf.cast(slot.read(), tf.float32))
-                squares[f"{slot.name}_condition"] = [average, inverse]
+                squares[f"{slot.name}_condition"] = [average, kept[slot.name]]
     if not squares:
         return {}
     norms = tf.sqrt(2 * tf.reshape(tf.stack(tf.nest.flatten(list(squares.values()))), [-1, 2]))
     return dict(zip(squares, tf.unstack(tf.reduce_prod(norms, axis=1)), strict=True))
 
 
-def _count_without_inverse(blocks: Sequence[FisherBlock]) -> Tensor:
-    """Returns how many blocks have no inverse yet; int32 []."""
-    return tf.reduce_sum(tf.stack([tf.cast(~block.has_inverse(), tf.int32) for block in blocks]))
+def _count_without_inverse(blocks: Sequence[FisherBlock], kept: Mapping[str, Tensor]) -> Tensor:
+    """Returns how many blocks have no inverse yet; float32 [].
+
+    A block has its inverse when nothing that it is read from is zero.
+
+    Args:
+      blocks: The blocks.
+      kept: The half squared norms of all kept functions, by name.
+    """
+    values: list[Tensor] = []
+    owners: list[int] = []
+    for owner, block in enumerate(blocks):
+        for factor in block.factors:
+            values += [kept[slot.name] for slot in factor.inverses]
+            if not factor.keeps_inverses:
+                values.append(tf.cast(factor.read_weight(), tf.float32))
+            owners += [owner] * (len(values) - len(owners))
+    is_known = tf.cast(tf.not_equal(tf.stack(values), 0), tf.float32)
+    known = tf.math.unsorted_segment_prod(is_known, tf.constant(owners), len(blocks))
+    return len(blocks) - tf.reduce_sum(known)
 
 
 def mean_curvature(blocks: Sequence[FisherBlock]) -> Tensor:

@@ -13,13 +13,14 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from kfac._types import GradsAndVars, Operation, Scalar, Tensor, Variable
+from kfac._types import DType, GradsAndVars, Operation, Scalar, Tensor, Variable
 from kfac.damping.model_change import ModelChange
 from kfac.damping.rule import DampingRule, StepPrediction
 from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
+from kfac.linalg.packing import Packing, make_packing, no_packing
 from kfac.linalg.vectors import Vector
 from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
 from kfac.update import health
@@ -246,12 +247,23 @@ class KfacStep:
         dtype = tensor_ops.statistics_dtype(gradients[0].dtype)
         damping = tensor_ops.as_scalar(self._rules.damping.read(), dtype)
         model_damping = self._rules.model_damping
+        packs = self._rules.momentum.takes_packed
+        packing = make_packing(gradients, variables) if packs else no_packing(gradients)
+        packed = packing.pack(gradients)
+
+        def precondition(given: Sequence[Vector]) -> list[Vector]:
+            # The blocks look at how gradients were computed, which packing would hide.
+            parts = gradients if given is packed else packing.unpack(given)
+            return packing.pack(self._precondition(parts, variables))
+
         return StepInputs(
-            gradients=gradients,
+            gradients=packed,
             variables=variables,
-            velocities=[read(velocity) for velocity in velocities],
-            precondition=lambda given: self._precondition(given, variables),
-            multiply=lambda given: self._multiply(given, variables),
+            weights=lambda: packing.pack([read(variable) for variable in variables]),
+            velocities=_read_velocities(velocities, packing) if velocities else [],
+            packing=packing,
+            precondition=precondition,
+            multiply=lambda given: packing.pack(self._multiply(packing.unpack(given), variables)),
             damping=damping,
             model_damping=tensor_ops.as_scalar(
                 damping if model_damping is None else model_damping, dtype
@@ -281,19 +293,20 @@ class KfacStep:
         is_finite = tensor_ops.all_finite_in([*map(vectors.entries, checked), *_other_values(step)])
         with v1.device(is_finite.device):
             is_made = tf.logical_and(is_finite, makes_step)
-        new_velocities = [
-            Assignment(velocity, vectors.choose(is_made, new, old))
-            for velocity, new, old in zip(
-                velocities, step.velocities, inputs.velocities, strict=True
-            )
+        chosen = [
+            vectors.choose(is_made, new, old)
+            for new, old in zip(step.velocities, inputs.velocities, strict=True)
         ]
+        unpack = inputs.packing.unpack
+        new_velocities = list(map(Assignment, velocities, unpack(chosen))) if velocities else []
+        changes = _zero_unless(is_made, changes)
         may_reject, change = self._rules.damping.may_reject, self._rules.change
         model_change = change.known(step.model_change) if change else step.model_change
         prediction = self._rules.damping.predict(
             self.read_counter(), is_made, model_change, inputs.dtype
         )
         return _Update(
-            changes=[vectors.map_entries(lambda x: _zero_unless(is_made, x), c) for c in changes],
+            changes=unpack(changes),
             state=[*new_velocities, *_unless(tf.logical_not(is_made), step.state)],
             makes_step=makes_step,
             is_finite=is_finite,
@@ -405,6 +418,13 @@ class _DescentThen(v1.train.GradientDescentOptimizer):
         return super()._finish(self._follow(update_ops), name_scope)
 
 
+def _read_velocities(velocities: Sequence[Variable], packing: Packing) -> list[Tensor]:
+    # Joining copies: a velocity changes only after the new one was computed from the joined ones.
+    return packing.pack(
+        [read(velocity, copies=not packing.joins(i)) for i, velocity in enumerate(velocities)]
+    )
+
+
 def _other_values(step: Step) -> list[Tensor]:
     """Returns what must be finite beside the changes. Multiples of `raw` are, if it is."""
     raw = {id(vector) for vector in step.raw}
@@ -412,9 +432,17 @@ def _other_values(step: Step) -> list[Tensor]:
     return [step.rate, *velocities, *(assignment.value for assignment in step.state)]
 
 
-def _zero_unless(condition: Tensor, tensor: Tensor) -> Tensor:
+def _zero_unless(condition: Tensor, changes: Sequence[Vector]) -> list[Vector]:
     # Zeros to choose would be known beforehand, and kept: as many as there are weights.
-    return tf.math.multiply_no_nan(tensor, tf.cast(condition, tensor.dtype))
+    flags: dict[tuple[str, DType], Tensor] = {}
+
+    def chosen(entries: Tensor) -> Tensor:
+        key = entries.device, entries.dtype
+        if key not in flags:
+            flags[key] = tf.cast(condition, entries.dtype)
+        return tf.math.multiply_no_nan(entries, flags[key])
+
+    return [vectors.map_entries(chosen, change) for change in changes]
 
 
 def _unless(condition: Tensor, assignments: Sequence[Assignment]) -> list[Assignment]:

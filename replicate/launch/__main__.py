@@ -9,6 +9,7 @@ The command runs once for each task, with the task's TF_CONFIG in its environmen
   python -m replicate.launch --workers=4 --all_reduce --restart -- python train.py
 
 Without --chief the first worker is the chief. "python" means the Python that runs the launcher.
+Each task has a log file with all that it prints; the terminal leaves out TensorFlow's own lines.
 Exit codes: 0 done, 2 wrong flags, 130/143 stopped by SIGINT/SIGTERM, else the exit code of the
 first task that failed.
 """
@@ -18,6 +19,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -26,9 +28,11 @@ from absl import flags
 from replicate.launch.console import LAUNCHER, Console
 from replicate.launch.plan import cluster_plan
 from replicate.launch.supervisor import Supervisor
+from replicate.launch.task_logs import TaskLogs
 
 _BAD_INPUT = 2
 _RESTARTS = 10
+_LOGS = os.path.join("runs", "launch")
 _WARNING = (
     "SECURITY: TensorFlow's servers ask for no password and listen on all network interfaces, "
     "whatever the address: anybody who reaches their ports can run code as you."
@@ -82,12 +86,19 @@ def define_flags() -> Any:
         "restart",
         0,
         f"Restart a task up to this many times ({_RESTARTS} for a bare --restart) if it ends by a "
-        "signal or with an exit code of 128 or above, after 1, 2, 4 ... 60 seconds.",
+        "signal or with an exit code of 128 or above, after 1, 2, 4 ... 60 seconds; after 1 again "
+        "if it ran for five minutes.",
         boolean=True,
     )
     flags.DEFINE_flag(restart, **of_launcher)
     flags.DEFINE_float(
         "grace_secs", 10, "Seconds between asking tasks to end and SIGKILL.", 0, **of_launcher
+    )
+    flags.DEFINE_string(
+        "log_dir",
+        None,
+        f"Folder of the log files, one per task. Default: a new one in {_LOGS}.",
+        **of_launcher,
     )
     flags.DEFINE_string("host", "127.0.0.1", "Address of this machine in TF_CONFIG.", **of_launcher)
     flags.DEFINE_bool("expose", False, "Allow a --host that is not loopback.", **of_launcher)
@@ -122,20 +133,30 @@ def main(arguments: Sequence[str]) -> int:
         _fail(str(error))
     console = Console([str(task) for task in plan.tasks], sys.stdout, sys.stderr)
     console.line(LAUNCHER, _WARNING, is_error=True)
-    supervisor = Supervisor(
-        plan,
-        command,
-        console,
-        restarts=values["restart"].value,
-        grace_secs=values["grace_secs"].value,
-        environment=_environment(os.environ, values["host"].value),
-        bar_columns=console.bar_columns,
-    )
-    try:
-        return supervisor.run()
-    except BrokenPipeError:  # Nobody reads our output any more: keep Python from flushing it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    log_dir = values["log_dir"].value or _new_log_dir()
+    console.line(LAUNCHER, f"logs of the tasks: {log_dir}", is_error=True)
+    with TaskLogs(log_dir, console) as logs:
+        supervisor = Supervisor(
+            plan,
+            command,
+            logs,
+            restarts=values["restart"].value,
+            grace_secs=values["grace_secs"].value,
+            environment=_environment(os.environ, values["host"].value),
+            bar_columns=console.bar_columns,
+        )
+        try:
+            code = supervisor.run()
+            logs.report_failures(supervisor.failed)
+        except BrokenPipeError:  # Nobody reads our output any more: keep Python from flushing it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+    return code
+
+
+def _new_log_dir() -> str:
+    """Returns the path of a folder that no other launch uses."""
+    return os.path.join(_LOGS, f"{time.strftime('%Y-%m-%d_%H.%M.%S')}_{os.getpid()}")
 
 
 def _number_of_servers(values: Any) -> int:

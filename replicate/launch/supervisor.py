@@ -4,7 +4,8 @@ The rules:
 
 - When the chief is done, the job is done. Workers and parameter servers get some time to exit.
 - A failed task ends the job, unless a restart may help (exit code 128 or above, or a signal) and
-  the task has restarts left.
+  the task has restarts left. The pause before a restart doubles each time, and is short again once
+  the task has run for some minutes.
 - A signal to the supervisor is passed on to all tasks. A second one kills them.
 
 A `Backend` starts the processes, a `Display` shows their output.
@@ -28,6 +29,7 @@ from replicate.launch.output_streams import OutputStreams
 from replicate.launch.plan import ClusterPlan, Task
 
 _POLL_SECS = 0.1
+_FIRST_DELAY_SECS = 1.0
 _EXIT_SECS = 90.0  # Longer than our parameter servers wait for other workers after the chief.
 _SAME_SIGNAL_SECS = 0.5  # The terminal and a parent of the launcher may both send one Ctrl-C.
 _CLUSTER_ERROR_CODE = ExitCode.CLUSTER_TROUBLE  # Of programs that end by a ClusterError.
@@ -43,7 +45,9 @@ class _TaskState:
       task: The task.
       process: Its process; None while none runs.
       starts: Number of times that it was started.
+      started_at: Time of its last start.
       start_at: Time at which to start it.
+      next_delay_secs: Pause before its next restart.
       kill_at: Time at which to kill its process.
       code: Exit code of its last process; None before that has ended.
     """
@@ -51,7 +55,9 @@ class _TaskState:
     task: Task
     process: ProcessHandle | None = None
     starts: int = 0
+    started_at: float = 0.0
     start_at: float = 0.0
+    next_delay_secs: float = _FIRST_DELAY_SECS
     kill_at: float = math.inf
     code: int | None = None
 
@@ -77,6 +83,7 @@ class Supervisor:
         bar_columns: int = 0,
         backend: Backend | None = None,
         max_delay_secs: float = 60.0,
+        steady_secs: float = 300.0,
     ):
         """Keeps the settings; `run` starts the tasks.
 
@@ -92,6 +99,8 @@ class Supervisor:
           backend: Starts the processes; None means a `LocalBackend`, which starts them on this
             machine.
           max_delay_secs: Upper limit of the pause before a restart, which is 1, 2, 4 ... seconds.
+          steady_secs: If a task ran for this many seconds before it ended, the pause is 1 second
+            again. Longer than a task takes to start; the number of restarts is not affected.
         """
         self._plan = plan
         self._command = command
@@ -102,6 +111,7 @@ class Supervisor:
         self._bar_columns = bar_columns
         self._backend = LocalBackend(grace_secs) if backend is None else backend
         self._max_delay_secs = max_delay_secs
+        self._steady_secs = steady_secs
         self._streams = OutputStreams(display)
         self._states = {str(task): _TaskState(task) for task in plan.tasks}
         self._signals: list[int] = []
@@ -109,6 +119,12 @@ class Supervisor:
         self._end_signal: int | None = None  # The signal that ends the tasks, once the job ends.
         self._exit_by = math.inf
         self._job_code = 0
+        self._failed: list[str] = []
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Names of the tasks that failed for good before they were asked to end."""
+        return tuple(self._failed)
 
     def run(self) -> int:
         """Runs the tasks to their end. Must be called from the main thread.
@@ -171,20 +187,31 @@ class Supervisor:
             )
             self._streams.add(name, state.process)
             state.starts += 1
-            state.start_at = math.inf
+            state.started_at, state.start_at = time.monotonic(), math.inf
             place = f" at {task.address}" if task.address else ""
             self._log(f"{name}{place}: {state.process.label}")
 
     def _collect_exits(self) -> None:
-        for state in self._states.values():
-            process = state.process
-            code = None if process is None else process.poll()
-            if process is not None and code is not None:
-                process.kill()
-                self._streams.finish(process)
-                was_asked, state.kill_at = state.kill_at < math.inf, math.inf
-                state.process, state.code = None, code
-                self._handle_exit(state, code, was_asked)
+        """Handles all exits, once all are known: the first failure makes the others be asked."""
+        exits = [
+            (state, *ended)
+            for state in self._running()
+            if (ended := self._ended(state)) is not None
+        ]
+        for state, code, was_asked in exits:
+            self._handle_exit(state, code, was_asked)
+
+    def _ended(self, state: _TaskState) -> tuple[int, bool] | None:
+        """Returns the exit code if the process has ended, and True if it was asked to."""
+        process = state.process
+        code = None if process is None else process.poll()
+        if process is None or code is None:
+            return None
+        process.kill()
+        self._streams.finish(process)
+        was_asked, state.kill_at = state.kill_at < math.inf, math.inf
+        state.process, state.code = None, code
+        return code, was_asked
 
     def _handle_exit(self, state: _TaskState, code: int, was_asked: bool) -> None:
         """Restarts a task that has ended, or ends the job, or does nothing.
@@ -197,21 +224,34 @@ class Supervisor:
         is_done = any(state.task.role.saves and state.code == 0 for state in self._states.values())
         is_retryable = code >= _FIRST_RETRYABLE_CODE
         message = f"{state.task} has ended with exit code {_described(code)}"
-        if self._end_signal is not None or was_asked or code == 0:
+        if was_asked or code == 0:
             self._log(message)
+        elif self._end_signal is not None:
+            self._log(message)
+            self._failed.append(str(state.task))
         elif is_retryable and is_done and state.task.address is not None:
             self._log(f"{message}; the chief is done, so that it is not started again")
         elif is_retryable and state.starts <= self._restarts:
-            delay = min(2 ** (state.starts - 1), self._max_delay_secs)
-            state.start_at = time.monotonic() + delay
+            delay = self._plan_restart(state)
             count = f"{state.starts} of {self._restarts}"
             self._log(f"{message}; it starts again in {delay:g} s ({count})")
         else:
             used_up = " and has no restart left" if is_retryable and self._restarts else ""
             self._log(f"{message}{used_up}: the others are asked to end")
+            self._failed.append(str(state.task))
             self._end_job(signal.SIGTERM, code)
         if is_done:
             self._await_exits()
+
+    def _plan_restart(self, state: _TaskState) -> float:
+        """Lets a task start again after a pause, which it returns in seconds."""
+        now = time.monotonic()
+        if now - state.started_at >= self._steady_secs:
+            state.next_delay_secs = _FIRST_DELAY_SECS
+        delay = min(state.next_delay_secs, self._max_delay_secs)
+        state.next_delay_secs = 2 * delay
+        state.start_at = now + delay
+        return delay
 
     def _await_exits(self) -> None:
         """Gives workers and parameter servers time to exit once the chief is done.

@@ -83,12 +83,6 @@ class Source:
         start, end = self.span(node)
         return self.data[start:end].decode()
 
-    def statement_of(self, node: cst.CSTNode) -> cst.CSTNode:
-        """Returns the small statement that a node is in, or the node that has none around it."""
-        while not isinstance(node, cst.BaseSmallStatement) and node in self.parents:
-            node = self.parents[node]
-        return node
-
     def line_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | None:
         """Returns the line of statements that a small statement is in."""
         line = self.parents.get(node)

@@ -30,11 +30,6 @@ def _tensorflow() -> Any:
         return importlib.import_module("tensorflow")
 
 
-def is_checked() -> bool:
-    """Returns True if TensorFlow is installed."""
-    return _tensorflow() is not None
-
-
 def missing(path: str) -> str | None:
     """Returns what is wrong with a name of TensorFlow 1, None if it is there.
 

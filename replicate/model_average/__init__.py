@@ -1,17 +1,14 @@
 """Model averaging: each worker trains its own weights, and workers average them at intervals.
 
-- `getter.py` makes each weight twice: the worker's local variable and the shared average, its
-  center.
-- `optimizer.py` trains the local weights and decides when to average.
-- `rounds.py` is one averaging over all workers. `mean.py` and `round_state.py` hold the shared sums
-  and the shared state for it.
-- `hook.py` lets workers join, leave, and get lost.
-
-Averages are saved under the names of the weights (`replicate/saved/checkpoint_names.py`), so
-checkpoints look like those of an ordinary model.
+A getter of variables makes each weight twice: the worker's local variable and the shared average,
+its center. The optimizer trains the local weights and decides when to average. Averages are saved
+under the names of the weights, so checkpoints look like those of an ordinary model.
 
 Reference: Stich (2019), "Local SGD Converges Fast and Communicates Little", arXiv 1805.09767.
 """
+
+# `rounds.py` is one averaging over all workers. `mean.py` and `round_state.py` hold the shared sums
+# and the shared state for it. `hook.py` lets workers join, leave, and get lost.
 
 from replicate.model_average.getter import GLOBAL_VARIABLE_NAME, ModelAverageCustomGetter
 from replicate.model_average.optimizer import ModelAverageOptimizer

@@ -218,6 +218,15 @@ def test_steps_and_factors_are_those_of_a_model_registered_by_hand():
         np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
 
 
+@pytest.mark.parametrize("devices", [None, ["/cpu:0", "/cpu:1"]])
+def test_adaptive_settings_need_no_rate(devices):
+    make, labels = CASES["linear"]
+    optimizer = kfac.for_canned(adaptive=True)
+    losses, variables = trained(model_fn_of(make(optimizer=optimizer, devices=devices)), labels)
+    assert losses[-1] < min(reference("linear")[0])
+    assert "kfac/damping" in variables
+
+
 def test_quadratic_model_chooses_the_rate():
     optimizer = kfac.for_canned(
         None, damping=0.1, momentum=None, norm_constraint=None, momentum_type="qmodel"
@@ -358,4 +367,6 @@ def test_kfac_learns_digits_in_fewer_steps_than_adagrad():
             0
         ][-1]
 
-    assert last_loss(kfac.for_canned(0.1, 0.1)) < 0.5 * last_loss("Adagrad")
+    adagrad = last_loss("Adagrad")
+    assert last_loss(kfac.for_canned()) < 0.5 * adagrad
+    assert last_loss(kfac.for_canned(adaptive=True)) < 0.2 * adagrad

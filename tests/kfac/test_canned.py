@@ -212,6 +212,63 @@ def test_settings_reach_the_optimizer(graph):
         assert session.run(optimizer.learning_rate) == 0.5
 
 
+def test_nothing_has_to_be_given(graph):
+    maker = kfac.for_canned()
+    maker.register(one_layer())
+    optimizer = maker()
+    assert (optimizer.learning_rate, optimizer.damping, optimizer.momentum) == (0.1, 0.1, 0.9)
+
+
+def test_default_updates_averages_and_inverses_every_tenth_step(session):
+    """The average has the batches of steps 0 and 10, with weights 0.95^10 and 1."""
+    kernel, bias = variable("kernel", 3, 2), variable("bias", 2)
+    step = v1.train.get_or_create_global_step()
+    inputs = tf.constant(INPUTS) * tf.cast(1 + step, tf.float32)
+    logits, layer = dense(inputs, kernel, bias)
+    maker = kfac.for_canned()
+    maker.register(record([loss_of("squared_error", logits)], [layer], [kernel, bias]))
+    optimizer = maker()
+    train = optimizer.minimize(tf.reduce_mean(logits**2), step)
+    session.run(v1.global_variables_initializer())
+
+    def moment(scale):
+        rows = np.concatenate([INPUTS * scale, np.ones([6, 1])], axis=1)
+        return rows.T @ rows / 6
+
+    factor = optimizer.factors[0]
+    for number in range(11):
+        session.run(train)
+        if number == 9:
+            np.testing.assert_allclose(session.run(factor.cov), moment(1), rtol=1e-5)
+    weight = 0.95**10
+    expected = (moment(11) + weight * moment(1)) / (1 + weight)
+    np.testing.assert_allclose(session.run(factor.cov), expected, rtol=1e-5)
+
+
+def test_adaptive_undoes_a_step_that_raises_the_loss(session):
+    """From a damping that is too small, some steps would raise the loss; it never rises."""
+    kernel, hidden = variable("kernel", 3, 8), variable("hidden", 8, 3)
+    net, first = dense(tf.constant(INPUTS), kernel)
+    logits, second = dense(tf.sin(3 * net), hidden)
+    labels = tf.constant([0, 2, 1, 0, 1, 2])
+    maker = kfac.for_canned(adaptive=True, damping=0.1)
+    maker.register(record([loss_of("categorical", logits)], [first, second], [kernel, hidden]))
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )
+    optimizer = maker()
+    train = optimizer.minimize(loss)
+    session.run(v1.global_variables_initializer())
+    losses = []
+    for _ in range(30):
+        losses.append(session.run(loss))
+        session.run(train)
+    changes = np.diff(losses)
+    assert changes.max() <= 1e-6
+    assert 0 < np.count_nonzero(changes == 0) < len(changes) / 2
+    assert losses[-1] < 0.1 * losses[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -219,6 +276,10 @@ def test_settings_reach_the_optimizer(graph):
         ({"learning_rate": None}, "learning_rate=None"),
         ({"estimation_mode": "empirical"}, "estimation_mode='empirical'"),
         ({"invert_every": 0}, "invert_every=0"),
+        ({"adaptive": True, "learning_rate": 0.2}, "learning_rate=0.2 does not go with adaptive"),
+        ({"adaptive": True, "momentum": 0.5}, "momentum=0.5 does not go with adaptive=True"),
+        ({"adaptive": True, "norm_constraint": tf.abs}, "Leave out norm_constraint or adaptive"),
+        ({"adaptive": True, "damping": -2.0}, "damping=-2.0"),
     ],
 )
 def test_wrong_settings_are_told_at_once(arguments, message, graph):

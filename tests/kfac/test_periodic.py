@@ -335,6 +335,7 @@ def test_warns_where_damping_and_inverses_are_out_of_step(build_network):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(network, damping_adaptation_interval=20, **settings)
+        make(network, damping_adaptation_interval=1, rejection_rho_threshold=0.0, **settings)
         make(network, damping_adaptation_interval=5)
 
 

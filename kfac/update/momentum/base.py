@@ -12,17 +12,21 @@ import tensorflow as tf
 
 from kfac._types import DType, Scalar, Tensor, Variable
 from kfac.linalg import tensor_ops
+from kfac.linalg.packing import Packing
 from kfac.linalg.vectors import Vector, as_dense
-from kfac.state import Assignment, read
+from kfac.state import Assignment
 
 
 class StepInputs(NamedTuple):
     """The inputs of one step.
 
     Attributes:
-      gradients: g, of the mean loss, one part per variable; some may be IndexedSlices.
-      variables: θ, in the order of all vectors.
+      gradients: g, of the mean loss, one part per variable, or packed for a rule that takes such;
+        some may be IndexedSlices. All vectors have the same parts.
+      variables: θ.
+      weights: Reads θ now, as a vector.
       velocities: v, read before the step; empty for a rule that keeps none.
+      packing: The way in which parts are packed.
       precondition: Returns M⁻¹x for a vector x.
       multiply: Returns Mx for a vector x.
       damping: λ, shape [], of at least float32.
@@ -32,7 +36,9 @@ class StepInputs(NamedTuple):
 
     gradients: list[Vector]
     variables: list[Variable]
+    weights: Callable[[], list[Tensor]]
     velocities: list[Tensor]
+    packing: Packing
     precondition: Callable[[Sequence[Vector]], list[Vector]]
     multiply: Callable[[Sequence[Vector]], list[Vector]]
     damping: Tensor
@@ -48,7 +54,8 @@ class Step(NamedTuple):
     """One update, before it is made.
 
     Attributes:
-      raw: Vector that is multiplied by the rate and subtracted from the variables.
+      raw: Vector that is multiplied by the rate and subtracted from the variables; packed, as the
+        velocities are, if the inputs were.
       rate: Shape [].
       velocities: The new velocities; empty for a rule that keeps none.
       model_change: Returns Δq, how much the quadratic model of the loss changes, shape [].
@@ -81,6 +88,11 @@ class Momentum(abc.ABC):
     @abc.abstractmethod
     def keeps_velocities(self) -> bool:
         """True if there is a velocity for each variable."""
+
+    @property
+    def takes_packed(self) -> bool:
+        """True if it does the same to all parts, so that vectors may be packed."""
+        return False
 
     @property
     def knows_model_change(self) -> bool:
@@ -116,7 +128,7 @@ class Momentum(abc.ABC):
 
 
 def add_weight_decay(
-    vectors: Sequence[Vector], variables: Sequence[Variable], coefficient: Scalar | None
+    vectors: Sequence[Vector], weights: Callable[[], list[Tensor]], coefficient: Scalar | None
 ) -> list[Vector]:
     """Returns x + cθ for each vector x and variable θ; dense, as all weights decay.
 
@@ -126,17 +138,13 @@ def add_weight_decay(
 
     Args:
       vectors: Preconditioned gradients, or velocities made of such.
-      variables: θ, read now.
+      weights: Reads θ now, in the parts of the vectors.
       coefficient: c ≥ 0; None means not to decay, and leaves sparse vectors sparse.
     """
     if coefficient is None:
         return list(vectors)
     return [
         as_dense(vector)
-        + tensor_ops.as_scalar(coefficient, vector.dtype) * _weights(variable, vector)
-        for vector, variable in zip(vectors, variables, strict=True)
+        + tensor_ops.as_scalar(coefficient, vector.dtype) * tf.cast(part, vector.dtype)
+        for vector, part in zip(vectors, weights(), strict=True)
     ]
-
-
-def _weights(variable: Variable, vector: Vector) -> Vector:
-    return tf.cast(read(variable), vector.dtype)

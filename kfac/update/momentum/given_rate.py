@@ -59,6 +59,11 @@ class GivenRateMomentum(Momentum):
         return current(self._momentum)
 
     @property
+    def takes_packed(self) -> bool:
+        """True: a step is a sum of multiples of vectors."""
+        return True
+
+    @property
     def keeps_velocities(self) -> bool:
         """True if there is momentum."""
         is_zero = isinstance(self._momentum, numbers.Real) and math.isclose(self._momentum, 0)
@@ -94,7 +99,7 @@ class GivenRateMomentum(Momentum):
         model_change: Callable[[], Tensor],
     ) -> Step:
         return Step(
-            raw=add_weight_decay(raw, inputs.variables, self._weight_decay),
+            raw=add_weight_decay(raw, inputs.weights, self._weight_decay),
             rate=self._rate(inputs),
             velocities=list(velocities) if self.keeps_velocities else [],
             model_change=model_change,

@@ -96,7 +96,7 @@ class QuadraticModelMomentum(Momentum):
           inputs: Gradients and curvature; λ' is its `model_damping`.
         """
         products = inputs.precondition(inputs.gradients)
-        decayed = add_weight_decay(products, inputs.variables, self._weight_decay)
+        decayed = add_weight_decay(products, inputs.weights, self._weight_decay)
         dense = [vectors.as_dense(part) for part in decayed]
         dtype = max((inputs.dtype, *(part.dtype for part in dense)), key=lambda x: x.size)
         direction, before = (vectors.joined(x, dtype) for x in (dense, inputs.velocities))

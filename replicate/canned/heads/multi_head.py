@@ -170,7 +170,7 @@ class MultiHead(Head):
         describes them. The heads are asked for specs that train nothing.
 
         Raises:
-          ValueError: As there, or logits or labels lack a head.
+          ValueError: Any of `Head.create_estimator_spec`, or logits or labels lack a head.
         """
         with v1.name_scope(scope_name(self.name)):
             by_name = self._logits(logits)

@@ -178,7 +178,8 @@ class SequentialHeadWrapper(Head):
         The arguments are those of `Head.create_estimator_spec`.
 
         Raises:
-          ValueError: As there, the mask is missing, or a Tensor lacks the axes batch and time.
+          ValueError: Any of `Head.create_estimator_spec`, the mask is missing, or a Tensor lacks
+            the axes batch and time.
         """
         if mode == ModeKeys.PREDICT:
             mask = self._mask(features)

@@ -126,7 +126,7 @@ def image(
       bad_color: Left out: pixels that are not finite are red.
       max_images: Number of pictures that are written.
       family: As for `scalar`, like the rest.
-      step: As there.
+      step: As for `scalar`.
     """
     del bad_color
     return _write(
@@ -150,7 +150,7 @@ def audio(
       sample_rate: Frames per second.
       max_outputs: Number of sounds that are written.
       family: As for `scalar`, like the rest.
-      step: As there.
+      step: As for `scalar`.
     """
     return _write(
         lambda: v1.summary.audio(

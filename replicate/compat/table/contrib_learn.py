@@ -1,7 +1,7 @@
 """Rows of the packages of tf.contrib around the Estimator: learn, estimator, data, opt and more."""
 
 from replicate.absent_names import HINTS
-from replicate.compat.table.row import TPU, Row, absent, modules_of, same
+from replicate.compat.table.row import TPU, Row, absent, modules_of, same, written_here
 from replicate.compat.table.shared_names import (
     HEAD_FUNCTIONS,
     LOGIT_FNS,
@@ -66,10 +66,10 @@ _ESTIMATOR = [
 ]
 
 _LEARN = [
-    Row("tf.contrib.learn.ModeKeys", "replicate.compat.contrib_learn.ModeKeys"),
+    Row("tf.contrib.learn.ModeKeys", f"{_OURS}.learn.ModeKeys"),
     Row(
         "tf.contrib.learn.RunConfig",
-        "replicate.compat.contrib_learn.RunConfig",
+        f"{_OURS}.learn.RunConfig",
         "A replicate.RunConfig: num_cores, log_device_placement and gpu_memory_fraction become "
         "its session_config.",
     ),
@@ -185,11 +185,7 @@ _LEARN = [
 ]
 
 _DATA = [
-    *same(
-        "tf.contrib.data",
-        f"{_OURS}.data",
-        ("batch_and_drop_remainder", "padded_batch_and_drop_remainder"),
-    ),
+    *written_here("data"),
     *same(
         "tf.contrib.data",
         "tf.data.experimental",
@@ -249,20 +245,7 @@ _DATA = [
 
 _OPT = [
     *same("tf.contrib.opt", "replicate", ("ModelAverageCustomGetter", "ModelAverageOptimizer")),
-    *same(
-        "tf.contrib.opt",
-        f"{_OURS}.opt",
-        (
-            "AdaMaxOptimizer",
-            "AdamWOptimizer",
-            "DecoupledWeightDecayExtension",
-            "LazyAdamOptimizer",
-            "MomentumWOptimizer",
-            "MovingAverageOptimizer",
-            "NadamOptimizer",
-            "extend_with_decoupled_weight_decay",
-        ),
-    ),
+    *written_here("opt"),
     *modules_of(
         "tf.contrib.opt",
         (
@@ -328,27 +311,8 @@ _TPU = [
 ]
 
 _SMALL = [
-    *same(
-        "tf.contrib.deprecated",
-        f"{_OURS}.deprecated",
-        (
-            "audio_summary",
-            "histogram_summary",
-            "image_summary",
-            "merge_all_summaries",
-            "merge_summary",
-            "scalar_summary",
-        ),
-    ),
-    *same(
-        "tf.contrib.nn",
-        f"{_OURS}.nn",
-        (
-            "deprecated_flipped_sigmoid_cross_entropy_with_logits",
-            "deprecated_flipped_softmax_cross_entropy_with_logits",
-            "deprecated_flipped_sparse_softmax_cross_entropy_with_logits",
-        ),
-    ),
+    *written_here("deprecated"),
+    *written_here("nn"),
     Row("tf.contrib.util.constant_value", "tf.get_static_value"),
     *same("tf.contrib.util", "tf", ("make_ndarray", "make_tensor_proto")),
     Row("tf.contrib.util.loader.load_op_library", "tf.load_op_library"),

@@ -1,29 +1,25 @@
 """Rows of the packages of tf.contrib for sequences: rnn, seq2seq, crf and lookup."""
 
-from replicate.compat.table.row import Row, modules_of, same
+from replicate.compat.table.row import Row, modules_of, same, written_here
 
 _OURS = "replicate.compat.contrib"
 _CELLS = "Needs tf-keras and TF_USE_LEGACY_KERAS=1, which the runner sets."
 _KERAS = "Needs tf-keras."
+_CELL_NAMES = (
+    "BasicLSTMCell",
+    "BasicRNNCell",
+    "DeviceWrapper",
+    "DropoutWrapper",
+    "GRUCell",
+    "LSTMCell",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNCell",
+    "ResidualWrapper",
+)
 
 ROWS = [
-    *same(
-        "tf.contrib.rnn",
-        "tf.nn.rnn_cell",
-        (
-            "BasicLSTMCell",
-            "BasicRNNCell",
-            "DeviceWrapper",
-            "DropoutWrapper",
-            "GRUCell",
-            "LSTMCell",
-            "LSTMStateTuple",
-            "MultiRNNCell",
-            "RNNCell",
-            "ResidualWrapper",
-        ),
-        _CELLS,
-    ),
+    *same("tf.contrib.rnn", "tf.nn.rnn_cell", _CELL_NAMES, _CELLS),
     *same(
         "tf.contrib.rnn",
         "tf.nn",
@@ -60,23 +56,7 @@ ROWS = [
         for module in ("tf.contrib.rnn.python.ops.core_rnn_cell", "tf.python.ops.rnn_cell_impl")
         for old, new in (("_Linear", "Linear"), ("_linear", "linear"))
     ),
-    *same(
-        "tf.python.ops.rnn_cell_impl",
-        "tf.nn.rnn_cell",
-        (
-            "BasicLSTMCell",
-            "BasicRNNCell",
-            "DeviceWrapper",
-            "DropoutWrapper",
-            "GRUCell",
-            "LSTMCell",
-            "LSTMStateTuple",
-            "MultiRNNCell",
-            "RNNCell",
-            "ResidualWrapper",
-        ),
-        _CELLS,
-    ),
+    *same("tf.python.ops.rnn_cell_impl", "tf.nn.rnn_cell", _CELL_NAMES, _CELLS),
     *modules_of(
         "tf.contrib.rnn",
         (
@@ -95,39 +75,7 @@ ROWS = [
         None,
         "Use the cells of tf.nn.rnn_cell, and tf.nn.static_rnn or tf.nn.dynamic_rnn.",
     ),
-    *same(
-        "tf.contrib.seq2seq",
-        f"{_OURS}.seq2seq",
-        (
-            "AttentionMechanism",
-            "AttentionWrapper",
-            "AttentionWrapperState",
-            "BahdanauAttention",
-            "BasicDecoder",
-            "BasicDecoderOutput",
-            "BeamSearchDecoder",
-            "BeamSearchDecoderOutput",
-            "BeamSearchDecoderState",
-            "CustomHelper",
-            "Decoder",
-            "FinalBeamSearchDecoderOutput",
-            "GreedyEmbeddingHelper",
-            "Helper",
-            "InferenceHelper",
-            "LuongAttention",
-            "SampleEmbeddingHelper",
-            "ScheduledEmbeddingTrainingHelper",
-            "ScheduledOutputTrainingHelper",
-            "TrainingHelper",
-            "dynamic_decode",
-            "gather_tree",
-            "gather_tree_from_array",
-            "hardmax",
-            "sequence_loss",
-            "tile_batch",
-        ),
-        _KERAS,
-    ),
+    *written_here("seq2seq", _KERAS),
     *modules_of(
         "tf.contrib.seq2seq",
         (
@@ -141,63 +89,13 @@ ROWS = [
         ),
     ),
     Row("tf.contrib.seq2seq.*", None, "Use LuongAttention or BahdanauAttention."),
-    *same(
-        "tf.contrib.legacy_seq2seq",
-        f"{_OURS}.legacy_seq2seq",
-        (
-            "attention_decoder",
-            "basic_rnn_seq2seq",
-            "embedding_attention_decoder",
-            "embedding_attention_seq2seq",
-            "embedding_rnn_decoder",
-            "embedding_rnn_seq2seq",
-            "model_with_buckets",
-            "rnn_decoder",
-            "sequence_loss",
-            "sequence_loss_by_example",
-            "tied_rnn_seq2seq",
-        ),
-        _KERAS,
-    ),
+    *written_here("legacy_seq2seq", _KERAS),
     *modules_of("tf.contrib.legacy_seq2seq", ("python.ops.seq2seq",)),
     Row("tf.contrib.legacy_seq2seq.*", None, "Use tf.contrib.seq2seq."),
-    *same(
-        "tf.contrib.crf",
-        f"{_OURS}.crf",
-        (
-            "crf_binary_score",
-            "crf_decode",
-            "crf_log_likelihood",
-            "crf_log_norm",
-            "crf_multitag_sequence_score",
-            "crf_sequence_score",
-            "crf_unary_score",
-            "viterbi_decode",
-        ),
-    ),
+    *written_here("crf"),
     *modules_of("tf.contrib.crf", ("python.ops.crf",)),
     Row("tf.contrib.crf.*", None, "Use crf_log_likelihood and crf_decode."),
-    *same(
-        "tf.contrib.lookup",
-        f"{_OURS}.lookup",
-        (
-            "FastHashSpec",
-            "HashTable",
-            "HasherSpec",
-            "IdTableWithHashBuckets",
-            "StrongHashSpec",
-            "TextFileIdTableInitializer",
-            "TextFileStringTableInitializer",
-            "index_table_from_file",
-            "index_table_from_tensor",
-            "index_to_string",
-            "index_to_string_table_from_file",
-            "index_to_string_table_from_tensor",
-            "string_to_index",
-            "string_to_index_table_from_file",
-            "string_to_index_table_from_tensor",
-        ),
-    ),
+    *written_here("lookup"),
     *same(
         "tf.contrib.lookup",
         "tf.lookup",

@@ -4,7 +4,7 @@ A package has one row for all of its names. Rows for single names tell what diff
 modules below a package lead to the package, or to the module of tf-slim that has its private names.
 """
 
-from replicate.compat.table.row import SLIM, Row, absent, same
+from replicate.compat.table.row import SLIM, Row, absent, modules_of, same
 
 _OURS = "replicate.compat.contrib"
 _COLUMN = "A column of tf.feature_column, which tf.estimator takes."
@@ -38,8 +38,8 @@ _CORE = [
         f"{_OURS}.framework.nest",
         "tf.nest has the five functions that are used most.",
     ),
-    Row("tf.contrib.training.HParams", "replicate.compat.hparams.HParams"),
-    Row("tf.contrib.training.Hparams", "replicate.compat.hparams.HParams"),
+    Row("tf.contrib.training.HParams", f"{_OURS}.training.HParams"),
+    Row("tf.contrib.training.Hparams", f"{_OURS}.training.HParams"),
 ]
 _COLUMNS = [
     *same(
@@ -100,14 +100,9 @@ _OTHERS = [
 ]
 
 
-def _leads_to(package: str, paths: tuple[str, ...]) -> list[Row]:
-    """Returns rows of private modules whose names are those of the package, too."""
-    return [Row(f"{package}.{path}.*", package) for path in paths]
-
-
 _PRIVATE_MODULES = [
-    *_leads_to("tf.contrib.slim", ("python.slim",)),
-    *_leads_to(
+    *modules_of("tf.contrib.slim", ("python.slim",)),
+    *modules_of(
         "tf.contrib.layers",
         (
             "python",
@@ -119,7 +114,7 @@ _PRIVATE_MODULES = [
             "python.ops",
         ),
     ),
-    *_leads_to(
+    *modules_of(
         "tf.contrib.framework",
         (
             "python",
@@ -133,7 +128,7 @@ _PRIVATE_MODULES = [
             "python.ops.sort_ops",
         ),
     ),
-    *_leads_to(
+    *modules_of(
         "tf.contrib.training",
         (
             "python",
@@ -142,7 +137,7 @@ _PRIVATE_MODULES = [
             "python.training.hparam",
         ),
     ),
-    *_leads_to(
+    *modules_of(
         "tf.contrib.metrics",
         (
             "python",
@@ -152,13 +147,13 @@ _PRIVATE_MODULES = [
             "python.ops.set_ops",
         ),
     ),
-    *_leads_to("tf.contrib.losses", ("python", "python.losses", "python.losses.loss_ops")),
+    *modules_of("tf.contrib.losses", ("python", "python.losses", "python.losses.loss_ops")),
     Row("tf.contrib.losses.python.metric_learning.*", "tf.contrib.losses.metric_learning"),
     Row(
         "tf.contrib.losses.python.metric_learning.metric_loss_ops.*",
         "tf.contrib.losses.metric_learning",
     ),
-    *_leads_to("tf.contrib.summary", ("summary", "summary_ops")),
+    *modules_of("tf.contrib.summary", ("summary", "summary_ops")),
 ]
 
 ROWS = [*_PACKAGES, *_CORE, *_COLUMNS, *_OTHERS, *_PRIVATE_MODULES]

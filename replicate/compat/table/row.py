@@ -1,8 +1,10 @@
 """A row of the table of old names, and the texts that several rows have."""
 
+import ast
 import dataclasses
 import types
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 ESTIMATOR = "tf.estimator"
 CONTRIB = "tf.contrib"
@@ -58,6 +60,25 @@ def same(
       page: Of each row.
     """
     return [Row(f"{old}.{name}", f"{new}.{name}", difference, page) for name in names]
+
+
+def written_here(package: str, difference: str = "") -> list[Row]:
+    """Returns rows of the names that stand in `__all__` of our package of the same name.
+
+    Reads the package's source: importing it would load TensorFlow.
+
+    Args:
+      package: Name of the package in tf.contrib, such as "crf".
+      difference: Of each row.
+    """
+    folder = Path(__file__).parents[1] / "contrib" / package
+    path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    return same(f"{CONTRIB}.{package}", f"replicate.compat.contrib.{package}", names, difference)
 
 
 def modules_of(package: str, modules: Iterable[str]) -> list[Row]:

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from benchmarks.kfac_step import MODELS, operation_counts, step_programs
 from benchmarks.kfac_step import __main__ as kfac_step
+from kfac.linalg.shared_functions import SharedFunction
+from kfac.state import run_if
 
 v1 = tf.compat.v1
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,11 +45,8 @@ def test_help_does_not_import_tensorflow():
 
 
 def operations_of(fetches, feeds):
-    metadata = v1.RunMetadata()
-    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
     with v1.Session() as session:
-        session.run(fetches, feeds, options=options, run_metadata=metadata)
-    return operation_counts.executed_operations(metadata)
+        return operation_counts.executed_operations(step_programs.traced(session, fetches, feeds))
 
 
 def test_counts_matrix_products(graph):
@@ -71,6 +70,37 @@ def test_ignores_ops_that_do_not_run(graph):
     either = tf.cond(x[0, 0] > 0, lambda: tf.matmul(x, x), lambda: x)
     assert operations_of(either, {x: np.zeros([3, 3])}) == 0
     assert operations_of(either, {x: np.ones([3, 3])}) == 54
+
+
+def test_counts_what_ran_behind_a_condition(graph):
+    x, due = v1.placeholder(tf.float32, [3, 3]), v1.placeholder(tf.bool, [])
+    outside = tf.matmul(x, 2 * x)
+    square = run_if(due, lambda: tf.matmul(tf.matmul(x, x), outside).op)
+    feeds = {x: np.ones([3, 3])}
+    assert operations_of([square, outside], {**feeds, due: False}) == 54
+    assert operations_of([square, outside], {**feeds, due: True}) == 3 * 54
+
+
+def test_counts_each_round_of_a_loop(graph):
+    x = v1.placeholder(tf.float32, [3, 3])
+    _, power = tf.while_loop(lambda i, _: i < 4, lambda i, y: (i + 1, tf.matmul(x, y)), (0, x))
+    assert operations_of(power, {x: np.ones([3, 3])}) == 4 * 54
+
+
+def test_counts_calls_of_functions_once_they_are_inlined():
+    square = SharedFunction(lambda x: tf.matmul(x, x), [tf.TensorSpec([None, None])])
+    with tf.Graph().as_default() as graph:
+        x, y = (v1.placeholder(tf.float32, [n, n]) for n in (3, 4))
+        products = [*square(x), *square(y), tf.matmul(x, 2 * x)]
+    names, feeds = [each.name for each in products], {"Placeholder:0": np.ones([3, 3])}
+    with step_programs.inlined_session(graph) as session:
+        trace = step_programs.traced(session, names, {**feeds, "Placeholder_1:0": np.ones([4, 4])})
+    assert operation_counts.executed_operations(trace) == 54 + 128 + 54
+
+
+def test_same_operations_in_each_interval():
+    program = step_programs.Program("convnet", "kfac", batch_size=2)
+    assert program.executed_operations() == program.executed_operations()
 
 
 def test_textbook_operations_of_one_layer():

@@ -241,5 +241,5 @@ def test_product_with_a_series_before_the_first_inverse_is_zero(laboratory, data
         lab.session.run(tf.compat.v1.global_variables_initializer())
         assert not lab.session.run(has_inverse)
         assert not lab.product(block.multiply_inverse, np.ones(6)).any()
-        eigenvalue = lab.session.run(block.identity_eigenvalue())
+        eigenvalue = block.identity_eigenvalue()
         assert eigenvalue == pytest.approx(T * (1 + np.sqrt(0.3 / T)) ** 2)

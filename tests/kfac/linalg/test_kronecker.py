@@ -22,38 +22,20 @@ def evaluate(tensors):
         return session.run(tensors)
 
 
-def test_damping_is_one_for_equal_mean_traces(graph):
-    a = tf.constant(np.diag([1.0, 2, 0, 1]))
-    g = tf.ones([2, 2], tf.float64)
-    for_a, for_g = evaluate(
-        kronecker.kronecker_damping(
-            tf.linalg.trace(a), 4, tf.linalg.trace(g), 2, tf.constant(0.25, tf.float64)
-        )
-    )
-    np.testing.assert_allclose([for_a, for_g], [0.5, 0.5], rtol=1e-12)
+@pytest.mark.parametrize("means", [(1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+def test_balance_is_one_for_equal_means_and_for_zeros(graph, means):
+    result = evaluate(kronecker.balance(*map(tf.constant, means)))
+    np.testing.assert_array_equal(result, (1.0, 1.0))
 
 
-def test_damping_splits_by_the_ratio_of_mean_traces(graph):
-    values = [tf.constant(x, tf.float64) for x in (8.0, 3.0, 0.01)]
-    for_a, for_g = evaluate(kronecker.kronecker_damping(values[0], 2, values[1], 3, values[2]))
-    np.testing.assert_allclose(for_a * for_g, 0.01, rtol=1e-12)
-    np.testing.assert_allclose(for_a / for_g, (8 / 2) / (3 / 3), rtol=1e-12)
+def test_balance_is_the_root_of_the_ratio_of_means(graph):
+    pi, inverse = evaluate(kronecker.balance(*(tf.constant(x, tf.float64) for x in (8.0, 2.0))))
+    np.testing.assert_allclose([pi, inverse], [2.0, 0.5], rtol=1e-12)
 
 
-@pytest.mark.parametrize(("a_trace", "g_trace"), [(0.0, 3.0), (3.0, 0.0), (0.0, 0.0)])
-def test_damping_of_a_zero_trace_is_even(graph, a_trace, g_trace):
-    result = evaluate(
-        kronecker.kronecker_damping(
-            tf.constant(a_trace), 2, tf.constant(g_trace), 3, tf.constant(4.0)
-        )
-    )
-    np.testing.assert_array_equal(result, (2.0, 2.0))
-
-
-def test_damping_of_tiny_traces_does_not_underflow(graph):
+def test_balance_of_tiny_means_does_not_underflow(graph):
     tiny = tf.constant(1e-30)
-    result = evaluate(kronecker.kronecker_damping(tiny, 1, tiny, 1, tf.constant(1.0)))
-    np.testing.assert_allclose(result, (1.0, 1.0), rtol=1e-6)
+    np.testing.assert_allclose(evaluate(kronecker.balance(tiny, tiny)), (1.0, 1.0), rtol=1e-6)
 
 
 def test_kronecker_product(graph):

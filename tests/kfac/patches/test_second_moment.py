@@ -111,18 +111,16 @@ def test_every_way_gives_the_plain_formula(graph, session, reference_patches, wa
     p = np.concatenate(reference_patches(images, (3, 2), (1, 1), "SAME", (1, 1)))
     p = np.hstack([p, np.ones([len(p), 1])]) if has_bias else p
     geometry = ConvGeometry((3, 2), (1, 1), "SAME")
-    found = session.run(second_moment.patch_moment(tf.constant(images), geometry, has_bias, way))
-    np.testing.assert_allclose(found.total, p.T @ p, atol=1e-11)
+    found = second_moment.patch_moment(tf.constant(images), geometry, has_bias, way)
+    np.testing.assert_allclose(session.run(found.total), p.T @ p, atol=1e-11)
     assert found.count == len(p)
 
 
 def test_chosen_patches(graph, session):
     geometry = ConvGeometry((2, 2), (1, 1), "VALID")
     images = tf.ones([4, 6, 6, 1])
-    found = session.run(
-        second_moment.patch_moment(images, geometry, True, "shifts", lambda rows: rows[:10])
-    )
-    np.testing.assert_array_equal(found.total, np.full([5, 5], 10.0))
+    found = second_moment.patch_moment(images, geometry, True, "shifts", lambda rows: rows[:10])
+    np.testing.assert_array_equal(session.run(found.total), np.full([5, 5], 10.0))
     assert found.count == 10
 
 

@@ -104,8 +104,8 @@ def switched_in_place(features):
         return features - mean
 
 
-def spec_of(mode, loss, style):
-    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1))
+def spec_of(mode, loss, style, **settings):
+    optimizer = TowerOptimizer(v1.train.GradientDescentOptimizer(0.1), **settings)
     updates = v1.get_collection(v1.GraphKeys.UPDATE_OPS)
     if style == "group":
         return EstimatorSpec(mode, loss=loss, train_op=tf.group(optimizer.minimize(loss), *updates))
@@ -121,13 +121,14 @@ def states(
     batch=BATCH,
     steps=2,
     use_resource=True,
+    **settings,
 ):
     """Returns all variables after each step, by the last part of their names."""
 
     def model_fn(features, labels, mode):
         scale = v1.get_variable("scale", initializer=1.0)
         loss = tf.reduce_mean(layer(features) * scale)
-        return spec_of(mode, loss, style)
+        return spec_of(mode, loss, style, **settings)
 
     with tf.Graph().as_default(), v1.variable_scope("", use_resource=use_resource):
         replicated = replicate_model_fn(
@@ -186,6 +187,27 @@ def test_first_tower_alone(layer):
     mean, variance, _ = train(layer, towers=2, update_ops="first")
     np.testing.assert_allclose(mean, moving(0.0, [BATCH[:3].mean()] * 2), rtol=1e-5)
     np.testing.assert_allclose(variance, moving(1.0, [BATCH[:3].var()] * 2), rtol=1e-5)
+
+
+def centered_by_its_past(features):
+    """Reads the moving mean, so that the gradient of the scale shows its value on each tower."""
+    moving_average = moving_mean()
+    before = tf.identity(moving_average)
+    with v1.control_dependencies([before]):
+        update = moved(moving_average, tf.reduce_mean(features, 0))
+    v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
+    return features - before
+
+
+@pytest.mark.parametrize("update_ops", ["first", "mean"])
+@pytest.mark.parametrize("settings", [{}, {"skip_nonfinite": 1}])
+def test_all_towers_read_the_merged_statistics(update_ops, settings):
+    found = states(centered_by_its_past, 2, update_ops, "forgotten", steps=3, **settings)
+    seen = BATCH[:3] if update_ops == "first" else BATCH
+    means = [moving(0.0, [seen.mean()] * steps) for steps in range(4)]
+    np.testing.assert_allclose([state["mean"][0] for state in found], means[1:], rtol=1e-5)
+    scales = 1.0 - 0.1 * np.cumsum([BATCH.mean() - mean for mean in means[:3]])
+    np.testing.assert_allclose([state["scale"] for state in found], scales, rtol=1e-5)
 
 
 UNLISTED = [normalized_in_place, in_branch_in_place, in_branch, switched_in_place]

@@ -215,6 +215,13 @@ def test_a_failure_signals_the_other_processes_of_the_backend(recorder):
     )
 
 
+def test_tasks_that_fail_at_once_have_all_failed(recorder):
+    backend = FakeBackend(chief=[138], worker=[5], ps=[None])
+    _, supervisor = supervise(backend, recorder)
+    assert supervisor.run() == 138
+    assert supervisor.failed == ("chief 0", "worker 0")
+
+
 def test_a_process_outside_of_this_machine_has_no_pid(recorder):
     backend = FakeBackend(chief=[0], worker=[0], ps=[0])
     _, supervisor = supervise(backend, recorder)

@@ -57,6 +57,7 @@ def test_a_task_that_fails_for_good_ends_the_others(supervise, recorder, is_aliv
     assert not any(is_alive(pid) for _, pid in started)
     said = f"worker 0 has ended with exit code {code}: the others are asked to end"
     assert said in recorder.of("launch")
+    assert run.failed == ("worker 0",)
 
 
 @pytest.mark.parametrize(
@@ -81,15 +82,33 @@ def test_without_restarts_no_task_is_restarted(supervise, recorder):
     assert len(pids(recorder)) == 2
 
 
-def test_restart_delay_doubles_up_to_its_limit(supervise, monkeypatch):
-    monkeypatch.setattr(module.time, "monotonic", lambda: 0.0)
-    run = supervise("", workers=1, max_delay_secs=60, restarts=9)
-    state = run._states["chief 0"]
-    delays = []
-    for state.starts in range(1, 9):
-        run._handle_exit(state, 137, was_asked=False)
-        delays.append(state.start_at)
-    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+@pytest.fixture
+def pauses(supervise, monkeypatch):
+    """Pauses before the restarts of a task, whose processes run for given times in seconds."""
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+
+    def play(run_times):
+        nonlocal now
+        run = supervise("", workers=1, max_delay_secs=60, restarts=99)
+        state = run._states["chief 0"]
+        found = []
+        for secs in run_times:
+            state.started_at = now
+            now += secs
+            run._handle_exit(state, 137, was_asked=False)
+            found.append(state.start_at - now)
+        return found
+
+    return play
+
+
+def test_restart_delay_doubles_up_to_its_limit(pauses):
+    assert pauses([2] * 8) == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_restart_delay_is_short_again_after_a_steady_run(pauses):
+    assert pauses([2, 299, 2, 300, 2, 2, 5000]) == [1, 2, 4, 1, 2, 4, 1]
 
 
 def test_a_restarted_task_keeps_its_tf_config(supervise, recorder, tmp_path):
@@ -185,7 +204,9 @@ def test_a_signal_is_passed_on_to_all_tasks(supervise, recorder, number, told):
 
     recorder.react = react
     before = signal.getsignal(number)
-    assert supervise(SAVES, restarts=3).run() == 128 + number
+    run = supervise(SAVES, restarts=3)
+    assert run.run() == 128 + number
+    assert run.failed == ()
     assert signal.getsignal(number) is before
     for name in ("chief 0", "worker 0"):
         assert recorder.of(name) == ["ready", f"saved at {int(told)}"]

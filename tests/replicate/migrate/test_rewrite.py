@@ -79,7 +79,7 @@ IMPORTS = [
     ("from tensorflow.contrib import tpu", "tpu.RunConfig"),
     ("from replicate import tpu", "tpu.RunConfig"),
     ("from tensorflow.contrib.training import HParams as H", "H(a=1)"),
-    ("from replicate.compat.hparams import HParams as H", "H(a=1)"),
+    ("from replicate.compat.contrib.training import HParams as H", "H(a=1)"),
     ("from tensorflow.contrib.estimator import TowerOptimizer", "TowerOptimizer(o)"),
     ("from replicate import TowerOptimizer", "TowerOptimizer(o)"),
     ("from tensorflow.python.estimator.canned import prediction_keys as k", "k.PredictionKeys"),
@@ -253,9 +253,9 @@ def test_taken_names_are_not_bound_again():
         """
         import tensorflow.compat.v1 as tf
         import replicate as replicate_
-        from replicate.compat.hparams import HParams as HParams_
+        from replicate.compat import contrib as contrib_
         def f(replicate, contrib=None):
-            return replicate_.RunConfig, HParams_
+            return replicate_.RunConfig, contrib_.training.HParams
         HParams = 3
         """,
     )

@@ -103,13 +103,24 @@ def test_predictions_are_concatenated_by_key(graph):
     np.testing.assert_array_equal(evaluate(merged.predictions["q"]), [[1], [2], [3]])
 
 
-def test_predictions_end_with_the_rows_of_the_batch(graph):
+def test_predictions_and_outputs_end_with_the_rows_of_the_batch(graph):
+    def exports(part):
+        names = tf.as_string(part)
+        return {
+            "serving_default": RegressionOutput(part),
+            "classify": ClassificationOutput(part[:, tf.newaxis], names[:, tf.newaxis]),
+        }
+
     specs = [
-        EstimatorSpec(ModeKeys.PREDICT, predictions=tf.constant(part))
-        for part in ([1.0, 2.0], [3.0, 3.0])
+        EstimatorSpec(ModeKeys.PREDICT, predictions=part)._replace(export_outputs=exports(part))
+        for part in (tf.constant([1.0, 2.0]), tf.constant([3.0, 3.0]))
     ]
     merged = merge_specs(ModeKeys.PREDICT, specs, NO_METRICS, "/cpu:0", rows=tf.constant(3))
     assert list(evaluate(merged.predictions)) == [1.0, 2.0, 3.0]
+    exported = merged.export_outputs
+    assert list(evaluate(exported["serving_default"].value)) == [1.0, 2.0, 3.0]
+    classify = exported["classify"]
+    assert evaluate(classify.scores).shape == evaluate(classify.classes).shape == (3, 1)
 
 
 def test_bare_prediction_is_concatenated(graph):

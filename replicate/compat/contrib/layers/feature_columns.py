@@ -274,13 +274,13 @@ def shared_embedding_columns(
     Args:
       sparse_id_columns: Columns with the same categories.
       dimension: As for `embedding_column`, like all that follow but one.
-      combiner: As there.
-      initializer: As there.
+      combiner: As for `embedding_column`.
+      initializer: As for `embedding_column`.
       shared_embedding_name: Name of the table's scope, or None.
-      ckpt_to_load_from: As there.
-      tensor_name_in_ckpt: As there.
-      max_norm: As there.
-      trainable: As there.
+      ckpt_to_load_from: As for `embedding_column`.
+      tensor_name_in_ckpt: As for `embedding_column`.
+      max_norm: As for `embedding_column`.
+      trainable: As for `embedding_column`.
 
     Returns:
       One column for each of `sparse_id_columns`, in their order.

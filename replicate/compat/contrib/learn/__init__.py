@@ -1,7 +1,4 @@
-"""tf.contrib.learn: experiments, exports, and the estimators before tf.estimator.
-
-`RunConfig` and `ModeKeys` are in `replicate.compat.contrib_learn`.
-"""
+"""tf.contrib.learn: experiments, exports, and the estimators before tf.estimator."""
 
 from replicate.compat.contrib.learn import learn_runner, monitors
 from replicate.compat.contrib.learn.canned import (
@@ -27,6 +24,7 @@ from replicate.compat.contrib.learn.metric_spec import (
     PredictionKey,
     ProblemType,
 )
+from replicate.compat.contrib.learn.run_config import ModeKeys, RunConfig
 
 __all__ = [
     "DNNClassifier",
@@ -40,9 +38,11 @@ __all__ = [
     "LinearClassifier",
     "LinearRegressor",
     "MetricSpec",
+    "ModeKeys",
     "ModelFnOps",
     "PredictionKey",
     "ProblemType",
+    "RunConfig",
     "build_default_serving_input_fn",
     "build_parsing_serving_input_fn",
     "infer_real_valued_columns_from_input",

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Variable
-from replicate.compat.contrib.delegating import DelegatingOptimizer
+from replicate.gradients.delegating import DelegatingOptimizer
 
 v1 = tf.compat.v1
 

@@ -8,7 +8,7 @@ from replicate.compat.contrib.training.device_strategies import (
     RandomStrategy,
     byte_size_load_fn,
 )
-from replicate.compat.hparams import HParams
+from replicate.compat.contrib.training.hparams import HParams
 
 __all__ = [
     "GreedyLoadBalancingStrategy",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kfac.linalg.packing import no_packing
 from kfac.update.momentum import StepInputs
 
 v1 = tf.compat.v1
@@ -37,7 +38,9 @@ def inputs(graph):
     return StepInputs(
         gradients=[tf.constant(g) for g in G],
         variables=variables,
+        weights=lambda: [variable.read_value() for variable in variables],
         velocities=[tf.constant(v) for v in V],
+        packing=no_packing(V),
         precondition=lambda vectors: [x / m for x, m in zip(vectors, M, strict=True)],
         multiply=lambda vectors: [x * m for x, m in zip(vectors, M, strict=True)],
         damping=tf.constant(0.5, tf.float64),

@@ -7,13 +7,8 @@ import tensorflow as tf
 from replicate.compat.contrib import slim
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("graph")
 PICTURE = np.arange(2 * 3 * 3, dtype="u1").reshape(2, 3, 3) * 9
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        yield
 
 
 def example(**features):

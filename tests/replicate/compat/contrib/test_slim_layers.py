@@ -9,17 +9,11 @@ import tensorflow as tf
 from replicate.compat.contrib import layers, slim
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("graph")
 RANDOM = np.random.default_rng(1)
 IMAGES = RANDOM.normal(size=[2, 4, 4, 3]).astype("f4")
 ROWS = RANDOM.normal(size=[5, 3]).astype("f4")
 ONES = v1.ones_initializer()
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        v1.set_random_seed(1)
-        yield
 
 
 def value(tensor):

@@ -7,6 +7,7 @@ import tensorflow as tf
 from replicate.compat.contrib import losses, metrics, slim
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("graph")
 RANDOM = np.random.default_rng(2)
 LABELS = RANDOM.integers(0, 2, 20).astype("f4")
 GUESSES = RANDOM.integers(0, 2, 20).astype("f4")
@@ -17,12 +18,6 @@ TABLE = RANDOM.normal(size=[20, 4]).astype("f4")
 CLASSES = RANDOM.integers(0, 4, 20)
 ONE_HOT = np.eye(4, dtype="f4")[CLASSES]
 RANKS = (-TABLE).argsort(1).argsort(1)[np.arange(20), CLASSES]
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        yield
 
 
 def streamed(pair):

@@ -9,12 +9,7 @@ import tensorflow as tf
 from replicate.compat.contrib import framework
 
 v1 = tf.compat.v1
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        yield
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def value(tensor, feed=None):

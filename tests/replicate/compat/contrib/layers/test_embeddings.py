@@ -7,14 +7,9 @@ import tensorflow as tf
 from replicate.compat.contrib import layers
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("graph")
 TABLE = np.arange(10, dtype="f4").reshape(5, 2)
 IDS = np.array([[1, 4, 1], [0, 2, 0]])
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        yield
 
 
 def value(tensor):

@@ -8,6 +8,7 @@ from replicate.compat.contrib import slim
 from replicate.compat.contrib.layers import batch_norm
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.usefixtures("graph")
 EPSILON = 0.001
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.normal(2.0, 3.0, [4, 3, 2, 5]).astype("f4")
@@ -28,12 +29,6 @@ def variables():
 
 def start(session):
     session.run(v1.global_variables_initializer())
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        yield
 
 
 @pytest.fixture(params=[False, True], ids=["reference", "resource"])

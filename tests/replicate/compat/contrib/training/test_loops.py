@@ -7,15 +7,10 @@ import pytest
 import tensorflow as tf
 
 from replicate.compat.contrib import slim, training
-from replicate.compat.hparams import HParams
+from replicate.compat.contrib.training import HParams
 
 v1 = tf.compat.v1
-
-
-@pytest.fixture(autouse=True)
-def graph():
-    with tf.Graph().as_default():
-        yield
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def make_train_op(package=training, **arguments):

@@ -3,7 +3,7 @@
 import pytest
 
 import replicate
-from replicate.compat.contrib_learn import RunConfig
+from replicate.compat.contrib.learn import RunConfig
 
 
 def test_settings_of_devices_become_a_session_config():

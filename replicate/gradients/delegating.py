@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Gradient, Operation, Tensor, Variable
+from replicate.errors import ArgumentTypeError
 
 v1 = tf.compat.v1
 
@@ -24,7 +25,7 @@ class DelegatingOptimizer(v1.train.Optimizer):
           TypeError: opt is no such optimizer.
         """
         if not isinstance(opt, v1.train.Optimizer):
-            raise TypeError(f"{name} wraps a tf.compat.v1.train.Optimizer, got {opt!r}.")
+            raise ArgumentTypeError(f"{name} wraps a tf.compat.v1.train.Optimizer, got {opt!r}.")
         super().__init__(use_locking=False, name=name)
         self._optimizer = opt
 
@@ -32,7 +33,7 @@ class DelegatingOptimizer(v1.train.Optimizer):
         self, loss: Tensor, *args: Any, **kwargs: Any
     ) -> list[tuple[Gradient | None, Variable]]:
         """Computes gradients as the wrapped optimizer does; the arguments are its own."""
-        return list(self._optimizer.compute_gradients(loss, *args, **kwargs))
+        return list(self._acting().compute_gradients(loss, *args, **kwargs))
 
     def apply_gradients(
         self,
@@ -47,7 +48,7 @@ class DelegatingOptimizer(v1.train.Optimizer):
           global_step: Variable that is incremented once a step.
           name: Name of the operation.
         """
-        return self._optimizer.apply_gradients(grads_and_vars, global_step, name)
+        return self._acting().apply_gradients(grads_and_vars, global_step, name)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Variable | None:
         """Returns a slot of the wrapped optimizer; the arguments are its own."""
@@ -60,3 +61,7 @@ class DelegatingOptimizer(v1.train.Optimizer):
     def variables(self) -> list[Variable]:
         """Returns the wrapped optimizer's variables."""
         return list(self._optimizer.variables())
+
+    def _acting(self) -> v1.train.Optimizer:
+        """Returns the optimizer that computes and applies gradients: the wrapped one."""
+        return self._optimizer

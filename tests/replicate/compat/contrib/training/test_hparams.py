@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from replicate.compat.hparams import HParams
+from replicate.compat.contrib.training import HParams
 
 
 def hparams():

@@ -1,0 +1,155 @@
+"""Time that K-FAC, Adam, Adagrad and SGD need to train a canned `DNNClassifier` to a loss.
+
+First each optimizer trains with each of three numbers from several initial weights, untimed: the
+number that reaches the held-out loss in the fewest steps counts. Then `Estimator.train` is timed
+for these steps; the optimizers take turns. The times contain all that a program waits for: the
+graph, the session, checkpoints and steps.
+
+    python -m benchmarks.canned_kfac
+    python -m benchmarks.canned_kfac --problem=mnist --data_dir=DIR     # DIR has the IDX files
+"""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from absl import flags
+
+from benchmarks import harness
+from benchmarks.canned_kfac import problems
+
+if TYPE_CHECKING:
+    from benchmarks.canned_kfac.problems import Problem
+    from benchmarks.canned_kfac.races import Training
+
+FLAGS = flags.FLAGS
+BASELINE = "Adam"
+_COLUMNS = (
+    "optimizer",
+    "number",
+    "steps",
+    "ms per step",
+    "start",
+    "total, processor s",
+    "/ Adam",
+    "total, wall s",
+    "/ Adam",
+    "loss",
+    "accuracy",
+)
+
+
+class Result(NamedTuple):
+    """An optimizer on a problem.
+
+    Attributes:
+      rate: The best number.
+      steps: Median steps to the target, or None if it is not reached.
+      trainings: The timed trainings, in turn with those of others; none if it is not reached.
+    """
+
+    rate: float
+    steps: int | None
+    trainings: Sequence["Training"]
+
+
+def find_steps(problem: "Problem", name: str, seeds: int) -> tuple[float, int | None]:
+    """Returns the best number of an optimizer, and the steps to the target."""
+    from benchmarks.canned_kfac import races  # noqa: PLC0415
+
+    curves = races.Curves(problem, name)
+    _, rates = races.OPTIMIZERS[name]
+    found = {rate: [curves.run(rate) for _ in range(seeds)] for rate in rates}
+    curves.close()
+    return races.best(found, problem.target)
+
+
+def race(problem: "Problem", names: Sequence[str], seeds: int, rounds: int) -> dict[str, Result]:
+    """Returns the results of the optimizers on a problem."""
+    from benchmarks.canned_kfac import races  # noqa: PLC0415
+
+    chosen = {name: find_steps(problem, name, seeds) for name in names}
+    trainings: dict[str, list[Training]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name, (rate, steps) in chosen.items():
+            if steps:
+                trainings[name].append(races.time_training(problem, name, rate, steps))
+    return {name: Result(*chosen[name], trainings[name]) for name in names}
+
+
+def lines(name: str, problem: "Problem", results: Mapping[str, Result]) -> Iterator[str]:
+    """Yields the rows of a Markdown table.
+
+    Milliseconds and the start, up to the end of the first step, are of the processor. Ratios
+    compare with Adam in the same turn.
+    """
+    yield f"{name}: {problem.batch_size} rows in a step, held-out loss {problem.target:g}"
+    yield ""
+    yield harness.markdown_row(_COLUMNS)
+    yield harness.markdown_row(["---"] * len(_COLUMNS))
+    for optimizer, result in results.items():
+        yield harness.markdown_row([optimizer, *_cells(result, results.get(BASELINE))])
+    yield ""
+
+
+def _cells(result: Result, baseline: Result | None) -> list[str]:
+    if not result.trainings:
+        return [f"{result.rate:g}", "not reached", *[""] * (len(_COLUMNS) - 3)]
+    found = result.trainings
+    others = () if baseline is None else baseline.trainings
+    per_step = [1000 * each.stepping.processor / max(each.steps - 1, 1) for each in found]
+    return [
+        f"{result.rate:g}",
+        f"{result.steps}",
+        f"{statistics.median(per_step):.2f}",
+        f"{statistics.median(each.start.processor for each in found):.2f}",
+        *_compared([e.total.processor for e in found], [e.total.processor for e in others]),
+        *_compared([e.total.wall for e in found], [e.total.wall for e in others]),
+        f"{statistics.median(each.loss for each in found):.3f}",
+        f"{statistics.median(each.accuracy for each in found):.3f}",
+    ]
+
+
+def _compared(seconds: Sequence[float], others: Sequence[float]) -> tuple[str, str]:
+    """Returns the cells of seconds, and of their ratios to others of the same turns, if any."""
+    shown = harness.spread(seconds, 2)
+    return shown, harness.spread(harness.ratios(seconds, others), 2) if others else ""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs the races, then prints and saves the results."""
+    del argv
+    from benchmarks.canned_kfac import races  # noqa: PLC0415
+
+    names = FLAGS.optimizer or list(races.OPTIMIZERS)
+    found = {}
+    for name in FLAGS.problem:
+        problem = problems.load(name, FLAGS.data_dir)
+        found[name] = race(problem, names, FLAGS.seeds, FLAGS.rounds)
+        print("\n".join(lines(name, problem, found[name])), flush=True)
+    if FLAGS.json:
+        measured = {
+            name: {optimizer: result._asdict() for optimizer, result in results.items()}
+            for name, results in found.items()
+        }
+        harness.write_record(FLAGS.json, measured)
+
+
+def define_flags() -> None:
+    """Defines the flags. Not done on import, since other benchmarks use the same names."""
+    flags.DEFINE_multi_enum(
+        "problem",
+        list(problems.BUNDLED),
+        [*problems.BUNDLED, problems.MNIST],
+        "Problem; may be repeated.",
+    )
+    flags.DEFINE_multi_string("optimizer", [], "Optimizer; may be repeated. Default: all.")
+    flags.DEFINE_string("data_dir", None, "Folder of MNIST's IDX files.")
+    flags.DEFINE_integer("seeds", 3, "Untimed runs of each number.", lower_bound=1)
+    flags.DEFINE_integer("rounds", 3, "Timed trainings of each optimizer.", lower_bound=1)
+    flags.DEFINE_string("json", None, "File to write the measurements to.")
+
+
+if __name__ == "__main__":
+    define_flags()
+    harness.run(main)

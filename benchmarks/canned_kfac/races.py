@@ -1,0 +1,235 @@
+"""Training runs of a canned `DNNClassifier`: curves of the held-out loss, and timed trainings.
+
+`Curves` finds the steps that an optimizer needs: one graph, several rates and initial weights.
+`time_training` times `Estimator.train`, as a program calls it, for a number of steps.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+import kfac
+import replicate
+from benchmarks.canned_kfac import problems
+from benchmarks.canned_kfac.problems import FEATURE, Problem
+
+v1 = tf.compat.v1
+
+Rate = Callable[[], Any]
+"""Returns the tuned number in the current graph: a number, or a Tensor of shape []."""
+
+OPTIMIZERS: Mapping[str, tuple[Callable[[Rate], Any], tuple[float, ...]]] = {
+    "K-FAC": (kfac.for_canned, (0.03, 0.1, 0.3)),
+    "K-FAC, adaptive": (
+        lambda rate: kfac.for_canned(adaptive=True, damping=rate),
+        (0.3, 1.0, 3.0),
+    ),
+    "Adam": (lambda rate: lambda: v1.train.AdamOptimizer(rate()), (0.003, 0.01, 0.03)),
+    "Adagrad": (lambda rate: lambda: v1.train.AdagradOptimizer(rate()), (0.1, 0.2, 0.4)),
+    "SGD, momentum": (
+        lambda rate: lambda: v1.train.MomentumOptimizer(rate(), 0.9),
+        (0.03, 0.1, 0.3),
+    ),
+}
+"""Optimizers by name, with the numbers that each may choose from: learning rates, and the first
+damping of adaptive K-FAC."""
+
+
+class Curve(NamedTuple):
+    """Held-out losses, and accuracies, after the steps of a run."""
+
+    steps: list[int]
+    losses: list[float]
+    accuracies: list[float]
+
+    def reach(self, loss: float) -> int | None:
+        """Returns the steps before the first measurement at or below a loss, or None."""
+        pairs = zip(self.steps, self.losses, strict=True)
+        return next((steps for steps, value in pairs if value <= loss), None)
+
+
+class Cost(NamedTuple):
+    """Wall seconds and processor seconds."""
+
+    wall: float
+    processor: float
+
+
+class Training(NamedTuple):
+    """A timed call of `Estimator.train`.
+
+    Attributes:
+      total: Cost of the call.
+      start: Cost up to the end of the first step.
+      stepping: Cost from there to the end of the last step; the rest is for the last checkpoint.
+      steps: Number of steps.
+      loss: Held-out loss afterwards.
+      accuracy: Held-out accuracy afterwards.
+    """
+
+    total: Cost
+    start: Cost
+    stepping: Cost
+    steps: int
+    loss: float
+    accuracy: float
+
+
+def make_estimator(
+    problem: Problem, optimizer: Any, model_dir: str | None = None
+) -> replicate.DNNClassifier:
+    """Returns the estimator of a problem."""
+    column = tf.feature_column.numeric_column(FEATURE, problem.train.values.shape[1:])
+    return replicate.DNNClassifier(
+        problem.hidden_units,
+        [column],
+        model_dir,
+        n_classes=problem.classes,
+        optimizer=optimizer,
+        config=replicate.RunConfig(tf_random_seed=1, progress="off"),
+    )
+
+
+class Curves:
+    """The training graph of an optimizer, whose tuned number is fed."""
+
+    def __init__(self, problem: Problem, name: str) -> None:
+        """Builds the graph.
+
+        Args:
+          problem: The problem.
+          name: A key of `OPTIMIZERS`.
+        """
+        self._problem = problem
+        with tf.Graph().as_default() as graph:
+            v1.set_random_seed(1)
+            v1.train.create_global_step()
+            self._rate = v1.placeholder_with_default(tf.zeros([]), [], "rate")
+            estimator = make_estimator(problem, OPTIMIZERS[name][0](lambda: self._rate))
+            rows = problems.input_fn(problem.train, problem.batch_size, training=True)
+            batches = v1.data.make_initializable_iterator(rows)
+            train = estimator.model_fn(*batches.get_next(), "train", estimator.config)
+            self._initialize = [v1.global_variables_initializer(), batches.initializer]
+            held_out = tf.constant(problem.held_out.values)
+            with v1.variable_scope("", reuse=True):
+                found = estimator.model_fn({FEATURE: held_out}, None, "infer", estimator.config)
+            labels = tf.constant(problem.held_out.labels)
+            chosen = tf.gather(found.predictions["probabilities"], labels, axis=1, batch_dims=1)
+            hits = tf.equal(found.predictions["class_ids"][:, 0], tf.cast(labels, tf.int64))
+            measures = [
+                -tf.reduce_mean(tf.math.log(chosen)),
+                tf.reduce_mean(tf.cast(hits, tf.float32)),
+            ]
+        self._session = v1.Session(graph=graph)
+        self._step = self._session.make_callable(train.train_op, [self._rate])
+        self._measure = self._session.make_callable(measures)
+
+    def run(self, rate: float) -> Curve:
+        """Trains anew, from other weights than in the run before, and returns the curve."""
+        self._session.run(self._initialize, {self._rate: rate})
+        curve = Curve([], [], [])
+        for done in range(0, self._problem.steps + 1, self._problem.every):
+            loss, accuracy = map(float, self._measure())
+            for values, value in zip(curve, (done, loss, accuracy), strict=True):
+                values.append(value)
+            if loss <= self._problem.target:
+                break
+            for _ in range(self._problem.every):
+                self._step(rate)
+        return curve
+
+    def close(self) -> None:
+        """Closes the session."""
+        self._session.close()
+
+
+def time_training(problem: Problem, name: str, rate: float, steps: int) -> Training:
+    """Times a training by an Estimator, in a new directory.
+
+    Args:
+      problem: The problem.
+      name: A key of `OPTIMIZERS`.
+      rate: The tuned number.
+      steps: Number of steps.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        estimator = make_estimator(problem, OPTIMIZERS[name][0](lambda: rate), folder)
+        clock, before = _StepTimes(), _now()
+        estimator.train(
+            lambda: problems.input_fn(problem.train, problem.batch_size, training=True),
+            steps=steps,
+            hooks=[clock],
+        )
+        after = _now()
+        found = estimator.evaluate(
+            lambda: problems.input_fn(
+                problem.held_out, len(problem.held_out.labels), training=False
+            )
+        )
+    return Training(
+        _difference(after, before),
+        _difference(clock.first, before),
+        _difference(clock.last, clock.first),
+        steps,
+        float(found["average_loss"]),
+        float(found["accuracy"]),
+    )
+
+
+def best(curves: Mapping[float, Sequence[Curve]], target: float) -> tuple[float, int | None]:
+    """Returns the number whose runs need the fewest steps, and their median.
+
+    The median is None if most of the runs do not reach the target; the number is then that with the
+    lowest median loss.
+
+    Args:
+      curves: Runs by tuned number.
+      target: Loss to reach.
+    """
+
+    def middle(values: Sequence[float]) -> float:
+        return sorted(values)[len(values) // 2]
+
+    def steps_of(rate: float) -> float:
+        reached = (curve.reach(target) for curve in curves[rate])
+        return middle([float("inf") if steps is None else steps for steps in reached])
+
+    def lowest(rate: float) -> float:
+        return middle([min(curve.losses) for curve in curves[rate]])
+
+    rate = min(curves, key=lambda rate: (steps_of(rate), lowest(rate)))
+    steps = steps_of(rate)
+    return rate, None if steps == float("inf") else int(steps)
+
+
+class _StepTimes(v1.train.SessionRunHook):
+    """Notes the times at the ends of the first and of the last step."""
+
+    def __init__(self) -> None:
+        self._ends: list[Cost] = []
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Notes the time."""
+        del run_context, run_values
+        self._ends.append(_now())
+
+    @property
+    def first(self) -> Cost:
+        """Time at the end of the first step."""
+        return self._ends[0]
+
+    @property
+    def last(self) -> Cost:
+        """Time at the end of the last step."""
+        return self._ends[-1]
+
+
+def _now() -> Cost:
+    return Cost(time.perf_counter(), time.process_time())
+
+
+def _difference(after: Cost, before: Cost) -> Cost:
+    return Cost(*(late - early for late, early in zip(after, before, strict=True)))

@@ -1,0 +1,86 @@
+import json
+
+import numpy as np
+import pytest
+from absl.testing import flagsaver
+
+from benchmarks.canned_kfac import __main__ as benchmark
+from benchmarks.canned_kfac import problems, races
+from benchmarks.canned_kfac.races import Cost, Curve, Training
+
+FAST = Curve([0, 10, 20], [2.0, 0.09, 0.2], [0.1, 0.9, 0.8])
+SLOW = Curve([0, 10, 20], [2.0, 0.5, 0.1], [0.1, 0.9, 0.9])
+NEVER = Curve([0, 10, 20], [2.0, 0.5, 0.3], [0.1, 0.9, 0.9])
+WORSE = Curve([0, 10, 20], [2.0, 0.5, 0.4], [0.1, 0.9, 0.9])
+
+
+def training(total, start, steps=11):
+    stepping = Cost(total - start, 2 * (total - start))
+    return Training(Cost(total, 2 * total), Cost(start, start), stepping, steps, 0.5, 0.75)
+
+
+def test_curve_reaches_a_loss_at_its_first_measurement_below_it():
+    assert FAST.reach(0.1) == 10
+    assert NEVER.reach(0.1) is None
+
+
+def test_best_number_needs_the_fewest_steps_in_most_runs():
+    curves = {0.1: [SLOW, SLOW, FAST], 0.3: [FAST, FAST, NEVER], 1.0: [FAST, NEVER, NEVER]}
+    assert races.best(curves, 0.1) == (0.3, 10)
+
+
+def test_without_a_run_that_reaches_it_the_lowest_loss_counts():
+    assert races.best({0.1: [WORSE], 0.3: [NEVER]}, 0.1) == (0.3, None)
+
+
+def test_table_compares_totals_of_the_same_turn():
+    problem = problems.load("wine", None)
+    results = {
+        "K-FAC": benchmark.Result(0.1, 11, [training(4.0, 3.0), training(2.0, 1.0)]),
+        "Adam": benchmark.Result(0.01, 11, [training(2.0, 1.0), training(2.0, 1.0)]),
+        "SGD": benchmark.Result(0.3, None, []),
+    }
+    rows = list(benchmark.lines("wine", problem, results))
+    assert rows[0] == "wine: 64 rows in a step, held-out loss 0.1"
+    processor = "6.00 [4.00, 8.00] | 1.50 [1.00, 2.00]"
+    wall = "3.00 [2.00, 4.00] | 1.50 [1.00, 2.00]"
+    cells = f"0.1 | 11 | 200.00 | 2.00 | {processor} | {wall} | 0.500 | 0.750"
+    assert f"| K-FAC | {cells} |" in rows
+    assert any(row.startswith("| SGD | 0.3 | not reached |") for row in rows)
+
+
+def test_columns_are_standardized_by_the_training_set():
+    problem = problems.load("breast_cancer", None)
+    np.testing.assert_allclose(problem.train.values.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(problem.train.values.std(axis=0), 1, rtol=1e-4)
+    assert len(problem.held_out.labels) + len(problem.train.labels) == 569
+
+
+def test_mnist_needs_its_folder():
+    with pytest.raises(ValueError, match=r"--problem=mnist needs --data_dir"):
+        problems.load("mnist", None)
+
+
+def test_runs_begin_anew():
+    """The same number reaches about the same loss from other weights."""
+    problem = problems.load("wine", None)._replace(steps=12, every=4, target=0.0)
+    curves = races.Curves(problem, "K-FAC")
+    first, second = curves.run(0.1), curves.run(0.1)
+    curves.close()
+    assert first.steps == second.steps == [0, 4, 8, 12]
+    assert first.losses[0] != second.losses[0]
+    assert max(first.losses[-1], second.losses[-1]) < 0.5 * min(first.losses[0], second.losses[0])
+    assert first.accuracies[-1] > 0.8
+
+
+def test_program_prints_and_saves(tmp_path, capsys):
+    path = tmp_path / "found.json"
+    options = ["--problem=wine", "--optimizer=Adam", "--seeds=1", "--rounds=2", f"--json={path}"]
+    with flagsaver.flagsaver():
+        benchmark.define_flags()
+        benchmark.FLAGS(["program", *options])
+        benchmark.main([])
+    assert "| Adam | " in capsys.readouterr().out
+    found = json.loads(path.read_text())["measured"]["wine"]["Adam"]
+    assert found["steps"] > 0
+    assert len(found["trainings"]) == 2

@@ -1,0 +1,167 @@
+"""The site names its version, and a site of several versions has a selector on each page."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+# Stands in for Sphinx: a package in the built version itself.
+SPHINX = """
+import pathlib, sys
+source, site = map(pathlib.Path, sys.argv[-2:])
+words = (source / "conf.py").read_text()
+for name in ("index.html", "howto/new.html", "source/a.py.html"):
+    page = site / name
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(f"<html><head><title>{words}</title></head><body>{sys.argv[1:-2]}</body></html>")
+"""
+
+
+@pytest.fixture(scope="module")
+def build_versions(load):
+    return load("tools/build_versions.py")
+
+
+@pytest.fixture(scope="module")
+def release(load):
+    return load("docs/_ext/release.py")
+
+
+def git(folder, *arguments):
+    subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Two versions, tag v1 and branch main, and a tag `early` without a site."""
+    folder = tmp_path / "repository"
+    (folder / "docs").mkdir(parents=True)
+    (folder / "sphinx").mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "early")
+    git(folder, "tag", "early")
+    (folder / "sphinx" / "__init__.py").touch()
+    (folder / "sphinx" / "__main__.py").write_text(SPHINX)
+    for tag, words in (("v1", "first"), ("", "second")):
+        (folder / "docs" / "conf.py").write_text(words)
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", words)
+        if tag:
+            git(folder, "tag", tag)
+    (folder / "docs" / "conf.py").write_text("not committed")
+    return folder
+
+
+def test_each_version_is_built_from_its_own_files(build_versions, repository, tmp_path):
+    site = tmp_path / "site"
+    assert build_versions.main([str(site), "v1", "main", "--sphinx=-D a=b"], repository) == 0
+    first, second = ((site / name / "index.html").read_text() for name in ("v1", "main"))
+    assert "<title>first</title>" in first
+    assert "<title>second</title>" in second
+    assert "'-q', '-D', 'a=b'" in first
+    assert sorted(path.name for path in site.iterdir()) == [
+        "index.html", "main", "v1", "version_selector.js", "versions.js",
+    ]  # fmt: skip
+    assert (repository / "docs" / "conf.py").read_text() == "not committed"
+    assert not list(repository.rglob("*.html"))
+
+
+def test_each_page_loads_the_list_of_versions(build_versions, repository, tmp_path):
+    site = tmp_path / "site"
+    build_versions.main([str(site), "v1", "main"], repository)
+    for page in site.glob("*/**/*.html"):
+        scripts = re.findall(r'<script defer src="([^"]+)">', page.read_text())
+        assert [(page.parent / script).resolve() for script in scripts] == [
+            site / "versions.js",
+            site / "version_selector.js",
+        ]
+        assert all((page.parent / script).exists() for script in scripts)
+    listed = (site / "versions.js").read_text()
+    versions = json.loads(listed.removeprefix("const siteVersions = ").removesuffix(";\n"))
+    pages = ["howto/new.html", "index.html"]  # Without the pages of source files.
+    assert versions == [{"name": "v1", "pages": pages}, {"name": "main", "pages": pages}]
+    assert 'url=v1/index.html"' in (site / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("refs", "told"),
+    [
+        (
+            ["v1", "v9"],
+            "VERSIONS has 'v9', which is no tag, branch or commit of this repository; its "
+            "tags are v1, early, its branches are main.",
+        ),
+        (["early"], "VERSIONS has 'early', which has no site: it lacks docs/conf.py."),
+        (["v1", "main", "v1"], "VERSIONS names 'v1' twice; name each version once."),
+        (
+            ["../main"],
+            "VERSIONS has '../main', which cannot be the name of a folder; name tags, branches or "
+            "commits of letters, digits and any of '_ . + - /'.",
+        ),
+    ],
+)
+def test_bad_version_is_one_sentence_and_builds_nothing(
+    refs, told, build_versions, repository, tmp_path, capsys
+):
+    assert build_versions.main([str(tmp_path / "site"), *refs], repository) == 2
+    said = capsys.readouterr()
+    assert said.err == f"{told}\n"
+    assert said.out == ""
+    assert not (tmp_path / "site").exists()
+
+
+def test_folder_that_is_no_site_is_kept(build_versions, repository, tmp_path, capsys):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "notes.txt").touch()
+    assert build_versions.main([str(tmp_path / "work"), "v1"], repository) == 2
+    assert "has files that are no site; name a folder" in capsys.readouterr().err
+    assert (tmp_path / "work" / "notes.txt").exists()
+
+
+def test_second_build_leaves_nothing_of_the_first(build_versions, repository, tmp_path):
+    site = tmp_path / "site"
+    build_versions.main([str(site), "v1"], repository)
+    build_versions.main([str(site), "main"], repository)
+    assert not (site / "v1").exists()
+    assert (site / "main" / "index.html").exists()
+
+
+def test_failed_build_names_the_version(build_versions, repository, tmp_path, capfd):
+    (repository / "sphinx" / "__main__.py").write_text("raise SystemExit('no such theme')")
+    git(repository, "commit", "-q", "-a", "-m", "broken")
+    assert build_versions.main([str(tmp_path / "site"), "main"], repository) == 1
+    assert capfd.readouterr().err == (
+        "no such theme\nThe site of 'main' cannot be built; its errors are above.\n"
+    )
+
+
+def write_project(folder, unreleased):
+    (folder / "pyproject.toml").write_text('[project]\nname = "a"\nversion = "1.2.3"\n')
+    (folder / "CHANGELOG.md").write_text(
+        f"# Changelog\n\n## [Unreleased]\n{unreleased}\n## [1.2.3] - 2020-01-01\n\n- All of it.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("unreleased", "line"),
+    [
+        (
+            "\n### Added\n\n- A name.\n",
+            "Version 1.2.3 and [later changes](changelog.md#unreleased)",
+        ),
+        ("", "[Version 1.2.3](changelog.md)"),
+    ],
+)
+def test_start_page_names_the_version(unreleased, line, release, tmp_path):
+    write_project(tmp_path, unreleased)
+    assert release.version_line(tmp_path) == line
+
+
+def test_project_without_a_version_is_an_error(release, tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    with pytest.raises(LookupError, match="has no line 'version ="):
+        release.release_of(tmp_path)

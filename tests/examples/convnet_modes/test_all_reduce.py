@@ -1,0 +1,75 @@
+"""Two workers of the program, as threads with a server and a graph each, train one model."""
+
+import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+pytest.importorskip("matplotlib")
+
+import replicate
+from examples import cli, convnet_model, mnist, training
+from replicate.launch import cluster_plan
+
+v1 = tf.compat.v1
+PARAMS = {"optimizer": "momentum", "learning_rate": 0.05, "momentum": 0.9}
+SECS = 60
+
+
+def settings(model_dir):
+    return cli.RunSettings(
+        data_dir=None,
+        model_dir=str(model_dir),
+        num_towers=2,
+        devices=None,
+        batch_size=8,
+        train_steps=3,
+        eval_every_steps=3,
+        save_every_steps=None,
+        seed=1,
+        progress="log",
+    )
+
+
+def estimators(plan, run_settings):
+    """One for each worker, as the program makes it from its TF_CONFIG: the chief's first."""
+    towers = training.plan_towers(run_settings.num_towers, None)
+    for task in plan.tasks:
+        with mock.patch.dict(os.environ, {"TF_CONFIG": plan.tf_config(task)}):
+            yield training.make_estimator(
+                convnet_model.model_fn,
+                towers,
+                run_settings,
+                PARAMS,
+                replicate.AllReduce(timeout_secs=SECS),
+            )
+
+
+def test_workers_train_one_model_and_the_chief_evaluates(tmp_path, capfd):
+    random = np.random.RandomState(0)
+    images = random.rand(32, 8, 8, 1).astype(np.float32)
+    examples = mnist.Examples(images, random.randint(0, 10, 32).astype(np.int32))
+    data = mnist.Dataset("noise", examples, examples)
+    run_settings = settings(tmp_path)
+    workers = list(estimators(cluster_plan(2, 0), run_settings))
+    with ThreadPoolExecutor(2) as threads:
+        runs = [
+            threads.submit(training.train_in_cluster, worker, data, run_settings)
+            for worker in workers
+        ]
+        results, none = (run.result(SECS) for run in runs)
+    assert none == {}, "only the chief evaluates"
+    assert 0 < results["test"]["loss"] < 10
+    assert 0 <= results["test"]["accuracy"] <= 1
+    losses = re.findall(r"train  step 3/3 .* loss (\S+)", capfd.readouterr().err)
+    assert len(losses) == 2
+    assert losses[0] == losses[1], "each worker shows the loss of all"
+    assert workers[1].get_variable_value("global_step") == 3
+    assert workers[1].latest_checkpoint() == f"{tmp_path}/model.ckpt-3"
+    record = json.loads((tmp_path / "config.json").read_text())
+    assert record["run_config"]["cluster"] == {"chief": 1, "worker": 1}

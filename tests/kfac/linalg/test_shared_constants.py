@@ -1,0 +1,36 @@
+"""Shared constants: one for each value, shape, dtype and device of a graph."""
+
+import numpy as np
+import tensorflow as tf
+
+from kfac.linalg.shared_constants import shared_constant
+
+v1 = tf.compat.v1
+
+
+def test_equal_constants_are_one(graph, session):
+    with v1.control_dependencies([tf.constant(0)]), v1.name_scope("some"):
+        first = shared_constant(1, [2], tf.float32)
+    assert shared_constant(1, (2,), tf.float32) is first
+    assert first.op.control_inputs == []
+    assert not first.name.startswith("some")
+    np.testing.assert_array_equal(session.run(first), [1, 1])
+
+
+def test_others_are_not(graph):
+    found = [
+        shared_constant(0, [2], tf.float32),
+        shared_constant(0, [3], tf.float32),
+        shared_constant(0, [2], tf.float64),
+        shared_constant(1, [2], tf.float32),
+        shared_constant(0, [2], tf.float32, "/cpu:1"),
+    ]
+    assert len({tensor.name for tensor in found}) == len(found)
+    assert "CPU:1" in found[-1].device
+
+
+def test_graphs_have_their_own(graph):
+    first = shared_constant(0, [], tf.int64)
+    with tf.Graph().as_default() as other:
+        assert shared_constant(0, [], tf.int64).graph is other
+    assert first.graph is graph
