@@ -55,14 +55,17 @@ def compare(found: Mapping[Case, Point], fitted: Constants) -> list[Comparison]:
             alone = _alone(case, found)
             training = Training(case.parameters, case.layers, alone.worker)
             plan = training_plans.all_reduce(training, case.workers)
-            cores = max(0.1, _cores(case.workers, found, fitted.cores) - alone.others)
+            cores = _cores(case.workers, found, fitted.cores)
             simulated = training_plans.seconds_per_step(plan, fitted._replace(cores=cores))
             compared.append(Comparison(case, point.seconds, simulated))
     return compared
 
 
 def _cores(workers: int, found: Mapping[Case, Point], cores: float) -> float:
-    """Returns the cores that workers keep busy which train alone, side by side."""
+    """Returns the cores that workers keep busy which train alone, side by side.
+
+    These workers share the cores with the same other programs as those that are simulated.
+    """
     busy = [
         workers * point.worker / point.seconds
         for case, point in found.items()

@@ -15,6 +15,7 @@ import tensorflow as tf
 import kfac
 import replicate
 from replicate.estimator import worker_start
+from replicate.estimator.cluster.board import Board
 from replicate.estimator.cluster_config import ClusterConfig
 from replicate.launch.plan import free_ports
 
@@ -429,8 +430,20 @@ def test_absent_workers_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_worker_too_many_is_refused(tmp_path, is_late):
+def test_a_worker_too_many_is_refused(tmp_path, is_late, monkeypatch):
     """At the start all are, because nobody can tell which cluster is the right one."""
+    exchange, has_come = Board.exchange, threading.Event()
+
+    def in_order(board, key="", note="", **limits):
+        """Lets the last worker that belongs to the cluster come after the one too many."""
+        if key.endswith("arrived/1") and not is_late:
+            assert has_come.wait(SECS)
+        found = exchange(board, key, note, **limits)
+        if key.endswith("arrived/2"):
+            has_come.set()
+        return found
+
+    monkeypatch.setattr(Board, "exchange", in_order)
     roles, inputs = cluster(2), parts([0, 6, ROWS])
     address = f"127.0.0.1:{free_ports(1)[0]}"
     jobs = {**roles[0].jobs, "worker": (*roles[0].jobs["worker"], address)}
