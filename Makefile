@@ -70,12 +70,12 @@ audit: setup  ## look for known vulnerabilities, and for dependencies that are m
 	$(BIN)/deptry .
 	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
 
-build: setup  ## build sdist and wheel into dist/, check them, and run README's program from the wheel
+build: setup  ## build sdist and wheel into dist/, check them, run the guides' programs on the wheel (ARGS=--all: all)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --sdist --wheel . >/dev/null
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
-	bash tools/try_wheel.sh dist/*.whl
+	bash tools/try_wheel.sh $(ARGS) dist/*.whl
 
 lock:  ## write all requirements*.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" bash tools/lock.sh

@@ -29,6 +29,7 @@ extensions = [
     "excerpts",
     "gallery",
     "mathml",
+    "program_downloads",
     "reference",
     "release",
     "repository_links",

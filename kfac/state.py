@@ -130,18 +130,25 @@ def _device_of(variable: Variable) -> Iterator[None]:
         yield
 
 
-def read(variable: Variable) -> Tensor:
+def read(variable: Variable, copies: bool = True) -> Tensor:
     """Reads a variable now, that is, after the active control dependencies.
 
     What is read from a reference variable shares its memory, and would change with a later
     assignment in the same step. So that is copied. Whether a copy is finite, TensorFlow would ask
     of the variable instead, without waiting, if there were only copies between. So there is a check
     of the shape, too.
+
+    Args:
+      variable: The variable.
+      copies: False if the only op that takes the value makes a new Tensor of it, and what changes
+        the variable waits for that.
     """
     with _device_of(variable):
         if is_resource(variable):
             dtype = variable.dtype.base_dtype
             return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+        if not copies:
+            return variable.read_value()
         copy = tf.raw_ops.DeepCopy(x=variable.read_value())
         return tf.ensure_shape(copy, variable.shape)
 

@@ -24,6 +24,7 @@ from replicate.canned.heads import binary_classification_head as _binary_classif
 from replicate.canned.heads import multi_label_head as _multi_label_head
 from replicate.canned.linear import LinearClassifier as _LinearClassifier
 from replicate.canned.linear import LinearRegressor as _LinearRegressor
+from replicate.estimator.estimator import Estimator as _Estimator
 
 SUM = tf.compat.v1.losses.Reduction.SUM
 _OF_HEADS: Mapping[str, Any] = {"auc_summation_method": "trapezoidal"}
@@ -33,68 +34,52 @@ _OF_REGRESSORS: Mapping[str, Any] = {"loss_reduction": SUM}
 __all__ = public.__all__
 
 
-class DNNClassifier(_DNNClassifier):
+class _Classifier(_Estimator):
+    """Defaults of classifiers."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Passes all arguments on."""
+        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
+
+
+class _Regressor(_Estimator):
+    """Defaults of regressors."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Passes all arguments on."""
+        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
+
+
+class DNNClassifier(_Classifier, _DNNClassifier):
     """`replicate.DNNClassifier`, with the default loss and area of TensorFlow 1."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
-
-class DNNRegressor(_DNNRegressor):
+class DNNRegressor(_Regressor, _DNNRegressor):
     """`replicate.DNNRegressor`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
-
-class LinearClassifier(_LinearClassifier):
+class LinearClassifier(_Classifier, _LinearClassifier):
     """`replicate.LinearClassifier`, with the default loss and area of TensorFlow 1."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
-
-class LinearRegressor(_LinearRegressor):
+class LinearRegressor(_Regressor, _LinearRegressor):
     """`replicate.LinearRegressor`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
-
-class DNNLinearCombinedClassifier(_DNNLinearCombinedClassifier):
+class DNNLinearCombinedClassifier(_Classifier, _DNNLinearCombinedClassifier):
     """`replicate.DNNLinearCombinedClassifier`, with the default loss and area of TensorFlow 1."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
-
-class DNNLinearCombinedRegressor(_DNNLinearCombinedRegressor):
+class DNNLinearCombinedRegressor(_Regressor, _DNNLinearCombinedRegressor):
     """`replicate.DNNLinearCombinedRegressor`, with the sum as the default loss reduction."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
-
-class BaselineClassifier(_BaselineClassifier):
+class BaselineClassifier(_Classifier, _BaselineClassifier):
     """`replicate.BaselineClassifier`, with the default loss and area of TensorFlow 1."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_CLASSIFIERS, **kwargs})
 
-
-class BaselineRegressor(_BaselineRegressor):
+class BaselineRegressor(_Regressor, _BaselineRegressor):
     """`replicate.BaselineRegressor`, with the sum as the default loss reduction."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Passes all arguments on."""
-        super().__init__(*args, **{**_OF_REGRESSORS, **kwargs})
 
 
 def binary_classification_head(*args: Any, **kwargs: Any) -> Head:

@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Runs the first program of README.md in an empty environment that has a wheel and its extra `cpu`,
-# in the versions of requirements.lock, and nothing else. Called by `make build`.
+# Runs the first program of README.md and those of docs/howto in an empty environment that has a
+# wheel and its extra `cpu`, in the versions of requirements.lock, and nothing else. Called by
+# `make build`. Without --all it leaves out the slowest programs and those that need more extras.
 #
-#   tools/try_wheel.sh WHEEL
+#   tools/try_wheel.sh [--all] WHEEL
 set -euo pipefail
 
+extras=cpu
+left_out=canned_1.py,kfac_2.py,kfac_keras_1.py,kfac_keras_2.py
+if [[ $1 == --all ]]; then
+    shift
+    extras=cpu,examples
+    left_out=
+fi
 wheel=$(realpath "$1")
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 scratch=$(mktemp -d)
@@ -13,10 +21,11 @@ trap 'rm -rf "$scratch"' EXIT
 sed -n 's/^\([a-z0-9][^ ]*==[^\\]*\)\\*$/\1/p' "$root/requirements.lock" >"$scratch/constraints.txt"
 awk '/^```python$/ {inside = 1; next} inside && /^```$/ {exit} inside' "$root/README.md" \
     >"$scratch/program.py"
+"$root/.venv/bin/python" "$root/tools/howto_programs.py" "$scratch/howto"
 
 "$root/.venv/bin/python" -m venv "$scratch/venv"
 "$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check \
-    --constraint "$scratch/constraints.txt" "$wheel[cpu]"
+    --constraint "$scratch/constraints.txt" "$wheel[$extras]"
 cd "$scratch"
 venv/bin/python program.py 2>log || {
     cat log
@@ -27,4 +36,9 @@ venv/bin/python program.py 2>log || {
     echo "try_wheel: README's program left no checkpoint in runs/readme"
     exit 1
 }
-echo "try_wheel: README's program ran with $(basename "$wheel")"
+venv/bin/python "$root/tools/try_programs.py" howto --except="$left_out" 2>log || {
+    cat log
+    echo "try_wheel: a program of docs/howto failed with $(basename "$wheel")"
+    exit 1
+}
+echo "try_wheel: README's program and those of docs/howto ran with $(basename "$wheel")"

@@ -1,12 +1,14 @@
 """Scaling of training: measured and simulated steps, and simulated curves to 1,024 workers.
 
-Reads the measurements of `benchmarks.scaling.cluster_points`, fits the constants of the simulator,
-and prints Markdown tables: the constants, the slowdown of processes that share the machine, and
-the error of the simulation at each point. The curves are for a network of about the size of
-ResNet-50, with each process on its own host. The bandwidth and cores of these hosts are
-assumptions, given by flags. Does not need TensorFlow.
+Reads the measurements of `benchmarks.scaling.cluster_points` and of
+`benchmarks.scaling.all_reduce_points`, fits the constants of the simulator, and prints Markdown
+tables: the constants, the slowdown of processes that share the machine, and the error of the
+simulation at each point. The curves are for a network of about the size of ResNet-50, with each
+process on its own host. The bandwidth and cores of these hosts are assumptions, given by flags.
+Does not need TensorFlow.
 
-    python -m benchmarks.scaling --points=points.json --picture=docs/images/scaling.png
+    python -m benchmarks.scaling --points=points.json --points=reduce.json \
+        --picture=docs/images/scaling.png
 """
 
 import dataclasses
@@ -20,8 +22,8 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from benchmarks.scaling import cost_fit, training_plans
-from benchmarks.scaling.cluster_cases import LOCAL_MODES, Case, Point
+from benchmarks.scaling import cost_fit, reduce_fit, training_plans
+from benchmarks.scaling.cluster_cases import LOCAL_MODES, REDUCE_MODES, Case, Point
 from benchmarks.scaling.cost_fit import Comparison
 from benchmarks.scaling.training_plans import PLANS, Constants, Costs, Hosts, Training
 
@@ -44,6 +46,7 @@ _GOAL = 0.2
 _COPIED_NUMBERS = 16_000_000
 _REPEATS = 7
 _CURVES = {
+    "all_reduce": ("#000000", "-"),
     "synchronous": ("#0072B2", "-"),
     "asynchronous": ("#D55E00", "--"),
     "averaging": ("#009E73", "-."),
@@ -64,9 +67,13 @@ def constant_lines(fitted: Constants, copied: float) -> Iterator[str]:
         "server": "of it CPU of the parameter server",
         "merge": "mean and update at the chief's command",
         "merge_cpu": "of it CPU of all, of each worker's tensor and byte",
+        "ring": "all-reduce: sums round a ring of workers",
+        "ring_cpu": "of it CPU of each worker",
     }
     for field, name in names.items():
         costs: Costs = getattr(fitted, field)
+        if not any(costs):
+            continue  # No points of it.
         start, each, byte = 1e6 * costs.start, 1e6 * costs.each, 1e9 * costs.byte
         yield f"| {name} | {start:.0f} | {each:.0f} | {byte:.2f} |"
     yield f"| adding up two towers' gradients | | | {1e9 / copied:.2f} |"
@@ -132,7 +139,8 @@ def speedups(
       gigabits: Bandwidth of each host's link in each direction, Gbit/s.
     """
     curves: dict[str, list[tuple[int, float]]] = {}
-    for mode in _CURVES:
+    modes = _CURVES if any(fitted.ring) else [mode for mode in _CURVES if mode != "all_reduce"]
+    for mode in modes:
         for count in COUNTS:
             if mode == "dedicated_workers" and count < 3:
                 continue
@@ -196,12 +204,18 @@ def main(_: Sequence[str]) -> None:
     """Fits the constants, prints the tables and draws the curves."""
     files = [json.loads(pathlib.Path(path).read_text("utf-8")) for path in FLAGS.points]
     points = [Point.from_json(each) for file in files for each in file["measured"]]
-    found = cost_fit.medians(points)
+    every = cost_fit.medians(points)
+    found = {case: point for case, point in every.items() if case.mode not in REDUCE_MODES}
+    reduced = {case: point for case, point in every.items() if case.mode in REDUCE_MODES}
     fitted = cost_fit.constants(found, files[-1]["cores"])
+    compared = cost_fit.compare(found, fitted)
+    if reduced:
+        fitted = reduce_fit.constants(reduced, fitted)
+        compared += reduce_fit.compare(reduced, fitted)
     print(circumstances(files[-1], points), end="\n\n")
     print("\n".join(constant_lines(fitted, copied_bytes_per_second())), end="\n\n")
     print("\n".join(contention_lines(found, fitted.cores)), end="\n\n")
-    print("\n".join(comparison_lines(cost_fit.compare(found, fitted))))
+    print("\n".join(comparison_lines(compared)))
     if FLAGS.picture:
         assumed = FLAGS.server_cores, FLAGS.gigabits
         per = FLAGS.workers_per_server
@@ -217,7 +231,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string(
         "points",
         None,
-        "JSON file of benchmarks.scaling.cluster_points; may be repeated.",
+        "JSON file of cluster_points or all_reduce_points; may be repeated.",
         required=True,
     )
     flags.DEFINE_string("picture", None, "PNG file to draw the curves to.")

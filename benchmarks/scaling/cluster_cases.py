@@ -13,6 +13,9 @@ KFAC_MODES = ("shared", "chief_worker", "dedicated_workers")
 """K-FAC on a cluster: the strategies of `kfac.WorkerRole`."""
 MODES = (*LOCAL_MODES, "asynchronous", "synchronous", "averaging", *KFAC_MODES)
 
+REDUCE_MODES = ("alone", "all_reduce")
+"""Programs of `replicate.Estimator`: workers that train alone side by side, and by all-reduce."""
+
 NUMBER_BYTES = 4
 _TINY_WIDTH = 8
 _TINY_WORKERS = 2
@@ -24,7 +27,7 @@ class Case:
     """Case to measure: a chain of square layers, trained by some workers.
 
     Attributes:
-      mode: One of `MODES`.
+      mode: One of `MODES` or `REDUCE_MODES`.
       width: Units of each layer.
       layers: Number of layers.
       batch: Examples in a worker's step.
@@ -138,6 +141,18 @@ def all_cases(workers: int) -> Iterator[Case]:
     yield from (*_of("averaging", second, workers), *_tiny("averaging", second, workers))
     for mode in ("local kfac", *KFAC_MODES):
         yield from (*_of(mode, first, workers), *_tiny(mode, first, workers))
+
+
+def reduce_cases(workers: int) -> Iterator[Case]:
+    """Yields the cases of some workers without parameter servers, each mode next to the other.
+
+    Args:
+      workers: Number of workers, ≥ 1.
+    """
+    first, second, third = (Case("alone", workers=workers, **setting) for setting in SETTINGS)
+    for case in (first, second, second.tiny, third, third.tiny):
+        for mode in REDUCE_MODES if workers > 1 else REDUCE_MODES[:1]:
+            yield dataclasses.replace(case, mode=mode)
 
 
 def _of(mode: str, setting: Mapping[str, int], workers: int) -> Iterator[Case]:

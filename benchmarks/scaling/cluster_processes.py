@@ -128,8 +128,8 @@ class Cluster:
         return min(found, key=lambda pair: pair[0].others_until(pair[1]))
 
     def _snapshot(self) -> Snapshot:
-        cpu = tuple(_cpu_seconds(process.pid) for process in self._processes)
-        return Snapshot(time.monotonic(), cpu, _busy_seconds(), _loopback_bytes())
+        cpu = tuple(cpu_seconds(process.pid) for process in self._processes)
+        return Snapshot(time.monotonic(), cpu, busy_seconds(), _loopback_bytes())
 
 
 class _Process:
@@ -194,13 +194,13 @@ class _Process:
         self._said.put(None)
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Returns the user and system seconds of a process so far."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _busy_seconds() -> float:
+def busy_seconds() -> float:
     """Returns the busy CPU seconds of the machine so far."""
     first, *_ = pathlib.Path("/proc/stat").read_text("ascii").splitlines()
     user, nice, system, _, _, irq, softirq, steal, *_ = map(int, first.split()[1:])

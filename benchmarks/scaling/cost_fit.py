@@ -252,10 +252,10 @@ def _fit(times: int, extra: Sequence[tuple[Point, float]], for_all: bool = False
     )
     scale = 1 / np.array([point.seconds for point, _ in extra])
     wanted = scale * np.array([seconds for _, seconds in extra])
-    return Costs(*_non_negative(rows * scale[:, np.newaxis], wanted))
+    return Costs(*non_negative(rows * scale[:, np.newaxis], wanted))
 
 
-def _non_negative(columns: Floats, wanted: Floats) -> list[float]:
+def non_negative(columns: Floats, wanted: Floats) -> list[float]:
     """Solves non-negative least squares by trying all subsets of columns."""
     number = columns.shape[1]
     best, least = [0.0] * number, float(wanted @ wanted)

@@ -45,18 +45,37 @@ def initial_weights(shape: Shape) -> list[np.ndarray]:
     return [random.standard_normal(size, "float32") / shape.width**0.5 for _ in range(shape.layers)]
 
 
+def loss_of(features: Any, shape: Shape) -> Any:
+    """Returns the loss of the chain of layers, [], in the default graph."""
+    outputs = features
+    for index, initial in enumerate(initial_weights(shape)):
+        weight = v1.get_variable(f"weight_{index}", initializer=initial)
+        outputs = tf.matmul(outputs, weight)
+        if index < shape.layers - 1:
+            outputs = tf.tanh(outputs)
+    return tf.reduce_mean(tf.reduce_sum(tf.square(outputs), axis=1))
+
+
+def run_config(**settings: Any) -> replicate.RunConfig:
+    """Returns a RunConfig that adds nothing to the steps, on one thread."""
+    return replicate.RunConfig(
+        save_checkpoints_steps=10**9,
+        save_summary_steps=None,
+        log_step_count_steps=None,
+        progress="off",
+        checkpoint_save_graph_def=False,
+        save_input_position=False,
+        session_config=v1.ConfigProto(allow_soft_placement=True, intra_op_parallelism_threads=1),
+        **settings,
+    )
+
+
 def train_estimator(mode: str, shape: Shape, steps: int, folder: str) -> list[float]:
     """Trains by an Estimator; returns the ends of its steps."""
 
     def model_fn(features: Any, labels: Any, mode: str, config: replicate.RunConfig) -> Any:
         del labels
-        outputs = features
-        for index, initial in enumerate(initial_weights(shape)):
-            weight = v1.get_variable(f"weight_{index}", initializer=initial)
-            outputs = tf.matmul(outputs, weight)
-            if index < shape.layers - 1:
-                outputs = tf.tanh(outputs)
-        loss = tf.reduce_mean(tf.reduce_sum(tf.square(outputs), axis=1))
+        loss = loss_of(features, shape)
         optimizer: Any = v1.train.GradientDescentOptimizer(_RATE)
         hooks = []
         if synchronous:
@@ -69,15 +88,8 @@ def train_estimator(mode: str, shape: Shape, steps: int, folder: str) -> list[fl
 
     synchronous = mode == "synchronous"
     batch = batch_of(shape)
-    config = replicate.RunConfig(
-        save_checkpoints_steps=10**9,
-        save_summary_steps=None,
-        log_step_count_steps=None,
-        progress="off",
-        checkpoint_save_graph_def=False,
-        save_input_position=False,
-        session_config=v1.ConfigProto(allow_soft_placement=True, intra_op_parallelism_threads=1),
-        train_distribute=None if synchronous else replicate.AllReduce(check_every=0),
+    config = run_config(
+        train_distribute=None if synchronous else replicate.AllReduce(check_every=0)
     )
     times = Times()
     estimator = replicate.Estimator(model_fn, folder, config)

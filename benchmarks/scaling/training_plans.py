@@ -24,6 +24,7 @@ class Training(NamedTuple):
       statistics: Seconds of K-FAC's statistics of a batch.
       inversion: Seconds of all inverses.
       preconditioning: Seconds of the products with the inverses.
+      pack: Most bytes that all-reduce sends at once, `AllReduce.pack_bytes`.
       small: Seconds per step of small work that is not modelled: counters of K-FAC, messages that
         coordinate averaging.
       chief_cpu: CPU seconds of the small work of the chief and of the servers for it.
@@ -38,6 +39,7 @@ class Training(NamedTuple):
     statistics: float = 0.0
     inversion: float = 0.0
     preconditioning: float = 0.0
+    pack: float = 8 << 20
     small: float = 0.0
     chief_cpu: float = 0.0
     other_cpu: float = 0.0
@@ -56,6 +58,8 @@ class Stage(NamedTuple):
       merged: Bytes of the tensors that the servers merge for all workers.
       merges: Number of these tensors.
       givers: Number of workers that sent them.
+      hops: Messages that follow each other round a ring of workers.
+      ring: Bytes that a worker sends to its neighbour in the ring, and gets from the other one.
     """
 
     seconds: float = 0.0
@@ -67,6 +71,8 @@ class Stage(NamedTuple):
     merged: float = 0.0
     merges: float = 0.0
     givers: float = 1.0
+    hops: float = 0.0
+    ring: float = 0.0
 
 
 class Role(NamedTuple):
@@ -127,6 +133,8 @@ class Constants(NamedTuple):
       merge: Duration of merging gradients on the servers at the chief's command.
       merge_cpu: CPU seconds of merging, per tensor and byte of each worker's gradient.
       cores: Cores of this machine that processes can use in practice.
+      ring: Duration of the sums over a ring of workers.
+      ring_cpu: CPU seconds of a worker in these.
     """
 
     exchange: Costs
@@ -135,6 +143,8 @@ class Constants(NamedTuple):
     merge: Costs
     merge_cpu: Costs
     cores: float
+    ring: Costs = Costs(0.0, 0.0, 0.0)
+    ring_cpu: Costs = Costs(0.0, 0.0, 0.0)
 
 
 class Hosts(NamedTuple):
@@ -162,6 +172,22 @@ def synchronous(training: Training, workers: int) -> Plan:
     """The servers apply the mean of all gradients at the chief's command."""
     role = Role(workers, _step(training), waits=True)
     return Plan((role,), (_merge(training, workers),), gradients=workers)
+
+
+def all_reduce(training: Training, workers: int) -> Plan:
+    """Equal workers add up their gradients round a ring; there are no servers.
+
+    Each pack of gradients goes round in 2(n - 1) messages of 1/n of its bytes. Two more sums, of a
+    few bytes, carry the workers' reports and the loss.
+    """
+    sums = math.ceil(training.parameters / training.pack) + 2
+    sending = Stage(
+        starts=1,
+        hops=2 * (workers - 1) * sums,
+        ring=2 * training.parameters * (workers - 1) / workers,
+    )
+    stages = (Stage(seconds=training.computing), *([sending] if workers > 1 else []))
+    return Plan((Role(workers, stages, waits=True),), gradients=workers)
 
 
 def averaging(training: Training, workers: int) -> Plan:
@@ -225,6 +251,7 @@ def dedicated_workers(training: Training, workers: int) -> Plan:
 
 
 PLANS: Mapping[str, Callable[[Training, int], Plan]] = {
+    "all_reduce": all_reduce,
     "asynchronous": asynchronous,
     "synchronous": synchronous,
     "averaging": averaging,
@@ -256,13 +283,14 @@ def links(plan: Plan) -> dict[str, float]:
     closing_down, closing_up = _bytes(plan.closing)
     parts = [(role.number, *_bytes(role.stages)) for role in plan.roles]
     chief, worker = _bytes(first.stages), _bytes(other.stages)
+    ring = sum(stage.ring for stage in other.stages)
     return {
         "from servers": sum(n * down for n, down, _ in parts) + closing_down,
         "to servers": sum(n * up for n, _, up in parts) + closing_up,
-        "to chief": chief[0] + closing_down,
-        "from chief": chief[1] + closing_up,
-        "to worker": worker[0],
-        "from worker": worker[1],
+        "to chief": chief[0] + closing_down + ring,
+        "from chief": chief[1] + closing_up + ring,
+        "to worker": worker[0] + ring,
+        "from worker": worker[1] + ring,
     }
 
 
@@ -312,6 +340,8 @@ class _Machines(NamedTuple):
         return [phase for stage in stages for phase in self._of(stage)]
 
     def _of(self, stage: Stage) -> list[Phase]:
+        if stage.hops:
+            return [self._round_the_ring(stage)]
         costs, begun, givers = self.constants, bool(stage.merges), stage.givers
         merging = costs.merge.of(begun, stage.merges, stage.merged)
         merging_cpu = costs.merge_cpu.of(begun, givers * stage.merges, givers * stage.merged)
@@ -323,6 +353,14 @@ class _Machines(NamedTuple):
             Phase(self._exchange_seconds(stage), self._exchange(stage)),
             Phase(merging / self.hosts.servers, {named: merging_cpu / self.hosts.servers}),
         ]
+
+    def _round_the_ring(self, stage: Stage) -> Phase:
+        """Returns the phase of sums over workers. On hosts of their own each has its own link."""
+        costs, sent = self.constants, (stage.starts, stage.hops, stage.ring)
+        ring = costs.ring._replace(byte=max(costs.ring.byte, 1 / self.hosts.bandwidth))
+        seconds = ring.of(*sent) + stage.hops * self.hosts.latency / 2
+        demands = {"cores": costs.ring_cpu.of(*sent)} if self.are_one else {}
+        return Phase(seconds, demands)
 
     def _exchange_seconds(self, stage: Stage) -> float:
         costs = self.constants.exchange

@@ -103,9 +103,8 @@ def make_conv_product(
     return KroneckerProduct(factors, split, times)
 
 
-@typing.final
-class ConvKFCBasicFB(KroneckerBlock):
-    """T·A⊗G, for a convolution that is applied once to an example."""
+class _ConvKroneckerBlock(KroneckerBlock):
+    """T·A⊗G of a convolution."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class ConvKFCBasicFB(KroneckerBlock):
 
         Args:
           layer_collection: Layer collection, which makes and shares factors.
-          params: The filter [..., channels, outputs], or (filter, bias [outputs]).
+          params: The filter, or (filter, bias).
           geometry: Geometry of the filter.
           form: The form of the input factor.
         """
@@ -140,44 +139,21 @@ class ConvKFCBasicFB(KroneckerBlock):
 
 
 @typing.final
-class DepthwiseConvKFCBasicFB(KroneckerBlock):
+class ConvKFCBasicFB(_ConvKroneckerBlock):
+    """T·A⊗G, for a convolution that is applied once to an example.
+
+    Parameters are a filter [..., channels, outputs], or (filter, bias [outputs]).
+    """
+
+
+@typing.final
+class DepthwiseConvKFCBasicFB(_ConvKroneckerBlock):
     """T·A⊗G for a filter [h, w, channels, m] that maps each channel to m outputs of its own.
 
     The filter is written as an ordinary one, [h, w, channels, channels · m], with zeros where input
     and output channel do not match. A vector is expanded to such a filter, multiplied by its block,
     and reduced again. So products by powers e and −e are not inverse to each other.
     """
-
-    def __init__(
-        self,
-        layer_collection: FactorMaker,
-        params: Parameters,
-        geometry: ConvGeometry,
-        form: ConvForm = ConvForm(),  # noqa: B008
-    ) -> None:
-        """Registers no tower and makes no factor yet.
-
-        Args:
-          layer_collection: Layer collection, which makes and shares factors.
-          params: The filter [h, w, channels, m].
-          geometry: Geometry of the filter.
-          form: The form of the input factor.
-        """
-        super().__init__(layer_collection, params)
-        self._geometry = geometry
-        self._form = form
-
-    @property
-    def settings(self) -> tuple[Any, ...]:
-        """The geometry."""
-        return (self._geometry,)
-
-    def replications(self) -> Scalar:
-        """Returns T, the number of output locations; a Tensor if the image size is not static."""
-        return count_locations(self.inputs[0], self._geometry)
-
-    def _make_product(self, gradients: Sources, damping: Scalar) -> KroneckerProduct:
-        return make_conv_product(self, self._geometry, self._form, gradients, damping)
 
     @property
     def matrix_shape(self) -> tuple[int, int]:

@@ -1,34 +1,21 @@
 """K-FAC as an optimizer of Keras 3, on its TensorFlow backend."""
 
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from kfac._types import DType, GradsAndVars, Scalar, Tensor, Variable
-from kfac.canned import CannedKfac
-from kfac.config import CurvatureConfig
-from kfac.keras.arguments import check_needed, loss_and_gradients
+from kfac.keras.arguments import KfacOfBoth, loss_and_gradients
 from kfac.keras.compiled import check_no_xla, model_of, turn_off_xla
-from kfac.keras.for_estimator import for_estimator
-from kfac.keras.layers import Approximations
-from kfac.keras.saving import (
-    as_config,
-    first_component,
-    from_config,
-    load_state,
-    save_state,
-)
-from kfac.keras.step import StepSettings
-from kfac.keras.training import Training, changeable
-from kfac.keras.variable_store import VariableStore
+from kfac.keras.saving import first_component
 
 
 @typing.final
 @keras.saving.register_keras_serializable(package="kfac")
-class Kfac(keras.optimizers.Optimizer):
+class Kfac(KfacOfBoth, keras.optimizers.Optimizer):
     """K-FAC for `compile` and `fit` of Keras 3, and for a loop in a `tf.function`.
 
     In each step it finds the losses and layers of the model in the graph of the training function,
@@ -42,83 +29,11 @@ class Kfac(keras.optimizers.Optimizer):
       training: Settings and state that do not depend on Keras.
     """
 
-    damping = changeable("damping", "λ: a variable, or its schedule. Numbers can be assigned.")
-    momentum = changeable("momentum", "β: a variable, its schedule, or None.")
-    weight_decay = changeable("weight_decay", "Decay over the learning rate: as `momentum`.")
-    norm_constraint = changeable("norm_constraint", "Bound of a step: as `momentum`.")
+    schedules = keras.optimizers.schedules
 
-    def __init__(
-        self,
-        learning_rate: Scalar | None = None,
-        damping: Scalar | None = None,
-        momentum: Scalar | None = 0.9,
-        model: Any = None,
-        fisher_approx: Approximations = None,
-        adaptive: bool = False,
-        *,
-        weight_decay: Scalar | None = None,
-        norm_constraint: Scalar | None = None,
-        unknown_layers: str = "error",
-        batch_size: int | None = None,
-        gradient_accumulation_steps: int | None = None,
-        config: CurvatureConfig | Mapping[str, Any] | None = None,
-        name: str = "kfac",
-        **settings: Any,
-    ) -> None:
-        """Checks its arguments.
-
-        Args:
-          learning_rate: α > 0, a number or a schedule. Left out if `adaptive`.
-          damping: λ > 0, a number or a schedule. With `adaptive` the first λ in multiples of the
-            mean curvature, 0.1 if left out; otherwise it is needed.
-          momentum: β ≥ 0, or None or 0 for none. Of no effect if `adaptive`.
-          model: The Keras model. None means the one that is compiled with this optimizer. In a loop
-            of your own it is needed where `fisher_approx` names classes.
-          fisher_approx: Approximation of a layer's Fisher matrix, by the layer's name or class,
-            such as {"logits": "ekfac", keras.layers.Conv2D: "diagonal"}; or one name for all layers
-            that have it. Names are those of `kfac.layer_collection.APPROX_...`.
-          adaptive: Whether learning rate, momentum and damping are computed in each step, as
-            `kfac.adaptive` does.
-          weight_decay: Share of a weight that decays in a step, over the learning rate.
-          norm_constraint: c > 0 bounds the squared Fisher norm of a step.
-          unknown_layers: The treatment of variables in no layer that K-FAC knows: "error", or
-            "diagonal" for the diagonal of their Fisher matrix, with a warning.
-          batch_size: Examples in the batch of one replica; None means the rows of what the model
-            predicts. Needed if the model folds other axes into these rows.
-          gradient_accumulation_steps: Batches that make one step together.
-          config: Settings of all factors.
-          name: Name of the optimizer.
-          **settings: Further arguments of `kfac.PeriodicInvCovUpdateKfacOpt`, such as
-            `invert_every`, `cov_ema_decay` or `estimation_mode`.
-
-        Raises:
-          ValueError: A number is missing or out of its range, or two arguments exclude each other.
-          TypeError: An argument is unknown.
-        """
-        check_needed(adaptive, learning_rate, damping)
-        rate = 0.0 if learning_rate is None else learning_rate
-        super().__init__(float(rate) if isinstance(rate, int) else rate, name=name)
-        self.training = Training(
-            StepSettings(
-                adaptive,
-                fisher_approx,
-                unknown_layers,
-                batch_size,
-                gradient_accumulation_steps,
-                CurvatureConfig(**config) if isinstance(config, Mapping) else config,
-                settings,
-            ),
-            VariableStore(self._make_variable),
-            model,
-            None if adaptive else learning_rate,
-            {
-                "damping": 0.1 if damping is None else damping,
-                "momentum": None if adaptive else momentum,
-                "weight_decay": weight_decay,
-                "norm_constraint": norm_constraint,
-            },
-        )
-        self.training.make_numbers(self._make_number)
+    def _begin(self, learning_rate: Scalar, name: str) -> None:
+        rate = float(learning_rate) if isinstance(learning_rate, int) else learning_rate
+        super(KfacOfBoth, self).__init__(rate, name=name)
 
     def _make_number(self, name: str, value: float) -> Variable:
         return self.add_variable(
@@ -202,43 +117,6 @@ class Kfac(keras.optimizers.Optimizer):
             self.build(variables)
         check_no_xla(self.training.model)
         self.training.step(grads, variables, lambda: self.learning_rate, self.iterations, loss)
-        for variable in variables:
-            if getattr(variable, "constraint", None) is not None:
-                variable.assign(variable.constraint(variable))
 
-    # State.
-
-    def save_own_variables(self, store: Any) -> None:
-        """Writes all state into a store, by name."""
-        save_state(self, store)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Sets all state from a store, now or when the state is made."""
-        load_state(self, store)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments, with numbers as they now are; without the model."""
-        rate = super().get_config()["learning_rate"]
-        is_adaptive = self.training.settings.adaptive
-        return {
-            "name": self.name,
-            "learning_rate": None if is_adaptive else rate,
-            **as_config(self.training, keras.optimizers.schedules.serialize),
-        }
-
-    def for_estimator(self) -> CannedKfac:
-        """Returns K-FAC for an Estimator; `replicate.model_to_estimator` calls it.
-
-        Raises:
-          ValueError: The settings are adaptive, or name approximations, unknown layers or
-            accumulation.
-        """
-        return for_estimator(
-            self.training, self.get_config(), keras.optimizers.schedules.deserialize
-        )
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "Kfac":
-        """Returns an optimizer made with the arguments that `get_config` returned."""
-        deserialize = keras.optimizers.schedules.deserialize
-        return cls(**from_config(config, lambda value: deserialize(value, custom_objects)))
+    def _rate_config(self) -> Any:
+        return super(KfacOfBoth, self).get_config()["learning_rate"]

@@ -143,7 +143,7 @@ class Training:
         iterations: Variable,
         loss: Tensor | None = None,
     ) -> None:
-        """Builds a step in the graph that is being traced.
+        """Builds a step in the graph that is being traced, then applies constraints of variables.
 
         Args:
           gradients: Gradient of each variable in this replica. Variables whose gradient is None are
@@ -173,6 +173,9 @@ class Training:
             self._build(batch, learning_rate, iterations)
 
         context.merge_call(build, args=([g for g, _ in pairs], loss))
+        for variable in variables:
+            if getattr(variable, "constraint", None) is not None:
+                variable.assign(variable.constraint(variable))
 
     def _build(
         self, batch: Batch, learning_rate: Callable[[], Scalar], iterations: Variable

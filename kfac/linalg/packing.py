@@ -27,6 +27,10 @@ class Packing(typing.NamedTuple):
     groups: tuple[tuple[int, ...], ...]
     sizes: tuple[tuple[int, ...], ...]
 
+    def joins(self, index: int) -> bool:
+        """Returns True if a part is joined with others."""
+        return any(index in group for group in self.groups if len(group) > 1)
+
     def pack(self, parts: Sequence[Vector]) -> list[Vector]:
         """Returns the packed parts.
 

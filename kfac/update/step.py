@@ -20,7 +20,7 @@ from kfac.damping.training_loss import TrainingLoss
 from kfac.estimator import FisherEstimator
 from kfac.linalg import tensor_ops, vectors
 from kfac.linalg.damped_functions import ITSELF
-from kfac.linalg.packing import make_packing, no_packing
+from kfac.linalg.packing import Packing, make_packing, no_packing
 from kfac.linalg.vectors import Vector
 from kfac.state import CPU, Assignment, assign_all, group, make_counter, read, run_if
 from kfac.update import health
@@ -260,7 +260,7 @@ class KfacStep:
             gradients=packed,
             variables=variables,
             weights=lambda: packing.pack([read(variable) for variable in variables]),
-            velocities=packing.pack(list(map(read, velocities))) if velocities else [],
+            velocities=_read_velocities(velocities, packing) if velocities else [],
             packing=packing,
             precondition=precondition,
             multiply=lambda given: packing.pack(self._multiply(packing.unpack(given), variables)),
@@ -416,6 +416,13 @@ class _DescentThen(v1.train.GradientDescentOptimizer):
 
     def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
         return super()._finish(self._follow(update_ops), name_scope)
+
+
+def _read_velocities(velocities: Sequence[Variable], packing: Packing) -> list[Tensor]:
+    # Joining copies: a velocity changes only after the new one was computed from the joined ones.
+    return packing.pack(
+        [read(velocity, copies=not packing.joins(i)) for i, velocity in enumerate(velocities)]
+    )
 
 
 def _other_values(step: Step) -> list[Tensor]:

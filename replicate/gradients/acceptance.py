@@ -28,16 +28,17 @@ v1 = tf.compat.v1
 class StepAcceptance(abc.ABC):
     """Rule that decides if the gradients of a step may be applied."""
 
-    @abc.abstractmethod
     def requirements(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
     ) -> list[Operation]:
-        """Returns operations that fail a step which must not be applied.
+        """Returns operations that fail a step which must not be applied: by default none.
 
         Args:
           towers: Gradients of each tower.
           summed: Their sums over towers, and over workers if there are several.
         """
+        del towers, summed
+        return []
 
     @abc.abstractmethod
     def judge(
@@ -139,13 +140,6 @@ class SkipOverflow(StepAcceptance):
         self._scaling = scaling
         self._workers = workers
 
-    def requirements(
-        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
-    ) -> list[Operation]:
-        """Returns nothing: no step fails."""
-        del towers, summed
-        return []
-
     def judge(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
     ) -> Tensor:
@@ -182,17 +176,13 @@ class SkipNonFinite(StepAcceptance):
         self._skipping = skipping
         self._scaling = scaling
 
-    def requirements(
-        self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
-    ) -> list[Operation]:
-        """Returns nothing: evaluating the result of `judge` fails the step."""
-        del towers, summed
-        return []
-
     def judge(
         self, towers: Sequence[TowerGradients], summed: Sequence[tuple[Gradient, Variable]]
     ) -> Tensor:
-        """Returns True if all losses, gradients and sums are finite, a boolean scalar."""
+        """Returns True if all losses, gradients and sums are finite, a boolean scalar.
+
+        Evaluating it fails the step after too many skipped ones.
+        """
         entries = _watched(towers)
         workers = self._workers
         if len(towers) > 1 or workers is not None:

@@ -554,7 +554,7 @@ def test_an_optimizer_that_is_not_wrapped_is_refused_in_towers(tmp_path):
         train(plain_model_fn, parts([0, ROWS])[0], tmp_path, config(role))
 
 
-def kfac_model(adapts, momentum, kind):
+def kfac_model(adapts, momentum, kind, **settings):
     """Two dense layers, trained by K-FAC with statistics of the given labels."""
 
     def model_fn(features, labels, mode):
@@ -575,7 +575,7 @@ def kfac_model(adapts, momentum, kind):
                 learning_rate=None if momentum.startswith("qmodel") else 0.05,
                 momentum=None if momentum == "qmodel" else 0.9,
                 damping=0.1,
-                invert_every=2,
+                **{"invert_every": 2, **settings},
                 cov_update_every=1,
                 layer_collection=layers,
                 estimation_mode="empirical",
@@ -601,6 +601,19 @@ def kfac_model(adapts, momentum, kind):
 def test_kfac_on_workers_with_towers_equals_one_tower(tmp_path, adapts, momentum, kind):
     """Statistics are of the whole batch, and the inverses are divided over the workers."""
     model_fn = kfac_model(adapts, momentum, kind)
+    expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config())
+    found = train_workers(
+        model_fn, parts([0, 8, ROWS]), tmp_path / "many", devices=TOWERS, uneven="weighted"
+    )
+    assert_trained_alike(found)
+    assert_close(found[0], expected, 5e-6)
+
+
+@pytest.mark.parametrize("invert_every", [2, 3])
+def test_kfac_spreads_inverses_over_steps_and_workers(tmp_path, invert_every):
+    """Each step computes some of the inverses, and the workers divide these."""
+    settings = {"spread_inverses": True, "invert_every": invert_every}
+    model_fn = kfac_model(False, "regular", np.float32, **settings)
     expected = train(model_fn, parts([0, ROWS])[0], tmp_path / "one", config())
     found = train_workers(
         model_fn, parts([0, 8, ROWS]), tmp_path / "many", devices=TOWERS, uneven="weighted"

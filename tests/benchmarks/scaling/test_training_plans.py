@@ -24,6 +24,7 @@ MEASURED = Constants(
 @pytest.mark.parametrize(
     ("mode", "servers", "chief", "worker"),
     [
+        ("all_reduce", (0, 0), (2 * P * 4 / 5, 2 * P * 4 / 5), (2 * P * 4 / 5, 2 * P * 4 / 5)),
         ("asynchronous", (5 * P, 5 * P), (P, P), (P, P)),
         ("synchronous", (5 * P, 5 * P), (P, P), (P, P)),
         ("averaging", (5 * P, 5 * P), (P, P), (P, P)),
@@ -171,3 +172,18 @@ def test_steps_grow_with_workers_and_shrink_with_servers(mode):
 def test_towers_sum_gradients():
     assert training_plans.towers(PLAIN, 4, 1e4) == pytest.approx(0.5 + 3 * P / 1e4)
     assert training_plans.towers(PLAIN, 1, 1e4) == 0.5
+
+
+def test_all_reduce_goes_round_a_ring():
+    """2(n - 1) messages for each pack and for two small sums; 2P(n - 1)/n bytes on each link."""
+    constants = MEASURED._replace(ring=Costs(0.01, 0.002, 1e-5), ring_cpu=Costs(0.01, 0.001, 1e-5))
+    packed = PLAIN._replace(pack=P / 3)
+    plan = PLANS["all_reduce"](packed, 5)
+    sent, hops = 2 * P * 4 / 5, 2 * 4 * (3 + 2)
+    apart = training_plans.seconds_per_step(plan, constants, Hosts(bandwidth=1e4, latency=0.004))
+    assert apart == pytest.approx(0.5 + 0.01 + hops * (0.002 + 0.002) + sent * 1e-4)
+    together = training_plans.seconds_per_step(plan, constants)
+    own = 0.01 + hops * 0.002 + sent * 1e-5
+    cpu = 0.01 + hops * 0.001 + sent * 1e-5
+    assert together == pytest.approx(0.5 * 5 / 2 + max(own, cpu * 5 / 2))
+    assert training_plans.seconds_per_step(PLANS["all_reduce"](packed, 1), constants) == 0.5

@@ -92,6 +92,18 @@ def test_numbers_change_between_steps(either):
     assert (config["momentum"], config["damping"]) == (0.0, 0.5)
 
 
+def test_constraints_hold_after_each_step(both):
+    layers = both.keras.layers
+    model = both.keras.Sequential(
+        [layers.Input((6,)), layers.Dense(3, kernel_constraint="non_neg")]
+    )
+    model.compile(optimizer=both.Kfac(**NUMBERS), loss=both.cross_entropy())
+    both.fit(model, *both.examples(64))
+    kernel, bias = model.get_weights()
+    assert kernel.min() == 0 < kernel.max()
+    assert bias.min() < 0
+
+
 def test_numbers_follow_schedules_that_are_saved(either):
     schedule = either.keras.optimizers.schedules.ExponentialDecay(0.05, 4, 0.5)
     model = compiled(either, learning_rate=schedule, damping=schedule)
