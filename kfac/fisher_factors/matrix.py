@@ -25,9 +25,6 @@ from kfac.state import Change, read
 
 v1 = tf.compat.v1
 
-LARGEST_WHOLE = 64
-"""Rows up to which a matrix crosses to another device as it is: packing takes longer."""
-
 
 def moment_of_rows(rows: Tensor) -> Moment:
     """Returns XᵀX and r of rows X [r, n]."""
@@ -80,15 +77,11 @@ class MatrixFactor(FisherFactor):
         """True."""
         return True
 
-    @property
-    def _is_packed(self) -> bool:
-        return self.dimension > LARGEST_WHOLE
-
     def _pack(self, total: Tensor) -> Tensor:
-        return pack_symmetric(total) if self._is_packed else total
+        return pack_symmetric(total)
 
     def _unpack(self, total: Tensor) -> Tensor:
-        return unpack_symmetric(total, self.dimension) if self._is_packed else total
+        return unpack_symmetric(total, self.dimension)
 
     def entries_to_check(self, statistic: Tensor) -> Tensor:
         """Returns the diagonal of a second moment.

@@ -62,7 +62,7 @@ def test_input_that_has_ended_is_not_continued(graph, error):
 
 def test_loss_that_is_not_finite_is_an_error(graph):
     loss = SimpleNamespace(op=SimpleNamespace(name="loss"))
-    readings = SimpleNamespace(step=3, loss=float("nan"), skipped=[], loss_tensor=loss)
+    readings = SimpleNamespace(step=3, loss=float("nan"), losses={}, skipped=[], loss_tensor=loss)
     with pytest.raises(NonFiniteError, match="step 3"):
         make_conditions(readings).check_step()
 

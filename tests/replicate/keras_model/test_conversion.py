@@ -267,6 +267,7 @@ def test_compiled_kfac_trains_it_as_for_canned_does(keras, tmp_path):
         0.1,
         momentum_type="adam",
         norm_constraint=0.01,
+        cov_update_every=1,
         invert_every=1,
     )
     got = []
