@@ -138,8 +138,13 @@ class CutLink:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("fault", "limit_secs"),
-    [({"resets": True}, 60), ({"silent": "both"}, 5), ({"silent": "both", "loses": True}, 5)],
-    ids=["closes", "stops forwarding", "loses what it gets"],
+    [
+        pytest.param({"resets": True}, 60, id="closes"),
+        pytest.param({"silent": "both"}, 5, id="stops forwarding", marks=pytest.mark.slow),
+        pytest.param(
+            {"silent": "both", "loses": True}, 5, id="loses what it gets", marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_a_cut_link_is_noticed_and_training_goes_on(
     cluster, journal, proxied_plan, network, tmp_path, faulty, fault, limit_secs
