@@ -3,8 +3,9 @@
 The time that n workers take for their sums is that of a step by all-reduce, less that of the same n
 workers that train alone side by side. CPU seconds are fitted to tiny variables, where only messages
 take time, and to two workers with large ones; durations to two workers alone, since more wait for
-the cores of one machine. Three and four workers with large variables are simulated from that, and
-compared.
+the cores of one machine. The points with tiny variables also tell how much longer messages take
+between more workers on one machine. Three and four workers with large variables are simulated from
+that, and compared.
 """
 
 import dataclasses
@@ -55,8 +56,11 @@ def compare(found: Mapping[Case, Point], fitted: Constants) -> list[Comparison]:
             alone = _alone(case, found)
             training = Training(case.parameters, case.layers, alone.worker)
             plan = training_plans.all_reduce(training, case.workers)
-            cores = _cores(case.workers, found, fitted.cores)
-            simulated = training_plans.seconds_per_step(plan, fitted._replace(cores=cores))
+            here = fitted._replace(
+                ring=_crowded(case.workers, found, fitted.ring),
+                cores=_cores(case.workers, found, fitted.cores),
+            )
+            simulated = training_plans.seconds_per_step(plan, here)
             compared.append(Comparison(case, point.seconds, simulated))
     return compared
 
@@ -72,6 +76,21 @@ def _cores(workers: int, found: Mapping[Case, Point], cores: float) -> float:
         if case.mode == "alone" and case.workers == workers and not case.is_tiny
     ]
     return min(cores, statistics.median(busy))
+
+
+def _crowded(workers: int, found: Mapping[Case, Point], ring: Costs) -> Costs:
+    """Returns the costs of messages between so many workers on the cores of one machine.
+
+    A message waits until its worker has a core. The points with tiny variables tell how long.
+    """
+    factor = statistics.median(
+        (point.seconds - _alone(case, found).seconds)
+        / ring.of(stage.starts, stage.hops, stage.ring)
+        for case, point in found.items()
+        if case.mode == "all_reduce" and case.workers == workers and case.is_tiny
+        for stage in [_stage(case)]
+    )
+    return Costs(factor * ring.start, factor * ring.each, ring.byte)
 
 
 def _alone(case: Case, found: Mapping[Case, Point]) -> Point:
