@@ -83,13 +83,13 @@ def _crowded(workers: int, found: Mapping[Case, Point], ring: Costs) -> Costs:
 
     A message waits until its worker has a core. The points with tiny variables tell how long.
     """
-    factor = statistics.median(
-        (point.seconds - _alone(case, found).seconds)
-        / ring.of(stage.starts, stage.hops, stage.ring)
-        for case, point in found.items()
-        if case.mode == "all_reduce" and case.workers == workers and case.is_tiny
-        for stage in [_stage(case)]
-    )
+    factors = []
+    for case, point in found.items():
+        if case.mode == "all_reduce" and case.workers == workers and case.is_tiny:
+            stage, alone = _stage(case), _alone(case, found)
+            expected = ring.of(stage.starts, stage.hops, stage.ring)
+            factors.append((point.seconds - alone.seconds) / expected)
+    factor = statistics.median(factors)
     return Costs(factor * ring.start, factor * ring.each, ring.byte)
 
 
