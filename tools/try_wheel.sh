@@ -7,7 +7,7 @@
 set -euo pipefail
 
 extras=cpu
-left_out=canned_1.py,kfac_2.py,kfac_keras_1.py,kfac_keras_2.py
+left_out=canned_1.py,kfac_1.py,kfac_keras_1.py,kfac_keras_2.py
 if [[ $1 == --all ]]; then
     shift
     extras=cpu,examples

@@ -66,6 +66,7 @@ def test_missing_points_are_named(found):
         reduce_fit.constants(reduced, TRUE)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_two_real_workers_are_measured():
     cases = [case for case in cluster_cases.reduce_cases(2) if case.is_tiny][:2]
