@@ -94,9 +94,8 @@ def test_numbers_change_between_steps(either):
 
 def test_constraints_hold_after_each_step(both):
     layers = both.keras.layers
-    model = both.keras.Sequential(
-        [layers.Input((6,)), layers.Dense(3, kernel_constraint="non_neg")]
-    )
+    dense = layers.Dense(3, kernel_initializer="zeros", kernel_constraint="non_neg")
+    model = both.keras.Sequential([layers.Input((6,)), dense])
     model.compile(optimizer=both.Kfac(**NUMBERS), loss=both.cross_entropy())
     both.fit(model, *both.examples(64))
     kernel, bias = model.get_weights()
