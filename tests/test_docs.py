@@ -229,7 +229,7 @@ def test_links_of_the_site_are_checked(body, told, tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def slim_stand_ins():
-    """What the program of the guide that stands in for slim's functions defines."""
+    """The functions that the guide's program defines in place of slim's."""
     program = PROGRAM.search((DOCS / "howto" / "from_contrib.md").read_text())[1]
     found = {}
     exec(program.partition("\nwith tf.Graph()")[0], found)

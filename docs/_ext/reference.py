@@ -151,13 +151,14 @@ def write_class_pages(app: Sphinx) -> None:
     """Writes a page for each class, and removes those of classes that are gone."""
     CLASSES.mkdir(exist_ok=True)
     pages_of_classes = class_pages()
+    shown = set(map(class_named, pages_of_classes))
     pages = {
         CLASSES / f"{name}.rst": CLASS_PAGE.format(
             title=name.rpartition(".")[2],
             line="=" * len(name),
             name=name,
             page=page,
-            inherited=inherited_option(name, set(pages_of_classes)),
+            inherited=inherited_option(name, shown),
         )
         for name, page in pages_of_classes.items()
     }
@@ -168,21 +169,20 @@ def write_class_pages(app: Sphinx) -> None:
             path.write_text(text)
 
 
-def inherited_option(name: str, pages: set[str]) -> str:
+def inherited_option(name: str, shown: set[type]) -> str:
     """Returns the option that shows what a class inherits from bases that no page shows.
 
     Args:
       name: Full name of the class.
-      pages: Full names of the classes that have a page.
+      shown: The classes that have a page.
     """
-    shown = {class_named(page) for page in pages}
-    _, *bases = class_named(name).__mro__
-    own = [base for base in bases if base.__module__.partition(".")[0] in PACKAGES]
-    hidden = [base for base in own if base not in shown]
+    bases = class_named(name).__mro__[1:]
+    ours = [base for base in bases if base.__module__.partition(".")[0] in PACKAGES]
+    hidden = [base for base in ours if base not in shown]
     if not hidden:
         return ""
-    others = [base for base in bases if base not in hidden]
-    return f"   :inherited-members: {', '.join(base.__name__ for base in others)}\n"
+    others = [base.__name__ for base in bases if base not in hidden]
+    return f"   :inherited-members: {', '.join(others)}\n"
 
 
 def class_named(name: str) -> type:

@@ -175,6 +175,5 @@ def preconditioner_damping(rule: DampingRule, multiple: Scalar) -> Scalar:
       rule: The rule for λ.
       multiple: The factor.
     """
-    damping, factor = rule.read_for_inverses(), current(multiple)
-    factor, damping = tensor_ops.known_or_scalars([factor, damping], tf.float64)
+    factor, damping = tensor_ops.known_or_scalars([multiple, rule.read_for_inverses()], tf.float64)
     return factor * damping

@@ -103,16 +103,18 @@ class MovingAverage:
           tally: The new weight, and by how much the refusals grow; None: they are found here.
         """
         total, weight, refused = self._variables
-        beta, omega = (tensor_ops.as_scalar(x, total.dtype) for x in (ema_decay, ema_weight))
+        beta = tensor_ops.as_scalar(ema_decay, total.dtype)
         is_one = isinstance(ema_weight, (int, float)) and ema_weight == 1
-        new = statistic if is_one else omega * statistic
+        new = statistic if is_one else tensor_ops.as_scalar(ema_weight, total.dtype) * statistic
         # All but the choice is computed early: `accept` is known only once all statistics are.
         old = read(total)
         with v1.control_dependencies([new]):
             past = beta * old
-        found = tally or Tally.of(self.read_weight(), accept, beta, omega)
+        if tally is None:
+            omega = tensor_ops.as_scalar(ema_weight, total.dtype)
+            tally = Tally.of(self.read_weight(), accept, beta, omega)
         return [
             Assignment(total, tensor_ops.choose(accept, past + new, old)),
-            Assignment(weight, found.weight),
-            Addition(refused, found.refusals),
+            Assignment(weight, tally.weight),
+            Addition(refused, tally.refusals),
         ]

@@ -5,12 +5,13 @@ start than to run. Called by the step.
 """
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from kfac._types import Tensor, Variable
-from kfac.linalg.vectors import Vector
+from kfac._types import Variable
+from kfac.linalg.tensor_ops import concatenated, split
+from kfac.linalg.vectors import Vector, entries
 
 v1 = tf.compat.v1
 
@@ -21,15 +22,11 @@ class Packing(typing.NamedTuple):
 
     Attributes:
       groups: Positions of the parts that each packed part joins, in the order of the parts.
-      sizes: Numbers of entries of these parts. They matter where a group has several.
+      sizes: Numbers of entries of the parts that are joined with others, by position.
     """
 
     groups: tuple[tuple[int, ...], ...]
-    sizes: tuple[tuple[int, ...], ...]
-
-    def joins(self, index: int) -> bool:
-        """Returns True if a part is joined with others."""
-        return any(index in group for group in self.groups if len(group) > 1)
+    sizes: Mapping[int, int]
 
     def pack(self, parts: Sequence[Vector]) -> list[Vector]:
         """Returns the packed parts.
@@ -37,13 +34,19 @@ class Packing(typing.NamedTuple):
         Args:
           parts: One for each variable. Those of a group have the same dtype.
         """
-        return [_joined([parts[index] for index in group]) for group in self.groups]
+        packed = []
+        for group in self.groups:
+            with v1.device(entries(parts[group[0]]).device):
+                packed.append(concatenated([parts[index] for index in group]))
+        return packed
 
     def unpack(self, packed: Sequence[Vector]) -> list[Vector]:
         """Undoes `pack`."""
         found: dict[int, Vector] = {}
-        for part, group, sizes in zip(packed, self.groups, self.sizes, strict=True):
-            found.update(zip(group, _split(part, sizes), strict=True))
+        for part, group in zip(packed, self.groups, strict=True):
+            with v1.device(entries(part).device):
+                parts = split(part, [self.sizes.get(index, 0) for index in group])
+            found.update(zip(group, parts, strict=True))
         return [found[index] for index in range(len(found))]
 
 
@@ -59,30 +62,11 @@ def make_packing(parts: Sequence[Vector], variables: Sequence[Variable]) -> Pack
         is_joined = not isinstance(part, tf.IndexedSlices) and part.shape.rank == 1
         key = (part.device, variable.device, part.dtype, variable.dtype) if is_joined else index
         groups.setdefault(key, []).append(index)
-    return Packing(
-        tuple(map(tuple, groups.values())),
-        tuple(tuple(_size(variables[i]) for i in group) for group in groups.values()),
-    )
+    joined = [index for group in groups.values() if len(group) > 1 for index in group]
+    sizes = {index: int(variables[index].shape.num_elements()) for index in joined}
+    return Packing(tuple(map(tuple, groups.values())), sizes)
 
 
 def no_packing(parts: Sequence[Vector]) -> Packing:
     """Returns the packing that joins nothing."""
-    return Packing(tuple((index,) for index in range(len(parts))), ((0,),) * len(parts))
-
-
-def _size(variable: Variable) -> int:
-    return int(variable.shape.num_elements())
-
-
-def _joined(parts: Sequence[Vector]) -> Vector:
-    if len(parts) == 1:
-        return parts[0]
-    with v1.device(parts[0].device):
-        return tf.concat(list(parts), axis=0)
-
-
-def _split(part: Vector, sizes: Sequence[int]) -> list[Tensor]:
-    if len(sizes) == 1:
-        return [part]
-    with v1.device(part.device):
-        return list(tf.split(part, list(sizes)))
+    return Packing(tuple((index,) for index in range(len(parts))), {})

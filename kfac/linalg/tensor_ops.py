@@ -95,7 +95,7 @@ def all_finite_in(tensors: Sequence[Tensor]) -> Tensor:
     flags = [all_finite(tensor) for tensor in tensors if tensor.shape.rank != 1]
     for (device, _), parts in vectors.items():
         with v1.device(device):
-            flags.append(all_finite(tf.concat(parts, axis=0) if len(parts) > 1 else parts[0]))
+            flags.append(all_finite(concatenated(parts)))
     return all_true(flags)
 
 
@@ -110,6 +110,16 @@ def all_true(conditions: Sequence[Tensor]) -> Tensor:
         return conditions[0]
     with v1.device(conditions[0].device):
         return tf.reduce_all(tf.stack(list(conditions)))
+
+
+def concatenated(parts: Sequence[Tensor]) -> Tensor:
+    """Returns vectors [n] one after the other; a single one as it is."""
+    return tf.concat(list(parts), axis=0) if len(parts) > 1 else parts[0]
+
+
+def split(whole: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Undoes `concatenated`, for parts with these numbers of entries."""
+    return list(tf.split(whole, list(sizes))) if len(sizes) > 1 else [whole]
 
 
 def choose(condition: Tensor, chosen: Tensor, other: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ def joined(parts: Sequence[Tensor], dtype: DType) -> Joined:
       dtype: Dtype of the joined entries.
     """
     flat = [tf.cast(x if x.shape.rank == 1 else tf.reshape(x, [-1]), dtype) for x in parts]
-    return Joined(list(parts), tf.concat(flat, axis=0) if len(flat) > 1 else flat[0])
+    return Joined(list(parts), tensor_ops.concatenated(flat))
 
 
 def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
@@ -119,8 +119,7 @@ def parted(whole: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
       whole: [n].
       like: Parts with the static shapes and the dtypes of those to return.
     """
-    sizes = [x.shape.num_elements() for x in like]
-    flat = tf.split(whole, sizes) if len(sizes) > 1 else [whole]
+    flat = tensor_ops.split(whole, [x.shape.num_elements() for x in like])
     return [
         tf.cast(x if y.shape.rank == 1 else tf.reshape(x, y.shape), y.dtype)
         for x, y in zip(flat, like, strict=True)

@@ -421,7 +421,7 @@ class _DescentThen(v1.train.GradientDescentOptimizer):
 def _read_velocities(velocities: Sequence[Variable], packing: Packing) -> list[Tensor]:
     # Joining copies: a velocity changes only after the new one was computed from the joined ones.
     return packing.pack(
-        [read(velocity, copies=not packing.joins(i)) for i, velocity in enumerate(velocities)]
+        [read(velocity, copies=i not in packing.sizes) for i, velocity in enumerate(velocities)]
     )
 
 

@@ -162,8 +162,7 @@ class WorkerStep:
           loss: This worker's loss, [].
           averages: As for `share`.
         """
-        share = tf.cast(self.share(averages), loss.dtype)
-        parts = self.group.of_each(tf.math.multiply_no_nan(tf.reshape(loss, []), share))
+        parts = self.group.of_each(_share_of(tf.reshape(loss, []), self.share(averages)))
         with v1.device(CPU):
             total = tf.reduce_sum(parts)
         self._losses[total.ref()] = parts
@@ -187,7 +186,7 @@ class WorkerStep:
         for gradient, variable in gradients_and_variables:
             values = gradient_values(gradient)
             with v1.device(values.device):
-                part = tf.math.multiply_no_nan(values, tf.cast(share, values.dtype))
+                part = _share_of(values, share)
             weighted.append((with_values(gradient, part), variable))
         return weighted
 
@@ -231,8 +230,7 @@ class WorkerStep:
           flags: Booleans [flags].
         """
         with v1.device(CPU), v1.name_scope("agreed"):
-            counts = tf.logical_and(tf.logical_not(flags), self._has_weight > 0)
-            return tf.equal(self.group.largest(tf.cast(counts, tf.int32)), 0)
+            return tf.equal(self.group.largest(self._refusals(flags)), 0)
 
     def flags_of_each(self, flags: Tensor) -> Tensor:
         """Returns the flags of all workers, True for those without a batch: bool [n, flags].
@@ -241,8 +239,7 @@ class WorkerStep:
           flags: Booleans [flags].
         """
         with v1.device(CPU), v1.name_scope("flags_of_each"):
-            counts = tf.logical_and(tf.logical_not(flags), self._has_weight > 0)
-            return tf.equal(self.group.of_each(tf.cast(counts, tf.int32)), 0)
+            return tf.equal(self.group.of_each(self._refusals(flags)), 0)
 
     def names_without(self, flag: Tensor) -> Tensor:
         """Returns the names of the workers on which a flag is False, a string scalar.
@@ -291,17 +288,20 @@ class WorkerStep:
         with _outside(), v1.device(CPU), v1.name_scope("worker_has_batch"):
             return tf.cast(reports[self.rank, 0] > 0, tf.float64)
 
+    def _refusals(self, flags: Tensor) -> Tensor:
+        """Returns int32 [flags], 1 where a flag is False on this worker and it has a batch."""
+        return tf.cast(tf.logical_and(tf.logical_not(flags), self._has_weight > 0), tf.int32)
+
     def _weighted(self, tensors: Sequence[Tensor], share: Tensor) -> list[Tensor]:
         def send(pack: Tensor) -> Tensor:
-            # The gradients of a batch without weight may be NaN. Its share 0 makes them 0.
-            return self.group.sum(tf.math.multiply_no_nan(pack, tf.cast(share, pack.dtype)))
+            return self.group.sum(_share_of(pack, share))
 
         return sent_in_packs(tensors, self.group.settings.pack_bytes, send)
 
     def _gathered(self, slices: tf.IndexedSlices, share: Tensor) -> tf.IndexedSlices:
         """Returns the rows of all workers. Rows of workers without a batch are left out."""
         with v1.device(slices.values.device):
-            values = tf.math.multiply_no_nan(slices.values, tf.cast(share, slices.values.dtype))
+            values = _share_of(slices.values, share)
             padding_index = tf.constant(_PADDING, slices.indices.dtype)
             indices = tf.where(share > 0, slices.indices, padding_index)
         with v1.device(CPU):
@@ -318,6 +318,11 @@ def current_step() -> WorkerStep | None:
     """Returns the sums over workers of the default graph; None for a process that trains alone."""
     found = v1.get_collection_ref(_STEP)
     return found[-1] if found else None
+
+
+def _share_of(values: Tensor, share: Tensor) -> Tensor:
+    """Returns a worker's share of values. Those of a batch without weight may be NaN: 0 then."""
+    return tf.math.multiply_no_nan(values, tf.cast(share, values.dtype))
 
 
 def _local_number(name: str) -> Variable:

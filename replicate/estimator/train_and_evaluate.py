@@ -106,15 +106,22 @@ def _train(
         return
     rounds.clean()
     hook = RoundsHook(rounds, estimator.model_dir, eval_spec.throttle_secs)
+    _train_with(hook, estimator, train_spec)
+    newest = estimator.latest_checkpoint()
+    if newest is not None:
+        rounds.run(newest, is_final=True)
+
+
+def _train_with(
+    hook: RoundsHook | SharedRoundsHook, estimator: Estimator, train_spec: TrainSpec
+) -> None:
+    """Trains with a hook that makes rounds of evaluation, and its listener."""
     estimator.train(
         train_spec.input_fn,
         hooks=[*train_spec.hooks, hook],
         max_steps=train_spec.max_steps,
         saving_listeners=[*train_spec.saving_listeners, hook.listener],
     )
-    newest = estimator.latest_checkpoint()
-    if newest is not None:
-        rounds.run(newest, is_final=True)
 
 
 def _train_and_share(
@@ -125,12 +132,7 @@ def _train_and_share(
     hook = SharedRoundsHook(rounds, estimator.model_dir, eval_spec.throttle_secs, is_chief)
     if is_chief:
         rounds.clean()
-    estimator.train(
-        train_spec.input_fn,
-        hooks=[*train_spec.hooks, hook],
-        max_steps=train_spec.max_steps,
-        saving_listeners=[*train_spec.saving_listeners, hook.listener],
-    )
+    _train_with(hook, estimator, train_spec)
     newest = estimator.latest_checkpoint()
     if newest is not None:
         try:

@@ -1,4 +1,4 @@
-"""What the tests of the site share."""
+"""The import of modules of docs/ and tools/, for the tests of the site."""
 
 import importlib.util
 import sys
