@@ -4,12 +4,7 @@ from typing import Any, get_args
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
-    """Checks an argument that takes one of a few strings.
-
-    Args:
-      name: Name of the argument.
-      value: Value of the argument.
-      choices: Literal type that lists the accepted strings.
+    """Checks an argument that takes one of the strings of a Literal type.
 
     Raises:
       ValueError: The value is not one of the choices.

@@ -32,31 +32,14 @@ def check_model_fn(model_fn: ModelFn) -> None:
 
 
 def takes(model_fn: ModelFn, name: str) -> bool:
-    """Returns True if a model_fn receives an argument.
-
-    Args:
-      model_fn: A model_fn that `check_model_fn` accepts.
-      name: "labels", "mode", "params" or "config".
-    """
+    """Returns True if a checked model_fn receives the argument labels, mode, params or config."""
     return name in _model_arguments(model_fn)
 
 
 def call_model_fn(
     model_fn: ModelFn, features: Nest, labels: Nest, mode: str, params: Any, config: Any
 ) -> Spec:
-    """Calls a model_fn with features and those of the other arguments that it names.
-
-    Args:
-      model_fn: A model_fn that `check_model_fn` accepts.
-      features: Features of the batch, given by name if the function allows that.
-      labels: Its labels.
-      mode: One of `ModeKeys`.
-      params: The user's parameters.
-      config: The run's settings.
-
-    Returns:
-      What the function returns.
-    """
+    """Calls a checked model_fn with features and those of the other arguments that it names."""
     given = {"labels": labels, "mode": mode, "params": params, "config": config}
     arguments = {name: given[name] for name in _model_arguments(model_fn)}
     if _takes_by_name(model_fn, "features"):

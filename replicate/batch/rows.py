@@ -14,11 +14,7 @@ v1 = tf.compat.v1
 
 
 def rows_of(leaf: Tensor) -> Tensor:
-    """Returns the number of rows: an int if it is known, else an integer scalar Tensor.
-
-    Args:
-      leaf: Tensor or array [rows, ...], SparseTensor or RaggedTensor.
-    """
+    """Returns the rows of a leaf [rows, ...]: an int if known, else an integer scalar Tensor."""
     if isinstance(leaf, tf.RaggedTensor):
         return leaf.nrows()
     if isinstance(leaf, tf.SparseTensor):
@@ -29,23 +25,12 @@ def rows_of(leaf: Tensor) -> Tensor:
 
 
 def shard_sizes(rows: Tensor, num_shards: int) -> list[Tensor]:
-    """Returns the rows of each shard. They differ by at most one; the larger shards come first.
-
-    Args:
-      rows: Rows of the batch, an int or an integer scalar Tensor.
-      num_shards: Number of shards, ≥ 1.
-    """
+    """Returns the rows of each shard. They differ by at most one; the larger shards come first."""
     return [(rows + num_shards - 1 - shard) // num_shards for shard in range(num_shards)]
 
 
 def padded(leaf: Tensor, rows: Tensor, multiple: int) -> Tensor:
-    """Adds copies of the last row until the number of rows is a multiple.
-
-    Args:
-      leaf: Tensor [rows, ...], SparseTensor or RaggedTensor.
-      rows: Result of `rows_of(leaf)`, ≥ 1.
-      multiple: Divisor of the new number of rows, ≥ 1.
-    """
+    """Adds copies of the last row until the number of rows, now `rows_of(leaf)`, is a multiple."""
     wanted = (rows + multiple - 1) // multiple * multiple
     if isinstance(leaf, tf.SparseTensor):
         return _with_copies_of_last_row(leaf, rows, wanted)
@@ -55,11 +40,7 @@ def padded(leaf: Tensor, rows: Tensor, multiple: int) -> Tensor:
 def cut(leaf: Tensor, rows: Tensor, num_shards: int, equal: bool) -> list[Tensor]:
     """Cuts between rows, into shards of `shard_sizes`.
 
-    Args:
-      leaf: Tensor [rows, ...], SparseTensor or RaggedTensor.
-      rows: Result of `rows_of(leaf)`.
-      num_shards: Number of shards, ≥ 1.
-      equal: True if `num_shards` divides the rows. Static shapes are then kept.
+    Static shapes are kept if the shards are `equal`: if `num_shards` divides the rows.
     """
     sizes = shard_sizes(rows, num_shards)
     if isinstance(leaf, tf.SparseTensor | tf.RaggedTensor):

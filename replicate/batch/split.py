@@ -92,11 +92,7 @@ def split_batch(features: Nest, labels: Nest, splitting: Splitting) -> list[Shar
 
 
 def batch_rows(features: Nest, splitting: Splitting) -> Tensor:
-    """Returns the number of rows of a batch: an int if it is known, else a scalar Tensor.
-
-    Args:
-      features: Features as for `split_batch`. The rows of the first split tensor are counted.
-      splitting: Settings as for `split_batch`.
+    """Returns the rows of the first split tensor of a batch: an int if known, else a scalar Tensor.
 
     Raises:
       ValueError: No tensor of the features is split.

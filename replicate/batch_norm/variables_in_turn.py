@@ -48,9 +48,6 @@ class VariablesInTurn:
     def view(self, variable: Variable) -> Variable:
         """Makes the view of a variable for the next tower.
 
-        Args:
-          variable: The original variable: a resource or reference variable.
-
         Returns:
           A variable of the same kind. It is in no collection.
         """

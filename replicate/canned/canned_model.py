@@ -13,11 +13,8 @@ from replicate.spec import ModeKeys
 def one_part_model_fn(head: Any, part: Part, optimizer: PartOptimizer) -> ModelFn:
     """Returns the model_fn of a head over one part.
 
-    Args:
-      head: A head. Only `logits_dimension` and `create_estimator_spec` are used, and
-        `curvature_losses` if the optimizer asks for it.
-      part: Part that computes the logits.
-      optimizer: Optimizer of its variables.
+    Of the head, only `logits_dimension` and `create_estimator_spec` are used, and
+    `curvature_losses` if the optimizer asks for it.
 
     Raises:
       ValueError: The optimizer is none that an estimator takes.

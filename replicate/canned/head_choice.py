@@ -16,13 +16,6 @@ def classifier_head(
 ) -> Head:
     """Returns the head of a classifier: BinaryClassHead for two classes, else MultiClassHead.
 
-    Args:
-      n_classes: Number of classes.
-      weight_column: Key or numeric column of the examples' weights, or None.
-      label_vocabulary: Names of the classes if labels are strings, else None.
-      loss_reduction: Reduction of the examples' losses.
-      auc_summation_method: Method of auc_precision_recall, which only two classes have.
-
     Raises:
       ValueError: n_classes is less than 2, or an argument is out of range.
     """
@@ -43,11 +36,6 @@ def classifier_head(
 
 def regressor_head(label_dimension: int, weight_column: Any, loss_reduction: str) -> Head:
     """Returns the head of a regressor.
-
-    Args:
-      label_dimension: Numbers per label.
-      weight_column: Key or numeric column of the examples' weights, or None.
-      loss_reduction: Reduction of the examples' losses.
 
     Raises:
       ValueError: An argument is out of range.

@@ -23,12 +23,7 @@ EPSILON = 0.001
 
 
 class Dense(NamedTuple):
-    """Result of a dense layer.
-
-    Attributes:
-      outputs: [batch, units].
-      layers: Its record, if its variables are not partitioned.
-    """
+    """Result of a dense layer, [batch, units]; its record, if its variables are not partitioned."""
 
     outputs: Tensor
     layers: list[Layer]
@@ -37,13 +32,7 @@ class Dense(NamedTuple):
 def dense(
     inputs: Tensor, units: int, activation: Callable[[Tensor], Tensor] | None = None
 ) -> Dense:
-    """Computes activation(inputs · kernel + bias), with variables of the current scope.
-
-    Args:
-      inputs: [batch, features].
-      units: Outputs per example.
-      activation: Function of the sum, None for none.
-    """
+    """Computes activation(inputs · kernel + bias) of inputs [batch, features], in this scope."""
     kernel = v1.get_variable(
         "kernel", [inputs.shape[-1], units], initializer=v1.glorot_uniform_initializer()
     )
@@ -76,12 +65,7 @@ def dropout(inputs: Tensor, rate: float) -> Tensor:
 
 
 class Normalized(NamedTuple):
-    """Result of batch normalization.
-
-    Attributes:
-      outputs: [batch, units].
-      updates: Operations that update the moving averages, in TRAIN.
-    """
+    """Result of batch normalization, [batch, units]; updates of the moving averages, in TRAIN."""
 
     outputs: Tensor
     updates: list[Operation]
@@ -90,13 +74,8 @@ class Normalized(NamedTuple):
 def batch_normalization(inputs: Tensor, name: str, is_training: bool) -> Normalized:
     """Normalises each unit, then scales and shifts it; Ioffe & Szegedy (2015).
 
-    In training, mean and variance are those of the batch, and move the averages, which are used
-    otherwise. The updates are also added to UPDATE_OPS.
-
-    Args:
-      inputs: [batch, units].
-      name: Variable scope of beta, gamma, moving_mean and moving_variance.
-      is_training: True in TRAIN.
+    Inputs are [batch, units]. In training, mean and variance are those of the batch, and move the
+    averages, which are used otherwise. The updates are also added to UPDATE_OPS.
     """
     zeros, ones = v1.zeros_initializer(), v1.ones_initializer()
     shape = [inputs.shape[-1]]

@@ -24,16 +24,7 @@ Activation: TypeAlias = Callable[[Tensor], Tensor]
 @final
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """Dense layers over feature columns.
-
-    Attributes:
-      hidden_units: Units of each hidden layer.
-      columns: From `dense_columns`.
-      activation_fn: Activation of hidden layers, None for none.
-      dropout: Share of a hidden layer's values that are set to 0 in TRAIN, in [0, 1); None for 0.
-      input_layer_partitioner: Partitioner of embeddings.
-      batch_norm: True to normalise each hidden layer after its dropout.
-    """
+    """Dense layers over feature columns, with the settings of `DNNEstimator`."""
 
     hidden_units: Sequence[int]
     columns: Sequence[Column]
@@ -52,13 +43,7 @@ class Network:
     def logits(
         self, features: Mapping[str, Any], units: int, mode: str, tables: Partitioner | None
     ) -> tuple[Tensor, list[Layer], list[Operation]]:
-        """Builds the network below the current variable scope.
-
-        Args:
-          features: Features by key.
-          units: Logits per example.
-          mode: One of `ModeKeys`.
-          tables: Partitioner of embeddings.
+        """Builds the network below the current variable scope; `tables` partitions embeddings.
 
         Returns:
           The logits [batch, units], records of layers, and updates of batch normalization.
@@ -94,16 +79,7 @@ def make_network(
     batch_norm: bool,
     prefix: str = "",
 ) -> Network:
-    """Returns a network, after checks of its settings.
-
-    Args:
-      hidden_units: Units of each hidden layer, ≥ 1.
-      feature_columns: Dense feature columns.
-      activation_fn: As for `Network`, like the others.
-      dropout: Share in [0, 1), or None.
-      input_layer_partitioner: A function, or None.
-      batch_norm: True for batch normalization.
-      prefix: First part of the names of the caller's arguments, for errors.
+    """Returns a network, after checks. `prefix` begins the names of the caller's arguments.
 
     Raises:
       ValueError: A setting is out of range, or a column is of a kind that networks cannot take.

@@ -36,12 +36,6 @@ class Part(Protocol):
     def build(self, features: Mapping[str, Any], units: int, mode: str, config: Any) -> PartLogits:
         """Builds the part in the default graph.
 
-        Args:
-          features: Features by key.
-          units: Logits per example.
-          mode: One of `ModeKeys`.
-          config: A RunConfig, or None.
-
         Raises:
           ValueError: features is not a dict, or one is missing.
         """
@@ -49,11 +43,7 @@ class Part(Protocol):
 
 
 def trainable_variables_in(scope: str) -> list[Variable]:
-    """Returns the trainable variables of the default graph below a variable scope.
-
-    Args:
-      scope: Full name of the scope.
-    """
+    """Returns the trainable variables of the default graph below a scope, by its full name."""
     return [each for each in v1.trainable_variables() if each.op.name.startswith(f"{scope}/")]
 
 

@@ -255,12 +255,8 @@ def _one_step(
 ) -> _Step:
     """Builds a model, sets its weights, and makes one training step.
 
-    Args:
-      model_fn: Replicated model_fn.
-      batch: Batch of the step.
-      params: Argument of model_fn.
-      config: Argument of model_fn. Its seed and session options are used.
-      initial: Initial values of variables, by name. None: the model's own initializers.
+    Without `initial` values by name, the model's initializers run. Of the config, the seed and the
+    session options are used.
     """
     with tf.Graph().as_default() as graph:
         begin_graph(config)

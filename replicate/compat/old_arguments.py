@@ -8,14 +8,9 @@ from typing import Any
 def with_old_arguments(
     function: Callable[..., Any], keywords: Sequence[tuple[str, str]]
 ) -> Callable[..., Any]:
-    """Returns a function that takes the old arguments.
+    """Returns a function that takes the old arguments, by keywords as in `Row`.
 
-    Args:
-      function: The replacement of an old function.
-      keywords: As in `replicate.compat.table.Row`.
-
-    Returns:
-      The function. It raises a TypeError for more positional arguments than there are keywords.
+    It raises a TypeError for more positional arguments than there are keywords.
     """
     renamed = dict(keywords)
     order = [new for _, new in keywords]

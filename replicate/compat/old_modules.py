@@ -36,11 +36,9 @@ class OldModule(types.ModuleType):
     """A module of TensorFlow 1, whose names are looked up in the table."""
 
     def __init__(self, path: str, api: str) -> None:
-        """Makes a module.
+        """Makes the module of a path in the table, such as "tf.estimator.export".
 
-        Args:
-          path: Its name in the table, such as "tf.estimator.export".
-          api: "replicate" for the defaults of TensorFlow 2, "replicate.v1" for those of 1.
+        The api is "replicate" for the defaults of TensorFlow 2, "replicate.v1" for those of 1.
         """
         name = re.sub(r"^tf\.", "tensorflow.", path)
         super().__init__(name, f"The {path} of TensorFlow 1, made of the names of replicate.")

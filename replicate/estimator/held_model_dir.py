@@ -18,8 +18,7 @@ from replicate.estimator.run_config import RunConfig
 def held_model_dir(config: RunConfig) -> Iterator[FencedModelDir | None]:
     """Holds the writer lease of the model directory inside the context, if the run needs it.
 
-    Args:
-      config: Settings of the run. The directory must exist if this process is the chief.
+    The directory must exist if this process is the chief.
 
     Yields:
       The directory; None if this run may not change them.

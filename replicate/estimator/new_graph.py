@@ -17,9 +17,6 @@ def begin_graph(config: RunConfig) -> None:
     """Sets the seed of the default graph, then makes its global step on the CPU.
 
     On a GPU, TensorFlow's choice, each reading of the global step would be a copy.
-
-    Args:
-      config: Settings with the seed.
     """
     seed = config.tf_random_seed
     if seed is not None and config.all_reduce is not None:  # Workers shuffle and drop by their own.

@@ -24,11 +24,7 @@ class OptionalFiles:
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[None]:
-        """Catches the errors of the file system inside the context.
-
-        Args:
-          path: File or directory that is written there.
-        """
+        """Catches the errors of the file system inside the context."""
         try:
             yield
         except (OSError, tf.errors.OpError) as error:

@@ -56,12 +56,7 @@ class Placement:
 
 
 def placement(graph: Any, rows: Sequence[VariableRow]) -> Placement:
-    """Returns the devices of a graph.
-
-    Args:
-      graph: The graph of a training run.
-      rows: Its trainable variables.
-    """
+    """Returns the devices of a graph."""
     plan = recorded_plan(graph)
     variables = tuple(sorted({row.device for row in rows}))
     if plan is None:
@@ -74,12 +69,7 @@ def run_record(
 ) -> dict[str, Any]:
     """Returns the contents of the file.
 
-    Args:
-      placed: Devices of the graph.
-      rows: Trainable variables of the model.
-      config: Settings of the run.
-      params: The model's params. What is neither text nor number nor made of them is written as
-        the name of its type.
+    Of params, what is neither text nor number nor made of them is written as its type's name.
     """
     cluster = {job: len(tasks) for job, tasks in config.cluster.jobs.items()}
     return {

@@ -15,12 +15,9 @@ v1 = tf.compat.v1
 def complete_config(session_config: v1.ConfigProto | None) -> Any:
     """Returns a copy of the options that has the number of logical CPU devices of the process.
 
-    Without that number, TensorFlow gives a session one CPU device. The number comes from the
-    settings of TensorFlow, so that no GPU is initialised. Logical GPUs are not copied: options of a
-    session split GPUs by `gpu_options.experimental.virtual_devices`.
-
-    Args:
-      session_config: A ConfigProto, or None for one that allows soft placement.
+    Without options it allows soft placement. Without the number, TensorFlow gives a session one CPU
+    device. It comes from the settings of TensorFlow, so that no GPU is initialised. Logical GPUs
+    are not copied: options of a session split GPUs by `gpu_options.experimental.virtual_devices`.
     """
     completed = v1.ConfigProto(allow_soft_placement=True)
     if session_config is not None:

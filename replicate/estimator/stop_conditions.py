@@ -47,14 +47,8 @@ class StopConditions:
     ):
         """Stores the sources of the conditions.
 
-        Args:
-          interruption: Knows if a signal arrived.
-          readings: Step and loss of the run.
-          config: Settings of this process.
-          training_end: Tells a worker if the chief has ended training; None for the chief.
-          check_writer: Called after each step and in each wait; raises ModelDirInUseError if
-            another process writes the checkpoints now.
-          agreement: Knows if a signal has asked another worker to end; None without such workers.
+        The chief has no `training_end`. `check_writer`, called after each step and in each wait,
+        raises ModelDirInUseError if another process writes the checkpoints now.
         """
         self.readings = readings
         self.config = config

@@ -108,11 +108,6 @@ def run_training(inputs: Inputs, spec: EstimatorSpec, run: TrainingRun) -> None:
 
     The loss is added to the collection `GraphKeys.LOSSES`, where hooks look for it.
 
-    Args:
-      inputs: Input that the model was built on.
-      spec: The model.
-      run: Settings of the run.
-
     Raises:
       TrainingInterrupted: SIGINT or SIGTERM arrived; the step reached is saved.
       NonFiniteError: The loss or a variable is not finite; the newest checkpoint is.

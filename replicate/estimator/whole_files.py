@@ -4,12 +4,9 @@ import tensorflow as tf
 
 
 def write_whole(path: str, content: str | bytes, unfinished: str) -> None:
-    """Writes a file beside its place, then moves it there, over what is there.
+    """Writes a file as `unfinished` in its directory, then moves it to its place.
 
-    Args:
-      path: Path of the file.
-      content: All of it.
-      unfinished: Path in the same directory to write to. It is left behind if the process dies.
+    The unfinished file is left behind if the process dies.
 
     Raises:
       tf.errors.OpError: It cannot be written or moved.

@@ -50,11 +50,7 @@ class GradientSum:
     share: GradientShare = UNWEIGHTED
 
     def sum(self, towers: Sequence[TowerGradients]) -> list[tuple[Gradient, Variable]]:
-        """Returns the gradients of the whole batch's loss, without the loss scale.
-
-        Args:
-          towers: Gradients of each tower.
-        """
+        """Returns the gradients of the whole batch's loss, without the loss scale."""
         gradients = [tower.gradients_and_variables for tower in towers]
         with v1.name_scope("gradient_aggregating"):
             devices = [tower.device for tower in towers]
@@ -142,11 +138,7 @@ class GradientStages:
     workers: Workers | None = None
 
     def build(self, towers: Sequence[TowerGradients]) -> Operation:
-        """Returns the operation that makes a training step.
-
-        Args:
-          towers: Gradients of each tower.
-        """
+        """Returns the operation that makes a training step."""
         summed = self.gradient_sum.sum(towers)
         computed = [*_other_ends(towers), *values_of(summed)]
         workers, accumulation = self.workers, self.accumulation

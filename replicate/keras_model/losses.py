@@ -115,11 +115,7 @@ class CompiledLosses:
 
 
 def total_loss(terms: Sequence[LossTerm], model: Any) -> Tensor:
-    """Returns the loss that a model is trained on, a scalar.
-
-    Args:
-      terms: Losses of the outputs.
-      model: The model, whose own losses (regularization, `add_loss`) are added.
+    """Returns the loss that a model is trained on, with its own losses, such as `add_loss` adds.
 
     Raises:
       ValueError: There is no loss at all.
@@ -136,12 +132,6 @@ def total_loss(terms: Sequence[LossTerm], model: Any) -> Tensor:
 
 def aligned_labels(name: str, labels: Any, output: Tensor, user: str) -> Tensor:
     """Returns labels [batch] as [batch, 1] if the output is [batch, 1], other labels unchanged.
-
-    Args:
-      name: Name of the output, for errors.
-      labels: Labels of the output, or None.
-      output: [batch, ...].
-      user: "loss" or "metric", for errors.
 
     Raises:
       ValueError: There are no labels.

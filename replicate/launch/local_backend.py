@@ -158,11 +158,7 @@ class Guard:
     """
 
     def __init__(self, grace_secs: float):
-        """Starts the guard.
-
-        Args:
-          grace_secs: Seconds that children have between SIGTERM and SIGKILL.
-        """
+        """Starts the guard. Children have `grace_secs` between SIGTERM and SIGKILL."""
         self._child = subprocess.Popen(  # noqa: S603
             [sys.executable, "-I", guard.__file__, str(grace_secs)],
             stdin=subprocess.PIPE,

@@ -10,13 +10,7 @@ from replicate.migrate.source import Edit, Source
 def keyword_edits(
     source: Source, call: cst.Call, keywords: Sequence[tuple[str, str]]
 ) -> list[Edit] | None:
-    """Returns the edits that give a call its new keywords, None if it has star arguments.
-
-    Args:
-      source: The module.
-      call: The call, with the old arguments.
-      keywords: As in `replicate.compat.table.Row`.
-    """
+    """Returns the edits that give an old call its new keywords, None if it has star arguments."""
     renamed = dict(keywords)
     order = [new for _, new in keywords]
     edits = []

@@ -69,15 +69,10 @@ class _File:
 def rewrite_files(
     paths: Sequence[Path], towers: bool = False, in_new: bool = False
 ) -> list[Result]:
-    """Rewrites files, without writing to them.
+    """Rewrites files of one program, without writing to them; returns their results in order.
 
-    Args:
-      paths: The files; those that belong to one program should be given together.
-      towers: True to make Estimators and optimizers work on several towers.
-      in_new: True to tell where things that are left stand in the new texts, not in the old ones.
-
-    Returns:
-      A result for each file, in their order.
+    `towers` makes Estimators and optimizers work on several towers. `in_new` tells where things
+    that are left stand in the new texts, not in the old ones.
     """
     files = [_read(path) for path in paths]
     programs = Programs({each.name: each.module for each in files if each.module is not None})

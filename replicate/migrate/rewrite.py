@@ -44,13 +44,7 @@ class Left:
 
 @dataclasses.dataclass(frozen=True)
 class Changes:
-    """Edits of a module, and what is left.
-
-    Attributes:
-      edits: The edits.
-      left: In the order of the text.
-      differences: What is different of the names that were replaced, by name.
-    """
+    """Edits of a module, what is left to the user in order, and differences of replaced names."""
 
     edits: tuple[Edit, ...]
     left: tuple[Left, ...]
@@ -58,12 +52,7 @@ class Changes:
 
 
 def changes_of(module: Module, towers: bool = False) -> Changes:
-    """Returns what to change in a module.
-
-    Args:
-      module: The module.
-      towers: True to make its Estimators and optimizers work on several towers.
-    """
+    """Returns what to change in a module, also for several towers if that is asked for."""
     return _Rewriting(module).changes(towers)
 
 

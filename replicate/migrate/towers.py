@@ -52,11 +52,7 @@ class Towers:
         self.by_hand = [call for call in self._calls if self._holds_a_name(call)]
 
     def edits(self, speller: Speller) -> Iterator[Edit]:
-        """Yields the edits.
-
-        Args:
-          speller: Of the module.
-        """
+        """Yields the edits."""
         names = {call: self._new_name(call.func) for call in self._calls}
         is_replicated = _REPLICATED in names.values()
         for call, name in names.items():

@@ -43,12 +43,7 @@ class WorkerMean:
             return self._accumulator.apply_grad(value, local_step=round_number)
 
     def take(self, count: Tensor | int, round_number: Tensor) -> Tensor:
-        """Waits for contributions and returns their mean; later ones to the round are dropped.
-
-        Args:
-          count: Number of contributions to wait for, int32 [].
-          round_number: Number of the round, int64 [].
-        """
+        """Waits for `count` contributions to a round, returns their mean, and drops later ones."""
         with v1.device(self._device):
             mean = self._accumulator.take_grad(count)
             with v1.control_dependencies([mean]):

@@ -52,12 +52,7 @@ class Rounds:
     ):
         """Makes the shared state and means, and the counter of this worker's round.
 
-        Args:
-          name: Unique name of the optimizer, equal in all workers.
-          weights: The averaged weights, at least one.
-          global_step: Counts the averagings.
-          num_worker: Number of workers, including the chief.
-          is_chief: True if this worker is the chief.
+        The name is unique and equal in all workers. `num_worker` includes the chief.
         """
         device = weights[0].getter.worker_device
         self.is_chief = is_chief
@@ -102,9 +97,7 @@ class Rounds:
     def leave(self, has_trained: Tensor) -> Operation:
         """Returns the operation with which this worker leaves. It does not wait for others.
 
-        Args:
-          has_trained: True if there were local steps since the last round, bool []. They become
-            part of the open round.
+        Local steps since the last round, if it `has_trained`, become part of the open round.
         """
         round_number = self.state.round_number()
         if self.is_chief:

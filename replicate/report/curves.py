@@ -40,10 +40,7 @@ Runs = Mapping[str, Mapping[str, Curve]]
 
 
 def read_curves(folder: Path) -> Runs:
-    """Reads the curves of a model directory.
-
-    Args:
-      folder: The directory; evaluations are in its subfolders `eval` and `eval_<name>`.
+    """Reads the curves of a model directory and its subfolders `eval` and `eval_<name>`.
 
     Returns:
       The runs that have at least one scalar, training first. A run whose folder or event file is a

@@ -21,19 +21,14 @@ _LATEST = 1e11
 
 
 class Elapsed(NamedTuple):
-    """Spans of time in which training ran.
-
-    Attributes:
-      spans: Starts and ends in seconds since 1970, ascending; they do not overlap.
-    """
+    """Spans in which training ran, in seconds since 1970, ascending; they do not overlap."""
 
     spans: tuple[tuple[float, float], ...]
 
     def at(self, time: float) -> float:
         """Returns the seconds of training up to a time; pauses between spans do not count.
 
-        Args:
-          time: Seconds since 1970. NaN, of a damaged file, counts as the beginning.
+        NaN, of a damaged file, counts as the beginning.
         """
         if math.isnan(time):
             return 0.0
@@ -41,11 +36,7 @@ class Elapsed(NamedTuple):
 
 
 def elapsed(folder: Path) -> Elapsed:
-    """Returns the spans of the event files of a directory.
-
-    Args:
-      folder: Model directory.
-    """
+    """Returns the spans of the event files of a model directory."""
     found = (_span(path) for path in sorted(folder.glob("*tfevents*")) if path.is_file())
     return Elapsed(tuple(_merged(span for span in found if span is not None)))
 

@@ -30,14 +30,7 @@ _OF_A_PLACE = ("model_dir", "export_dir")
 
 
 class ReportedRun(NamedTuple):
-    """A run with everything that its directory holds.
-
-    Attributes:
-      name: Name of the run on the page.
-      runs: Its curves.
-      record: Its settings, devices and variables.
-      times: Its total time, and what it was spent on.
-    """
+    """A run with everything that its directory holds."""
 
     name: str
     runs: Runs

@@ -15,10 +15,6 @@ def thinned(curve: Curve, most_points: int = MOST_POINTS) -> Curve:
 
     The points are divided into groups of neighbours. Of each group, the smallest and the largest
     value stay; a group without finite values keeps one of them, which shows as a gap.
-
-    Args:
-      curve: The curve.
-      most_points: Number of points, ≥ 4.
     """
     count = len(curve.steps)
     if count <= most_points:

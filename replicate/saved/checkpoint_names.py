@@ -22,12 +22,7 @@ _FORMER = ("replicate", "former_names")
 
 
 def save_as(variable: Variable, name: str) -> None:
-    """Gives a variable of the default graph another name in checkpoints.
-
-    Args:
-      variable: A global variable.
-      name: Its name in checkpoints.
-    """
+    """Gives a variable of the default graph another name in checkpoints."""
     v1.add_to_collection(_RENAMED, (variable, name))
 
 
@@ -35,10 +30,6 @@ def add_former_names(variable: Variable, names: Sequence[str]) -> None:
     """Tells under which other names checkpoints of another program may hold a variable.
 
     A warm start looks for these, in order, where the variable's own name is not in the checkpoint.
-
-    Args:
-      variable: A variable of the default graph.
-      names: Its other names.
     """
     v1.add_to_collection(_FORMER, (variable, tuple(names)))
 

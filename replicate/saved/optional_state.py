@@ -16,12 +16,7 @@ v1 = tf.compat.v1
 
 
 class OptimizerState(NamedTuple):
-    """State of an optimizer in the default graph.
-
-    Attributes:
-      owner: Name of the optimizer.
-      variables: Its slots and other variables; at least one.
-    """
+    """State of an optimizer, by its name, in the default graph: slots and other variables."""
 
     owner: str
     variables: list[Variable]
@@ -30,9 +25,7 @@ class OptimizerState(NamedTuple):
 def allow_missing_state(optimizer: v1.train.Optimizer) -> None:
     """Tells that checkpoints may lack the state of an optimizer of the default graph.
 
-    Args:
-      optimizer: An optimizer, before or after it makes its variables. Its `variables` method lists
-        them.
+    Its method `variables` lists them. Some may be made later.
     """
     told = v1.get_collection_ref(OPTIONAL_STATE)
     if not any(each is optimizer for each in told):

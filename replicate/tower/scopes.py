@@ -39,11 +39,7 @@ class TowerScopes:
     """
 
     def __init__(self, settings: TowerSettings):
-        """Remembers the scopes around the towers.
-
-        Args:
-          settings: Settings of the call's towers.
-        """
+        """Remembers the scopes around the towers."""
         self._settings = settings
         self.collections = TowerCollections(self._regularizes, settings.summaries)
         self.variables = SharedVariables()
@@ -60,14 +56,10 @@ class TowerScopes:
     def tower(
         self, index: int, weight: Tensor, substitute: Callable[[Variable], Variable] | None = None
     ) -> Iterator[TowerContext]:
-        """Enters the scopes of a tower: its device, names and shared variables.
+        """Enters the scopes of the next tower: its device, names and shared variables.
 
-        Args:
-          index: Number of the tower. Towers are built in order.
-          weight: Rows of the tower's shard ÷ rows of the batch: a float if it is that of all
-            towers, else a Tensor.
-          substitute: Returns the tower's replacement of a shared variable; None means the variable
-            itself.
+        `weight` is that of its shard. `substitute` returns the tower's replacement of a shared
+        variable.
         """
         names = v1.name_scope(f"tower_{index}") if index else contextlib.nullcontext()
         with contextlib.ExitStack() as stack:
@@ -112,11 +104,7 @@ class TowerScopes:
 
 @contextlib.contextmanager
 def tower_scopes(settings: TowerSettings) -> Iterator[TowerScopes]:
-    """Makes the scopes of a call, whose state is attached to the graph inside the context.
-
-    Args:
-      settings: Settings of the towers.
-    """
+    """Makes the scopes of a call, whose state is attached to the graph inside the context."""
     scopes = TowerScopes(settings)
     with attached(scopes.build), local_variables_on(scopes.build.task):
         yield scopes

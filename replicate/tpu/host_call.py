@@ -20,11 +20,7 @@ _WRITERS = ("CreateSummaryFileWriter", "CreateSummaryDbWriter")
 
 
 def check_host_call(field: str, call: Any) -> None:
-    """Checks a function and its tensors.
-
-    Args:
-      field: Name of the field, for errors.
-      call: A pair of a function and a list or dict of tensors, or None.
+    """Checks a pair of a function and a list or dict of tensors, or None.
 
     Raises:
       ValueError: It is no pair.
@@ -66,11 +62,7 @@ class HostCallHook(v1.train.SessionRunHook):
     """
 
     def __init__(self, fetches: Nest):
-        """Adds the operations that flush the writers to the default graph.
-
-        Args:
-          fetches: Tensors and operations, or None for nothing.
-        """
+        """Adds the operations that flush the writers to the default graph."""
         self._fetches = fetches
         operations = v1.get_default_graph().get_operations()
         self._openings = [each for each in operations if each.type in _WRITERS]

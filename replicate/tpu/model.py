@@ -21,10 +21,6 @@ def without_tpu(model_fn: ModelFn, uneven: Uneven) -> ModelFn:
 
     The given one finds `use_tpu`, False, in its params, and as `batch_size` the rows of its tower.
     The returned one gives an EstimatorSpec where the given one gives a TPUEstimatorSpec.
-
-    Args:
-      model_fn: The user's function.
-      uneven: Treatment of batches that the number of towers does not divide.
     """
 
     @functools.wraps(model_fn)

@@ -17,13 +17,7 @@ BATCH_SIZE = "batch_size"
 
 @dataclasses.dataclass(frozen=True)
 class BatchSizes:
-    """Rows of a whole batch in each mode, None where the input_fn decides alone.
-
-    Attributes:
-      train: In TRAIN, ≥ 1.
-      evaluate: In EVAL, ≥ 1.
-      predict: In PREDICT, ≥ 1.
-    """
+    """Rows of a whole batch in each mode, ≥ 1; None where the input_fn decides alone."""
 
     train: int | None
     evaluate: int | None
@@ -68,23 +62,12 @@ def check_params(params: Any) -> None:
 
 
 def entry(params: Any, name: str) -> Any:
-    """Returns an entry of params.
-
-    Args:
-      params: A dict or HParams.
-      name: Key of the entry.
-    """
+    """Returns an entry of params, a dict or HParams."""
     return getattr(params, name) if hasattr(params, "set_hparam") else params[name]
 
 
 def with_entry(params: Any, name: str, value: Any) -> Any:
-    """Returns a copy of params with an entry added or replaced.
-
-    Args:
-      params: A dict or HParams.
-      name: Key of the entry.
-      value: Its value.
-    """
+    """Returns a copy of params, a dict or HParams, with an entry added or replaced."""
     changed = copy.deepcopy(params)
     if not hasattr(changed, "set_hparam"):
         changed[name] = value

@@ -34,14 +34,7 @@ class ColumnState:
     ) -> Variable:
         """Makes or shares a variable of a column, in the current variable scope.
 
-        Args:
-          feature_column: The column.
-          name: Name of the variable below the scope.
-          shape: Its shape.
-          dtype: Its type, None for float32.
-          trainable: True if optimizers change it.
-          use_resource: Ignored: the kind of variable is that of the scope, as for all of a model.
-          initializer: Initializer of the variable.
+        `use_resource` is ignored: the kind of variable is that of the scope, as for all of a model.
         """
         del use_resource
         made = v1.get_variable(

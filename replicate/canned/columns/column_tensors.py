@@ -19,12 +19,7 @@ v1 = tf.compat.v1
 
 
 class DenseValue(NamedTuple):
-    """Dense vector of a column.
-
-    Attributes:
-      values: [batch, elements].
-      layers: Record of the embedding that made it, if there is one.
-    """
+    """Dense vector of a column, [batch, elements], and the record of the embedding behind it."""
 
     values: Tensor
     layers: list[Layer]
@@ -35,10 +30,7 @@ class ColumnTensors:
     """Features, and the variables of columns, in one graph."""
 
     def __init__(self, features: Mapping[str, Any]):
-        """Keeps the features.
-
-        Args:
-          features: By key, as `ColumnCache` takes them.
+        """Keeps features by key, as `ColumnCache` takes them.
 
         Raises:
           ValueError: features is not a dict.

@@ -54,13 +54,7 @@ def linear_model(
     """Sums the columns' values times weights, and a bias. All of these variables start at zero.
 
     Variables are called linear_model/COLUMN/weights and linear_model/bias_weights below the current
-    variable scope.
-
-    Args:
-      features: Features by key.
-      columns: From `linear_columns`.
-      units: Outputs per example.
-      sparse_combiner: Combination of the weights of an example's ids: "sum", "mean" or "sqrtn".
+    variable scope. The columns are from `linear_columns`.
 
     Raises:
       ValueError: features is not a dict, or a column's feature is missing.

@@ -16,13 +16,7 @@ from replicate.export.outputs import ExportOutput
 
 
 class Examples(NamedTuple):
-    """A batch whose metrics are computed.
-
-    Attributes:
-      labels: Labels as the task converts them.
-      predictions: Predictions of the task.
-      losses: Losses of the examples.
-    """
+    """A batch whose metrics are computed. Labels are as the task converts them."""
 
     labels: Tensor
     predictions: Mapping[str, Tensor]

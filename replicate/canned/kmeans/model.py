@@ -38,12 +38,7 @@ ALL_DISTANCES = "all_distances"
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
-    """Parts of a batch, one for each tower that has been built.
-
-    Attributes:
-      points: [N, k] each.
-      losses: Scalars.
-    """
+    """Points [N, k] and losses, scalars, of the towers of a batch that have been built."""
 
     points: list[Tensor] = dataclasses.field(default_factory=list)
     losses: list[Tensor] = dataclasses.field(default_factory=list)
@@ -58,12 +53,7 @@ class KMeansModel:
         self._settings = settings
 
     def model_fn(self, features: Nest, mode: str, config: Any) -> EstimatorSpec:
-        """Builds the model, or one tower of it.
-
-        Args:
-          features: Of a batch, see `points_of`.
-          mode: One of `ModeKeys`.
-          config: RunConfig, or None.
+        """Builds the model, or one tower of it, from features as `points_of` takes them.
 
         Returns:
           A spec with the loss (sum over the points of the distance to the nearest center), the
@@ -134,17 +124,7 @@ def _hooks(
     build: TowerBuild | None,
     config: Any,
 ) -> list[Any]:
-    """Returns the hooks of training; none before the last tower, which has the whole batch.
-
-    Args:
-      points: Of this tower, not normalized.
-      loss: Of this tower.
-      clusters: Variable of the centers.
-      variables: Of training.
-      settings: Of the model.
-      build: Towers that are being built, if any.
-      config: RunConfig, or None.
-    """
+    """Returns the hooks of training; none before the last tower, which has the whole batch."""
     batch = build.shared(_Batch) if build else _Batch()
     batch.points.append(points)
     batch.losses.append(loss)

@@ -52,9 +52,6 @@ def set_aside_damaged(directory: FencedModelDir) -> list[str]:
 
     Nothing is renamed if no checkpoint is readable.
 
-    Args:
-      directory: The model directory.
-
     Returns:
       The paths of the damaged checkpoints.
 

@@ -57,11 +57,7 @@ class FencedModelDir:
             self._lease.check_notice()
 
     def write(self, name: str, content: str) -> None:
-        """Writes a file whole, over an older one.
-
-        Args:
-          name: Name of the file in the directory.
-          content: All of it.
+        """Writes a file of the directory whole, over an older one.
 
         Raises:
           ModelDirInUseError: Another process took over.
@@ -107,9 +103,6 @@ class FencedModelDir:
         """Publishes the files of a checkpoint that are written inside the context.
 
         Readers see no file of the checkpoint before all are complete, and its index last.
-
-        Args:
-          checkpoint: Path of the checkpoint.
 
         Yields:
           The path to write the checkpoint to.

@@ -16,13 +16,9 @@ _SLOT_BYTES = 172
 
 
 def large_buffers(ops: Iterable[Operation], limit: int) -> list[Operation]:
-    """Returns the operations whose buffers are known to be large.
+    """Returns the operations whose buffers are known to have more than `limit` bytes.
 
     A cache in memory counts as large: its size shows only after the first epoch.
-
-    Args:
-      ops: Operations of the pipeline.
-      limit: A buffer with more bytes is large.
     """
     return [op for op in ops if _is_cache_in_memory(op) or _bytes_of_buffer(op) > limit]
 

@@ -43,12 +43,7 @@ class KeptCheckpoints:
     """
 
     def __init__(self, saver: v1.train.Saver, directory: FencedModelDir):
-        """Starts without checkpoints.
-
-        Args:
-          saver: Holds the limit, and the hours after which one more checkpoint is kept for ever.
-          directory: The model directory.
-        """
+        """Starts without checkpoints. The saver holds the limits of those that are kept."""
         self._saver = saver
         self._directory = directory
         self._limit = saver.saver_def.max_to_keep
@@ -128,9 +123,6 @@ def remove_unlisted(directory: FencedModelDir) -> list[str]:
     """Completes a save that was killed: deletes the noted checkpoints that are not listed.
 
     Nothing is deleted as long as the state file is unusable.
-
-    Args:
-      directory: The model directory.
 
     Returns:
       The names of the deleted checkpoints.

@@ -17,11 +17,7 @@ _WRITER = re.compile(r"# writer (\d+)")
 
 
 def write_state(directory: FencedModelDir, checkpoints: Sequence[str]) -> None:
-    """Writes the state file.
-
-    Args:
-      directory: The model directory.
-      checkpoints: Paths of its checkpoints, the newest one last.
+    """Writes the state file. The newest of the checkpoints' paths is the last.
 
     Raises:
       ModelDirInUseError: Another process took over.

@@ -43,10 +43,6 @@ class StateSaver(v1.train.Saver):
     def restore(self, sess: v1.Session, save_path: str) -> None:
         """Loads a checkpoint. State that it lacks, even in part, gets its initial values.
 
-        Args:
-          sess: Session of the graph.
-          save_path: Path of the checkpoint.
-
         Raises:
           ValueError: There is no such checkpoint.
           OpError: It lacks other variables of the graph, or is damaged.

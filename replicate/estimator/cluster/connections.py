@@ -56,11 +56,7 @@ class DeadConnection:
 
 
 def dead_connection(config: RunConfig) -> DeadConnection | None:
-    """Returns the first dead connection to or from a parameter server, None if all are alive.
-
-    Args:
-      config: Settings of this process, whose server runs.
-    """
+    """Returns the first dead connection to or from a parameter server, None if all are alive."""
     name = f"{config.task_type} {config.task_id}"
     own = own_device(config)
     for index, address in enumerate(config.cluster.jobs.get(TaskType.PS, ())):

@@ -21,11 +21,7 @@ _FOLDERS = ("/proc/self/fd", "/dev/fd")
 
 
 def disconnect_at_the_end(ports: Collection[int]) -> None:
-    """Makes the process close its connections to some ports when it ends, if calls hang on them.
-
-    Args:
-      ports: Ports of the servers of the cluster.
-    """
+    """Makes the process close its connections to some ports when it ends, if calls hang on them."""
     atexit.register(_disconnect, frozenset(ports))
 
 
@@ -37,11 +33,7 @@ def _disconnect(ports: Collection[int]) -> None:
 
 
 def close_connections(ports: Collection[int]) -> None:
-    """Closes all connections of this process to some ports, whoever has made them.
-
-    Args:
-      ports: Ports at the other ends.
-    """
+    """Closes all connections of this process to some ports, whoever has made them."""
     folder = next(filter(os.path.isdir, _FOLDERS), None)
     for name in os.listdir(folder) if folder else ():
         with contextlib.suppress(OSError):  # The file was closed meanwhile, or has no other end.

@@ -71,9 +71,6 @@ class Restarts:
         Two attempts begin 1, 2, 4 ... 60 seconds apart at least. So there is no wait after the loss
         of a session that was used for longer.
 
-        Args:
-          should_cancel: Called once at least; True cancels the wait.
-
         Raises:
           ClusterError: The limit of lost sessions is reached.
           WaitCancelled: `should_cancel` returned True.
@@ -120,12 +117,8 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
     ):
         """Stores the parts, and adds an operation to the default graph.
 
-        Args:
-          creator: Makes one session. It is called when all parameter servers can be reached.
-          restarts: Counts the lost sessions.
-          config: Settings of this process.
-          should_cancel: Called during every wait; True cancels it.
-          show_start: Called in a worker with a text that says which process the wait is for.
+        The creator is called when all parameter servers can be reached; `show_start`, in a worker,
+        with a text that says which process the wait is for.
         """
         self._creator = creator
         self._restarts = restarts
@@ -173,11 +166,7 @@ class RecoveringSessionCreator(v1.train.SessionCreator):
                 self._wait_for_chief(time.monotonic() - started)
 
     def _wait_for_chief(self, waited: float) -> None:
-        """Waits before the next look at the model, which the chief has not initialised.
-
-        Args:
-          waited: Seconds since the first look.
-        """
+        """Waits before the next look at the model, which the chief has not initialised yet."""
         config = self._config
         if self._should_cancel():
             raise WaitCancelled("No longer waiting for the chief.")

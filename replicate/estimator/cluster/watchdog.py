@@ -58,11 +58,8 @@ class Watchdog(ScheduledHook):
     ):
         """Prepares to watch the steps of the default graph.
 
-        Args:
-          config: Settings of this process.
-          is_interrupted: Called repeatedly; True after a signal asked for the end.
-          release: Called once after that, in the thread of the watchdog. It ends the wait of a
-            synchronous step.
+        After a signal, once `is_interrupted` returns True, the thread calls `release` once, to end
+        the wait of a synchronous step.
         """
         self.error: ClusterError | None = None
         self._config = config

@@ -36,11 +36,7 @@ class EventFile:
     """
 
     def __init__(self, folder: str):
-        """Makes the directory and the file. If the disk refuses, a warning says so.
-
-        Args:
-          folder: Directory of the file.
-        """
+        """Makes the directory and the file. If the disk refuses, a warning says so."""
         self._folder = folder
         self._pattern = f"{folder.rstrip('/')}/events.out.tfevents.*"
         self._optional = OptionalFiles()

@@ -77,13 +77,8 @@ class GraphFiles(ScheduledHook):
     ):
         """Keeps the settings.
 
-        Args:
-          model_dir: Directory of graph.pbtxt.
-          saver: Saver that a *.meta file names; it loads the variables.
-          writer: Writer of the event file.
-          input_operations: Names of the operations that input_fn made.
-          for_checkpoints: If True, graph.pbtxt and *.meta are written, too.
-          written: What the run before has written. It is brought up to date. None: nothing.
+        `for_checkpoints` adds graph.pbtxt and *.meta files, which name the saver that loads the
+        variables. `written`, by the run before, is brought up to date.
         """
         self._model_dir = model_dir
         self._saver = saver
@@ -122,13 +117,8 @@ class GraphFiles(ScheduledHook):
     def write_meta(self, graph: Graph, staged: str, checkpoint: str) -> None:
         """Writes the *.meta file of a checkpoint, unless `for_checkpoints` is False.
 
-        All *.meta files of a run are equal; each is a copy of the one before it. A failure gives a
-        warning, since no run reads the file.
-
-        Args:
-          graph: Graph of the run.
-          staged: Path to write to, without ".meta".
-          checkpoint: Path of the checkpoint when it is complete.
+        It is written to `staged`.meta. All *.meta files of a run are equal; each is a copy of the
+        one before it. A failure gives a warning, since no run reads the file.
         """
         if not self._for_checkpoints:
             return
@@ -199,10 +189,6 @@ def graph_without_data(graph: Graph, input_operations: Iterable[str]) -> Any:
     Constants inside a function count if only operations of the input call the function. Elements
     of the input do not wait until they are counted: whoever reads the file feeds them, and has
     neither the iterator nor its counter.
-
-    Args:
-      graph: The graph; it is not changed.
-      input_operations: Names of the operations that belong to the input.
     """
     names = frozenset(input_operations)
     graph_def = graph.as_graph_def(add_shapes=True)
@@ -226,9 +212,6 @@ def graph_digest(graph_def: Any) -> bytes:
 
     TensorFlow numbers the functions of tf.data, and Python functions, over all graphs of a process.
     These numbers do not count. If one of them gets more digits, the digest can change, too.
-
-    Args:
-      graph_def: The GraphDef.
     """
     content: bytes = graph_def.SerializeToString(deterministic=True)
     names = sorted(

@@ -16,11 +16,7 @@ v1 = tf.compat.v1
 
 
 def graph_text(graph_def: Any) -> str:
-    """Returns the text of a GraphDef, which `google.protobuf.text_format.Parse` reads.
-
-    Args:
-      graph_def: The GraphDef.
-    """
+    """Returns the text of a GraphDef, which `google.protobuf.text_format.Parse` reads."""
     if _can_parse_str():
         return str(graph_def)
     text: str = text_format.MessageToString(graph_def)
@@ -35,12 +31,7 @@ def _can_parse_str() -> bool:
 
 
 def is_text_of(text: str, graph_def: Any) -> bool:
-    """Returns True if a text can be parsed, and that gives an equal GraphDef.
-
-    Args:
-      text: The text.
-      graph_def: The GraphDef.
-    """
+    """Returns True if a text can be parsed, and that gives an equal GraphDef."""
     try:
         parsed = text_format.Parse(text, v1.GraphDef())
     except text_format.ParseError:

@@ -15,15 +15,7 @@ SHOWN_OPS = 10
 
 
 class OpCost(NamedTuple):
-    """Cost of one operation on one device.
-
-    Attributes:
-      name: Name of the operation in the graph.
-      kind: Type of the operation, such as "MatMul".
-      device: Device, such as "CPU:0".
-      runs: Number of runs.
-      microseconds: Time of all runs together.
-    """
+    """Cost of one operation on one device, such as "CPU:0", over all runs."""
 
     name: str
     kind: str
@@ -33,13 +25,7 @@ class OpCost(NamedTuple):
 
 
 def add_costs(costs: dict[tuple[str, str], OpCost], step_stats: Any, graph: Graph) -> None:
-    """Adds the times of one run to the costs.
-
-    Args:
-      costs: Costs by operation and device; changed in place.
-      step_stats: Step statistics of a run with full trace.
-      graph: Graph of the run; it has the types of the operations.
-    """
+    """Adds the times of one run with full trace to the costs by operation and device, in place."""
     devices = {stats.device: stats.node_stats for stats in step_stats.dev_stats}
     for device, nodes in devices.items():
         if _is_repeated(device, devices):
@@ -55,12 +41,7 @@ def add_costs(costs: dict[tuple[str, str], OpCost], step_stats: Any, graph: Grap
 
 
 def cost_table(costs: list[OpCost], steps: int) -> str:
-    """Returns the costliest operations as a table for a terminal.
-
-    Args:
-      costs: Costs of all operations.
-      steps: Number of measured steps.
-    """
+    """Returns the costliest operations as a table for a terminal."""
     total = max(sum(cost.microseconds for cost in costs), 1)
     shown = sorted(costs, key=lambda cost: -cost.microseconds)[:SHOWN_OPS]
     rows = [

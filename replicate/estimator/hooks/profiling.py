@@ -32,14 +32,7 @@ class ProfileHook(ScheduledHook):
         steps: tuple[int, int],
         stream: TextIO | None = None,
     ):
-        """Starts nothing yet.
-
-        Args:
-          readings: Hold the step.
-          log_dir: Directory of the trace.
-          steps: The first and the last global step to trace.
-          stream: Output of the table, None for standard error.
-        """
+        """Starts nothing yet. `steps` are the first and the last global step to trace."""
         self._readings = readings
         self._log_dir = log_dir
         self._first, self._last = steps

@@ -32,12 +32,7 @@ class StartHook(ScheduledHook):
     """
 
     def __init__(self, config: RunConfig, params: Any):
-        """Stores what it does not find in the graph.
-
-        Args:
-          config: Settings of the runs.
-          params: The model's params, for the record.
-        """
+        """Stores what it does not find in the graph."""
         self._config = config
         self._params = params
         self._shown = ""

@@ -31,12 +31,8 @@ class StepLoop(v1.train.SessionRunHook):
     ):
         """Stores what runs in each step.
 
-        Args:
-          readings: Reads step and loss.
-          hooks: Hooks of any kind. The scheduled ones run after the others.
-          check: Called after each step, before the scheduled hooks; it may raise an error.
-          agreement: Lets all workers stop after the same step; None for a process that trains
-            alone, or whose peers do not wait for it.
+        Scheduled hooks run after the others; `check`, before them, may raise an error. A process
+        that trains alone, or whose peers do not wait for it, has no agreement.
         """
         hooks = list(hooks)
         self._readings = readings
@@ -91,11 +87,8 @@ class StepLoop(v1.train.SessionRunHook):
     ) -> None:
         """Makes steps until a hook or `should_stop` asks for the end.
 
-        Args:
-          session: A monitored session with the `hooks` of this loop.
-          should_stop: Called before each step; True ends the loop.
-          error_context: Returns a context that surrounds the steps of one session. The error that
-            ends the session passes through it.
+        The session has the `hooks` of this loop. `error_context` returns a context that surrounds
+        the steps of one session. The error that ends the session passes through it.
         """
         # Queue runners report errors through the coordinator, which a plain run does not ask.
         is_plain = not any(map(_overrides_run_methods, self._others)) and not v1.get_collection(

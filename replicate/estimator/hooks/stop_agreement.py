@@ -22,12 +22,7 @@ class StopAgreement:
     """
 
     def __init__(self, workers: WorkerStep, readings: StepReadings):
-        """Adds an operation to the default graph.
-
-        Args:
-          workers: Carries the wishes from worker to worker.
-          readings: Hold the wishes after each step.
-        """
+        """Adds an operation to the default graph."""
         self._group = workers.group
         self._readings = readings
         self._new_wish = v1.placeholder(tf.int64, [])
@@ -35,12 +30,7 @@ class StopAgreement:
         self._wish = 0
 
     def ask(self, session: v1.Session, has_signal: bool) -> None:
-        """Asks the others to stop after their next step.
-
-        Args:
-          session: Session of the training run.
-          has_signal: True if a signal asks this process to end.
-        """
+        """Asks the others to stop after their next step."""
         wish = _A_SIGNAL if has_signal else _A_HOOK
         if wish > self._wish:
             session.run(self._set_wish, {self._new_wish: wish})

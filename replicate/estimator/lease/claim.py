@@ -39,10 +39,8 @@ _LATE_SECS = RENEW_SECS + 1
 def claim_lease(model_dir: str, steal: bool = False, above: int = 0) -> WriterLease | None:
     """Takes the writer lease of a model directory; waits up to 10 s if its holder is silent.
 
-    Args:
-      model_dir: An existing directory.
-      steal: If True, the lease is taken from a living holder, too.
-      above: The highest number that is known from elsewhere; the lease gets a higher one.
+    `steal` takes it from a living holder, too. The number is higher than `above`, the highest that
+    is known from elsewhere.
 
     Returns:
       The lease; None for a file system that has none, such as gs://.

@@ -39,12 +39,9 @@ class WriterLease:
     """
 
     def __init__(self, model_dir: str, path: str, record: LeaseRecord):
-        """Starts to renew a lease.
+        """Starts to renew a lease, whose folder this process has made.
 
-        Args:
-          model_dir: The model directory, as TensorFlow takes it.
-          path: The same directory for Python.
-          record: Record of the lease, whose folder this process has made.
+        `model_dir` is the directory as TensorFlow takes it, `path` the same for Python.
         """
         self.number = record.number
         self.folder = work_folder(f"{model_dir.rstrip('/')}/{folder_name(record.number)}")

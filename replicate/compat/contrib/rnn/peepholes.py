@@ -12,10 +12,6 @@ v1 = tf.compat.v1
 def known_width(cell: str, shape: Any) -> int:
     """Returns the last dimension of the inputs of a cell.
 
-    Args:
-      cell: Name of the cell, for the message.
-      shape: Shape of the inputs.
-
     Raises:
       ValueError: It is unknown.
     """
@@ -27,13 +23,7 @@ def known_width(cell: str, shape: Any) -> int:
 
 
 def lstm_variables(layer: Any, width: int, units: int, peepholes: bool) -> list[Any]:
-    """Makes the variables of an LSTM cell.
-
-    Args:
-      layer: The layer that they belong to.
-      width: Size of the inputs.
-      units: Size of the cell.
-      peepholes: True for the three peepholes, too.
+    """Makes the variables of an LSTM cell for inputs of a width.
 
     Returns:
       [kernel, bias], or [kernel, bias, w_i_diag, w_f_diag, w_o_diag].
@@ -49,11 +39,7 @@ def lstm_variables(layer: Any, width: int, units: int, peepholes: bool) -> list[
 
 
 def block_arguments(variables: list[Any]) -> dict[str, Tensor]:
-    """Returns the arguments w, b, wci, wcf and wco of the operations.
-
-    Args:
-      variables: What `lstm_variables` returned.
-    """
+    """Returns the arguments w, b, wci, wcf and wco of the operations, from `lstm_variables`."""
     kernel, bias, *peepholes = map(tf.convert_to_tensor, variables)
     if not peepholes:
         peepholes = [tf.zeros([bias.shape.as_list()[0] // 4], bias.dtype)] * 3

@@ -91,12 +91,7 @@ class _Attention(AttentionMechanism):
         return self._size
 
     def initial_alignments(self, batch_size: Any, dtype: Any) -> Tensor:
-        """Returns zeros, [batch, time].
-
-        Args:
-          batch_size: Number of sequences.
-          dtype: Type of the alignments.
-        """
+        """Returns zeros, [batch, time]."""
         return tf.zeros([batch_size, self._size], dtype)
 
     def initial_state(self, batch_size: Any, dtype: Any) -> Tensor:
@@ -159,11 +154,7 @@ class LuongAttention(_Attention):
         self._scale = scale
 
     def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Aligns a query with the memory.
-
-        Args:
-          query: [batch, num_units].
-          state: State of the last step.
+        """Aligns a query [batch, num_units] with the memory.
 
         Returns:
           (shares [batch, time], next state).
@@ -234,11 +225,7 @@ class BahdanauAttention(_Attention):
         self._normalize = normalize
 
     def __call__(self, query: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Aligns a query with the memory.
-
-        Args:
-          query: [batch, size].
-          state: State of the last step.
+        """Aligns a query [batch, size] with the memory.
 
         Returns:
           (shares [batch, time], next state).

@@ -258,13 +258,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
 def compute_attention(
     mechanism: Any, output: Tensor, state: Any, layer: Any
 ) -> tuple[Tensor, Tensor, Any]:
-    """Reads a memory.
-
-    Args:
-      mechanism: Attention mechanism.
-      output: Query, the output of a cell.
-      state: State of the mechanism.
-      layer: Layer of query and reading, or None.
+    """Reads a memory by a query, the output of a cell. The layer, if any, mixes both.
 
     Returns:
       (attention, alignments, next state of the mechanism).

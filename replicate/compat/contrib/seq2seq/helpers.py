@@ -344,11 +344,7 @@ class InferenceHelper(Helper):
 
 
 def embedding_fn(embedding: Any) -> Callable[[Tensor], Tensor]:
-    """Returns a function of ids.
-
-    Args:
-      embedding: The function, or the params of `tf.nn.embedding_lookup`.
-    """
+    """Returns a function of ids: the given one, or one that looks up `tf.nn.embedding_lookup`."""
     if callable(embedding):
         return embedding
     return lambda ids: tf.nn.embedding_lookup(embedding, ids)
