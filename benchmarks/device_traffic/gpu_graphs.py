@@ -19,14 +19,10 @@ v1 = tf.compat.v1
 
 @contextlib.contextmanager
 def gpu_graph(gpus: int) -> Iterator[Any]:
-    """Makes a graph the default one and yields it.
+    """Makes a graph for so many GPUs the default one and yields it.
 
-    It begins like an Estimator's graph, with a global step on the CPU.
-
-    Conditionals are made of `Switch` and `Merge`, as TensorFlow has them when it places a graph.
-
-    Args:
-      gpus: Number of GPUs in TensorFlow's list of devices.
+    It begins like an Estimator's graph, with a global step on the CPU. Conditionals are made of
+    `Switch` and `Merge`, as TensorFlow has them when it places a graph.
     """
     with _control_flow_in_graph(), _listed_gpus(gpus), tf.Graph().as_default() as graph:
         begin_graph(replicate.RunConfig())

@@ -31,7 +31,6 @@ class GpuKernels:
     """Table of GPU kernels."""
 
     def __init__(self) -> None:
-        """Reads the table."""
         table = json.loads(TABLE.read_text(encoding="utf-8"))
         self.tensorflow: str = table["tensorflow"]
         """Version of TensorFlow that registered the kernels."""

@@ -89,11 +89,7 @@ class Memory(NamedTuple):
 
 
 def memory(step: TrainingStep) -> Memory:
-    """Returns the memory of K-FAC by device.
-
-    Args:
-      step: A training step.
-    """
+    """Returns the memory of K-FAC by device."""
     factors = [_of_factor(factor) for factor in step.optimizer.factors]
     velocities = _velocities(step)
     sums = packed_sums(measure(step.operations, step.fetches).crossings)
@@ -116,11 +112,7 @@ def memory(step: TrainingStep) -> Memory:
 
 
 def packed_sums(crossings: Iterable[Crossing]) -> list[Crossing]:
-    """Returns the sums of second moments among the tensors that cross between GPUs.
-
-    Args:
-      crossings: All that crosses in a step.
-    """
+    """Returns the sums of second moments among the tensors that cross between GPUs."""
     return [each for each in crossings if each.route == "GPU>GPU" and _STATISTICS in each.name]
 
 

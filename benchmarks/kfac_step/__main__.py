@@ -19,12 +19,7 @@ FLAGS = flags.FLAGS
 
 
 class Operations(NamedTuple):
-    """Floating-point operations per step.
-
-    Attributes:
-      momentum: Operations of momentum SGD.
-      kfac: Operations of K-FAC, including inverses.
-    """
+    """Floating-point operations per step."""
 
     momentum: float
     kfac: float

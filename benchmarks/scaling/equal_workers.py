@@ -55,12 +55,6 @@ SHAPES = (Shape(4, 256, 512), Shape(4, 512, 16), Shape(24, 32, 64))
 def measure(mode: str, shape: Shape, workers: int, steps: int) -> float:
     """Returns the median seconds of a step of the chief.
 
-    Args:
-      mode: One of `MODES`.
-      shape: Model and batch.
-      workers: Number of processes that train.
-      steps: Steps to measure.
-
     Raises:
       RuntimeError: A process failed, or took too long.
     """

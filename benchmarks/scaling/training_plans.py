@@ -262,13 +262,7 @@ PLANS: Mapping[str, Callable[[Training, int], Plan]] = {
 
 
 def towers(training: Training, count: int, copied_bytes_per_second: float) -> float:
-    """Returns the seconds of a step of towers in one process, each on its own device.
-
-    Args:
-      training: Training of one tower.
-      count: Number of towers.
-      copied_bytes_per_second: Speed of summing their gradients, one after the other.
-    """
+    """Returns the seconds of a step of towers in one process, each on its own device."""
     return training.computing + (count - 1) * training.parameters / copied_bytes_per_second
 
 
@@ -297,10 +291,7 @@ def links(plan: Plan) -> dict[str, float]:
 def seconds_per_step(plan: Plan, constants: Constants, hosts: Hosts | None = None) -> float:
     """Returns the simulated seconds between two gradients of a worker.
 
-    Args:
-      plan: Round of the cluster.
-      constants: Constants of the machines.
-      hosts: Hosts of the processes, or None if all share one machine.
+    Without hosts, all processes share one machine.
     """
     machines = _together(constants) if hosts is None else _apart(hosts, constants)
     roles = [role for role in plan.roles if role.number]

@@ -90,12 +90,7 @@ def measure_here(case: Case) -> Record:
 
 
 def measure_elsewhere(case: Case, pythons: Mapping[str, str]) -> Record:
-    """Measures a case in a process of its own.
-
-    Args:
-      case: The case.
-      pythons: Python of each rival's environment.
-    """
+    """Measures a case in a process of its own."""
     if case.maker == OURS:
         options = [
             f"--network={case.network}",

@@ -51,7 +51,6 @@ class Assignments:
     """Finds assigned variables in one graph. Reads the graph's functions at most once."""
 
     def __init__(self, graph: Graph) -> None:
-        """Remembers the graph; reads nothing yet."""
         self._graph = graph
         self._functions: dict[str, Any] | None = None
         self._positions: dict[str, frozenset[int]] = {}

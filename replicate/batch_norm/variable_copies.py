@@ -20,7 +20,6 @@ class VariableCopies:
     """Makes copies in one graph. Computes each variable's initial value once."""
 
     def __init__(self) -> None:
-        """Begins with none."""
         self._begin: dict[Any, Tensor] = {}
         """Reference of a variable → initial value of its copies."""
         self._pattern: Variable | None = None

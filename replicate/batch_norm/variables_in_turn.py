@@ -20,7 +20,6 @@ class VariablesInTurn:
     """Views of variables in one graph."""
 
     def __init__(self) -> None:
-        """Begins with none."""
         self._latest: dict[Any, Variable] = {}
         """Reference of a variable → its newest view."""
         self._awaited: dict[Any, list[Operation]] = {}

@@ -119,7 +119,6 @@ class ModuleWithLostNames(types.ModuleType):
     """A module and the names that it lost. What a program sets is set in the module itself."""
 
     def __init__(self, module: types.ModuleType) -> None:
-        """Takes over the names of a module."""
         super().__init__(module.__name__, module.__doc__)
         names = {name: value for name, value in vars(module).items() if name != "__getattr__"}
         vars(self).update(names, _real=module)

@@ -129,7 +129,6 @@ class RoundsHook(ScheduledHook):
     """
 
     def __init__(self, rounds: EvaluationRounds, model_dir: str, throttle_secs: float):
-        """Stores the rounds, the directory of checkpoints, and the least seconds between rounds."""
         self.listener = SaveListener()
         self._rounds = rounds
         self._model_dir = model_dir
@@ -161,7 +160,6 @@ class SaveListener(v1.train.CheckpointSaverListener):
     """Keeps the step of the newest checkpoint that was not evaluated, None without one."""
 
     def __init__(self) -> None:
-        """Begins before the first save, which is not evaluated."""
         self.new_step: int | None = None
         self._is_first = True
 

@@ -19,7 +19,6 @@ class OptionalFiles:
     """Turns failures to write into warnings, one for each file."""
 
     def __init__(self) -> None:
-        """Starts without a failure."""
         self._failed: set[str] = set()
 
     @contextlib.contextmanager

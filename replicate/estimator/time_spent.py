@@ -42,7 +42,6 @@ class TimeSpent:
     """
 
     def __init__(self, model_dir: str):
-        """Starts without a call."""
         self._path = f"{model_dir.rstrip('/')}/{TIME_FILE}"
         self._optional = OptionalFiles()
         self._earlier: dict[str, Any] = {}

@@ -81,7 +81,6 @@ class FailOnNonFinite(StepAcceptance):
     """
 
     def __init__(self, workers: Workers | None = None, is_summed: bool = True):
-        """Takes the parts, as `step_acceptance`."""
         self._workers = workers
         self._is_summed = is_summed
 
@@ -119,7 +118,6 @@ class SkipOverflow(StepAcceptance):
     """Skips a step if a sum of gradients is not finite, and shrinks the loss scale."""
 
     def __init__(self, scaling: LossScaling, workers: Workers | None = None):
-        """Takes the state of the loss scale, and workers that must agree on their own gradients."""
         self._scaling = scaling
         self._workers = workers
 
@@ -154,7 +152,6 @@ class SkipNonFinite(StepAcceptance):
         scaling: LossScaling | None,
         workers: Workers | None = None,
     ):
-        """Takes the state of `skip_nonfinite`, that of the loss scale, and other workers."""
         self._workers = workers
         self._skipping = skipping
         self._scaling = scaling

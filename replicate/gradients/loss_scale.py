@@ -52,7 +52,6 @@ class LossScaling:
     """
 
     def __init__(self, settings: DynamicLossScale):
-        """Makes the variables and their summaries."""
         self._settings = settings
         with v1.variable_scope(None, default_name="loss_scale"):
             self.factor = _scalar("factor", tf.float32, settings.initial)

@@ -37,7 +37,6 @@ class NonFiniteSkipping:
     descriptions: tuple[str, ...]
 
     def __init__(self, allowed: int):
-        """Makes the variables and their summaries."""
         self.allowed = allowed
         with v1.variable_scope(None, default_name="skip_nonfinite"):
             self.total = _counter("skipped_steps")

@@ -92,7 +92,6 @@ class OutputStreams:
     """The streams of all running processes; a context manager."""
 
     def __init__(self, display: Display):
-        """Starts without streams."""
         self._display = display
         self._selector = selectors.DefaultSelector()
 

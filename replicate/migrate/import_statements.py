@@ -19,7 +19,6 @@ class ImportEdits:
     """Collects the fates of imported names, and makes the edits of their statements."""
 
     def __init__(self, source: Source) -> None:
-        """Begins with no change."""
         self._source = source
         self._new: dict[cst.CSTNode, dict[cst.CSTNode, NewImport | None]] = {}
 

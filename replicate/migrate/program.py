@@ -42,7 +42,6 @@ class Programs:
     """Modules that belong together, and which of them are programs."""
 
     def __init__(self, modules: Mapping[str, Module]) -> None:
-        """Finds out who imports whom."""
         self._modules = modules
         tails: dict[str, list[str]] = {}
         for name in modules:

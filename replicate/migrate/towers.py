@@ -39,7 +39,6 @@ class Towers:
     """
 
     def __init__(self, module: Module) -> None:
-        """Finds the calls."""
         self._source = module.source
         self._bindings = module.bindings
         self._classes: set[str] = set()

@@ -39,7 +39,6 @@ class TowerScopes:
     """
 
     def __init__(self, settings: TowerSettings):
-        """Remembers the scopes around the towers."""
         self._settings = settings
         self.collections = TowerCollections(self._regularizes, settings.summaries)
         self.variables = SharedVariables()

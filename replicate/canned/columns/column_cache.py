@@ -18,7 +18,6 @@ class MissingFeatureError(ValueError):
     """A feature is missing that a column asked for."""
 
     def __init__(self, key: str, found: list[str]):
-        """Makes the message from the missing key and the keys that are there."""
         super().__init__(f"features has no {key!r}; it has {found}.")
         self.key = key
 

@@ -18,7 +18,6 @@ class ColumnState:
     """State of the columns of one model, in one graph."""
 
     def __init__(self) -> None:
-        """Starts without variables and tables."""
         self._variables: dict[tuple[Any, str], Variable] = {}
         self._resources: dict[tuple[Any, str], Any] = {}
 

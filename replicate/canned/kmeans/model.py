@@ -49,7 +49,6 @@ class KMeansModel:
     """The model with its settings."""
 
     def __init__(self, settings: KMeansSettings):
-        """Keeps the settings."""
         self._settings = settings
 
     def model_fn(self, features: Nest, mode: str, config: Any) -> EstimatorSpec:

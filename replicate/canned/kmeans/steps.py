@@ -50,7 +50,6 @@ class CenterMoves(v1.train.Optimizer):
     """
 
     def __init__(self, clusters: Variable, variables: TrainedVariables, settings: KMeansSettings):
-        """Keeps the variables."""
         super().__init__(use_locking=False, name="KMeans")
         self._clusters = clusters
         self._variables = variables

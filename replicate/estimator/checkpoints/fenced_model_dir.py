@@ -33,7 +33,6 @@ class FencedModelDir:
     """
 
     def __init__(self, model_dir: str, lease: WriterLease | None = None):
-        """Stores the directory, and the lease that this process holds there."""
         self.model_dir = model_dir.rstrip("/")
         self.writer = 0 if lease is None else lease.number
         self._lease = lease

@@ -32,7 +32,6 @@ class Board:
     """Notes by their keys, as one worker sees them."""
 
     def __init__(self, config: RunConfig):
-        """Connects to nothing yet."""
         self._config = config
         job = next(job for job in CHIEFS if job in config.cluster.jobs)
         self._device = f"/job:{job}/task:0"

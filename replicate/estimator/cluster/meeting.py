@@ -174,7 +174,6 @@ class Wait:
     """A wait with a limit, which is mentioned in the log if it takes long."""
 
     def __init__(self, config: RunConfig, should_cancel: Callable[[], bool]):
-        """Begins to wait."""
         self._config = config
         self._should_cancel = should_cancel
         self._started = time.monotonic()

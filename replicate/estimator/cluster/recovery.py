@@ -44,7 +44,6 @@ class Restarts:
     """Count of the sessions that were lost since training last reached a new highest step."""
 
     def __init__(self, config: RunConfig, readings: StepReadings):
-        """Stores the settings, which hold the limit, and the readings of the step."""
         self._config = config
         self._readings = readings
         self._furthest = 0

@@ -43,7 +43,6 @@ class SilentServerError(tf.errors.UnavailableError):
     """A server of a new session did not answer in time."""
 
     def __init__(self, secs: float):
-        """Makes the text of the error, with the seconds that the server had."""
         super().__init__(
             None, None, f"A server did not answer a new session within {secs:g} seconds."
         )
@@ -64,7 +63,6 @@ class ServerSession(v1.Session):
     _failure: Exception | None = None
 
     def __init__(self, *args: Any, **kwargs: Any):
-        """Makes a session; takes what `tf.compat.v1.Session` takes."""
         self._closing = threading.Lock()
         super().__init__(*args, **kwargs)
 

@@ -101,7 +101,6 @@ class WorkerSessionCreator(v1.train.SessionCreator):
     """Creator of sessions on a model that the chief has initialised."""
 
     def __init__(self, scaffold: v1.train.Scaffold, config: RunConfig):
-        """Stores the parts of a session."""
         self._graph: Graph = v1.get_default_graph()
         self._scaffold = scaffold
         self._config = config

@@ -122,7 +122,6 @@ class EventFiles:
     """Event files of several directories, one each, which stay open."""
 
     def __init__(self) -> None:
-        """Starts without files."""
         self._files: dict[str, EventFile] = {}
 
     def of(self, folder: str) -> EventFile:

@@ -118,7 +118,6 @@ class SpeedHook(ScheduledHook):
     """
 
     def __init__(self, writer: EventFile, readings: StepReadings, every_steps: int):
-        """Stores the writer, and the number of steps between two events."""
         self._writer = writer
         self._readings = readings
         self._optional = OptionalFiles()

@@ -19,7 +19,6 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        """Starts before the first step."""
         self.has_begun = False
         self.step = 0
         self.time = 0.0

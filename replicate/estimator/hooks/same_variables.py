@@ -22,7 +22,6 @@ class SameVariablesHook(ScheduledHook):
     """
 
     def __init__(self, group: WorkerGroup, readings: StepReadings):
-        """Stores the parts."""
         self._group = group
         self._readings = readings
         self._comparison: ChecksumComparison | None = None

@@ -32,7 +32,6 @@ class StartHook(ScheduledHook):
     """
 
     def __init__(self, config: RunConfig, params: Any):
-        """Stores what it does not find in the graph."""
         self._config = config
         self._params = params
         self._shown = ""

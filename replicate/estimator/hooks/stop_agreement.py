@@ -22,7 +22,6 @@ class StopAgreement:
     """
 
     def __init__(self, workers: WorkerStep, readings: StepReadings):
-        """Adds an operation to the default graph."""
         self._group = workers.group
         self._readings = readings
         self._new_wish = v1.placeholder(tf.int64, [])

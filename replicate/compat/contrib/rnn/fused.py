@@ -82,7 +82,6 @@ class TimeReversedFusedRNN(FusedRNNCell):
     """A fused RNN that runs from the last time to the first one."""
 
     def __init__(self, cell: Any) -> None:
-        """Keeps the fused RNN that runs forward."""
         self._cell = cell
 
     def __call__(
