@@ -6,7 +6,7 @@ keyword receives all of them. `Estimator` and `replicate_model_fn` call a model_
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from replicate._types import ModelFn, Nest, Spec
 from replicate.errors import ArgumentTypeError
@@ -106,3 +106,14 @@ def _takes_by_name(function: Callable[..., Any], name: str) -> bool:
     if name in parameters:
         return parameters[name].kind in by_name
     return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Checks an argument that takes one of the strings of a Literal type.
+
+    Raises:
+      ValueError: The value is not one of the choices.
+    """
+    if value not in get_args(choices):
+        accepted = ", ".join(map(repr, get_args(choices)))
+        raise ValueError(f"{name} must be one of {accepted}; got {value!r}.")

@@ -19,13 +19,12 @@ from model_deploy.devices import DevicePlan, SharedPlacement, device_plan
 from model_deploy.disagreement import different_optimizer_calls
 from model_deploy.reduction import GradientReduction
 from replicate._types import ModelFn, Nest, Operation, Spec, Tensor, Variable
-from replicate.arguments import check_choice
 from replicate.batch.ahead import batch_and_ahead
 from replicate.batch.one_each import is_group, shards_of_group
 from replicate.batch.split import Shard, Splitting, Uneven, batch_rows, split_batch
 from replicate.batch.staging import staged_shards
 from replicate.batch_norm.statistics import BatchStatistics, UpdateOps
-from replicate.calling import call_model_fn, check_model_fn, takes
+from replicate.calling import call_model_fn, check_choice, check_model_fn, takes
 from replicate.gradients.gathering import gathered_optimizers
 from replicate.gradients.tower_optimizer import TowerOptimizer
 from replicate.graph_mode import check_no_keras_model, check_not_eager

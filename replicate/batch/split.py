@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Nest, Tensor
-from replicate.arguments import check_choice
 from replicate.batch.nests import flatten, keys_in_order, pack_like
 from replicate.batch.rows import cut, padded, rows_of, shard_sizes
+from replicate.calling import check_choice
 from replicate.graph_ops.checks import batch_check
 
 v1 = tf.compat.v1

@@ -19,12 +19,12 @@ import tensorflow as tf
 from model_deploy.devices import CPU
 from model_deploy.local_variables import on_task
 from replicate._types import Operation, Tensor, Variable
-from replicate.arguments import check_choice
 from replicate.batch.nests import flatten
 from replicate.batch.split import Shard
 from replicate.batch_norm.folds import FoldSearch
 from replicate.batch_norm.variable_copies import VariableCopies, assign_all, read_all
 from replicate.batch_norm.variables_in_turn import VariablesInTurn
+from replicate.calling import check_choice
 from replicate.protocols import Workers
 from replicate.tower.scopes import TowerScopes
 

@@ -9,15 +9,18 @@ from typing import Any
 import tensorflow as tf
 
 from replicate._types import Path
-from replicate.canned.canned_model import one_part_model_fn
+from replicate.canned.canned_model import (
+    classifier_head,
+    on_devices,
+    one_part_model_fn,
+    regressor_head,
+)
 from replicate.canned.columns.column_kinds import Column
-from replicate.canned.head_choice import classifier_head, regressor_head
 from replicate.canned.heads.measures import SummationMethod
 from replicate.canned.heads.reductions import SUM_OVER_BATCH_SIZE
 from replicate.canned.network import Activation, make_network
 from replicate.canned.part_optimizers import PartOptimizer
 from replicate.canned.partitioners import Partitioner
-from replicate.canned.replication import on_devices
 from replicate.estimator.estimator import Estimator
 from replicate.estimator.run_config import RunConfig
 

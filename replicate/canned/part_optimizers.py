@@ -9,7 +9,7 @@ from replicate._types import Nest
 from replicate.canned.model_record import ModelRecord, register_model
 from replicate.canned.optimizers import checked_optimizer, resolved_optimizer
 from replicate.canned.parts import PartLogits
-from replicate.saved.optional_state import allow_missing_state
+from replicate.saved.checkpoint_names import allow_missing_state
 
 v1 = tf.compat.v1
 

@@ -7,8 +7,7 @@ that saves nothing may clean a directory if nobody else trains there.
 import contextlib
 from collections.abc import Iterator
 
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
-from replicate.estimator.checkpoints.state_file import last_writer
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir, last_writer
 from replicate.estimator.hooks.saving import saves_checkpoints
 from replicate.estimator.lease.claim import claim_lease, is_held
 from replicate.estimator.run_config import RunConfig

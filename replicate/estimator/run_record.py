@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
+from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.estimator.run_config import RunConfig
-from replicate.estimator.whole_files import write_whole
 from replicate.tower.recorded_plan import recorded_plan
 from replicate.variables.table import VariableRow
 

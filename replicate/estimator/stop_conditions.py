@@ -18,7 +18,7 @@ from replicate.estimator.cluster.watchdog import Watchdog
 from replicate.estimator.end_marker import TrainingEnd, has_ended
 from replicate.estimator.hooks.finite import require_finite_loss
 from replicate.estimator.hooks.readings import StepReadings
-from replicate.estimator.hooks.stop_agreement import StopAgreement
+from replicate.estimator.hooks.step_loop import StopAgreement
 from replicate.estimator.run_config import RunConfig
 from replicate.estimator.signals import Interruption
 from replicate.roles import CHIEFS, TaskType

@@ -16,8 +16,7 @@ from typing import Any, final
 
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
-from replicate.estimator.whole_files import write_whole
+from replicate.estimator.files import OptionalFiles, write_whole
 from replicate.links import leads_out
 
 TIME_FILE = "time.json"

@@ -33,8 +33,7 @@ from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.same_variables import SameVariablesHook
 from replicate.estimator.hooks.saving import CheckpointHook, build_saver, saves_checkpoints
 from replicate.estimator.hooks.start import StartHook
-from replicate.estimator.hooks.step_loop import StepLoop
-from replicate.estimator.hooks.stop_agreement import StopAgreement
+from replicate.estimator.hooks.step_loop import StepLoop, StopAgreement
 from replicate.estimator.hooks.stopping import MovingStepCheck, StopHook
 from replicate.estimator.hooks.time_spent import TimeSpentHook
 from replicate.estimator.input_batches import Inputs, batch_size

@@ -5,16 +5,16 @@ spelled anew, stays, or is left to the user; the import statements follow from t
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import libcst as cst
 
-from replicate.migrate.arguments import keyword_edits
 from replicate.migrate.bindings import Imported
 from replicate.migrate.import_statements import ImportEdits
 from replicate.migrate.module import Module
 from replicate.migrate.names import Found, home_of, is_complete, look_up, place_of
 from replicate.migrate.packages import Fate, PackageName, package_name_of, package_names
-from replicate.migrate.source import Edit
+from replicate.migrate.source import Edit, Source
 from replicate.migrate.spelling import Speller
 from replicate.migrate.tensorflow_names import missing, missing_replacement
 from replicate.migrate.towers import WRAP_BY_HAND, Towers
@@ -221,3 +221,23 @@ class _Rewriting:
     def _note(self, found: Found) -> None:
         if found.difference:
             self._differences[found.old] = found.difference
+
+
+def keyword_edits(
+    source: Source, call: cst.Call, keywords: Sequence[tuple[str, str]]
+) -> list[Edit] | None:
+    """Returns the edits that give an old call its new keywords, None if it has star arguments."""
+    renamed = dict(keywords)
+    order = [new for _, new in keywords]
+    edits = []
+    for number, arg in enumerate(call.args):
+        if arg.star:
+            return None
+        if arg.keyword is not None:
+            new = renamed.get(arg.keyword.value, arg.keyword.value)
+            if new != arg.keyword.value:
+                edits.append(Edit(*source.span(arg.keyword), new, counts=False))
+        elif number < len(order):
+            start = source.span(arg)[0]
+            edits.append(Edit(start, start, f"{order[number]}=", counts=False))
+    return edits

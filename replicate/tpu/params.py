@@ -1,7 +1,6 @@
 """Batch sizes and their place in params, from which an input_fn and a model_fn read them.
 
-`estimator.py` adds the size of the whole batch of a mode. On towers, `model.py` replaces it with
-the rows of a tower.
+`estimator.py` adds the size of the whole batch of a mode, on towers the rows of a tower.
 """
 
 import copy

@@ -14,8 +14,7 @@ from replicate.canned.columns.column_kinds import (
     is_shared_v1,
     scope_name,
 )
-from replicate.canned.columns.column_lookup import look_up
-from replicate.canned.columns.column_tensors import ColumnTensors
+from replicate.canned.columns.column_tensors import ColumnTensors, look_up
 from replicate.canned.columns.input_layer import converted
 from replicate.canned.columns.shared_tables import tracking_shared_tables
 from replicate.canned.model_record import Layer

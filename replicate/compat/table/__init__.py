@@ -18,13 +18,10 @@ from collections.abc import Mapping
 
 from replicate.compat.table import (
     contrib,
-    contrib_arguments,
-    contrib_distribute,
     contrib_learn,
     contrib_sequence,
     contrib_slim,
     estimator,
-    kfac,
     private,
 )
 from replicate.compat.table.estimator import V1_DEFAULTS
@@ -49,12 +46,9 @@ __all__ = [
 _PARTS = (
     estimator,
     contrib,
-    contrib_arguments,
-    contrib_distribute,
     contrib_learn,
     contrib_sequence,
     contrib_slim,
-    kfac,
     private,
 )
 TABLE: Mapping[str, Row] = types.MappingProxyType(

@@ -55,18 +55,21 @@ def same(
 
 
 def written_here(package: str, difference: str = "") -> list[Row]:
-    """Returns rows of the names that stand in `__all__` of our package of the same name.
+    """Returns rows of the public names of our package of the same name, such as "crf"."""
+    new = f"replicate.compat.contrib.{package}"
+    return same(f"{CONTRIB}.{package}", new, public_names(new), difference)
 
-    Reads the package's source: importing it, as in "crf", would load TensorFlow.
-    """
-    folder = Path(__file__).parents[1] / "contrib" / package
+
+def public_names(package: str) -> list[str]:
+    """Returns `__all__` of a package or module from its source: an import would load TensorFlow."""
+    folder = Path(__file__).parents[3].joinpath(*package.split("."))
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     (names,) = (
         ast.literal_eval(node.value)
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
-    return same(f"{CONTRIB}.{package}", f"replicate.compat.contrib.{package}", names, difference)
+    return list(names)
 
 
 def modules_of(package: str, modules: Iterable[str]) -> list[Row]:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from replicate.errors import CheckpointError
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
+from replicate.estimator.checkpoints.fenced_model_dir import STATE_FILE, FencedModelDir, write_state
 from replicate.estimator.checkpoints.reading import checkpoint_files, damage_in
-from replicate.estimator.checkpoints.state_file import STATE_FILE, write_state
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1

@@ -13,15 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from replicate._types import Nest
-from replicate.estimator.checkpoints.pipeline_buffers import (
-    large_buffers,
-    sizes_to_feed,
-    unseeded_inputs,
-)
 from replicate.estimator.checkpoints.pipeline_record import (
     describe_difference,
+    large_buffers,
     pipeline_ops,
     record_pipeline,
+    sizes_to_feed,
+    unseeded_inputs,
 )
 from replicate.estimator.checkpoints.position_file import (
     SavedPosition,

@@ -16,10 +16,9 @@ from typing import NamedTuple, final
 import tensorflow as tf
 
 from replicate.estimator.checkpoints.fallback import listed_checkpoints
-from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir
+from replicate.estimator.checkpoints.fenced_model_dir import FencedModelDir, write_state
 from replicate.estimator.checkpoints.model_dir import CHECKPOINT_NAME
 from replicate.estimator.checkpoints.reading import checkpoint_files
-from replicate.estimator.checkpoints.state_file import write_state
 from replicate.estimator.log import log
 
 v1 = tf.compat.v1

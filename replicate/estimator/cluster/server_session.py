@@ -1,7 +1,7 @@
 """Sessions on the servers of a cluster that do not hang when a server is lost.
 
 Owns the time limits of the first answer and of the close of a session, and the threads in which
-calls to servers run. `session.py` and `worker_session.py` make such sessions; `disconnection.py`
+calls to servers run. `session.py` and `worker_session.py` make such sessions; `connections.py`
 ends the calls that still hang when the process ends.
 """
 

@@ -25,7 +25,7 @@ from replicate.estimator.cluster.brief_session import (
     own_device,
     run_briefly,
 )
-from replicate.estimator.cluster.disconnection import disconnect_at_the_end
+from replicate.estimator.cluster.connections import disconnect_at_the_end
 from replicate.estimator.end_marker import TrainingEnd
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig

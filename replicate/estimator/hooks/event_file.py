@@ -14,7 +14,7 @@ from typing import Any, final
 
 import tensorflow as tf
 
-from replicate.estimator.optional_files import OptionalFiles
+from replicate.estimator.files import OptionalFiles
 
 v1 = tf.compat.v1
 

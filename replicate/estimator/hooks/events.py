@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from replicate.estimator.files import OptionalFiles
 from replicate.estimator.hooks.event_file import EventFile
 from replicate.estimator.hooks.metric_lines import append_metrics
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
-from replicate.estimator.optional_files import OptionalFiles
 from replicate.estimator.run_config import RunConfig
 
 v1 = tf.compat.v1

@@ -13,11 +13,11 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from replicate._types import Graph
+from replicate.estimator.files import OptionalFiles
 from replicate.estimator.hooks.op_costs import OpCost, add_costs, cost_table
 from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
-from replicate.estimator.optional_files import OptionalFiles
 
 v1 = tf.compat.v1
 

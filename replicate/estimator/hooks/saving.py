@@ -32,9 +32,8 @@ from replicate.estimator.hooks.readings import StepReadings
 from replicate.estimator.hooks.scheduled_hook import NextRun, ScheduledHook
 from replicate.estimator.log import log
 from replicate.estimator.run_config import RunConfig
-from replicate.saved.checkpoint_names import saved_objects
+from replicate.saved.checkpoint_names import optional_states, saved_objects
 from replicate.saved.disk_errors import disk_errors
-from replicate.saved.optional_state import optional_states
 
 v1 = tf.compat.v1
 

@@ -20,9 +20,13 @@ from replicate.estimator.lease.lease_folder import (
     remove_folder,
     remove_older,
 )
-from replicate.estimator.lease.lease_record import LeaseRecord, parse_record
 from replicate.estimator.lease.process_identity import has_ended, this_process
-from replicate.estimator.lease.writer_lease import RENEW_SECS, WriterLease
+from replicate.estimator.lease.writer_lease import (
+    RENEW_SECS,
+    LeaseRecord,
+    WriterLease,
+    parse_record,
+)
 from replicate.estimator.log import log
 
 SILENCE_SECS = 10.0

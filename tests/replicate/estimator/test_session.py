@@ -7,8 +7,8 @@ import tensorflow as tf
 import replicate
 from replicate import RunConfig
 from replicate.errors import CheckpointError
+from replicate.estimator.cluster.recovery import release_iterators
 from replicate.estimator.cluster_config import ClusterConfig
-from replicate.estimator.iterator_release import release_iterators
 from replicate.estimator.new_graph import begin_graph
 from replicate.estimator.random_ops import stateful_random_ops, warn_of_random_ops
 from replicate.estimator.session import RestoringSessionCreator

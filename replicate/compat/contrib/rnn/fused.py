@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from replicate._types import Tensor
 from replicate.compat.contrib.legacy_keras import layers, rnn_cell
-from replicate.compat.contrib.rnn.peepholes import block_arguments, known_width, lstm_variables
+from replicate.compat.contrib.rnn.block_cells import block_arguments, known_width, lstm_variables
 
 v1 = tf.compat.v1
 

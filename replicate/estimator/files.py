@@ -1,7 +1,9 @@
-"""Files that a run does without: a failed write gives one warning, and the run goes on.
+"""Files of a model directory: written whole, or left out with a warning.
 
-Event files, metric lines, graph files, traces and the run record are such files. Nothing is read
-from them to continue training. Checkpoints and input positions are not: their failures are errors.
+Readers see the old content of a file or the new, never a part. A run does without optional files:
+if one cannot be written, there is one warning, and the run goes on. Event files, metric lines,
+graph files, traces and the run record are such files. Nothing is read from them to continue
+training. Checkpoints and input positions are not: their failures are errors.
 """
 
 import contextlib
@@ -34,3 +36,16 @@ class OptionalFiles:
         if path not in self._failed:
             self._failed.add(path)
             log.warning("%s cannot be written: %s. The run goes on without it.", path, reason)
+
+
+def write_whole(path: str, content: str | bytes, unfinished: str) -> None:
+    """Writes a file as `unfinished` in its directory, then moves it to its place.
+
+    The unfinished file is left behind if the process dies.
+
+    Raises:
+      tf.errors.OpError: It cannot be written or moved.
+    """
+    with tf.io.gfile.GFile(unfinished, "wb" if isinstance(content, bytes) else "w") as file:
+        file.write(content)
+    tf.io.gfile.rename(unfinished, path, overwrite=True)
